@@ -262,7 +262,7 @@ pub enum Error {
     /// The request did not arrive in time.
     #[error("the request did not arrive in time")]
     Late,
-    /// Another replica serves the slot. Any caller that knows that one asks it.
+    /// Another replica serves the slot. A caller that knows it asks it.
     #[error("the queue moves to another replica, please try again in a few seconds")]
     Moved(Slot),
     /// A part cannot be used now. It is certain that nothing was written.

@@ -21,8 +21,8 @@ use crate::domain::region::Accounts;
 use crate::domain::source::ForwardedFor;
 use crate::error::Error;
 
-/// Paths that are answered however much there is to do: any client that restarts a service that is busy makes it worse,
-/// and any client that watches it wants to know why.
+/// Paths that are answered however much there is to do: a supervisor that restarts a busy service makes it worse,
+/// and its operator wants to know why.
 const ALWAYS: [&str; 3] = [probe::LIVENESS, probe::READINESS[0], probe::METRICS];
 
 /// How much the service does at once.

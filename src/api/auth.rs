@@ -147,7 +147,7 @@ impl Gate {
         };
         match operations.iter().find(|operation| operation.method == request.method()) {
             Some(operation) => (operation.need, &operation.meter),
-            // A method that is not there: the answer states which are, to any client that may use one.
+            // A method that is not there: the answer states which are, to a client that may use one.
             None => {
                 let least = operations.iter().map(|operation| operation.need).min();
                 (least.unwrap_or(Need::Role(Role::Reader)), &self.unknown)
@@ -266,7 +266,7 @@ pub fn describe(document: &mut OpenApi) {
 }
 
 /// The role that a caller states it has, for want of authentication. Zaqar's policies see the same header; who sends
-/// none is any client that started the service.
+/// none is the user that started the service.
 fn claimed_role(headers: &HeaderMap) -> Role {
     let lists = || headers.get_all(ROLES).iter();
     let roles = || lists().flat_map(|list| list.to_str().unwrap_or_default().split(',').map(str::trim));

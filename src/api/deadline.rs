@@ -1,7 +1,7 @@
 //! How long a request may take: whatever it waits for, its client is answered.
 //!
 //! The time runs from the last byte of the body on: how long a client may take to send it is for the connection to
-//! bound. Any client that is answered that a change was too late must take it for possible that it is done; a read has
+//! bound. A client that is told that a change was too late must take it for possible that it is done; a read has
 //! changed nothing.
 //!
 //! | request | deadline |

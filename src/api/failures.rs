@@ -1,5 +1,5 @@
 //! Failed authentication leaves a trace: each is counted, and the log names address, reason and kind of path, never a
-//! credential. Any client that tries many does not fill the log: in ten seconds an address has one line for each
+//! credential. A client that tries many does not fill the log: in ten seconds an address has one line for each
 //! reason, and all of them together have twenty; the line after those states how many were left out.
 
 use std::net::IpAddr;

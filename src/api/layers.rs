@@ -21,7 +21,7 @@ use crate::metrics::{Meter, Refusal};
 const REQUEST_ID: &str = "x-openstack-request-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What serves, for any client that looks for what is wrong.
+/// The name of the server, for a search of faults.
 pub const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
 /// Gives a request its id, and its answer the headers and, if it is an error, the body.
@@ -136,7 +136,7 @@ fn allowed(headers: &HeaderMap, path: &str) -> String {
 }
 
 /// An error of a request stops here. It is counted by its code, and told at the level debug: what is wrong with a part
-/// of the service is told once, by any client that watches that part.
+/// of the service is told once, by the watcher of that part.
 pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
     debug!(request_id, trace_id, code = error.code(), error = %error.detail(), "request refused");
 }

@@ -1,4 +1,4 @@
-//! Requests that a page of another site makes a browser send. Without authentication any client that can reach the
+//! Requests that a page of another site makes a browser send. Without authentication every client that can reach the
 //! service may use it, and a browser on this machine reaches it for every page that it shows. So a request that proves
 //! nothing about its sender is refused when it states that it is from another site, when any page could have a browser
 //! send it and it would change something, and when it names a host that is none of this service's.
@@ -58,7 +58,7 @@ fn has_credentials(headers: &HeaderMap) -> bool {
     headers.get(header::AUTHORIZATION).is_some_and(is_own) || headers.contains_key(TOKEN)
 }
 
-/// Refuses a host that is none of this service's. A probe tells nothing and changes nothing, and any client that probes
+/// Refuses a host that is none of this service's. A probe tells nothing and changes nothing, and a client that probes
 /// may have a name of its own for the service. No browser leaves the host out.
 fn check_host(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
     if probe::is_health(uri.path()) {

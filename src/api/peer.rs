@@ -1,5 +1,5 @@
 //! What replicas ask each other, on their own listener: no client arrives here, and no document tells of it. What fails
-//! is told by the status alone, and in the log of any client that asked.
+//! is told by the status alone, and in the log of the replica that asked.
 
 use axum::extract::State;
 use axum::http::StatusCode;

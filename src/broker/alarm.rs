@@ -1,4 +1,4 @@
-//! When the next deadline is, over all slots: kept by any caller that notes a deadline, slept until by the one task
+//! When the next deadline is, over all slots: kept by the task that notes a deadline, slept until by the one task
 //! that looks what is due.
 //!
 //! ```text

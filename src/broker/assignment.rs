@@ -1,7 +1,7 @@
 //! Which slots are served here. One task follows who is up and who serves what, takes what is free and should be ours,
 //! and hands over what should be another's.
 //!
-//! After a death or a hand-over the slots are free, and any replica that should have them takes them at once. A slot
+//! After a death or a hand-over the slots are free, and the replica that should have them takes them at once. A slot
 //! that is served moves to another replica only when the running replicas have been the same for [`limits::SETTLE`]: a
 //! restart moves nothing twice. When they reach other pools or each other than before, the view must have been the same
 //! for a session timeout. Who takes a slot is decided by the tree: the node of its owner can be made once.
@@ -111,7 +111,7 @@ impl Drop for HandoverPermit {
 impl Slot {
     /// Waits until what was under way when it was closed has its outcome.
     async fn finished(&self) {
-        // Any replica that creates a queue or fences a pool.
+        // A task that creates a queue or fences a pool.
         self.queue_gates.rest().await;
         self.pool_gates.rest().await;
         let uses: Vec<TaskTracker> = {
@@ -181,7 +181,7 @@ impl Broker {
         }
     }
 
-    /// Makes the places of slots that are free and should be ours those of any replica that takes them.
+    /// Makes the places of slots that are free and should be ours those of the task that takes them.
     fn claim_free(&self, following: &mut FollowedCluster) -> Vec<SlotReservation> {
         let left = std::mem::take(&mut following.left);
         let should = |number: &SlotNumber| {
@@ -401,7 +401,7 @@ impl Broker {
         });
     }
 
-    /// Waits until slots that were handed over are served again. Any replica that takes them reads the tree on the way,
+    /// Waits until slots that were handed over are served again. The replica that takes them reads the tree on the way,
     /// and its reads wait for its commits: those for the slots that come next would be in front.
     async fn await_new_owners(&self, slots: &[Arc<Slot>]) {
         for slot in slots {
@@ -409,7 +409,7 @@ impl Broker {
         }
     }
 
-    /// Hands slots over: nothing begins any more, what is under way ends, then any replica that should have them may
+    /// Hands slots over: nothing begins any more, what is under way ends, then the replica that should have them may
     /// take them. What does not end in time is refused by the fences once they are taken; then it is false.
     async fn hand_over(&self, slots: &[Arc<Slot>], max_wait: Duration) -> bool {
         let leave = |slot| self.take_reserved(slot, "it moves to another replica").map(|away| (slot, away));

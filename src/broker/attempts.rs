@@ -37,7 +37,7 @@ impl Broker {
             renewed => renewed?,
         }
         let view = self.claim_get(at, claim).await?.view;
-        // Any caller that deletes one of them meanwhile has the answer already.
+        // A caller that deletes one of them meanwhile has its answer already.
         Ok((view.messages.len() == messages).then_some((view, received)))
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum Change {
     Post(Vec<Message>, Vec<(DedupKey, Note)>),
     /// Ids of deduplication that are forgotten.
     ForgetTwins(Vec<DedupKey>),
-    /// Headers as they now are, of messages that stay hidden until any caller that sends them continues.
+    /// Headers as they now are, of messages that stay hidden until their sender continues.
     Update(Vec<Header>),
     /// Messages that become ready, with their headers as they then are.
     Wake(Vec<Header>),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each step begins when the one before is durable, and one batch is under way at a time. Between 2 and 3 a message is
-//! in both pools, and no caller claims it. Any caller that opens the queue after a crash there finds the note, and
+//! in both pools, and no caller claims it. The owner that opens the queue after a crash there finds the note, and
 //! removes from the older pool what is in both. Claimed messages stay until they are given back, and those on their way
 //! to another queue until they are there. It begins with the newest messages, since consumers take the oldest.
 
@@ -117,7 +117,7 @@ impl Broker {
         self.spawn_in(&Arc::clone(&course.slot), async move {
             tokio::select! {
                 () = broker.run_copy_phase(&course) => {}
-                // What is under way is told of by the slot writers, or found by any caller that opens the queue next.
+                // What is under way is told of by the slot writers, or found by the next opening of the queue.
                 () = course.slot.closed.cancelled() => {}
                 () = broker.0.stop.cancelled() => {}
             }
@@ -281,7 +281,7 @@ impl Broker {
             let ids: HashSet<MessageId> = go.iter().map(|message| message.header.id).collect();
             let gone: Vec<MessageId> = hidden.iter().filter(|id| !ids.contains(id)).copied().collect();
             queue.engine.not_copied(&gone);
-            // Any caller that has begun to remove one has sent that to both pools: it must not come after it.
+            // A removal that has begun was sent to both pools: it must not come after it.
             go.retain(|message| queue.engine.copy_read(&message.header));
             let ids: Vec<MessageId> = go.iter().map(|message| message.header.id).collect();
             if ids.is_empty() {

@@ -1,4 +1,4 @@
-//! Gates by name: locks of single queues and of single pools, so that any caller that waits for one holds up no caller
+//! Gates by name: locks of single queues and of single pools, so that a task that waits for one holds up no task
 //! at another.
 //!
 //! They are taken in this order, and each only after those before it: the gate of the moves into a queue, the gate of a
@@ -66,7 +66,7 @@ impl Gates<PoolName> {
 impl<K: Clone + Eq + Hash> GateMap<K> {
     fn gate(&mut self, name: &K) -> Arc<tokio::sync::Mutex<()>> {
         if self.gates.len() >= self.most {
-            // Any caller that holds one or waits for it has a handle.
+            // The holder of a gate and each waiter have a handle.
             self.gates.retain(|_, gate| Arc::strong_count(gate) > 1);
             self.most = SPARE.max(2 * self.gates.len());
         }

@@ -8,7 +8,7 @@
 //!  └──────────────────────────────────── used, or a claim's end ─────────────────────────────────┘
 //! ```
 //!
-//! Any caller that looks a queue up under the lock of its slot counts as its user, and has far less than the rounds to
+//! A task that looks a queue up under the lock of its slot counts as its user, and has far less than the rounds to
 //! come back to it.
 
 use super::Broker;

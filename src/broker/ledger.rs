@@ -270,7 +270,7 @@ impl Ledger {
         self.0.lock().stale(project, slot);
     }
 
-    /// Takes out what must be looked at again. Any caller that does not succeed puts it back.
+    /// Takes out what must be looked at again. A caller without success puts it back.
     pub(super) fn take_stale(&self) -> Vec<(ProjectId, SlotNumber)> {
         let mut books = self.0.lock();
         let counted = books.projects.iter_mut().filter(|(_, account)| *account.counted.borrow());

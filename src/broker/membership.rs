@@ -36,7 +36,7 @@ pub(super) struct Membership {
     asked: Mutex<Instant>,
 }
 
-/// When claims may not expire. Any replica that asks learns of a suspension at that moment, so that no claim expires
+/// When claims may not expire. The first question after a suspension learns of it, so that no claim expires
 /// before it is noticed.
 struct ExpiryHold {
     session: Receiver<Session>,

@@ -395,7 +395,7 @@ fn check_still(placement: &Placement, to: &PoolName) -> Result<(), Error> {
     Ok(())
 }
 
-/// What becomes of a failed look at what was just written: any caller that asked for it must not take it for undone.
+/// What becomes of a failed look at what was just written: its caller must not take it for undone.
 fn looked_too_late(error: Error) -> Error {
     match error {
         Error::NotFound { .. } => Error::unknown(Part::Coordination, error),

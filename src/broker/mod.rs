@@ -295,7 +295,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// What clients may ask for. Any caller that makes a value of what a client states checks it by these.
+    /// What clients may ask for. A caller that makes a value of input checks it by these.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
     }

@@ -306,7 +306,7 @@ impl Broker {
         Ok(TaskTick::After(due.saturating_sub(began.elapsed()).max(step)))
     }
 
-    /// The active task of a queue. Without one no caller carries the tasks on from here, as any caller that starts the
+    /// The active task of a queue. Without one no caller carries the tasks on from here, as the replica that starts the
     /// next is told.
     async fn active_task(
         &self,

@@ -15,7 +15,7 @@ use crate::metrics::ObservedPool;
 use crate::placement::Candidate;
 use crate::storage::{Health, PoolStore, StoreError};
 
-/// The storage of a pool, under the pool's name: any caller that fails there states which it was.
+/// The storage of a pool, under the pool's name: each failure states which it was.
 #[derive(Clone)]
 pub(super) struct NamedStore {
     pub(super) name: PoolName,

@@ -1,5 +1,5 @@
 //! Draining a pool: it takes no new queue, and each replica moves those of its slots away, a few at a time, to pools
-//! that placement chooses. The pool's record reports it, so this continues after a restart and with any caller that
+//! that placement chooses. The pool's record reports it, so this continues after a restart and with the replica that
 //! serves a slot next.
 
 use std::collections::{HashMap, HashSet};

@@ -64,7 +64,7 @@ pub struct PoolSettings {
 }
 
 /// The pools as this process knows them. The catalogue decides: a queue is placed in a commit that checks the
-/// record of its pool, and any caller that is refused reads the records again.
+/// record of its pool, and a caller that is refused reads the records again.
 pub(super) struct PoolTable {
     pub(super) system: System,
     pub(super) placement: Algorithm,

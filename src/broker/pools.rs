@@ -121,7 +121,7 @@ impl Broker {
 
     /// None when the record changed meanwhile: then the caller looks again.
     async fn change_pool(&self, entry: PoolEntry, change: &PoolChange) -> Result<Option<PoolEntry>, Error> {
-        // Any caller that is about to delete the pool is refused by the change, and looks again.
+        // A deletion of the pool in progress is refused by the change, and looks again.
         let wanted = Pool { closing: false, ..change.apply(entry.pool.clone()) };
         if let Some(uri) = change.uri.as_ref().filter(|uri| **uri != entry.pool.uri) {
             return self.move_pool(entry, Pool { uri: uri.clone(), ..wanted }).await;

@@ -161,7 +161,7 @@ impl Broker {
     fn line_up(&self, slot: &Arc<Slot>, at: QueueRef, record: Option<QueueRecord>, counting: &mut Counting) {
         let mut state = slot.state.lock();
         let progress = &mut state.figures.progress;
-        // Any caller that deletes one states how many are left.
+        // The task that deletes one states how many are left.
         let Some(record) = record else { return progress.forget(&at) };
         // One that cannot be read is complained of when its queue is opened.
         let Ok(placement) = record.placement() else { return progress.give_up(&at) };

@@ -117,7 +117,7 @@ impl Broker {
         self.store_at(&queue.placement, queue.readers.token())
     }
 
-    /// Where a queue of this placement is read. Any caller that `read` tracks copies nothing meanwhile.
+    /// Where a queue of this placement is read. No copy is made while `read` is tracked.
     pub(super) fn store_at(
         &self,
         placement: &Placement,

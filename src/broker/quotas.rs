@@ -175,7 +175,7 @@ impl Broker {
             CountState::Done => return Ok(()),
             CountState::UnderWay(counted) => counted,
             CountState::Begun(counted) => {
-                // Of its own, since any caller that asked first may leave.
+                // Of its own, since the first caller may leave.
                 let account = account.clone();
                 self.start_background_task("count of a project", move |broker| {
                     let account = account.clone();

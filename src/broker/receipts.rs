@@ -162,7 +162,7 @@ impl Broker {
     }
 
     /// In a queue in order of groups a receipt is good for nothing once its receive has ended and its message is there
-    /// still: any caller that has received it since would be overtaken.
+    /// still: a later receive would be overtaken.
     async fn check_ordered(
         &self,
         slot: &Arc<Slot>,

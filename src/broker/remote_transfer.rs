@@ -206,7 +206,7 @@ impl Broker {
     /// As [`Broker::remove_departed`], in the task of the caller.
     async fn take_out(&self, departure: DepartureRequest) -> Result<(), Error> {
         let at = departure.source.queue()?;
-        // Any caller that speaks for the target next and asks for these messages waits until this has its outcome.
+        // The next owner of the target that asks for these messages waits until this has its outcome.
         let _departures = self.0.slot_table.departures.hold(&at).await;
         self.heed(departure.owner).await?;
         let slot = self.slot(&at).await?;

@@ -91,7 +91,7 @@ impl Broker {
             let Some(queue) = state.queue_mut(&at, id) else { return };
             queue.engine.finish_wake(next);
             state.note_wake(&at);
-            // Any caller that waited to hear whether something is due.
+            // A claim that waits for the look at due messages.
             broker.serve(&slot, &mut state, &at);
         });
     }

@@ -1,5 +1,5 @@
 //! Places of slots that a replica works on: it takes the slot, or hands it over. No other replica touches such a place,
-//! so any replica that works on it must be done with it however that ends.
+//! so the task that works on it must be done with it however that ends.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,7 @@
 //!  └─learn── elsewhere
 //! ```
 //!
-//! Any replica that made a place *away* works on it, and no other replica touches it until it is owned or free.
+//! The task that made a place *away* works on it, and no other task touches it until it is owned or free.
 
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ use crate::storage::Epoch;
 /// All places, by number of slot.
 pub(super) struct SlotTable {
     places: Vec<watch::Sender<SlotEntry>>,
-    /// Of a queue: held by any replica that moves messages into it, from the first write there to the last, and by any
+    /// Of a queue: held by the task that moves messages into it, from the first write there to the last, and by any
     /// replica that deletes it: two never deal with the same message, and the queue does not go between two steps of a
     /// move (P5). They outlive the objects that serve the slots, since a move may have begun under another one.
     pub(super) moves: Gates<QueueRef>,
-    /// Of a queue: held by any replica that takes messages out that move away, or states what became of them. So an
+    /// Of a queue: held by the task that takes messages out for another queue, or answers for them. So an
     /// owner of their target that was replaced takes nothing out after its successor was told.
     pub(super) departures: Gates<QueueRef>,
 }
@@ -157,7 +157,7 @@ impl SlotTable {
         self.places.iter().filter(|place| matches!(&*place.borrow(), SlotEntry::Owned(_))).count()
     }
 
-    /// Empties the place of a slot for any replica that recovers it or hands it over. False when another replica did,
+    /// Empties the place of a slot for the task that recovers it or hands it over. False when another task did,
     /// or put another object there.
     pub(super) fn leave(&self, slot: &Arc<Slot>, why: &'static str) -> bool {
         self.place(slot.owned.slot).send_if_modified(|place| {
@@ -169,7 +169,7 @@ impl SlotTable {
         })
     }
 
-    /// Makes a free place that of any replica that takes the slot. False when it is not free.
+    /// Makes a free place that of the task that takes the slot. False when it is not free.
     pub(super) fn claim(&self, number: SlotNumber, why: &'static str) -> bool {
         self.place(number).send_if_modified(|place| {
             let is_free = matches!(place, SlotEntry::Free);
@@ -185,7 +185,7 @@ impl SlotTable {
         self.place(slot.owned.slot).send_replace(SlotEntry::Owned(slot));
     }
 
-    /// Any replica that made the place away is done with it, and does not serve the slot.
+    /// The task that made the place away is done with it, and the slot is not served.
     pub(super) fn free(&self, number: SlotNumber) {
         self.place(number).send_replace(SlotEntry::Free);
     }

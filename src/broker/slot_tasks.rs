@@ -28,7 +28,7 @@ impl Drop for PanicGuard {
 }
 
 impl Slot {
-    /// Held by any replica that has begun something in the slot's memory, until it is ended.
+    /// Held by a step that was begun in the slot's memory, until it has ended.
     pub(super) fn lost_on_panic(self: &Arc<Self>) -> PanicGuard {
         PanicGuard(Arc::clone(self))
     }

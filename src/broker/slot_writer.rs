@@ -338,7 +338,7 @@ impl SlotState {
             ) => {
                 open.engine.remove_failed(&ids);
             }
-            // Any replica that sent it continues when he has the outcome.
+            // The sender continues when it has the outcome.
             (Change::Update(_) | Change::Prepare(_) | Change::ForgetTwins(_), _)
             | (Change::Copy(..) | Change::Leave(_) | Change::CopyNotes(_) | Change::Arrived, _)
             | (_, Outcome::Unknown) => return None,
@@ -399,7 +399,7 @@ impl Broker {
         Ok(outcome)
     }
 
-    /// As [`Broker::submit`], to remove messages of a queue that is not open. Any replica that calls holds the gate of
+    /// As [`Broker::submit`], to remove messages of a queue that is not open. The caller holds the gate of
     /// the pool, so that it is not opened meanwhile, and has opened the slot writer.
     pub(super) fn submit_unopened(
         &self,

@@ -166,7 +166,7 @@ impl Broker {
         let mut removals = Vec::new();
         {
             let mut state = slot.state.lock();
-            // Any caller that has opened it since will sweep it at the next turn.
+            // It has been opened since, and is swept at the next turn.
             let mut others: HashSet<QueueId> = state.queues.values().map(|queue| queue.id).collect();
             others.extend(&state.dropped);
             for (queue, headers) in expired.into_iter().filter(|(queue, _)| !others.contains(queue)) {

@@ -27,7 +27,7 @@ struct ArrivalWaiter {
 impl TransferWatch {
     /// Waits for these messages; none when too many wait already.
     pub(super) fn watch(&mut self, ids: Vec<MessageId>) -> Option<ArrivalReceiver> {
-        // Any caller that has waited long enough is gone.
+        // A waiter that has waited long enough is gone.
         self.waiting.retain(|waiting| !waiting.arrived.is_closed());
         if self.waiting.len() >= limits::ARRIVAL_WAITERS {
             return None;

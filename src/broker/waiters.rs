@@ -131,7 +131,7 @@ impl SlotState {
         failure: impl Fn() -> Result<(), Error>,
     ) {
         for waiter in self.lines.dismiss(at, holds) {
-            // Any caller that has left needs no answer.
+            // A waiter that has left needs no answer.
             let _ = waiter.answer.send(failure().map(|()| (None, waiter.arrivals)));
         }
     }

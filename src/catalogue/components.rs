@@ -1,6 +1,6 @@
 //! The registry: which replicas are up, each with a node that ends with its session.
 //!
-//! Any replica that joins, and any replica that relies on no replica having joined, sets `/meta/system` at the version
+//! A replica that joins, and one that relies on being alone, sets `/meta/system` at the version
 //! that it saw before it looked. So of two who look at the same time one has to look again (P9).
 
 use serde::{Deserialize, Serialize};

@@ -56,7 +56,7 @@ impl Catalogue {
         Ok(queues.filter(|queue| queue.project == *project).collect())
     }
 
-    /// Records the tasks of a queue. Any replica that reads and writes them keeps others of the same process away.
+    /// Records the tasks of a queue. The task that reads and writes them keeps others of the same process away.
     pub async fn move_tasks_write(
         &self,
         slot: &OwnedSlot,

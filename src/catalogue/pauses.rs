@@ -36,7 +36,7 @@ impl Catalogue {
         Ok(node.as_ref().map(from_json).transpose()?.unwrap_or_default())
     }
 
-    /// Notes these acts in place of those before. Any replica that reads and writes them keeps others of the same
+    /// Notes these acts in place of those before. The task that reads and writes them keeps others of the same
     /// process away.
     pub async fn noted_acts_write(&self, slot: &OwnedSlot, acts: &[ActRecord]) -> Result<(), Error> {
         let (path, data) = (layout::pauses(slot.slot), to_json(&acts));

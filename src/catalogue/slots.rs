@@ -144,7 +144,7 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
-    /// Gives slots up, at most [`crate::domain::limits::SLOTS_TAKEN`]: any replica that is to have one may take it from
+    /// Gives slots up, at most [`crate::domain::limits::SLOTS_TAKEN`]: the replica that is to have one may take it from
     /// now on. One that another replica has taken, or whose owner's session has ended, is given up already.
     pub async fn slots_give_up(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
         let mut held: Vec<&OwnedSlot> = owned.iter().collect();

@@ -1,4 +1,4 @@
-//! Connections to other replicas, kept for the next request. Any replica that has a request under way drives its
+//! Connections to other replicas, kept for the next request. The task with a request in flight drives its
 //! connection: there is no task between, which would have to be woken twice for each. It never looks into a request.
 
 use std::collections::HashMap;
@@ -171,7 +171,7 @@ impl PeerConnection {
     }
 }
 
-/// Reads and writes what can be. What fails is told to any replica that waits for the answer or its body.
+/// Reads and writes what can be. A failure is told to the waiter for the answer or its body.
 fn drive(connection: &mut Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>, cx: &mut Context<'_>) {
     if let Some(driven) = connection
         && Pin::new(driven).poll(cx).is_ready()

@@ -17,7 +17,7 @@ use crate::domain::limits;
 pub type PeerResponseBody = Either<Full<Bytes>, StreamTail>;
 
 /// What results from an answer that is too long to be kept. It fails when nothing arrives for [`limits::PEER_STEP`];
-/// then any replica that reads it sees it break off, and has no answer.
+/// then its reader sees it break off, and has no answer.
 pub struct StreamTail {
     body: Incoming,
     /// Where it is from; none once it is read.

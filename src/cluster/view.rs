@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(owners(&all), [0, 1, 2].into(), "no queue lies in what they miss");
         all[2].used_pools = Some(vec!["b".to_owned(), "c".to_owned()]);
         assert_eq!(owners(&all), [0, 2].into());
-        // Any replica that knows of it: the one that misses it too.
+        // Each replica that knows of it: the one that misses it too.
         all[0].used_pools = Some(vec!["a".to_owned()]);
         assert_eq!(owners(&all), [2].into());
     }

@@ -8,7 +8,7 @@ use crate::domain::names::ProjectId;
 /// What a key is.
 #[derive(Clone)]
 pub struct AccessKey {
-    /// Shared with the client: any caller that has it can sign. It is kept as it is, because a signature is checked
+    /// Shared with the client: every holder can sign. It is kept as it is, because a signature is checked
     /// with it.
     pub secret: String,
     /// The account: the project whose queues it uses.

@@ -168,7 +168,7 @@ impl fmt::Display for SequenceNumber {
 /// What a client calls itself: the `Client-ID` of its requests. No secret, and no proof of who it is.
 pub type ClientId = Uuid;
 
-/// The id of a claim: a UUID of version 4, since any caller that knows it may delete the claim's messages.
+/// The id of a claim: a UUID of version 4, since every caller that knows it may delete the claim's messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClaimId(Uuid);

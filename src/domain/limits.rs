@@ -335,7 +335,7 @@ pub const SLOTS_TAKEN: usize = 32;
 /// its answer; meanwhile those before are taken.
 pub const SLOTS_HANDED: usize = 8;
 /// How long the slots that come next wait until those before are served again: a tenth of a second usually, and not for ever,
-/// since any caller that should take them may be about to go too.
+/// since the replica that should take them may be about to leave too.
 pub const HANDED_REST: Duration = Duration::from_millis(500);
 /// Slots whose claims are read at the same time: up to 64 directories each, and reads are bounded.
 pub const SLOTS_LOADED: usize = 8;

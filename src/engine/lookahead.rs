@@ -56,7 +56,7 @@ impl Lookahead {
         }
     }
 
-    /// A message is hidden no more: it is gone, or any caller that shows it tells.
+    /// A message is hidden no more: it is gone, or the step that shows it notes it.
     pub(super) fn unhide(&mut self, id: MessageId) {
         if let Some(reading) = &mut self.reading {
             reading.hidden.insert(id);

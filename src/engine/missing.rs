@@ -5,7 +5,7 @@ use super::queue::QueueEngine;
 use crate::domain::ids::MessageId;
 
 impl QueueEngine {
-    /// Forgets those of the messages that were taken for a claim. The pool is not touched: any caller that opens the
+    /// Forgets those of the messages that were taken for a claim. The pool is not touched: the owner that opens the
     /// queue next reads what it has. Returns how many they are.
     pub fn forget_missing(&mut self, ids: &[MessageId]) -> u64 {
         let mut forgotten = 0;

@@ -1,6 +1,6 @@
 //! What a queue does, at its single owner: what is ready, what is hidden and why, which claim holds what.
 //!
-//! A deterministic core: it never waits, reads a clock or rolls dice, and does no I/O. Any caller that drives it (the
+//! A deterministic core: it never waits, reads a clock or rolls dice, and does no I/O. Its driver (the
 //! broker) tells it the time, carries out what it decides, and reports how that went. Every change has two
 //! halves: `begin_…` hides what is about to change, and the other half, called when the outcome is durable,
 //! shows the result. In between no caller can be told anything of the message.

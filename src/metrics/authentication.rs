@@ -34,7 +34,7 @@ pub enum AuthenticationFailure {
     ExpiredSignature,
     /// It is for SQS, and there are no keys for it.
     NoKeys,
-    /// Any caller that connected where replicas do does not show their secret.
+    /// A connection to the address of the peers did not show their secret.
     PeerSecret,
     /// A page of another site made a browser send it.
     ForeignOrigin,

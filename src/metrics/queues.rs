@@ -1,4 +1,4 @@
-//! Counters by queue, of which only so many have a name of their own: each name is a dozen series at any caller that
+//! Counters by queue, of which only so many have a name of their own: each name is a dozen series at a server that
 //! keeps them.
 //!
 //! The first queues that are used have names for as long as they exist. As many again have names for their depth, and

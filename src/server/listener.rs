@@ -66,7 +66,7 @@ pub struct ConnectionLimits {
     /// How long a request's header may take from its first byte on. Default 10 s.
     pub header: Duration,
     /// How long a connection may rest between two requests. Default 90 s: load balancers keep theirs for 60 to 75 s,
-    /// and any client that closes first must not be us.
+    /// and the side that closes first must not be us.
     pub idle: Duration,
     /// How long a handler waits for `body_step` bytes of a request's body. Default 30 s.
     pub body: Duration,

@@ -121,7 +121,7 @@ async fn replicas_with_shared_pools_all_join() {
     assert_eq!(joined, [1, 2, 3, 4]);
 }
 
-/// Any caller that looked first, but commits later, has not seen the other.
+/// A replica that looked first, but commits later, has not seen the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_with_outdated_view_may_not_join() {
     let Embedded { tree, .. } = &embedded().await;

@@ -156,7 +156,7 @@ async fn visibility_change_in_doubt_keeps_slot_open() {
         broker.message_delete(&q, posted[0], None).await.unwrap();
         broker.message_delete(&q, ids[1], Some(view.id)).await.unwrap();
         assert!(!faulty.tree.is_done(), "it is in doubt still");
-        // Any caller that changes it again waits until the outcome is known: it was done.
+        // A second change of it waits until the outcome is known: it was done.
         let again = broker.claim_renew(&q, view.id, terms(120)).await;
         assert!(again.is_ok(), "{fault:?}: {again:?}");
         assert!(faulty.tree.is_done());

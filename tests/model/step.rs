@@ -91,7 +91,7 @@ pub enum Step {
     /// Its outcome is known.
     FinishParting(u8),
     FailParting(u8),
-    /// Any caller that has a receipt of a message removes it.
+    /// The holder of a receipt of a message removes it.
     RemoveReceived(Target),
     ClearSpent,
     Remove(Target, Deleter),

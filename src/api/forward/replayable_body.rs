@@ -1,5 +1,5 @@
 //! The body of a request, kept as it is read, so that a request which was refused for its place can be made again.
-//! Nothing is read before a client asks for it, so the bounds and deadlines of any client that reads hold as without
+//! Nothing is read before a client asks for it, so the bounds and deadlines of the reader hold as without
 //! this.
 
 use std::pin::Pin;
@@ -67,7 +67,7 @@ impl ReplayableBody {
         Body::new(BodyReplay { kept: self.0.clone(), next: 0 })
     }
 
-    /// The whole body. Not when it has more than `most` bytes or broke off: any client that reads it again finds out
+    /// The whole body. Not when it has more than `most` bytes or broke off: a second reader finds out
     /// why.
     pub async fn whole(&self, most: usize) -> Result<Bytes, IncompleteBody> {
         let mut body = BodyReplay { kept: self.0.clone(), next: 0 };

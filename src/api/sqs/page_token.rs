@@ -1,7 +1,7 @@
 //! Tokens of listings: where the next page begins, in a form that only this service makes. A token is of one listing,
 //! of one account and region.
 //!
-//! It has a checksum and no seal: it names a queue of its caller's own listing, so any client that makes one learns
+//! It has a checksum and no seal: it names a queue of its caller's own listing, so a client that makes one learns
 //! nothing from it.
 
 use base64::Engine as _;

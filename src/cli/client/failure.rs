@@ -47,7 +47,7 @@ pub enum Failure {
         /// What went wrong.
         then: Box<Failure>,
     },
-    /// Any user that read the output has gone; there is no user to tell.
+    /// The reader of the output has gone; there is no reader to tell.
     #[error("the output was closed")]
     OutputClosed,
 }

@@ -1,4 +1,4 @@
-//! Receipts: messages that part from their claim into one of their own, deletes by any caller that has a receipt, and
+//! Receipts: messages that part from their claim into one of their own, deletes by the holder of a receipt, and
 //! what a receipt is worth.
 
 use angarium::engine::{ClaimSnapshot, ClaimSplit, ReceiptStatus};
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Any caller that has a receipt deletes its message, whatever has become of the receive.
+    /// The holder of a receipt deletes its message, whatever has become of the receive.
     pub(super) fn remove_received(&mut self, target: Target) {
         let Some(id) = self.target(target) else { return };
         let known = self.truth.messages.get(&id).filter(|known| known.removals == 0);

@@ -1,4 +1,4 @@
-//! Removals, by any caller that names whichever claim, and the pages read from the pool.
+//! Removals, under whichever claim, and the pages read from the pool.
 
 use angarium::domain::claim::Holdings;
 use angarium::storage::{Order, Position};

@@ -26,11 +26,11 @@ use sqs::Sqs;
 pub enum Kind {
     /// Post a batch.
     Post,
-    /// Claim a batch and keep it. What there is to claim is posted by any user that finds nothing.
+    /// Claim a batch and keep it. A connection that finds nothing posts what there is to claim.
     Claim,
     /// Post a batch, claim as many, delete each under its claim.
     Cycle,
-    /// Claim a batch and delete it. What there is to claim is posted by any user that finds nothing.
+    /// Claim a batch and delete it. A connection that finds nothing posts what there is to claim.
     Drain,
 }
 
