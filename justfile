@@ -15,7 +15,7 @@ prepare:
 # check form and lints
 check:
     cargo fmt --check
-    cargo clippy --locked --all-targets -- -D warnings
+    cargo clippy --locked --workspace --all-targets -- -D warnings
 
 # run one part of the tests, such as http:: or tidy::
 test part="":

@@ -11,8 +11,8 @@ mod support;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use angarium_testbed::zookeeper::ZooKeeper;
 use serde_json::Value;
-use support::zookeeper::ZooKeeper;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 /// Claims by 64 clients, at least this many times the rate of single creates.

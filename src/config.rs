@@ -22,10 +22,10 @@ use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueEnum};
 use thiserror::Error as ThisError;
 
-use crate::coordination::zookeeper::Address;
-use crate::domain::limits as bounds;
-use crate::placement::Algorithm;
-use crate::units;
+use angarium_coordination::zookeeper::Address;
+use angarium_core::limits as bounds;
+use angarium_engine::placement::Algorithm;
+use angarium_settings::units;
 use cluster::ClusterSettings;
 use connections::ConnectionSettings;
 use hosts::HostSettings;

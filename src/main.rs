@@ -8,11 +8,11 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match angarium::cli::run() {
+    match angarium::commands::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let code = angarium::cli::exit_code(&error);
-            if code != 0 && !angarium::cli::is_printed(&error) {
+            let code = angarium::commands::exit_code(&error);
+            if code != 0 && !angarium::commands::is_printed(&error) {
                 // No caller can be told that no caller can be told.
                 let _ = writeln!(std::io::stderr(), "angarium: {error:#}");
             }

@@ -1,16 +1,13 @@
 //! The one test binary: each folder is a subject, each test states a fact.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod broker;
 mod cli;
 mod clients;
 mod cluster;
-mod conformance;
 mod docs;
 mod faults;
 mod fuzz;
 mod http;
-mod model;
 mod openapi;
 mod packaging;
 mod sdk;

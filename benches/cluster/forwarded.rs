@@ -7,9 +7,9 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::redis::{Redis, SYNCED};
+use angarium_testbed::zookeeper::ZooKeeper;
 
 /// Ticks of the clock of processes in a second: Linux has shown 100 everywhere for long.
 const TICKS: f64 = 100.0;
@@ -105,7 +105,7 @@ fn start(tree: &str, pool: &str, dir: &TempDir, number: usize) -> Server {
 
 /// Until the second replica has taken its share.
 fn await_shares(server: &Server) {
-    crate::support::held::wait_until("both have slots", || {
+    angarium_testbed::held::wait_until("both have slots", || {
         let answer = server.client().get("/v2/components").expect("it answers").json();
         let components = answer["components"].as_array().cloned().unwrap_or_default();
         let slots: Vec<_> =

@@ -16,8 +16,8 @@ mod scale;
 
 use std::time::Duration;
 
+use angarium_testbed::zookeeper::{SESSION, TICK};
 use support::cluster::REPLICAS;
-use support::zookeeper::{SESSION, TICK};
 
 /// The gap after kill -9: the session, a tick of ZooKeeper and a second.
 const KILLED: Duration = SESSION.saturating_add(TICK).saturating_add(Duration::from_secs(1));

@@ -7,9 +7,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::median;
-use crate::support::postgres::Postgres;
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::redis::{Redis, SYNCED};
 
 /// The median rates of the pools in Redis and PostgreSQL, as parts of that of the embedded pool in the same round.
 #[expect(clippy::print_stdout, reason = "the result is what a benchmark is for")]

@@ -16,8 +16,8 @@ mod raw_redis;
 
 use std::time::Duration;
 
-use support::postgres::Postgres;
-use support::redis::{Redis, SYNCED};
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::redis::{Redis, SYNCED};
 
 /// Batches through the driver: at least this part of what the plain sender brings.
 const BATCH_BAR: f64 = 0.6;

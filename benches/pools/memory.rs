@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::client::Client;
-use crate::support::postgres::Postgres;
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::redis::{Redis, SYNCED};
 
 /// Memory beside few waiting, as a part of that beside many: what is resident may not grow by more than this states.
 pub const BAR: f64 = 0.5;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::driver::{BODY_BYTES, MESSAGES, POOL, SLOTS};
-use crate::support::postgres::Postgres;
+use angarium_testbed::postgres::Postgres;
 
-const STATEMENT: &str = include_str!("../../src/storage/postgres/sql/commit.sql");
+const STATEMENT: &str = include_str!("../../crates/storage/src/postgres/sql/commit.sql");
 /// As `connection.rs` tells every session.
 const SETTINGS: &str = "-c search_path=angarium -c plan_cache_mode=force_generic_plan -c jit=off \
     -c max_parallel_workers_per_gather=0 -c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off \

@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::driver::{BODY_BYTES, MESSAGES, SLOTS};
-use crate::support::redis::Redis;
+use angarium_testbed::redis::Redis;
 
-const PRELUDE: &str = include_str!("../../src/storage/redis/lua/prelude.lua");
-const SCRIPT: &str = include_str!("../../src/storage/redis/lua/commit.lua");
+const PRELUDE: &str = include_str!("../../crates/storage/src/redis/lua/prelude.lua");
+const SCRIPT: &str = include_str!("../../crates/storage/src/redis/lua/commit.lua");
 const KEYS: [&str; 12] = [
     "record",
     "bytes",

@@ -2,7 +2,7 @@
 #![no_main]
 
 use angarium::config::{TreeChoice, layers, tokens};
-use angarium::domain::pool::PoolUri;
+use angarium_core::pool::PoolUri;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -4,7 +4,7 @@
 use axum::http::{HeaderMap, header};
 
 use super::versions::{HOME, HOME_WITHOUT_SLASH};
-use crate::error::{Error, InvalidPart};
+use angarium_core::error::{Error, InvalidPart};
 
 /// Answers that are something else than JSON: a path, and the media type of its answer.
 const OTHERS: &[(&str, &str)] =

@@ -11,15 +11,15 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::auth::Identity;
 use super::forward::peer::PeerOrigin;
-use crate::clock::Clock;
-use crate::domain::limits;
-use crate::domain::names::ProjectId;
-use crate::domain::network::customer;
-use crate::domain::probe;
-use crate::domain::rate::{Rate, RateUse};
-use crate::domain::region::Accounts;
-use crate::domain::source::ForwardedFor;
-use crate::error::Error;
+use angarium_clock::Clock;
+use angarium_core::error::Error;
+use angarium_core::limits;
+use angarium_core::names::ProjectId;
+use angarium_core::network::customer;
+use angarium_core::probe;
+use angarium_core::rate::{Rate, RateUse};
+use angarium_core::region::Accounts;
+use angarium_core::source::ForwardedFor;
 
 /// Paths that are answered however much there is to do: a supervisor that restarts a busy service makes it worse,
 /// and its operator wants to know why.

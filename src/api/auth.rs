@@ -21,11 +21,11 @@ use super::failures::{self, FailureLog};
 use super::forward::peer::PeerOrigin;
 use super::origin;
 use super::versions;
-use crate::domain::access::Role;
-use crate::domain::hosts::AllowedHosts;
-use crate::domain::names::ProjectId;
-use crate::error::Error;
-use crate::metrics::{AuthenticationFailure, Meter, OperationMeter};
+use angarium_core::access::Role;
+use angarium_core::error::Error;
+use angarium_core::hosts::AllowedHosts;
+use angarium_core::names::ProjectId;
+use angarium_metrics::{AuthenticationFailure, Meter, OperationMeter};
 
 const ROLES: &str = "x-roles";
 

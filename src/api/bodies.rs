@@ -20,12 +20,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::admission::RequestLimits;
 use crate::budget::{Bounds, Budget, BudgetRefusal, Holder, Reservation, Usage};
-use crate::domain::limits;
-use crate::domain::names::ProjectId;
-use crate::domain::network::customer;
-use crate::domain::region::Accounts;
-use crate::domain::source::Source;
-use crate::error::Error;
+use angarium_core::error::Error;
+use angarium_core::limits;
+use angarium_core::names::ProjectId;
+use angarium_core::network::customer;
+use angarium_core::region::Accounts;
+use angarium_core::source::Source;
 
 /// Whose body it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -12,11 +12,11 @@ use super::auth::{AuthRefusal, Identity};
 use super::bodies::client_address;
 use super::error::CHALLENGE;
 use super::extract::PROJECT;
-use crate::domain::access::{Grant, Role, TOKEN_PREFIX, TokenTable};
-use crate::domain::names::ProjectId;
-use crate::error::{Error, InvalidPart, Part};
 use crate::keystone::{Keystone, Refusal};
-use crate::metrics::AuthenticationFailure;
+use angarium_core::access::{Grant, Role, TOKEN_PREFIX, TokenTable};
+use angarium_core::error::{Error, InvalidPart, Part};
+use angarium_core::names::ProjectId;
+use angarium_metrics::AuthenticationFailure;
 
 const TOKEN: &str = "x-auth-token";
 

@@ -31,8 +31,8 @@ use tokio::time::{Instant, sleep_until};
 use super::admission::is_long_poll;
 use super::error::ApiError;
 use super::sqs::Operation;
-use crate::domain::limits;
-use crate::error::{Error, Part};
+use angarium_core::error::{Error, Part};
+use angarium_core::limits;
 
 /// How long a request of the REST API may take.
 pub(super) fn of_route(method: &Method, uri: &Uri) -> Duration {

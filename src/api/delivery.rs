@@ -8,9 +8,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::broker::DeliveryGuard;
-use crate::domain::ids::ClaimId;
-use crate::domain::names::QueueRef;
+use angarium_broker::DeliveryGuard;
+use angarium_core::ids::ClaimId;
+use angarium_core::names::QueueRef;
 
 /// On an answer that hands a claim over, for a replica that passes it on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 //! The body is written by [`super::layers::frame`], which knows the request's id; what is made here carries
 //! the error to it. Causes are logged there and never sent.
 
+use std::borrow::Cow;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
-use crate::error::{Error, ErrorCode, InvalidPart};
+use angarium_core::error::{Error, ErrorCode, InvalidPart};
 
 /// Seconds after which a client may try again when a part was unavailable.
 pub const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
@@ -105,7 +107,7 @@ impl ApiError {
         ErrorBody {
             title: title.to_owned(),
             description: self.0.to_string(),
-            code: self.0.error_code(),
+            code: ErrorCodeView(self.0.error_code()),
             may_retry: self.0.may_retry(),
             nothing_written: self.0.nothing_written(),
             request_id: request_id.to_owned(),
@@ -140,7 +142,7 @@ pub struct ErrorBody {
     /// What is wrong, for a person; it names the field.
     pub description: String,
     /// The kind of error, for a program.
-    pub code: ErrorCode,
+    pub code: ErrorCodeView,
     /// Whether the same request may succeed when it is sent again.
     pub may_retry: bool,
     /// Whether it is certain that nothing was written.
@@ -149,16 +151,21 @@ pub struct ErrorBody {
     pub request_id: String,
 }
 
-impl Serialize for ErrorCode {
+/// The word of an error's kind, as the API has it.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorCodeView(ErrorCode);
+
+impl Serialize for ErrorCodeView {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
+        serializer.serialize_str(self.0.as_str())
     }
 }
 
-impl PartialSchema for ErrorCode {
+impl PartialSchema for ErrorCodeView {
     fn schema() -> RefOr<Schema> {
-        let words = Self::ALL.iter().map(|code| code.as_str());
-        let meanings = Self::ALL.iter().map(|code| format!("\n* `{}`: {}", code.as_str(), code.meaning()));
+        let words = ErrorCode::ALL.iter().map(|code| code.as_str());
+        let meanings =
+            ErrorCode::ALL.iter().map(|code| format!("\n* `{}`: {}", code.as_str(), code.meaning()));
         let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).description(
             Some(format!(
                 "The kind of an error, for a program. A word never changes its meaning.\n{}",
@@ -169,7 +176,11 @@ impl PartialSchema for ErrorCode {
     }
 }
 
-impl ToSchema for ErrorCode {}
+impl ToSchema for ErrorCodeView {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("ErrorCode")
+    }
+}
 
 /// The body of an answer that no handler made: an unknown path, or a method that a path does not have. Zaqar states
 /// only the title there.
@@ -177,7 +188,7 @@ pub fn plain_body(status: StatusCode, code: ErrorCode, description: String, requ
     let body = ErrorBody {
         title: status.to_string(),
         description,
-        code,
+        code: ErrorCodeView(code),
         may_retry: false,
         nothing_written: true,
         request_id: request_id.to_owned(),

@@ -5,9 +5,9 @@ use axum::http::StatusCode;
 
 use super::error::ApiError;
 use super::sqs;
-use crate::domain::ids::{MessageId, Slot};
-use crate::domain::names::PoolName;
-use crate::error::{Error, ErrorCode, InvalidPart, Part, Resource};
+use angarium_core::error::{Error, ErrorCode, InvalidPart, Part, Resource};
+use angarium_core::ids::{MessageId, Slot};
+use angarium_core::names::PoolName;
 
 /// One code, and how it is answered.
 pub struct ErrorRow {

@@ -4,7 +4,7 @@
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 
-use crate::error::{Error, InvalidPart};
+use angarium_core::error::{Error, InvalidPart};
 
 /// Reads text that could not be read once more, slowly, to learn where it went wrong.
 pub fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Error {

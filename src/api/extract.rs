@@ -11,9 +11,9 @@ use uuid::Uuid;
 use super::auth::Identity;
 use super::error::ApiError;
 use super::query::boolean;
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
-use crate::domain::trace::TraceContext;
-use crate::error::{Error, InvalidPart};
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::trace::TraceContext;
 
 /// The header that names the project.
 pub const PROJECT: &str = "x-project-id";

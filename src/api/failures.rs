@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::domain::limits;
-use crate::domain::network::customer;
-use crate::domain::source::Source;
-use crate::metrics::{AuthenticationFailure, Meter};
+use angarium_core::limits;
+use angarium_core::network::customer;
+use angarium_core::source::Source;
+use angarium_metrics::{AuthenticationFailure, Meter};
 
 /// Counts and logs failed authentication.
 #[derive(Debug)]

@@ -26,11 +26,11 @@ use super::failures::{self, FailureLog};
 use super::forward::peer::PeerOrigin;
 use super::forward::{Relay, ServeFuture, peer};
 use super::{deadline, layers, peer as peer_routes, sqs};
-use crate::broker::Broker;
-use crate::domain::access::PeerSecret;
-use crate::domain::hosts::WrongHost;
-use crate::error::{Error, InvalidPart};
-use crate::metrics::{AuthenticationFailure, Meter};
+use angarium_broker::Broker;
+use angarium_core::access::PeerSecret;
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::hosts::WrongHost;
+use angarium_metrics::{AuthenticationFailure, Meter};
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::error::{ApiError, Outage};
 use super::json::reply;
-use crate::broker::Broker;
+use angarium_broker::Broker;
 
 /// Check whether the process can serve
 ///

@@ -16,9 +16,9 @@ use serde_json::value::RawValue;
 
 use super::error::ApiError;
 use super::explain::explain;
-use crate::broker::Broker;
-use crate::domain::limits::{self, Limits};
-use crate::error::{Error, InvalidPart};
+use angarium_broker::Broker;
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::limits::{self, Limits};
 
 /// A value that arrives as a JSON body.
 pub trait RequestBody: DeserializeOwned {
@@ -239,7 +239,9 @@ pub fn reply(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(body) => (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body)
             .into_response(),
-        Err(error) => ApiError::from(Error::unavailable(crate::error::Part::Storage, error)).into_response(),
+        Err(error) => {
+            ApiError::from(Error::unavailable(angarium_core::error::Part::Storage, error)).into_response()
+        }
     }
 }
 

@@ -13,10 +13,10 @@ use super::error::{ApiError, plain_body};
 use super::forward::PeerResponseMark;
 use super::forward::peer::RequestId;
 use super::{query, trace, unread};
-use crate::domain::probe;
-use crate::domain::trace::TraceContext;
-use crate::error::{Error, ErrorCode};
-use crate::metrics::{Meter, Refusal};
+use angarium_core::error::{Error, ErrorCode};
+use angarium_core::probe;
+use angarium_core::trace::TraceContext;
+use angarium_metrics::{Meter, Refusal};
 
 const REQUEST_ID: &str = "x-openstack-request-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -11,8 +11,8 @@ use super::accept;
 use super::extract::CallerHeaders;
 use super::roles::{Admin, RoleHeaders};
 use crate::api::error::{ApiError, ErrorBody, Errors};
-use crate::broker::Broker;
-use crate::metrics::{MEDIA_TYPE, PLAIN_MEDIA_TYPE, plain};
+use angarium_broker::Broker;
+use angarium_metrics::{MEDIA_TYPE, PLAIN_MEDIA_TYPE, plain};
 
 /// The route of the page. It is compressed on its way: a page of ten thousand queues has some ten MiB, and is a twentieth of that
 /// in gzip.

@@ -47,9 +47,9 @@ pub use forward::Relay;
 pub use front::{Front, PeerFront};
 pub use sqs::{ContextLimits, Pauses, SqsSettings};
 
-use crate::broker::Broker;
-use crate::clock::Clock;
-use crate::metrics::{BudgetFigures, ByteBudget, Meter};
+use angarium_broker::Broker;
+use angarium_clock::Clock;
+use angarium_metrics::{BudgetFigures, ByteBudget, Meter};
 
 /// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
 /// replica serves is passed on to it by `relay`; a service that has none is alone.

@@ -17,9 +17,9 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 
-use crate::domain::hosts::{AllowedHosts, host_of};
-use crate::domain::probe;
-use crate::error::Error;
+use angarium_core::error::Error;
+use angarium_core::hosts::{AllowedHosts, host_of};
+use angarium_core::probe;
 
 /// Where a browser states that a request is from (Fetch Metadata). Pages cannot change it.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -8,14 +8,14 @@ use axum::{Json, Router};
 use serde::Serialize;
 use tracing::debug;
 
-use crate::broker::Broker;
-use crate::cluster::peer_client::{
+use angarium_broker::Broker;
+use angarium_cluster::peer_client::{
     ARRIVE, ArrivalRequest, COUNTS, CountsRequest, CountsResponse, DEPART, DepartureRequest, HOLDINGS,
     HoldingsRequest, HoldingsResponse, LOADS, LoadsRequest, LoadsResponse, MIGRATE, PeerMigrationRequest,
     REPORT, ReportRequest, ReportResponse, SESSION, STATES, SessionRequest, SessionResponse, StatesRequest,
     StatesResponse, UNHELD, UndeliveredClaim,
 };
-use crate::error::Error;
+use angarium_core::error::Error;
 
 type PeerReply<T> = Result<Json<T>, StatusCode>;
 

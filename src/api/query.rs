@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
-use crate::domain::limits;
-use crate::error::{Error, InvalidPart};
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::limits;
 
 /// The parameters of a query, each of them text. Unknown ones are dropped, unless `T` keeps them.
 #[derive(Debug)]

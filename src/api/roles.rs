@@ -10,8 +10,8 @@ use utoipa::IntoParams;
 use super::auth::Identity;
 use super::error::ApiError;
 use super::extract::Caller;
-use crate::domain::access::Role;
-use crate::error::Error;
+use angarium_core::access::Role;
+use angarium_core::error::Error;
 
 /// A caller who may administer.
 #[derive(Debug)]

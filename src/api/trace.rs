@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::broker::MessageView;
-use crate::domain::trace::TraceContext;
+use angarium_broker::MessageView;
+use angarium_core::trace::TraceContext;
 
 pub const PARENT: HeaderName = HeaderName::from_static("traceparent");
 pub const STATE: HeaderName = HeaderName::from_static("tracestate");

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::oneshot;
 
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// Where a body returns to that its reader drops before the end.
 #[derive(Debug)]

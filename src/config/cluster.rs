@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-use crate::domain::limits;
-use crate::units;
+use angarium_core::limits;
+use angarium_settings::units;
 
 /// Where the other replicas reach this one, and how much of the queues it serves.
 #[derive(Args, Clone, Debug)]

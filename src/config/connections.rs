@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::domain::limits;
-use crate::domain::network::Network;
-use crate::units;
+use angarium_core::limits;
+use angarium_core::network::Network;
+use angarium_settings::units;
 
 /// Bounds of the connections of clients. What a deadline counts from is at `server::listener::ConnectionLimits`.
 #[derive(Args, Clone, Debug)]

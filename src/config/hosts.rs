@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::domain::hosts::HostName;
+use angarium_core::hosts::HostName;
 
 /// Names of the service, beside IP addresses, `localhost` and the machine's own name.
 #[derive(Args, Clone, Debug)]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::domain::limits;
-use crate::domain::role_names::RoleNames;
-use crate::units;
+use angarium_core::limits;
+use angarium_core::role_names::RoleNames;
+use angarium_settings::units;
 
 /// Authentication by Keystone.
 #[derive(Args, Clone, Debug)]

@@ -13,9 +13,9 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use thiserror::Error as ThisError;
 
 use super::Config;
-use crate::domain::pool::hide_passwords;
-use crate::files;
-use crate::spelling::nearest;
+use angarium_core::pool::hide_passwords;
+use angarium_settings::files;
+use angarium_settings::spelling::nearest;
 
 /// The sub-commands that take settings. So does the program without one.
 pub const TAKE_SETTINGS: [&str; 3] = ["serve", "config", "tree"];

@@ -5,8 +5,8 @@ use clap::Args;
 use clap::builder::RangedI64ValueParser;
 use thiserror::Error as ThisError;
 
-use crate::domain::limits::{self, Limits, Span};
-use crate::units;
+use angarium_core::limits::{self, Limits, Span};
+use angarium_settings::units;
 
 /// What clients may ask for, and what holds when they do not say. A client that asks for more is answered 400.
 #[derive(Args, Clone, Debug)]

@@ -15,10 +15,10 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::layers::in_words;
-use crate::domain::names::ProjectId;
-use crate::domain::quota::{Quota, QuotaTable};
-use crate::files;
-use crate::units;
+use angarium_core::names::ProjectId;
+use angarium_core::quota::{Quota, QuotaTable};
+use angarium_settings::files;
+use angarium_settings::units;
 
 /// Bounds of what a project holds. Beyond one of them a request that adds to it is answered 429.
 #[derive(Args, Clone, Debug, Default)]

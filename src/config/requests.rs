@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use clap::Args;
 
-use crate::domain::limits;
-use crate::units;
+use angarium_core::limits;
+use angarium_settings::units;
 
 /// Bounds of the requests of all clients. One more is answered at once, 503 or 429, with `Retry-After`.
 #[derive(Args, Clone, Debug)]

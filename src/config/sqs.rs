@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args};
 
-use crate::domain::limits;
-use crate::domain::region::{Regions, is_region};
+use angarium_core::limits;
+use angarium_core::region::{Regions, is_region};
 
 /// The endpoint of SQS.
 #[derive(Args, Clone, Debug)]

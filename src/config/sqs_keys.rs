@@ -13,9 +13,9 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::layers::in_words;
-use crate::domain::access_keys::{AccessKey, AccessKeyTable};
-use crate::domain::names::ProjectId;
-use crate::files;
+use angarium_core::access_keys::{AccessKey, AccessKeyTable};
+use angarium_core::names::ProjectId;
+use angarium_settings::files;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

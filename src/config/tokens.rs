@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use super::layers::in_words;
 use super::quoted;
-use crate::domain::access::{Grant, Role, TokenHash, TokenTable};
-use crate::domain::names::ProjectId;
-use crate::files;
+use angarium_core::access::{Grant, Role, TokenHash, TokenTable};
+use angarium_core::names::ProjectId;
+use angarium_settings::files;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::units;
+use angarium_settings::units;
 
 /// How long the service waits for what it depends on.
 #[derive(Args, Clone, Debug)]

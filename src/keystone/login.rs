@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::transport::{Transport, Unusable};
 use super::wire;
-use crate::clock::Clock;
-use crate::domain::limits;
-use crate::domain::time::Timestamp;
-use crate::files;
+use angarium_clock::Clock;
+use angarium_core::limits;
+use angarium_core::time::Timestamp;
+use angarium_settings::files;
 
 /// As whom the service asks Keystone.
 #[derive(Clone, Debug, PartialEq, Eq)]

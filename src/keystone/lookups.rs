@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{Key, Validation};
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// A look-up. The requests that wait for it drive it: it ends with the last of them.
 type Lookup = Pin<Box<dyn Future<Output = Validation> + Send>>;

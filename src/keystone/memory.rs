@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use tokio::time::Instant;
 
 use super::{Key, Refusal, TokenHolder, Validation};
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// Answers that are remembered.
 pub(super) struct Memory {

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// What was logged lately. The lock is held for one look.
 #[derive(Default)]

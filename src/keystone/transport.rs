@@ -20,8 +20,8 @@ use tower::util::BoxCloneSyncService;
 
 use super::login::OwnToken;
 use super::wire::{self, Subject};
-use crate::domain::limits;
-use crate::files;
+use angarium_core::limits;
+use angarium_settings::files;
 
 const AUTH_TOKEN: &str = "x-auth-token";
 const SUBJECT_TOKEN: &str = "x-subject-token";

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::TokenHolder;
 use super::login::{Credentials, Secret};
-use crate::domain::access::Role;
-use crate::domain::names::ProjectId;
-use crate::domain::role_names::RoleNames;
-use crate::domain::time::Timestamp;
+use angarium_core::access::Role;
+use angarium_core::names::ProjectId;
+use angarium_core::role_names::RoleNames;
+use angarium_core::time::Timestamp;
 
 /// Keystone's answer to the question about a token.
 pub(super) enum Subject {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::domain::network::customer;
+use angarium_core::network::customer;
 
 /// The open connections by address. Clones share them. The lock is held for one look at the map.
 #[derive(Clone, Debug)]

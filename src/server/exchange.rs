@@ -20,8 +20,8 @@ use tower::Service;
 use super::deadline::{Alarm, InRequest, Phase};
 use super::listener::ConnectionLimits;
 use super::unsent::{AnswerCharge, UnsentAnswers};
-use crate::domain::hosts::WrongHost;
-use crate::error::Error;
+use angarium_core::error::Error;
+use angarium_core::hosts::WrongHost;
 
 /// What answers the requests of a listener, such as a router of axum.
 pub trait App:

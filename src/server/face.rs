@@ -15,18 +15,18 @@ use super::secret_files;
 use super::source::Proxies;
 use super::tls::{Credentials, Transport};
 use crate::api::{Authentication, ContextLimits, Credentials as Callers, Pauses, RequestLimits, SqsSettings};
-use crate::clock::Clock;
 use crate::config::connections::ConnectionSettings;
 use crate::config::keystone::{ChosenKeystone, ChosenLogin};
 use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
 use crate::config::{Config, quotas, sqs_keys, tokens};
-use crate::domain::hosts::{AllowedHosts, host_of};
-use crate::domain::names::ProjectId;
-use crate::domain::quota::QuotaTable;
-use crate::domain::rate::Rate;
-use crate::domain::region::Accounts;
 use crate::keystone::{Credentials as KeystoneLogin, Keystone, KeystoneOptions, Secret};
+use angarium_clock::Clock;
+use angarium_core::hosts::{AllowedHosts, host_of};
+use angarium_core::names::ProjectId;
+use angarium_core::quota::QuotaTable;
+use angarium_core::rate::Rate;
+use angarium_core::region::Accounts;
 
 /// Why no client can be served like this.
 #[derive(Debug, ThisError)]

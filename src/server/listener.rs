@@ -25,10 +25,10 @@ use super::reserve::{ProbesOnly, Reserve};
 use super::source::{Proxies, SourcedApp};
 use super::tls::{Protocol, Transport, shake_hands};
 use super::unsent::{self, UnsentBudget, unsent_budget};
-use crate::domain::limits;
-use crate::domain::source::Source;
-use crate::domain::time::millis;
-use crate::metrics::Meter;
+use angarium_core::limits;
+use angarium_core::source::Source;
+use angarium_core::time::millis;
+use angarium_metrics::Meter;
 
 /// What a client is told for whom there is no place, not even one of probes. The time is that of
 /// [`limits::CONNECTION_RETRY_SECONDS`].

@@ -33,22 +33,21 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
 use crate::api::{self, PeerFront, RegionalAccess, Relay};
-use crate::broker::{Broker, FirstPool, Opener, PoolSettings};
-use crate::catalogue::Catalogue;
-use crate::clock::Clock;
-use crate::cluster::peer_client::PeerClient;
-use crate::cluster::peers::Peers;
-use crate::cluster::replicas::Replica;
 use crate::config::{Config, ConfigError, TreeChoice};
-use crate::coordination::embedded::EmbeddedTree;
-use crate::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
-use crate::coordination::{Coordination, TreeError};
-use crate::domain::names::PoolName;
-use crate::domain::pool::PoolUri;
-use crate::error::Error;
-use crate::journal::{Journal, JournalOptions, OpenError};
-use crate::storage::PoolStore;
-use crate::storage::open::{PoolOpenError, PoolOpener};
+use angarium_broker::{Broker, FirstPool, PoolSettings};
+use angarium_catalogue::Catalogue;
+use angarium_clock::Clock;
+use angarium_cluster::peer_client::PeerClient;
+use angarium_cluster::peers::Peers;
+use angarium_cluster::replicas::Replica;
+use angarium_coordination::embedded::EmbeddedTree;
+use angarium_coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
+use angarium_coordination::{Coordination, TreeError};
+use angarium_core::error::Error;
+use angarium_core::names::PoolName;
+use angarium_core::pool::PoolUri;
+use angarium_journal::{Journal, JournalOptions, OpenError};
+use angarium_storage::open::PoolOpener;
 use face::{Face, FaceError};
 use instance::{Instance, InstanceError};
 use peers::{PeerFace, PeerListener};
@@ -304,20 +303,6 @@ async fn open_tree(
             let tree = ZooKeeperTree::open(address.clone(), max_wait).await?;
             Ok((Arc::new(tree), None))
         }
-    }
-}
-
-impl Opener for PoolOpener {
-    fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
-        PoolOpener::open(self, uri)
-    }
-
-    fn open_registered(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
-        PoolOpener::open_registered(self, uri)
-    }
-
-    fn close(&self, uri: &str) {
-        PoolOpener::close(self, uri);
     }
 }
 

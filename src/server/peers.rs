@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use super::StartError;
 use super::listener::ConnectionLimits;
 use crate::config::{Config, TreeChoice};
-use crate::domain::access::PeerSecret;
-use crate::domain::limits;
+use angarium_core::access::PeerSecret;
+use angarium_core::limits;
 
 /// Where the other replicas are listened to.
 pub(super) struct PeerListener {

@@ -29,8 +29,8 @@ use tower::Service;
 use super::addresses::{Addresses, CountedConnection};
 use super::exchange::App;
 use super::listener::ConnectionLimits;
-use crate::domain::{limits, probe};
-use crate::metrics::Meter;
+use angarium_core::{limits, probe};
+use angarium_metrics::Meter;
 
 /// Where an address is, as far as it can be told from the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

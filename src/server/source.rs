@@ -23,9 +23,9 @@ use tower::Service;
 
 use super::exchange::App;
 use super::proxy_header;
-use crate::domain::limits;
-use crate::domain::network::Network;
-use crate::domain::source::{ForwardedFor, Source};
+use angarium_core::limits;
+use angarium_core::network::Network;
+use angarium_core::source::{ForwardedFor, Source};
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
-use crate::files;
+use angarium_settings::files;
 
 /// The name of HTTP/2 in the negotiation of protocols (RFC 7301).
 const H2: &[u8] = b"h2";

@@ -7,12 +7,12 @@ use thiserror::Error as ThisError;
 
 use super::instance::Instance;
 use super::{JOURNAL, StartError, open_data, open_instance, open_tree};
-use crate::catalogue::Catalogue;
-pub use crate::catalogue::{Backup, BackupError};
-use crate::clock::Clock;
 use crate::config::{Config, TreeChoice};
-use crate::coordination::Coordination;
-use crate::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
+use angarium_catalogue::Catalogue;
+pub use angarium_catalogue::{Backup, BackupError};
+use angarium_clock::Clock;
+use angarium_coordination::Coordination;
+use angarium_coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 
 /// Why it was not done.
 #[derive(Debug, ThisError)]

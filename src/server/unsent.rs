@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::budget::{Bounds, Budget, Holder};
-use crate::domain::network::customer;
-use crate::metrics::{BudgetFigures, ByteBudget, Meter};
+use angarium_core::network::customer;
+use angarium_metrics::{BudgetFigures, ByteBudget, Meter};
 
 /// Bytes of the longest answer that does not count. Of HTTP/1.1 there is one at a time on a connection.
 const SHORT_ANSWER: usize = 16 * 1024;

@@ -132,7 +132,7 @@ fn unknown_attribute_is_refused_with_hint() {
 /// Those that the server has are all known to the command line.
 #[test]
 fn attributes_of_the_server_are_accepted() {
-    use angarium::domain::attributes as reserved;
+    use angarium_core::attributes as reserved;
     let it = beside_a_server();
     for key in [
         reserved::MAX_MESSAGE_BYTES,

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use super::{CommandResult, Program};
 use crate::support::client::{Claim, Client};
-use crate::support::postgres::Postgres;
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("temporary directories have plain names")

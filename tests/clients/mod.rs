@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::identity::{IdentityService, SERVICE_PASSWORD, SERVICE_USER};
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::settings;
+use angarium_testbed::settings;
 
 /// Runs a script of this folder against a fresh server.
 fn run(script: &str) {

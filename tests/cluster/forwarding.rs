@@ -6,9 +6,9 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use angarium::catalogue::Catalogue;
-use angarium::coordination::Coordination;
-use angarium::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
+use angarium_catalogue::Catalogue;
+use angarium_coordination::Coordination;
+use angarium_coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 use http::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::{Cluster, queues, slot_of};
 use crate::support::client::Client;
 use crate::support::cluster::{self, Part};
-use crate::support::held::wait_until;
-use crate::support::proxy::Wire;
+use angarium_testbed::held::wait_until;
+use angarium_testbed::proxy::Wire;
 
 /// A queue that this replica serves.
 fn queue_of(cluster: &Cluster, replica: usize) -> String {

@@ -6,7 +6,7 @@ use std::thread;
 use http::StatusCode;
 
 use super::{Cluster, queues};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 const REPLICAS: usize = 3;
 const QUEUES: usize = 2_000;

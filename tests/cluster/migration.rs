@@ -9,7 +9,7 @@ use serde_json::json;
 use super::transfers::{arrivals, kill_messages, one_of_each};
 use super::{Cluster, MAX_WAIT};
 use crate::support::client::Client;
-use crate::support::postgres::Postgres;
+use angarium_testbed::postgres::Postgres;
 
 fn add_rows(client: &Client) {
     let pool = json!({"uri": Postgres::shared().fresh_uri(), "weight": 0});

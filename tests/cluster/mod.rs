@@ -18,9 +18,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::client::Client;
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::redis::{Redis, SYNCED};
+use angarium_testbed::zookeeper::ZooKeeper;
 
 /// Longer than slots need to find their places: the settle time, and the session of one that was killed.
 const MAX_WAIT: Duration = Duration::from_secs(40);
@@ -162,8 +162,8 @@ impl Cluster {
 
 /// The slot of a queue of the default project.
 fn slot_of(queue: &str) -> u8 {
-    use angarium::domain::ids::Slot;
-    use angarium::domain::names::{ProjectId, QueueName};
+    use angarium_core::ids::Slot;
+    use angarium_core::names::{ProjectId, QueueName};
     let (project, name) = (ProjectId::new("").expect("it is one"), QueueName::new(queue).expect("it is one"));
     Slot::of(&project, &name).0
 }

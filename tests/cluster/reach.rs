@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::queues;
 use crate::support::client::Client;
 use crate::support::cluster::{Cluster, Part, REPLICAS};
-use crate::support::held::wait_until;
-use crate::support::proxy::Wire;
+use angarium_testbed::held::wait_until;
+use angarium_testbed::proxy::Wire;
 
 /// Of each replica, in seconds.
 const SESSION: u32 = 4;

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::{Cluster, queues};
 use crate::support::client::{Client, Reply};
-use crate::support::held::free_port;
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::held::free_port;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 /// What a request may take while a replica beside it is restarted.
 const LONGEST: Duration = Duration::from_secs(2);

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{Cluster, queues, slot_of};
 use crate::support::client::Client;
-use crate::support::held::wait_until;
 use crate::support::identity::{IdentityService, SERVICE_PASSWORD, SERVICE_USER};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::held::wait_until;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 #[test]
 fn any_replica_serves_any_queue() {
@@ -73,7 +73,7 @@ fn pools_and_flavors_are_everybodys_at_once() {
         assert_eq!(one.delete("/v2/flavors/fast").unwrap().status, StatusCode::NO_CONTENT);
         assert_eq!(other.get("/v2/flavors/fast").unwrap().status, StatusCode::NOT_FOUND);
         // What the deleted queues have left keeps the pool for a moment.
-        crate::support::held::wait_until("the pool is unused", || {
+        angarium_testbed::held::wait_until("the pool is unused", || {
             other.delete("/v2/pools/second").unwrap().status == StatusCode::NO_CONTENT
         });
         assert_eq!(one.get("/v2/pools/second").unwrap().status, StatusCode::NOT_FOUND);

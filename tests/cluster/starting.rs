@@ -6,9 +6,9 @@ use http::StatusCode;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::redis::{Redis, SYNCED};
+use angarium_testbed::zookeeper::ZooKeeper;
 
 const REPLICAS: usize = 3;
 const ROUNDS: usize = 6;

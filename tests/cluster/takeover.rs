@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, MAX_WAIT, queues, slot_of};
 use crate::support::client::Client;
-use crate::support::held::wait_until;
+use angarium_testbed::held::wait_until;
 
 /// Claims all that queues hold, until a claim of each finds nothing. A claim that is refused for now is made again.
 fn drain(client: &Client, queues: &[String]) -> BTreeSet<u64> {

@@ -72,8 +72,18 @@ fn every_page_is_in_the_book_once() {
 
 #[test]
 fn every_named_file_is_there() {
-    const FOLDERS: [&str; 9] =
-        ["src/", "tests/", "docker/", "packaging/", "openapi/", "benches/", "docs/", "examples/", ".ci/"];
+    const FOLDERS: [&str; 10] = [
+        "src/",
+        "crates/",
+        "tests/",
+        "docker/",
+        "packaging/",
+        "openapi/",
+        "benches/",
+        "docs/",
+        "examples/",
+        ".ci/",
+    ];
     let mut named = BTreeSet::new();
     for page in all().into_iter().filter(|page| page != "CHANGELOG.md") {
         let text = prose(&read(&page));

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::page::{ROOT, all, read, shell_blocks};
-use crate::support::held::free_port;
-use crate::support::postgres::Postgres;
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::Server;
-use crate::support::settings;
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::held::free_port;
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::redis::{Redis, SYNCED};
+use angarium_testbed::settings;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 /// Blocks that do not run here, by page and first words.
 const ELSEWHERE: &[(&str, &str, &str)] = &[

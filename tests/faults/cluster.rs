@@ -19,10 +19,10 @@ use super::history::History;
 use super::load::{Load, QUEUES};
 use super::verdict::judge;
 use crate::support::cluster::{Cluster, Part, REPLICAS};
-use crate::support::held::wait_until;
-use crate::support::proxy::Wire;
-use crate::support::settings;
-use crate::support::zookeeper::{SESSION, ZooKeeper};
+use angarium_testbed::held::wait_until;
+use angarium_testbed::proxy::Wire;
+use angarium_testbed::settings;
+use angarium_testbed::zookeeper::{SESSION, ZooKeeper};
 
 /// How long a fault lasts that others must notice.
 const PAST_THE_SESSION: Duration = Duration::from_secs(SESSION.as_secs() + 3);

@@ -20,7 +20,7 @@ use super::migration::is_there;
 use super::verdict::judge;
 use crate::support::client::Client;
 use crate::support::cluster::Cluster;
-use crate::support::settings;
+use angarium_testbed::settings;
 
 /// Within this all queues have gone over, what struck and the end of the claims of the dead among them.
 const MAX_WAIT: Duration = Duration::from_secs(90);

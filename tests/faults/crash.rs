@@ -16,7 +16,7 @@ use super::load::{Load, QUEUES};
 use super::verdict::{Verdict, judge};
 use crate::support::client::Client;
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::settings;
+use angarium_testbed::settings;
 
 /// Runs the rounds, then drains and judges. `aftermath` gets its turn after each kill, when the process
 /// is gone, with its own dice.

@@ -17,8 +17,8 @@ use super::history::History;
 use super::load::Load;
 use super::verdict::judge;
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::settings;
-use crate::support::zookeeper::{Ensemble, ZooKeeper};
+use angarium_testbed::settings;
+use angarium_testbed::zookeeper::{Ensemble, ZooKeeper};
 
 fn service_on(zookeeper: &ZooKeeper, dir: &TempDir) -> ServerBuilder {
     let address = zookeeper.fresh_tree().to_string();

@@ -20,12 +20,12 @@ use super::history::History;
 use super::load::{Load, QUEUES};
 use super::verdict::judge;
 use crate::support::client::Client;
-use crate::support::held::{free_port, wait_until};
-use crate::support::postgres::Postgres;
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::settings;
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::held::{free_port, wait_until};
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::redis::{Redis, SYNCED};
+use angarium_testbed::settings;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cluster.md");
 const HEADING: &str = "## From one machine to a cluster\n";

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use angarium::catalogue::{Catalogue, Owner};
-use angarium::clock::Clock;
-use angarium::coordination::embedded::EmbeddedTree;
-use angarium::coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
-use angarium::coordination::{Coordination, Op};
-use angarium::domain::names::{ProjectId, QueueName, QueueRef};
-use angarium::journal::Journal;
+use angarium_catalogue::{Catalogue, Owner};
+use angarium_clock::Clock;
+use angarium_coordination::embedded::EmbeddedTree;
+use angarium_coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
+use angarium_coordination::{Coordination, Op};
+use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_journal::Journal;
 use http::StatusCode;
 use rustix::process::Signal;
 use serde_json::json;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::support::server::ServerBuilder;
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 fn queue() -> QueueRef {
     let project = ProjectId::new("").unwrap();

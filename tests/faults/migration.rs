@@ -18,10 +18,10 @@ use super::history::History;
 use super::load::{Load, QUEUES};
 use super::verdict::judge;
 use crate::support::client::Client;
-use crate::support::postgres::Postgres;
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::settings;
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::redis::{Redis, SYNCED};
+use angarium_testbed::settings;
 
 /// From each kind of pool to each other one, beginning and ending with the one that queues are created in.
 const WAY: [&str; 7] = ["default", "redis", "postgres", "default", "postgres", "redis", "default"];

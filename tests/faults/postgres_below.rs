@@ -14,8 +14,8 @@ use super::history::History;
 use super::load::Load;
 use super::redis_below::{service_on, wait_for_service};
 use super::verdict::judge;
-use crate::support::postgres::Postgres;
-use crate::support::settings;
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::settings;
 
 #[test]
 fn kill_9_of_postgres_below_service_loses_nothing() {

@@ -13,7 +13,7 @@ use super::powercut::PowerCut;
 use super::rollback::Survival;
 use crate::support::client::{Answer, Client, Reply};
 use crate::support::server::Server;
-use crate::support::settings;
+use angarium_testbed::settings;
 
 /// How long a closed gate must hold every answer back.
 const SILENCE: Duration = Duration::from_millis(400);

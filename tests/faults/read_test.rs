@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::powercut::PowerCut;
 use crate::support::client::{Answer, Client};
-use crate::support::held::wait_until;
 use crate::support::server::Server;
+use angarium_testbed::held::wait_until;
 
 const QUEUE: &str = "letters";
 /// Its messages were claimed and put back, so that they have headers of their own.

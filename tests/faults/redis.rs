@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use angarium::storage::{QueueChanges, StoreError};
+use angarium_storage::{QueueChanges, StoreError};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::writers::{judge, load, settle};
-use crate::conformance::storage::drivers::registered;
-use crate::conformance::storage::owner::{Owner, SLOT, appends, epoch, id, ids, messages, queue};
-use crate::support::redis::{Redis, RedisCluster, RedisSentinels, SYNCED};
-use crate::support::settings;
+use angarium_testbed::drivers::registered;
+use angarium_testbed::owner::{Owner, SLOT, appends, epoch, id, ids, messages, queue};
+use angarium_testbed::redis::{Redis, RedisCluster, RedisSentinels, SYNCED};
+use angarium_testbed::settings;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_9_of_redis_loses_and_revives_nothing() {

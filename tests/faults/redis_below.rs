@@ -13,10 +13,10 @@ use super::drain::drain;
 use super::history::History;
 use super::load::{Load, QUEUES};
 use super::verdict::judge;
-use crate::support::held::wait_until;
-use crate::support::redis::{Redis, RedisSentinels, SYNCED};
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::settings;
+use angarium_testbed::held::wait_until;
+use angarium_testbed::redis::{Redis, RedisSentinels, SYNCED};
+use angarium_testbed::settings;
 
 pub(super) fn service_on(uri: &str, dir: &TempDir) -> ServerBuilder {
     ServerBuilder::new(&dir.path().join("data")).arg("--pool").arg(uri)

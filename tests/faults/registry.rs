@@ -8,7 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 fn service(address: &str, dir: &TempDir) -> ServerBuilder {
     ServerBuilder::new(dir.path()).arg("--coordination").arg(address).arg("--pool").arg("embedded:journal")

@@ -13,7 +13,7 @@ use super::powercut::PowerCut;
 use super::rollback::Survival;
 use crate::support::client::{Answer, Client, Reply};
 use crate::support::server::Server;
-use crate::support::settings;
+use angarium_testbed::settings;
 
 const RELAXED: &str = "notes";
 const SYNCED: &str = "letters";

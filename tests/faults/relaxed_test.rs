@@ -12,17 +12,17 @@ use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use angarium::clock::Clock;
-use angarium::domain::durability::Durability;
-use angarium::domain::ids::{MessageId, QueueId, Slot};
-use angarium::domain::message::{Header, Life, Message, State};
-use angarium::domain::time::Timestamp;
-use angarium::storage::open::PoolOpener;
-use angarium::storage::{Batch, Direction, Epoch, Order, PoolStore, QueueChanges};
+use angarium_clock::Clock;
+use angarium_core::durability::Durability;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Header, Life, Message, State};
+use angarium_core::time::Timestamp;
+use angarium_storage::open::PoolOpener;
+use angarium_storage::{Batch, Direction, Epoch, Order, PoolStore, QueueChanges};
 
 use super::powercut::PowerCut;
 use super::rollback::Survival;
-use crate::support::settings;
+use angarium_testbed::settings;
 
 const CHILD: &str = "faults::relaxed_test::child_writes_as_instructed";
 const EPOCH: Epoch = Epoch { generation: 1, transaction: 1 };

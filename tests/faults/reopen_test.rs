@@ -15,7 +15,7 @@ use super::powercut::PowerCut;
 use super::rollback::Survival;
 use crate::support::client::Client;
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::settings;
+use angarium_testbed::settings;
 
 /// None of those that the load uses.
 const QUEUE: &str = "parcels";

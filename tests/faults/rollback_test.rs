@@ -15,7 +15,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::powercut::PowerCut;
 use super::rollback::Survival;
-use crate::support::settings;
+use angarium_testbed::settings;
 
 const CHILD: &str = "faults::rollback_test::child_writes_as_the_dice_say";
 const STEPS: usize = 120;

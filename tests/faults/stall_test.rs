@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::powercut::PowerCut;
 use crate::support::client::{Answer, Client, Reply};
-use crate::support::held::wait_until;
 use crate::support::server::Server;
+use angarium_testbed::held::wait_until;
 
 const QUEUE: &str = "letters";
 /// How soon after the deadline of a commit each waiter is answered.

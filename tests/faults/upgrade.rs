@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use angarium::catalogue::Schema;
+use angarium_catalogue::Schema;
 use http::{Method, StatusCode};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -18,9 +18,9 @@ use super::load::Load;
 use super::verdict::judge;
 use crate::support::client::{Answer, Client};
 use crate::support::cluster::{Cluster, REPLICAS};
-use crate::support::held::wait_until;
 use crate::support::server::ServerBuilder;
-use crate::support::settings::{self, earlier_program};
+use angarium_testbed::held::wait_until;
+use angarium_testbed::settings::{self, earlier_program};
 
 /// How long both versions serve side by side, in each of the mixtures.
 const SIDE_BY_SIDE: Duration = Duration::from_secs(2);

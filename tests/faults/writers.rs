@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use angarium::domain::ids::Slot;
-use angarium::domain::message::Message;
-use angarium::storage::{Batch, PoolStore, QueueChanges, StoreError};
+use angarium_core::ids::Slot;
+use angarium_core::message::Message;
+use angarium_storage::{Batch, PoolStore, QueueChanges, StoreError};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
 
-use crate::conformance::storage::owner::{Owner, appends, id, message, queue};
+use angarium_testbed::owner::{Owner, appends, id, message, queue};
 
 /// More than a fail-over takes.
 const MAX_WAIT: Duration = Duration::from_secs(60);

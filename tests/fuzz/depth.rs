@@ -3,7 +3,7 @@
 use std::thread;
 
 use angarium::config::{TreeChoice, layers, sqs_keys, tokens};
-use angarium::domain::pool::PoolUri;
+use angarium_core::pool::PoolUri;
 use serde_json::json;
 
 use super::judge::Service;
@@ -194,7 +194,7 @@ fn names_of_2000_parts_are_refused() {
 #[test]
 fn batch_of_500_entries_with_ten_attributes_passes() {
     use angarium::api::{ContextLimits, SqsSettings};
-    use angarium::clock::Clock;
+    use angarium_clock::Clock;
 
     let batch = |entries: usize| {
         let mut body = "Action=SendMessageBatch&QueueUrl=deep".to_owned();

@@ -14,7 +14,7 @@ mod sqs_seeds;
 use judge::Service;
 use mutation::Mutator;
 
-use crate::support::settings::number;
+use angarium_testbed::settings::number;
 
 /// Inputs of a run. A request takes some milliseconds in a debug build.
 const ROUNDS: u64 = 2_000;

@@ -1,7 +1,7 @@
 //! Files of settings and of tokens, and the addresses in them: whatever they say, they are read or refused with a reason.
 
 use angarium::config::{TreeChoice, layers, tokens};
-use angarium::domain::pool::PoolUri;
+use angarium_core::pool::PoolUri;
 
 use super::mutator;
 

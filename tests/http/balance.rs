@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::service;
 use crate::support::client::Client;
-use crate::support::held::wait_until;
+use angarium_testbed::held::wait_until;
 
 const PLAN: &str = "/v2/admin/balance";
 const QUEUES: usize = 12;

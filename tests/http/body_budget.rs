@@ -6,12 +6,12 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use angarium::clock::Clock;
+use angarium_clock::Clock;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::held::wait_until;
 
 const MIB: usize = 1 << 20;
 /// The longest body of an SQS request.

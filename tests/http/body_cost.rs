@@ -3,8 +3,8 @@
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::held::wait_until;
 
 const MIB: usize = 1 << 20;
 /// Bytes of memory for each byte of a request, and what the store takes beside for its messages.

@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use angarium::error::Error;
-use angarium::metrics::Meter;
 use angarium::server::listener::{ConnectionLimits, run};
 use angarium::server::tls::Transport;
+use angarium_core::error::Error;
+use angarium_metrics::Meter;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;

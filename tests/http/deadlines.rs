@@ -6,10 +6,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use angarium::error::Error;
 use angarium::server::connection::{Client as Peer, serve};
 use angarium::server::listener::ConnectionLimits;
 use angarium::server::unsent::unsent_budget;
+use angarium_core::error::Error;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;

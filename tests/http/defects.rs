@@ -1,5 +1,5 @@
 //! What Zaqar does wrong, seen live or read in its source, and what is done here instead. What needs time to pass is in
-//! `tests/broker`; what other files show already is not shown again.
+//! `crates/broker/tests/whole`; what other files show already is not shown again.
 
 use http::StatusCode;
 use serde_json::{Value, json};

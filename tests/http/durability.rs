@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Service, service};
 use crate::support::client::Answer;
-use crate::support::held::wait_until;
-use crate::support::redis::{Redis, SYNCED};
+use angarium_testbed::held::wait_until;
+use angarium_testbed::redis::{Redis, SYNCED};
 
 const RELAXED: &[&str] = &["appendonly yes", "appendfsync everysec", "save \"\""];
 

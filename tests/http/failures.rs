@@ -13,8 +13,8 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use crate::support::client::Client;
-use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::held::wait_until;
 
 const MAX_WAIT: Duration = Duration::from_secs(20);
 const SECRET: &str = "very-secret-words";

@@ -5,10 +5,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use angarium::error::Error;
 use angarium::server::connection::{Client, serve_h2};
 use angarium::server::listener::ConnectionLimits;
 use angarium::server::unsent::unsent_budget;
+use angarium_core::error::Error;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::service;
-use crate::support::held::wait_until;
-use crate::support::redis::{Redis, SYNCED};
+use angarium_testbed::held::wait_until;
+use angarium_testbed::redis::{Redis, SYNCED};
 
 #[test]
 fn health_reports_each_pool_and_writes_nothing() {

@@ -7,9 +7,9 @@ use http::{Method, StatusCode};
 use serde_json::json;
 
 use crate::support::client::Client;
-use crate::support::held::{LastWill, ShellServer, free_port, wait_until};
 use crate::support::server::ServerBuilder;
-use crate::support::settings::test_tools;
+use angarium_testbed::held::{LastWill, ShellServer, free_port, wait_until};
+use angarium_testbed::settings::test_tools;
 
 /// The settings of the proxy that the page shows.
 fn settings() -> String {

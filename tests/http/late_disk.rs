@@ -4,17 +4,17 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use angarium::clock::Clock;
-use angarium::storage::PoolStore;
-use angarium::storage::open::PoolOpener;
+use angarium_clock::Clock;
+use angarium_storage::PoolStore;
+use angarium_storage::open::PoolOpener;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::client::Client;
-use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::held::wait_until;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 /// The queue of the pool on a disk of its own, and one beside it.
 const LATE: &str = "late";

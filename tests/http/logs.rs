@@ -6,10 +6,10 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::support::held::wait_until;
-use crate::support::redis::Redis;
 use crate::support::server::{Server, ServerBuilder};
 use crate::support::terminal::Terminal;
+use angarium_testbed::held::wait_until;
+use angarium_testbed::redis::Redis;
 
 /// Lines of the log at the levels warn and error.
 fn complaints(server: &Server) -> Vec<String> {

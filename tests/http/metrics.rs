@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::service;
 use crate::support::client::Client;
-use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::held::wait_until;
 
 fn page(client: &Client) -> String {
     let answer = client.get("/metrics").unwrap();

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::service;
 use crate::support::client::Client;
-use crate::support::held::wait_until;
 use crate::support::server::Server;
+use angarium_testbed::held::wait_until;
 
 const DRAIN: &str = "/v2/pools/default/drain";
 const QUEUES: usize = 40;

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{Service, service};
 use crate::support::client::{Answer, Client};
-use crate::support::held::free_port;
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::held::free_port;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 const POOL: &str = "/v2/pools/two";
 

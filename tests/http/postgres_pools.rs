@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::service;
 use crate::support::client::{Answer, Client};
-use crate::support::held::wait_until;
-use crate::support::postgres::{PASSWORD, Postgres};
+use angarium_testbed::held::wait_until;
+use angarium_testbed::postgres::{PASSWORD, Postgres};
 
 fn add(client: &Client, uri: &str) -> Answer {
     client.put("/v2/pools/tables", Some(&json!({"uri": uri, "weight": 100}))).unwrap()

@@ -14,8 +14,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_util::task::TaskTracker;
 
 use super::tls::{TlsFiles, connect};
-use crate::support::held::wait_until;
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::held::wait_until;
 
 const MAX_WAIT: Duration = Duration::from_secs(60);
 const PROBES: [&str; 4] = ["/livez", "/readyz", "/v2/ping", "/metrics"];

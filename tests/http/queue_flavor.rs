@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{Service, service};
 use crate::support::client::Answer;
-use crate::support::held::wait_until;
-use crate::support::redis::{Redis, SYNCED};
 use crate::support::server::Server;
+use angarium_testbed::held::wait_until;
+use angarium_testbed::redis::{Redis, SYNCED};
 
 const QUEUE: &str = "/v2/queues/q";
 const WAY: &str = "/v2/queues/q/migrate";

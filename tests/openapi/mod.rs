@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::settings;
+use angarium_testbed::settings;
 
 const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/angarium.json");
 const CHECKED_IN_OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/angarium-3.0.json");

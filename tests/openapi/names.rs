@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{CHECKED_IN, document, members, operations, text};
-use crate::support::settings;
+use angarium_testbed::settings;
 
 /// What an operation id ends in.
 const VERBS: &[&str] = &[
@@ -228,7 +228,7 @@ fn error_codes_are_all_in_the_enum_with_their_meanings() {
     let schema = &document["components"]["schemas"]["ErrorCode"];
     let documented: BTreeSet<&str> = strings(&schema["enum"]).collect();
     // The one list of them, as it is in the source.
-    let source = text(concat!(env!("CARGO_MANIFEST_DIR"), "/src/error.rs"));
+    let source = text(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/core/src/error.rs"));
     let list = source.split_once("\ncodes! {\n").and_then(|(_, rest)| rest.split_once("\n}\n"));
     let list = list.expect("the codes are in one list").0;
     let written: BTreeSet<&str> = list.lines().filter_map(|line| line.split('"').nth(1)).collect();
@@ -245,7 +245,7 @@ fn queue_attributes_are_all_typed_and_described() {
     let document = document();
     let attributes = &document["components"]["schemas"]["QueueAttributes"];
     let documented: BTreeSet<&str> = members(&attributes["properties"]).map(|(name, _)| name).collect();
-    let source = text(concat!(env!("CARGO_MANIFEST_DIR"), "/src/domain/attributes.rs"));
+    let source = text(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/core/src/attributes.rs"));
     let keys = source.lines().filter(|line| line.starts_with("pub const ") && line.contains(": &str = \"_"));
     let keys: BTreeSet<&str> = keys.filter_map(|line| line.split('"').nth(1)).collect();
     assert!(keys.len() > 20, "the keys were not read: {keys:?}");

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::path;
 use crate::support::client::Client;
-use crate::support::settings::test_tools;
+use angarium_testbed::settings::test_tools;
 
 /// Much more than it takes, also on a machine that is busy with other tests.
 const START: Duration = Duration::from_secs(300);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::path;
 use super::started::command;
 use crate::support::client::Client;
-use crate::support::held::free_port;
-use crate::support::settings::number;
+use angarium_testbed::held::free_port;
+use angarium_testbed::settings::number;
 
 use super::launch::assert_usable;
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::dockerfile::{Dockerfile, list};
 use crate::support::client::Client;
-use crate::support::held::{LastWill, ShellServer, free_port, wait_until};
+use angarium_testbed::held::{LastWill, ShellServer, free_port, wait_until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_angarium");
 

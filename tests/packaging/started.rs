@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::launch::{Launch, assert_usable};
 use super::{text, words, yaml};
 use crate::support::balancer::Balancer;
-use crate::support::held::{free_port, wait_until};
-use crate::support::postgres::Postgres;
-use crate::support::redis::{Redis, SYNCED};
-use crate::support::zookeeper::ZooKeeper;
+use angarium_testbed::held::{free_port, wait_until};
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::redis::{Redis, SYNCED};
+use angarium_testbed::zookeeper::ZooKeeper;
 
 const KUBERNETES: &str = "packaging/kubernetes/angarium.yaml";
 

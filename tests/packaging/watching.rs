@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{path, text};
 use crate::support::server::ServerBuilder;
-use crate::support::settings::test_tools;
+use angarium_testbed::settings::test_tools;
 
 const RULES: &str = "packaging/prometheus/angarium.rules.yaml";
 const DASHBOARD: &str = "packaging/grafana/angarium.json";
@@ -130,7 +130,7 @@ fn prometheus_reads_the_page() {
 fn every_metric_of_the_program_is_on_the_page() {
     let on_page: BTreeSet<String> = families().into_iter().map(|(name, _)| name).collect();
     let mut registered = BTreeSet::new();
-    for file in std::fs::read_dir(path("src/metrics")).unwrap() {
+    for file in std::fs::read_dir(path("crates/metrics/src")).unwrap() {
         let source = std::fs::read_to_string(file.unwrap().path()).unwrap();
         let program = source.split("#[cfg(test)]").next().unwrap_or_default();
         let texts = program.split('"').filter(|text| !text.contains(' '));

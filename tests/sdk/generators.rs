@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{HOUSE, run};
-use crate::support::settings;
+use angarium_testbed::settings;
 
 /// The forms of the document that the repository has.
 pub const DOCUMENTS: [&str; 2] = ["openapi/angarium.json", "openapi/angarium-3.0.json"];

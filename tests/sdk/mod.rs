@@ -12,7 +12,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::server::Server;
-use crate::support::settings;
+use angarium_testbed::settings;
 
 const HOUSE: &str = env!("CARGO_MANIFEST_DIR");
 /// Where the Rust client is built.

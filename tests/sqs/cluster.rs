@@ -5,7 +5,7 @@ use std::thread;
 
 use super::{OLD_BOTO3, run_at, run_rust_at};
 use crate::support::cluster::Cluster;
-use crate::support::settings::test_tools;
+use angarium_testbed::settings::test_tools;
 
 /// A client: the script, the variable that states where its tools are, and the folder of the tools.
 type Client = (&'static str, Option<(&'static str, &'static str)>);

@@ -1,6 +1,6 @@
 //! Errors that programs read: their codes, and messages of which AWS has recorded the words, in both protocols.
 
-use angarium::domain::limits;
+use angarium_core::limits;
 use serde_json::{Value, json};
 
 use super::wire::{NONE, Service, text};

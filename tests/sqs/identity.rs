@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use angarium::api::SqsSettings;
-use angarium::clock::Clock;
-use angarium::domain::access_keys::{AccessKey, AccessKeyTable};
-use angarium::domain::names::ProjectId;
-use angarium::domain::time::Timestamp;
+use angarium_clock::Clock;
+use angarium_core::access_keys::{AccessKey, AccessKeyTable};
+use angarium_core::names::ProjectId;
+use angarium_core::time::Timestamp;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};

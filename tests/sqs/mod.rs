@@ -13,7 +13,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::support::server::{Server, ServerBuilder};
-use crate::support::settings;
+use angarium_testbed::settings;
 
 const DENIED: &str = "com.amazon.coral.service#AccessDeniedException";
 

@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::json;
 
 use super::signing::{Signer, TRANSPORTS, Transport};
-use crate::support::held::wait_until;
 use crate::support::server::ServerBuilder;
+use angarium_testbed::held::wait_until;
 
 const NO_QUEUE: &str = "AWS.SimpleQueueService.NonExistentQueue";
 

@@ -1,7 +1,7 @@
 //! Requests of SQS signed by hand (version 4 of AWS), so that they can be what no SDK sends.
 
-use angarium::clock::Clock;
-use angarium::domain::time::Timestamp;
+use angarium_clock::Clock;
+use angarium_core::time::Timestamp;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, Method, Request};
 use serde_json::{Map, Value};

@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use tempfile::TempDir;
 
-use super::held::{LastWill, ShellServer, free_port};
-use super::settings::test_tools;
+use angarium_testbed::held::{LastWill, ShellServer, free_port};
+use angarium_testbed::settings::test_tools;
 
 const SETTINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docker/haproxy.cfg");
 /// The names that the settings give to the replicas.

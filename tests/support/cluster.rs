@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use angarium::domain::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::names::{ProjectId, QueueName, QueueRef};
 use http::StatusCode;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -13,12 +13,12 @@ use tokio::runtime::Runtime;
 
 use super::balancer::Balancer;
 use super::client::Client;
-use super::held::{free_port, wait_until};
-use super::postgres::Postgres;
-use super::proxy::{Proxy, Wire};
-use super::redis::{Redis, SYNCED};
 use super::server::{Server, ServerBuilder};
-use super::zookeeper::{Ensemble, fresh_tree_at};
+use angarium_testbed::held::{free_port, wait_until};
+use angarium_testbed::postgres::Postgres;
+use angarium_testbed::proxy::{Proxy, Wire};
+use angarium_testbed::redis::{Redis, SYNCED};
+use angarium_testbed::zookeeper::{Ensemble, fresh_tree_at};
 
 /// How many replicas there are.
 pub const REPLICAS: usize = 3;

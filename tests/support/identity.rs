@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use angarium::clock::Clock;
+use angarium_clock::Clock;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
@@ -217,7 +217,7 @@ fn now() -> u64 {
 }
 
 fn calendar(millis: u64) -> String {
-    let text = angarium::domain::time::Timestamp::from_millis(millis).calendar();
+    let text = angarium_core::time::Timestamp::from_millis(millis).calendar();
     text.replace('Z', &format!(".{:06}Z", millis % 1_000 * 1_000))
 }
 

@@ -6,13 +6,7 @@
 pub mod balancer;
 pub mod client;
 pub mod cluster;
-pub mod held;
 pub mod identity;
-pub mod postgres;
-pub mod proxy;
-pub mod redis;
 pub mod server;
-pub mod settings;
 pub mod terminal;
 pub mod yaml;
-pub mod zookeeper;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::settings::test_tools;
+use angarium_testbed::settings::test_tools;
 
 /// The documents of a YAML file, by a reader that is not ours.
 pub fn yaml(name: &str) -> Vec<Value> {

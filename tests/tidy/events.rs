@@ -60,7 +60,7 @@ fn parts(arguments: &str) -> Vec<&str> {
 
 fn events() -> Vec<Event> {
     let mut found = Vec::new();
-    for source in Source::all_below("src") {
+    for source in Source::program() {
         for level in LEVELS {
             for at in source::offsets(&source.code, &format!("{level}!(")) {
                 let line = format!("{}:{}", source.path, source.line(at));
@@ -115,7 +115,7 @@ fn log_events_have_fixed_phrases_and_plain_fields() {
         }
         if event.arguments.contains(".as_millis()") {
             found.push(format!(
-                "{}: a number of 128 bits is text in JSON: use domain::time::millis",
+                "{}: a number of 128 bits is text in JSON: use angarium_core::time::millis",
                 event.at
             ));
         }

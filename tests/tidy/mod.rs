@@ -19,20 +19,20 @@ fn parts_import_only_allowed_parts() {
 
 #[test]
 fn outside_crates_stay_at_home() {
-    assert_no_findings(rules::crates);
+    assert_no_findings(rules::outside_crates);
 }
 
 #[test]
 fn every_dependency_has_a_home() {
-    let homeless = rules::homeless(&source::read_file("Cargo.toml"));
-    assert!(homeless.is_empty(), "in only one of Cargo.toml and CRATES: {homeless:?}");
+    let homeless = rules::homeless(&source::program_manifests());
+    assert!(homeless.is_empty(), "in only one of the manifests and CRATES: {homeless:?}");
 }
 
 #[test]
 fn every_row_is_about_something() {
-    let sources = Source::all_below("src");
+    let sources = Source::program();
     let vacant = rules::vacant(&sources);
-    assert!(vacant.is_empty(), "the tables name what src/ does not have: {vacant:?}");
+    assert!(vacant.is_empty(), "the tables name what the program does not have: {vacant:?}");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn named_tests(text: &str) -> Vec<&str> {
 
 #[test]
 fn tests_that_the_documents_name_are_there() {
-    let sources = [Source::all_below("src"), Source::all_below("tests")].concat();
+    let sources = Source::all();
     let pages = ["decisions", "engine", "memory", "migration", "overview", "ownership", "storage", "time"]
         .map(|page| format!("docs/architecture/{page}.md"));
     for page in [SECURITY, RULES].map(ToOwned::to_owned).into_iter().chain(pages) {
@@ -125,7 +125,7 @@ fn each_defence_of_the_threat_model_has_tests() {
 
 /// Holds a rule over all files, and lists every line that breaks it.
 fn assert_no_findings(rule: fn(&Source) -> Vec<Finding>) {
-    let sources = [Source::all_below("src"), Source::all_below("tests")].concat();
+    let sources = Source::all();
     assert!(sources.len() > 1, "there are files to read");
     let found: Vec<_> = sources.iter().flat_map(rule).map(|finding| finding.to_string()).collect();
     assert!(found.is_empty(), "against the rules of tests/tidy/tables.rs:\n{}", found.join("\n"));

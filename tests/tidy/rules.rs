@@ -26,7 +26,8 @@ fn finding(source: &Source, line: usize, rule: impl Into<String>) -> Finding {
 
 /// Parts name only the parts that their row allows, and drivers are named by one file.
 pub fn imports(source: &Source) -> Vec<Finding> {
-    let Some(path) = source.in_src() else { return Vec::new() };
+    let Some(path) = source.in_program() else { return Vec::new() };
+    let path = path.as_str();
     let Some((part, allowed)) = row_of(path) else {
         return vec![finding(source, 1, "no row of IMPORTS is for this file")];
     };
@@ -47,9 +48,9 @@ pub fn imports(source: &Source) -> Vec<Finding> {
 }
 
 /// Outside crates are named in their homes only.
-pub fn crates(source: &Source) -> Vec<Finding> {
-    let Some(path) = source.in_src() else { return Vec::new() };
-    let away = CRATES.iter().filter(|(_, homes)| !homes.iter().any(|home| is_below(path, home, "/")));
+pub fn outside_crates(source: &Source) -> Vec<Finding> {
+    let Some(path) = source.in_program() else { return Vec::new() };
+    let away = CRATES.iter().filter(|(_, homes)| !homes.iter().any(|home| is_below(&path, home, "/")));
     let named = away.flat_map(|(name, homes)| crate_lines(source, name).map(move |line| (line, name, homes)));
     named
         .map(|(line, name, homes)| {
@@ -89,19 +90,21 @@ pub fn unfinished(source: &Source) -> Vec<Finding> {
 
 /// Pure parts never wait, read a clock or roll dice.
 pub fn purity(source: &Source) -> Vec<Finding> {
-    let pure = source.in_src().is_some_and(|path| PURE.iter().any(|part| is_below(path, part, "/")));
+    let pure = source.in_program().is_some_and(|path| PURE.iter().any(|part| is_below(&path, part, "/")));
     if pure { found(source, IMPURE, "in a pure part (IMPURE): pass time and dice in") } else { Vec::new() }
 }
 
-/// The table of crates and the dependencies of `Cargo.toml` name the same crates; what only one of them names.
-pub fn homeless(manifest: &str) -> Vec<String> {
-    let wanted: BTreeSet<_> = manifest
-        .lines()
-        .skip_while(|line| *line != "[dependencies]")
-        .skip(1)
-        .take_while(|line| !line.starts_with('['))
+/// The table of crates and the dependencies of the program's packages name the same crates; what only one of them names.
+pub fn homeless(manifests: &[String]) -> Vec<String> {
+    let wanted: BTreeSet<_> = manifests
+        .iter()
+        .flat_map(|manifest| {
+            let below = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+            below.take_while(|line| !line.starts_with('['))
+        })
         .filter_map(|line| line.split_once(['=', '.']))
         .map(|(name, _)| name.trim().replace('-', "_"))
+        .filter(|name| !name.starts_with("angarium_"))
         .collect();
     let known: BTreeSet<_> = CRATES.iter().map(|(name, _)| (*name).to_owned()).collect();
     wanted.symmetric_difference(&known).cloned().collect()
@@ -112,7 +115,7 @@ pub fn vacant(sources: &[Source]) -> Vec<&'static str> {
     let homes = CRATES.iter().flat_map(|(_, homes)| homes.iter());
     let parts = IMPORTS.iter().map(|(part, _)| part).chain(DRIVERS.iter().map(|(_, home)| home));
     let exists =
-        |named: &str| sources.iter().filter_map(Source::in_src).any(|path| is_below(path, named, "/"));
+        |named: &str| sources.iter().filter_map(Source::in_program).any(|path| is_below(&path, named, "/"));
     homes.chain(parts).chain(PURE).filter(|named| !exists(named)).copied().collect()
 }
 
@@ -120,6 +123,11 @@ fn found(source: &Source, words: &[&str], rule: &str) -> Vec<Finding> {
     let lines =
         words.iter().flat_map(|word| source.lines_with(word).into_iter().map(move |line| (line, word)));
     lines.map(|(line, word)| finding(source, line, format!("{word} {rule}"))).collect()
+}
+
+/// The crates that rows of IMPORTS are about.
+fn crates() -> BTreeSet<&'static str> {
+    IMPORTS.iter().filter_map(|(part, _)| module_path(part).first().copied()).collect()
 }
 
 fn row_of(path: &str) -> Option<(&'static str, &'static [&'static str])> {
@@ -142,14 +150,26 @@ fn module_path(path: &str) -> Vec<&str> {
     names
 }
 
-/// The modules of this crate that a file names by `crate::`, `super::` or, in the program, by the crate's name: their
-/// first two names, with the line.
+/// The modules of the program that a file names by `crate::`, `super::` or the name of their crate: their first two names,
+/// with the line.
 fn named_modules(source: &Source, path: &str) -> Vec<(usize, String)> {
     let own = module_path(path);
     let mut modules = Vec::new();
-    for root in ["crate::", "angarium::"] {
+    let own_crate = source.path.strip_prefix("crates/").and_then(|path| path.split('/').next());
+    for (root, base) in [("crate::", own_crate), ("angarium::", None)] {
         for at in offsets(&source.code, root) {
-            add_modules(source, at + root.len(), &[], &mut modules);
+            add_modules(source, at + root.len(), base.as_slice(), &mut modules);
+        }
+    }
+    for name in crates() {
+        let root = format!("angarium_{name}");
+        for at in offsets(&source.code, &root) {
+            let after = at + root.len();
+            if source.code[after..].starts_with("::") {
+                add_modules(source, after + 2, &[name], &mut modules);
+            } else {
+                modules.push((source.line(at), name.to_owned()));
+            }
         }
     }
     for at in offsets(&source.code, "super::") {

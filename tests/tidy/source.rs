@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The crate that only tests use.
+const TESTBED: &str = "testbed";
+
 /// One file.
 #[derive(Clone)]
 pub struct Source {
@@ -27,9 +30,25 @@ impl Source {
         paths.iter().map(|path| Self::new(&relative(path), &read(path))).collect()
     }
 
-    /// The path below `src/`; `None` for a file elsewhere.
-    pub fn in_src(&self) -> Option<&str> {
-        self.path.strip_prefix("src/")
+    /// The files of the program: those of its packages but for their tests.
+    pub fn program() -> Vec<Self> {
+        let all = Self::all();
+        all.into_iter().filter(|source| source.in_program().is_some()).collect()
+    }
+
+    /// All files of all packages, tests included.
+    pub fn all() -> Vec<Self> {
+        ["src", "crates", "tests", "benches"].into_iter().flat_map(Self::all_below).collect()
+    }
+
+    /// Where the tables have the file: below `src/`, or the name of its crate and the path in it. `None` for a file that
+    /// is not of the program.
+    pub fn in_program(&self) -> Option<String> {
+        if let Some(path) = self.path.strip_prefix("src/") {
+            return Some(path.to_owned());
+        }
+        let (name, path) = self.path.strip_prefix("crates/")?.split_once("/src/")?;
+        (name != TESTBED).then(|| format!("{name}/{path}"))
     }
 
     /// Where `word` stands in the code: its lines. Ends of the word that are letters are ends of a word in the code.
@@ -41,6 +60,14 @@ impl Source {
     pub fn line(&self, at: usize) -> usize {
         self.code[..at].matches('\n').count() + 1
     }
+}
+
+/// The manifests of the packages that the program is made of.
+pub fn program_manifests() -> Vec<String> {
+    let crates = fs::read_dir(root().join("crates")).expect("the folder can be read");
+    let folders = crates.map(|entry| entry.expect("the folder can be read").path());
+    let program = folders.filter(|folder| !folder.ends_with(TESTBED)).chain([root().to_owned()]);
+    program.map(|folder| read(&folder.join("Cargo.toml"))).collect()
 }
 
 /// The text of a file of the repository.

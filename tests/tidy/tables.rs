@@ -1,28 +1,39 @@
-//! What holds in this house, as plain data. Paths are below `src/`, modules are written as in Rust; a row holds for all
-//! that is below its path, and the longest path wins. A row that is wrong is changed in a commit of its own.
+//! What holds in this house, as plain data. A path is below `src/`, or begins with the name of a crate: `broker/slot.rs`
+//! is `crates/broker/src/slot.rs`. Modules are written as in Rust, those of other crates with the name of the crate in
+//! front. A row holds for all that is below its path, and the longest path wins. A row that is wrong is changed in a
+//! commit of its own.
 
 /// Which parts a part may name. Itself is always allowed.
 pub const IMPORTS: &[(&str, &[&str])] = &[
     ("lib.rs", &[]),
-    ("main.rs", &["cli"]),
-    ("cli", &["api::openapi", "config", "domain::time", "server", "telemetry", "units"]),
+    ("main.rs", &["commands"]),
+    (
+        "commands",
+        &[
+            "api::openapi",
+            "bench",
+            "client",
+            "config",
+            "core::time",
+            "server",
+            "telemetry",
+            "settings::units",
+        ],
+    ),
     // From outside only, so that it can drive any server that speaks the API.
-    ("cli/bench", &["units"]),
+    ("bench", &["settings::units"]),
     // What is documented: settings, bounds, errors.
-    ("cli/docs", &["api::error_table", "config", "domain::limits", "units"]),
-    ("cli/token.rs", &["config", "domain"]),
-    ("cli/client", &["spelling", "units"]),
-    ("config", &["domain", "files", "spelling", "units"]),
-    // What anybody may read.
-    ("files.rs", &[]),
+    ("commands/docs", &["api::error_table", "client", "config", "core::limits", "settings::units"]),
+    ("commands/token.rs", &["config", "core"]),
+    ("client", &["settings::spelling", "settings::units"]),
+    ("config", &["core", "settings::files", "settings::spelling", "settings::units"]),
+    ("settings", &[]),
     // A store that no service has open is read where it lies.
-    ("cli/client/doctor/store.rs", &["coordination", "journal", "storage"]),
+    ("client/doctor/store.rs", &["coordination", "journal", "storage"]),
     // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of
     // domain the defaults.
-    ("config.rs", &["coordination::zookeeper", "domain::limits", "placement", "units"]),
+    ("config.rs", &["coordination::zookeeper", "core::limits", "engine::placement", "settings::units"]),
     ("telemetry.rs", &["config"]),
-    ("spelling.rs", &[]),
-    ("units.rs", &[]),
     // The composition root knows the layers below it; what it is composed of does not.
     (
         "server/mod.rs",
@@ -34,65 +45,64 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
             "cluster",
             "config",
             "coordination",
-            "domain",
-            "error",
+            "core",
             "journal",
             "metrics",
-            "placement",
+            "engine::placement",
             "storage",
             "telemetry",
         ],
     ),
-    ("server/face.rs", &["api", "clock", "config", "domain", "keystone"]),
-    ("server/peers.rs", &["config", "domain"]),
+    ("server/face.rs", &["api", "clock", "config", "core", "keystone"]),
+    ("server/peers.rs", &["config", "core"]),
     ("server/tree.rs", &["catalogue", "clock", "config", "coordination", "journal"]),
-    ("server", &["budget", "domain", "error", "metrics"]),
+    ("server", &["budget", "core", "metrics"]),
     // Certificates are files.
-    ("server/tls.rs", &["files"]),
+    ("server/tls.rs", &["settings::files"]),
     ("budget.rs", &[]),
     ("budget", &[]),
-    ("api", &["broker", "domain", "error", "metrics"]),
+    ("api", &["broker", "core", "metrics"]),
     // The one place that asks Keystone.
-    ("api/credentials.rs", &["domain", "error", "keystone", "metrics"]),
-    ("api/bodies.rs", &["budget", "domain", "error"]),
+    ("api/credentials.rs", &["core", "keystone", "metrics"]),
+    ("api/bodies.rs", &["budget", "core"]),
     // Of the clock only the handle: rates are by the second.
-    ("api/mod.rs", &["broker", "clock", "domain", "metrics"]),
-    ("api/admission.rs", &["clock", "domain", "error"]),
+    ("api/mod.rs", &["broker", "clock", "core", "metrics"]),
+    ("api/admission.rs", &["clock", "core"]),
     // The clock judges dates of signatures. Of the errors the one that REST gives callers of the same projects.
-    ("api/sqs/endpoint.rs", &["broker", "clock", "domain", "error", "metrics"]),
+    ("api/sqs/endpoint.rs", &["broker", "clock", "core", "metrics"]),
     // Of the cluster only the way to the other replicas: where a queue is served is the broker's to say.
-    ("api/forward", &["broker", "cluster::peers", "cluster::peer_client", "domain", "error", "metrics"]),
-    ("api/peer.rs", &["broker", "cluster::peer_client", "error"]),
+    ("api/forward", &["broker", "cluster::peers", "cluster::peer_client", "core", "metrics"]),
+    ("api/peer.rs", &["broker", "cluster::peer_client", "core"]),
     (
         "broker",
-        &["catalogue", "clock", "cluster", "domain", "engine", "error", "metrics", "placement", "storage"],
+        &["catalogue", "clock", "cluster", "core", "engine", "metrics", "engine::placement", "storage"],
     ),
     // What is recorded of the time is the clock's to say.
-    ("catalogue/time.rs", &["clock", "coordination", "domain", "error"]),
-    ("catalogue", &["coordination", "domain", "error"]),
-    ("cluster", &["catalogue", "domain", "error", "placement"]),
-    ("placement", &[]),
-    ("engine", &["domain", "error"]),
+    ("catalogue/time.rs", &["clock", "coordination", "core"]),
+    ("catalogue", &["coordination", "core"]),
+    ("cluster", &["catalogue", "core", "engine::placement"]),
+    ("engine/placement", &[]),
+    ("engine", &["core"]),
     // Certificates and secrets are files. The clock judges when tokens expire.
-    ("keystone", &["clock", "domain", "files", "metrics"]),
+    ("keystone", &["clock", "core", "settings::files", "metrics"]),
     // Names of queues, and bounds.
-    ("metrics", &["domain"]),
-    ("storage", &["domain", "error"]),
-    ("storage/embedded", &["domain", "error", "journal"]),
+    ("metrics", &["core"]),
+    ("storage", &["core"]),
+    ("storage/embedded", &["core", "journal"]),
     // Of the clock only its test.
-    ("storage/embedded/audit.rs", &["clock", "domain", "journal"]),
+    ("storage/embedded/audit.rs", &["clock", "core", "journal"]),
     // Certificates are files.
-    ("storage/postgres", &["domain", "error", "files"]),
-    ("storage/redis", &["domain", "error", "files"]),
-    ("storage/open.rs", &["clock", "domain", "error", "journal"]),
-    ("coordination", &["domain", "error"]),
-    ("coordination/embedded", &["domain", "error", "journal"]),
-    ("coordination/zookeeper", &["clock", "domain", "error"]),
-    ("journal", &["clock", "domain"]),
-    ("clock.rs", &["domain"]),
-    ("clock", &["domain"]),
-    ("error.rs", &["domain"]),
-    ("domain", &["error"]),
+    ("storage/postgres", &["core", "settings::files"]),
+    ("storage/redis", &["core", "settings::files"]),
+    ("storage/open.rs", &["clock", "core", "journal"]),
+    ("coordination", &["core"]),
+    ("coordination/embedded", &["core", "journal"]),
+    ("coordination/zookeeper", &["clock", "core"]),
+    ("journal", &["clock", "core"]),
+    ("clock/lib.rs", &["core"]),
+    ("clock", &["core"]),
+    ("core/error.rs", &["core"]),
+    ("core", &[]),
 ];
 
 /// Drivers, and the one file that names each. Everybody else has the handle over its trait.
@@ -103,22 +113,22 @@ pub const DRIVERS: &[(&str, &str)] = &[
     ("coordination::embedded", "server/mod.rs"),
 ];
 
-/// The whole of `src/`.
+/// The whole program.
 const EVERYWHERE: &str = "";
 
 /// The homes of each crate that `Cargo.toml` takes for the program.
 pub const CRATES: &[(&str, &[&str])] = &[
-    ("anstream", &["cli/client/printer.rs", "cli/client/top", "telemetry.rs"]),
-    ("anyhow", &["cli", "main.rs"]),
+    ("anstream", &["client/printer.rs", "client/top", "telemetry.rs"]),
+    ("anyhow", &["commands", "main.rs", "bench"]),
     ("async_trait", &["coordination", "storage"]),
-    ("axum", &["api", "cli/bench", "server"]),
-    ("base64", &["api/sqs", "domain/receipt.rs"]),
+    ("axum", &["api", "bench", "server"]),
+    ("base64", &["api/sqs", "core/receipt.rs"]),
     ("bytes", &[EVERYWHERE]),
-    ("bytesize", &["units.rs"]),
-    ("clap", &["cli", "config", "config.rs", "server/face.rs"]),
-    ("clap_complete", &["cli/completions.rs"]),
-    ("comfy_table", &["cli/client/table.rs"]),
-    ("crossterm", &["cli/client/top"]),
+    ("bytesize", &["settings/units.rs"]),
+    ("clap", &["commands", "config", "config.rs", "server/face.rs", "bench", "client"]),
+    ("clap_complete", &["commands/completions.rs"]),
+    ("comfy_table", &["client/table.rs"]),
+    ("crossterm", &["client/top"]),
     ("deadpool", &["storage/postgres"]),
     ("fjall", &["journal"]),
     ("form_urlencoded", &["api"]),
@@ -134,14 +144,14 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "broker/reach.rs",
             "broker/survey.rs",
             "catalogue",
-            "cli/bench",
+            "bench",
             "keystone",
         ],
     ),
-    ("hdrhistogram", &["cli/bench"]),
-    ("hmac", &["api/sqs", "domain/access.rs", "domain/receipt.rs"]),
-    ("http", &["api", "cli", "cluster", "keystone", "server"]),
-    ("http_body_util", &["api", "cli/bench", "cluster", "keystone"]),
+    ("hdrhistogram", &["bench"]),
+    ("hmac", &["api/sqs", "core/access.rs", "core/receipt.rs"]),
+    ("http", &["api", "commands", "cluster", "keystone", "server", "bench", "client"]),
+    ("http_body_util", &["api", "bench", "cluster", "keystone"]),
     (
         "hyper",
         &[
@@ -151,7 +161,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "api/forward/replayable_body.rs",
             "api/delivery.rs",
             "api/unread.rs",
-            "cli/bench",
+            "bench",
             "cluster/peer_response.rs",
             "cluster/connection.rs",
             "cluster/peers.rs",
@@ -159,11 +169,11 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "server",
         ],
     ),
-    ("humantime", &["units.rs"]),
+    ("humantime", &["settings/units.rs"]),
     ("hyper_rustls", &["keystone"]),
-    ("hyper_util", &["cli/bench", "cluster/connection.rs", "keystone", "server"]),
-    ("indicatif", &["cli/client"]),
-    ("jiff", &["cli/client/doctor", "domain/time.rs"]),
+    ("hyper_util", &["bench", "cluster/connection.rs", "keystone", "server"]),
+    ("indicatif", &["client"]),
+    ("jiff", &["client/doctor", "core/time.rs"]),
     // Writes a table of the store anew.
     ("lsm_tree", &["journal/mend.rs"]),
     ("matchit", &["api/auth.rs"]),
@@ -178,7 +188,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "api/sqs/pauses.rs",
             "broker",
             "budget.rs",
-            "clock.rs",
+            "clock/lib.rs",
             "cluster/connection.rs",
             "coordination",
             "journal",
@@ -196,48 +206,75 @@ pub const CRATES: &[(&str, &[&str])] = &[
         &[
             "api/layers.rs",
             "broker",
-            "cli/bench",
-            "cli/token.rs",
+            "bench",
+            "commands/token.rs",
             "coordination/zookeeper",
-            "domain/access.rs",
-            "domain/ids.rs",
+            "core/access.rs",
+            "core/ids.rs",
             // The name of a copy, and the number of a store.
             "journal/copy.rs",
             "journal/store.rs",
-            "placement",
+            "engine/placement",
             // What tells a fence from another one.
             "storage/redis/stored.rs",
         ],
     ),
     ("redis", &["storage/redis"]),
-    ("rustix", &["cli", "clock.rs", "files.rs", "journal", "metrics/process.rs", "server"]),
     (
-        "rustls",
-        &["cli/client/tls_words.rs", "keystone", "server/tls.rs", "storage/postgres", "storage/redis"],
+        "rustix",
+        &[
+            "commands",
+            "clock/lib.rs",
+            "settings/files.rs",
+            "journal",
+            "metrics/process.rs",
+            "server",
+            "bench",
+            "client",
+        ],
     ),
+    ("rustls", &["client/tls_words.rs", "keystone", "server/tls.rs", "storage/postgres", "storage/redis"]),
     ("rustls_native_certs", &["keystone", "storage/postgres"]),
-    ("serde", &["api", "catalogue", "cli", "cluster/peer_client.rs", "config", "domain", "keystone"]),
-    ("serde_json", &["api", "catalogue", "cli", "cluster/peer_client.rs", "domain", "keystone"]),
+    (
+        "serde",
+        &[
+            "api",
+            "catalogue",
+            "commands",
+            "cluster/peer_client.rs",
+            "config",
+            "core",
+            "keystone",
+            "bench",
+            "client",
+        ],
+    ),
+    (
+        "serde_json",
+        &["api", "catalogue", "commands", "cluster/peer_client.rs", "core", "keystone", "bench", "client"],
+    ),
     ("sd_notify", &["server/systemd.rs"]),
     ("serde_path_to_error", &["api/explain.rs"]),
     // What names the tables of a store and their parts, to be read without the store.
     ("sfa", &["journal"]),
-    ("sha2", &["api/sqs", "domain/access.rs", "domain/dedup.rs", "domain/receipt.rs"]),
+    ("sha2", &["api/sqs", "core/access.rs", "core/dedup.rs", "core/receipt.rs"]),
     // The system probes connections of clients, and of other replicas.
     ("socket2", &["cluster/connection.rs", "server"]),
     // Names that are meant.
-    ("strsim", &["spelling.rs"]),
-    ("subtle", &["domain/access.rs"]),
+    ("strsim", &["settings/spelling.rs"]),
+    ("subtle", &["core/access.rs"]),
     ("thiserror", &[EVERYWHERE]),
     (
         "tokio",
         &[
+            "bench",
+            "client",
             "api",
             "broker",
             "budget",
             "budget.rs",
             "catalogue",
-            "cli",
+            "commands",
             "cluster/peer_response.rs",
             "cluster/connection.rs",
             "cluster/peers.rs",
@@ -251,17 +288,18 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("tokio_postgres", &["storage/postgres"]),
     ("tokio_postgres_rustls", &["storage/postgres"]),
     ("tokio_rustls", &["server/tls.rs"]),
-    ("tokio_util", &["broker", "cli", "coordination", "server"]),
-    ("toml", &["cli/client/context_file.rs", "config"]),
+    ("tokio_util", &["broker", "commands", "coordination", "server", "bench"]),
+    ("toml", &["client/context_file.rs", "config"]),
     ("tower", &["api/front.rs", "cluster/connection.rs", "keystone", "server"]),
     ("tower_http", &["api/metrics.rs"]),
     (
         "tracing",
         &[
+            "client",
             "api",
             "broker",
-            "cli",
-            "clock.rs",
+            "commands",
+            "clock/lib.rs",
             "coordination/zookeeper",
             "journal",
             "keystone",
@@ -271,30 +309,32 @@ pub const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tracing_subscriber", &["telemetry.rs"]),
-    ("unicode_width", &["cli/client/table.rs"]),
-    ("ureq", &["cli/client/remote.rs"]),
+    ("unicode_width", &["client/table.rs"]),
+    ("ureq", &["client/remote.rs"]),
     ("utoipa", &["api"]),
     ("utoipa_axum", &["api"]),
     (
         "uuid",
         &[
+            "bench",
+            "client",
             "api",
             "broker",
             "catalogue",
-            "cli",
+            "commands",
             "cluster",
             "coordination/zookeeper",
-            "domain",
+            "core",
             "server",
             "storage",
         ],
     ),
-    ("xxhash_rust", &["domain/ids.rs", "journal", "placement/rendezvous.rs"]),
+    ("xxhash_rust", &["core/ids.rs", "journal", "engine/placement/rendezvous.rs"]),
     ("zookeeper_client", &["coordination/zookeeper"]),
 ];
 
 /// Parts that never wait, read a clock or roll dice: time and randomness are arguments there.
-pub const PURE: &[&str] = &["domain", "engine", "placement"];
+pub const PURE: &[&str] = &["core", "engine"];
 
 /// What waits, reads a clock or rolls dice.
 pub const IMPURE: &[&str] = &[
@@ -311,12 +351,12 @@ pub const IMPURE: &[&str] = &[
     "new_v4",
 ];
 
-/// What no commit leaves behind, in `src/` and `tests/`.
+/// What no commit leaves behind.
 pub const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
 
 /// Words that name no job, in files, folders and modules: what has no home has no name yet.
 pub const EMPTY_NAMES: &[&str] =
     &["util", "utils", "common", "helper", "helpers", "misc", "manager", "service", "base"];
 
-/// Lines of a file, in `src/` and `tests/`. Past it a file is split by subject.
+/// Lines of a file. Past it a file is split by subject.
 pub const LINES: usize = 500;

@@ -12,7 +12,7 @@ const NAMES: &[(&str, &str)] = &[
     ("twins", ""),
     ("lane", ""),
     ("lanes", ""),
-    ("cells", "src/broker"),
+    ("cells", "crates/broker"),
     ("whereabouts", ""),
     ("retake", ""),
     ("retaken", ""),
@@ -24,8 +24,8 @@ const NAMES: &[(&str, &str)] = &[
     ("departures", ""),
     ("copier", ""),
     ("aside", ""),
-    ("window", "src/engine"),
-    ("windows", "src/broker"),
+    ("window", "crates/engine"),
+    ("windows", "crates/broker"),
     ("asker", ""),
     ("question", ""),
     ("questions", ""),
@@ -164,7 +164,7 @@ fn types_are_nouns() {
 
 #[test]
 fn shared_type_names_are_declared_once() {
-    let sources = Source::all_below("src");
+    let sources = Source::program();
     for name in ONCE {
         let declares = |source: &&Source| declared_types(source).iter().any(|(_, declared)| declared == name);
         let homes: Vec<&str> = sources.iter().filter(declares).map(|source| source.path.as_str()).collect();
@@ -186,7 +186,7 @@ fn comments_are_plain_english() {
 fn banned_words_are_caught_with_their_line() {
     let text = "//! A.\n\n/// It says so.\nfn start_lane() {}\nstruct Asked;\nstruct OneTwin;\nmod questions {}\n\
                 #[test]\nfn what_is_wrong_is_named() {}\n";
-    let source = Source::new("src/engine/a.rs", text);
+    let source = Source::new("crates/engine/src/a.rs", text);
     assert_eq!(banned_comments(&source), [(3, "says".to_owned())]);
     let names = ["start_lane", "OneTwin", "questions"].map(str::to_owned);
     assert_eq!(banned_names(&source).into_iter().map(|(_, name)| name).collect::<Vec<_>>(), names);
@@ -197,7 +197,7 @@ fn banned_words_are_caught_with_their_line() {
 #[test]
 fn words_of_the_field_are_not_caught() {
     let text = "//! A.\n\n/// `says` is code, essays and planes are words.\nfn plane_windows() {}\nstruct AskedPrice;\n";
-    let source = Source::new("src/cli/a.rs", text);
+    let source = Source::new("crates/client/src/a.rs", text);
     assert!(banned_comments(&source).is_empty());
     assert!(banned_names(&source).is_empty());
     assert!(filler_types(&source).is_empty());
@@ -208,7 +208,7 @@ type Findings = Vec<(usize, String)>;
 
 /// Holds a rule over all files but for what `LEFT` allows, which must be all used.
 fn holds(rule: &str, find: fn(&Source) -> Findings) {
-    let sources = [Source::all_below("src"), Source::all_below("tests")].concat();
+    let sources = Source::all();
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     // The tables of this folder have the words themselves.
     for source in sources.iter().filter(|source| !source.path.starts_with("tests/tidy/")) {
@@ -240,7 +240,7 @@ fn holds(rule: &str, find: fn(&Source) -> Findings) {
     assert!(wrong.is_empty(), "words of the house style ({rule}):\n{}", wrong.join("\n"));
 }
 
-/// The first two names of a path: `src/api`, `tests/broker`.
+/// The first two names of a path: `src/api`, `crates/broker`.
 fn part(path: &str) -> String {
     path.trim_end_matches(".rs").split('/').take(2).collect::<Vec<_>>().join("/")
 }

@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use axum::response::Response;
 use tokio::time::timeout;
 
-use crate::broker::Broker;
-use crate::cluster::peers::PeerFailure;
-use crate::domain::limits;
+use angarium_broker::Broker;
+use angarium_cluster::peers::PeerFailure;
+use angarium_core::limits;
 
 type PeerExchange = Pin<Box<dyn Future<Output = Result<Response, PeerFailure>> + Send>>;
 

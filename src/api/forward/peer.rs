@@ -21,10 +21,10 @@ use axum::response::Response;
 
 use crate::api::auth::Identity;
 use crate::api::delivery::DeliveryMark;
-use crate::cluster::peer_client;
-use crate::domain::access::PeerSecret;
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
-use crate::domain::source::Source;
+use angarium_cluster::peer_client;
+use angarium_core::access::PeerSecret;
+use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::source::Source;
 
 const SECRET: HeaderName = HeaderName::from_static(peer_client::SECRET);
 const PROJECT: HeaderName = HeaderName::from_static("x-angarium-project");
@@ -201,7 +201,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use crate::domain::access::Role;
+    use angarium_core::access::Role;
 
     #[test]
     fn forwarded_headers_arrive_unchanged() {

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::error::Error;
+use angarium_core::error::Error;
 
 /// A body that can be read again from its beginning. The lock is held for single reads.
 #[derive(Clone)]

@@ -5,8 +5,8 @@
 
 use super::decode::shown;
 use super::fault::{Fault, Kind};
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
-use crate::domain::region::{Accounts, Regions};
+use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::region::{Accounts, Regions};
 
 /// Who asks, and where.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
 use super::fault::Fault;
-use crate::domain::limits;
-use crate::error::Error;
+use angarium_core::error::Error;
+use angarium_core::limits;
 
 /// A whole number. The query protocol writes all as text, and some clients of JSON do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

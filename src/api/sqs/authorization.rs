@@ -8,8 +8,8 @@ use super::operation::Operation;
 use super::permissions;
 use super::policy::RequestFacts;
 use super::resolution::{Part, ResolvedRequest, Target};
-use crate::broker::Broker;
-use crate::domain::attributes;
+use angarium_broker::Broker;
+use angarium_core::attributes;
 
 /// Refuses a request that names a queue of another account whose policy does not allow an action, or one of the caller's own
 /// whose policy forbids it. The replica that serves the request asks with the same value that the operation is run with.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::fault::{Fault, Kind};
 use super::lists::BoundedList;
 use super::operation::Operation;
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// The entries of a batch as they are read: as many as a setting can allow.
 pub type Entries<T> = BoundedList<T, { limits::SQS_BATCH_MAX }>;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::account::RegionalQueues;
 use super::pauses::Pauses;
 use super::resolution::ResolvedRequest;
-use crate::broker::Broker;
-use crate::domain::limits;
-use crate::domain::names::QueueRef;
-use crate::domain::trace::TraceContext;
+use angarium_broker::Broker;
+use angarium_core::limits;
+use angarium_core::names::QueueRef;
+use angarium_core::trace::TraceContext;
 
 /// What a request is carried out with.
 pub struct Context<'a> {

@@ -9,7 +9,7 @@ use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 use super::fault::{Fault, Kind};
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// Which of the two protocols of SQS a request speaks, and so its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

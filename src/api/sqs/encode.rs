@@ -12,7 +12,7 @@ use super::operation::Operation;
 use super::xml;
 use crate::api::delivery::deliver;
 use crate::api::error::RETRY_AFTER;
-use crate::broker::DeliveryGuard;
+use angarium_broker::DeliveryGuard;
 
 /// The answer to a request of the query protocol that names no action.
 const NO_OPERATION: &str = "<UnknownOperationException/>\n";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::fault::{Fault, Kind};
 use super::queue_attributes::Attributes;
-use crate::domain::attributes as keys;
+use angarium_core::attributes as keys;
 
 /// The attribute that names a key.
 pub const KEY: &str = "KmsMasterKeyId";

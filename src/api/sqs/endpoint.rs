@@ -38,17 +38,17 @@ use crate::api::failures::{self, FailureLog};
 use crate::api::forward::peer::{PeerOrigin, RequestId, WaitedTime};
 use crate::api::forward::{NamedTarget, PeerResponseMark, Relay, ServeFuture};
 use crate::api::{deadline, json, layers, origin, trace, unread};
-use crate::broker::Broker;
-use crate::clock::Clock;
-use crate::domain::access::Role;
-use crate::domain::access_keys::AccessKeyTable;
-use crate::domain::hosts::AllowedHosts;
-use crate::domain::limits;
-use crate::domain::names::{ProjectId, QueueRef};
-use crate::domain::region::{Accounts, Regions};
-use crate::domain::source::Source;
-use crate::error::Error;
-use crate::metrics::{AuthenticationFailure, OperationMeter};
+use angarium_broker::Broker;
+use angarium_clock::Clock;
+use angarium_core::access::Role;
+use angarium_core::access_keys::AccessKeyTable;
+use angarium_core::error::Error;
+use angarium_core::hosts::AllowedHosts;
+use angarium_core::limits;
+use angarium_core::names::{ProjectId, QueueRef};
+use angarium_core::region::{Accounts, Regions};
+use angarium_core::source::Source;
+use angarium_metrics::{AuthenticationFailure, OperationMeter};
 
 /// What one replica tells another beside the request: what URLs begin with.
 const BASE: HeaderName = HeaderName::from_static("x-angarium-sqs-base");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 
 use super::decode::shown;
-use crate::domain::limits;
-use crate::error::{Error, Resource};
+use angarium_core::error::{Error, Resource};
+use angarium_core::limits;
 
 /// The parameter that names a receipt.
 pub const HANDLE: &str = "ReceiptHandle";
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn message_repeats_a_bounded_part_of_a_request() {
         let long = "ä".repeat(1_000_000);
-        let of_core = Error::invalid(crate::error::InvalidPart::Body, "x", long.clone());
+        let of_core = Error::invalid(angarium_core::error::InvalidPart::Body, "x", long.clone());
         for fault in [Fault::value(long), Fault::from(of_core)] {
             assert!(fault.message.len() <= limits::SQS_ERROR_BYTES, "{}", fault.message.len());
         }
@@ -342,8 +342,9 @@ mod tests {
     #[test]
     fn error_of_the_core_names_parameter_and_value() {
         let told = |error, values| Fault::of_parameter(error, values).message;
-        let late =
-            || Error::invalid(crate::error::InvalidPart::Limit, HANDLE, "the receipt handle has expired");
+        let late = || {
+            Error::invalid(angarium_core::error::InvalidPart::Limit, HANDLE, "the receipt handle has expired")
+        };
         assert_eq!(
             told(late(), &[("VisibilityTimeout", "5"), (HANDLE, "abc")]),
             "Value abc for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."

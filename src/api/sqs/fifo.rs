@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::account::{NAME, wrong_name};
 use super::fault::{Fault, Kind};
 use super::queue_attributes::{Attributes, invalid, refused, unknown};
-use crate::domain::attributes as keys;
-use crate::domain::dedup::DedupScope;
-use crate::domain::names::QueueName;
-use crate::domain::patch::Entries;
-use crate::domain::queue::Metadata;
+use angarium_core::attributes as keys;
+use angarium_core::dedup::DedupScope;
+use angarium_core::names::QueueName;
+use angarium_core::patch::Entries;
+use angarium_core::queue::Metadata;
 
 /// What the name of such a queue may be.
 const FIFO_NAME: &str = "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with \

@@ -12,7 +12,7 @@ use super::decode::{Arguments, Protocol, pairs, parameters, shown};
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 use crate::api::json;
-use crate::domain::limits;
+use angarium_core::limits;
 
 const TARGET: &str = "x-amz-target";
 const SERVICE: &str = "AmazonSQS.";

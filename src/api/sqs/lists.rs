@@ -10,7 +10,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::fault::Fault;
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// A list of which at most `MOST` elements are kept.
 #[derive(Debug)]

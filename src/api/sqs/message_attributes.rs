@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::decode::shown;
 use super::fault::{Fault, Kind};
 use super::lists::BoundedMap;
-use crate::domain::limits;
-use crate::domain::message_attribute::{MessageAttribute, MessageAttributes, Value};
+use angarium_core::limits;
+use angarium_core::message_attribute::{MessageAttribute, MessageAttributes, Value};
 
 /// An attribute as it is written. Binary values are base64.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

@@ -12,10 +12,10 @@ use super::context::Context;
 use super::encode::OperationResult;
 use super::fault::{Fault, Kind};
 use super::resolution::Part;
-use crate::broker::MoveRefusal;
-use crate::domain::limits;
-use crate::domain::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask};
-use crate::domain::names::QueueRef;
+use angarium_broker::MoveRefusal;
+use angarium_core::limits;
+use angarium_core::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask};
+use angarium_core::names::QueueRef;
 
 /// The member that names the queue whose messages a task moves.
 pub const SOURCE: &str = "SourceArn";

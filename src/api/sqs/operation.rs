@@ -9,7 +9,7 @@ use super::fault::Fault;
 use super::{
     delete, move_tasks, permissions, queue_attributes, queues, receive, redrive, send, tags, visibility,
 };
-use crate::domain::limits;
+use angarium_core::limits;
 
 macro_rules! operations {
     ($($name:ident)*) => {

@@ -2,8 +2,8 @@
 //! deletion. It is off unless the settings turn it on.
 
 use super::fault::{Fault, Kind};
-use crate::broker::{Act, Broker};
-use crate::domain::names::QueueRef;
+use angarium_broker::{Act, Broker};
+use angarium_core::names::QueueRef;
 
 /// Whether such pauses are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

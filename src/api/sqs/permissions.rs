@@ -16,8 +16,8 @@ use super::operation::Operation;
 use super::policy::{self, Decision, RequestFacts};
 use super::queue_attributes::unusable_policy;
 use super::rewrite::rewrite;
-use crate::domain::attributes as keys;
-use crate::domain::limits;
+use angarium_core::attributes as keys;
+use angarium_core::limits;
 
 const LABEL: &str = "Label";
 
@@ -187,7 +187,7 @@ pub fn allows(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::time::Timestamp;
+    use angarium_core::time::Timestamp;
 
     const ARN: &str = "arn:aws:sqs:us-east-1:000000000000:q";
 

@@ -26,14 +26,14 @@ use super::fault::{Fault, Kind};
 use super::fifo::{self, Fifo, Throughput};
 use super::lists::{Names, names};
 use super::{encryption, policy, redrive};
-use crate::broker::QueueDescription;
-use crate::domain::attributes as keys;
-use crate::domain::claim::ClaimWait;
-use crate::domain::limits::{self, Limits};
-use crate::domain::message::MessageTtl;
-use crate::domain::names::QueueRef;
-use crate::domain::patch::{Change, Entries};
-use crate::domain::queue::Metadata;
+use angarium_broker::QueueDescription;
+use angarium_core::attributes as keys;
+use angarium_core::claim::ClaimWait;
+use angarium_core::limits::{self, Limits};
+use angarium_core::message::MessageTtl;
+use angarium_core::names::QueueRef;
+use angarium_core::patch::{Change, Entries};
+use angarium_core::queue::Metadata;
 
 /// Attributes by their names, all text.
 pub type Attributes = BTreeMap<String, String>;
@@ -250,7 +250,7 @@ pub fn described(
 ) -> BTreeMap<&'static str, String> {
     let (own, attributes) = (found.metadata.own(), found.metadata.attributes());
     let limits = context.broker.limits();
-    let seconds = |instant: crate::domain::time::Timestamp| (instant.as_millis() / 1_000).to_string();
+    let seconds = |instant: angarium_core::time::Timestamp| (instant.as_millis() / 1_000).to_string();
     let ttl = attributes.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds);
     let delay = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
     let wait = attributes.receive_wait.map_or(0, ClaimWait::seconds);

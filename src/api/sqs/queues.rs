@@ -9,11 +9,11 @@ use super::fault::{Fault, Kind};
 use super::queue_attributes::{self, Attributes};
 use super::tags;
 use super::{fifo, page_token};
-use crate::broker::QueueFilter;
-use crate::domain::limits::{self, Span};
-use crate::domain::names::{ProjectId, QueueName, QueueRef};
-use crate::domain::page::PageLimit;
-use crate::domain::queue::CreateResult;
+use angarium_broker::QueueFilter;
+use angarium_core::limits::{self, Span};
+use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::page::PageLimit;
+use angarium_core::queue::CreateResult;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]

@@ -12,13 +12,13 @@ use super::fifo::Fifo;
 use super::lists::{Names, names};
 use super::message_attributes::{self, AttributeEntry, is_wanted, md5_of};
 use super::queue_attributes;
-use crate::broker::{MessageView, Receive};
-use crate::domain::claim::{ClaimLimit, ClaimWait, Visibility};
-use crate::domain::group::{AttemptId, DedupId};
-use crate::domain::ids::MessageId;
-use crate::domain::limits::{self, Limits};
-use crate::domain::message_attribute::MessageAttributes;
-use crate::domain::names::QueueRef;
+use angarium_broker::{MessageView, Receive};
+use angarium_core::claim::{ClaimLimit, ClaimWait, Visibility};
+use angarium_core::group::{AttemptId, DedupId};
+use angarium_core::ids::MessageId;
+use angarium_core::limits::{self, Limits};
+use angarium_core::message_attribute::MessageAttributes;
+use angarium_core::names::QueueRef;
 
 const ALL: &str = "All";
 /// The system attributes of messages.

@@ -15,10 +15,10 @@ use super::fifo::Fifo;
 use super::queue_attributes::refused;
 use super::queues::{filter, urls};
 use super::resolution::Part;
-use crate::broker::QueueFilter;
-use crate::domain::attributes as keys;
-use crate::domain::limits;
-use crate::domain::names::{QueueName, QueueRef};
+use angarium_broker::QueueFilter;
+use angarium_core::attributes as keys;
+use angarium_core::limits;
+use angarium_core::names::{QueueName, QueueRef};
 
 /// The attribute that names what takes the dead letters of a queue.
 pub const NAME: &str = "RedrivePolicy";

@@ -23,8 +23,8 @@ use super::incoming::IncomingRequest;
 use super::operation::Operation;
 use super::{move_tasks, queue_attributes, redrive};
 use crate::api::json;
-use crate::domain::limits;
-use crate::domain::names::{ProjectId, QueueRef};
+use angarium_core::limits;
+use angarium_core::names::{ProjectId, QueueRef};
 
 /// A request whose caller and queues are known.
 #[derive(Clone, Debug)]

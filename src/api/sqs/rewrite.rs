@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 use super::context::Context;
 use super::encode::OperationResult;
 use super::fault::Fault;
-use crate::domain::limits::Limits;
-use crate::domain::names::QueueRef;
-use crate::domain::patch::Change;
-use crate::error::Error;
+use angarium_core::error::Error;
+use angarium_core::limits::Limits;
+use angarium_core::names::QueueRef;
+use angarium_core::patch::Change;
 
 /// How often a change looks again when another client made another one meanwhile.
 const TRIES: usize = 8;

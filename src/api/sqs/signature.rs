@@ -12,10 +12,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use super::fault::{Fault, Kind};
-use crate::domain::access_keys::AccessKeyTable;
-use crate::domain::limits;
-use crate::domain::names::ProjectId;
-use crate::domain::time::Timestamp;
+use angarium_core::access_keys::AccessKeyTable;
+use angarium_core::limits;
+use angarium_core::names::ProjectId;
+use angarium_core::time::Timestamp;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const TERMINATOR: &str = "aws4_request";

@@ -4,11 +4,11 @@
 use serde_json::value::RawValue;
 
 use super::{policy, redrive, tags};
-use crate::domain::attributes as keys;
-use crate::domain::limits;
-use crate::domain::patch::Change;
-use crate::domain::queue::Metadata;
-use crate::error::{Error, InvalidPart};
+use angarium_core::attributes as keys;
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::limits;
+use angarium_core::patch::Change;
+use angarium_core::queue::Metadata;
 
 /// Checks the metadata of a queue that REST creates.
 ///
@@ -53,7 +53,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::domain::limits::Limits;
+    use angarium_core::limits::Limits;
 
     fn refusal(key: &str, value: &Value) -> Option<String> {
         let text = json!({key: value}).to_string();

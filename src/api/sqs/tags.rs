@@ -11,8 +11,8 @@ use super::encode::OperationResult;
 use super::fault::Fault;
 use super::lists::{BoundedMap, Names, names};
 use super::rewrite::{rewrite, value};
-use crate::domain::attributes as keys;
-use crate::domain::limits;
+use angarium_core::attributes as keys;
+use angarium_core::limits;
 
 type Tags = BTreeMap<String, String>;
 

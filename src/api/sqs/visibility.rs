@@ -10,10 +10,10 @@ use super::context::Context;
 use super::encode::OperationResult;
 use super::fault::{Fault, HANDLE};
 use super::fifo::Fifo;
-use crate::broker::VisibilityResult;
-use crate::domain::claim::Visibility;
-use crate::domain::limits;
-use crate::error::Error;
+use angarium_broker::VisibilityResult;
+use angarium_core::claim::Visibility;
+use angarium_core::error::Error;
+use angarium_core::limits;
 
 const TIMEOUT: &str = "VisibilityTimeout";
 

@@ -11,10 +11,10 @@ use crate::api::extract::CallerHeaders;
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::broker::{BalancePlan, Broker, Destination, PlannedMove};
-use crate::domain::limits::{self, Limits};
-use crate::domain::page::PageLimit;
-use crate::error::Error;
+use angarium_broker::{BalancePlan, Broker, Destination, PlannedMove};
+use angarium_core::error::Error;
+use angarium_core::limits::{self, Limits};
+use angarium_core::page::PageLimit;
 
 /// How long a plan may be.
 #[derive(Debug, Deserialize, IntoParams)]

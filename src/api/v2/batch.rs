@@ -18,10 +18,10 @@ use crate::api::forward::peer::RequestId;
 use crate::api::json::{Json, reply};
 use crate::api::query::{Query, required};
 use crate::api::trace::TraceHeaders;
-use crate::broker::{Broker, PostResults};
-use crate::domain::claim::Holdings;
-use crate::domain::ids::{ClaimId, MessageId};
-use crate::error::Error;
+use angarium_broker::{Broker, PostResults};
+use angarium_core::claim::Holdings;
+use angarium_core::error::Error;
+use angarium_core::ids::{ClaimId, MessageId};
 
 /// What became of each entry of a batch.
 #[derive(Debug, Serialize, ToSchema)]

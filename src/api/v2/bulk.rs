@@ -14,12 +14,12 @@ use crate::api::extract::{CallerHeaders, DetailsHeader, QueuePath, QueueRequest}
 use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer, list};
 use crate::api::trace::{self, TraceBody, Traces};
-use crate::broker::{Broker, MessageFilter, MessagePage, MessageView};
-use crate::domain::claim::Holdings;
-use crate::domain::ids::{ClaimId, MessageId};
-use crate::domain::limits::Limits;
-use crate::domain::page::{PageLimit, PopCount};
-use crate::error::{Error, InvalidPart, Resource};
+use angarium_broker::{Broker, MessageFilter, MessagePage, MessageView};
+use angarium_core::claim::Holdings;
+use angarium_core::error::{Error, InvalidPart, Resource};
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::limits::Limits;
+use angarium_core::page::{PageLimit, PopCount};
 
 /// Which messages to show: those of `ids`, or a page of all.
 #[derive(Debug, Deserialize, IntoParams)]

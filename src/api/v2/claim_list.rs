@@ -12,9 +12,9 @@ use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::reply;
 use crate::api::query::{Query, integer};
-use crate::broker::{Broker, ClaimFilter, ListedClaim};
-use crate::domain::ids::ClaimId;
-use crate::domain::page::PageLimit;
+use angarium_broker::{Broker, ClaimFilter, ListedClaim};
+use angarium_core::ids::ClaimId;
+use angarium_core::page::PageLimit;
 
 /// Which claims to list.
 #[derive(Debug, Deserialize, IntoParams)]

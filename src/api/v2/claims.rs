@@ -15,12 +15,12 @@ use crate::api::forward::peer::WaitedTime;
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
 use crate::api::trace::{self, TraceBody, Traces};
-use crate::broker::Broker;
-use crate::domain::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
-use crate::domain::delay::Delay;
-use crate::domain::ids::ClaimId;
-use crate::domain::limits::{self, Limits};
-use crate::error::{Error, Resource};
+use angarium_broker::Broker;
+use angarium_core::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
+use angarium_core::delay::Delay;
+use angarium_core::error::{Error, Resource};
+use angarium_core::ids::ClaimId;
+use angarium_core::limits::{self, Limits};
 
 /// The terms of a claim. Unknown keys are dropped; an empty body means the defaults.
 #[derive(Debug, Default, Deserialize, ToSchema)]

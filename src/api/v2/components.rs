@@ -11,8 +11,8 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, Path};
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::broker::{Broker, ClusterView, ComponentView};
-use crate::domain::time::Timestamp;
+use angarium_broker::{Broker, ClusterView, ComponentView};
+use angarium_core::time::Timestamp;
 
 /// All replicas that are up.
 #[derive(Debug, Serialize, ToSchema)]

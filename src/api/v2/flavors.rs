@@ -13,10 +13,10 @@ use crate::api::extract::{Caller, CallerHeaders, Path};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::Query;
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::broker::{Broker, FlavorView};
-use crate::domain::limits::{self, Limits};
-use crate::domain::names::{FlavorName, PoolName};
-use crate::error::{Error, InvalidPart};
+use angarium_broker::{Broker, FlavorView};
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::limits::{self, Limits};
+use angarium_core::names::{FlavorName, PoolName};
 
 /// Documents the flavor in a path.
 #[derive(Deserialize, IntoParams)]

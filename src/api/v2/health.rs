@@ -13,8 +13,8 @@ use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::api::v2::stats::{self, ComponentStatus};
-use crate::broker::{Broker, HealthReport, PoolHealth};
-use crate::metrics::SessionState;
+use angarium_broker::{Broker, HealthReport, PoolHealth};
+use angarium_metrics::SessionState;
 
 /// How everything does. Unlike Zaqar, which creates a queue and posts to it to find out, nothing is written.
 #[derive(Debug, Serialize, ToSchema)]

@@ -15,9 +15,9 @@ use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Caller, CallerHeaders};
 use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer};
-use crate::broker::{Broker, QueueCounts, QueueFilter};
-use crate::domain::limits::Limits;
-use crate::domain::page::PageLimit;
+use angarium_broker::{Broker, QueueCounts, QueueFilter};
+use angarium_core::limits::Limits;
+use angarium_core::page::PageLimit;
 
 const PATH: &str = "/v2/queues";
 
@@ -165,7 +165,7 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let filter = query.filter(broker.limits())?;
     let page = broker.queues_list(&caller.project, &filter).await?;
-    let queue = |view: crate::broker::QueueView| Queue {
+    let queue = |view: angarium_broker::QueueView| Queue {
         href: format!("{PATH}/{}", view.name),
         name: view.name.to_string(),
         metadata: view.metadata.filter(|_| filter.is_detailed).map(ShownBody),

@@ -15,15 +15,15 @@ use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null,
 use crate::api::query::{Query, required};
 use crate::api::sqs::BoundedList;
 use crate::api::trace::{self, TraceHeaders};
-use crate::broker::{Broker, MessageView, PostResult};
-use crate::domain::claim::ClaimTerms;
-use crate::domain::delay::Delay;
-use crate::domain::envelope::Envelope;
-use crate::domain::group::{DedupId, GroupName};
-use crate::domain::ids::{ClaimId, MessageId};
-use crate::domain::limits::{self, Limits};
-use crate::domain::message::{MessageTtl, NewMessage};
-use crate::error::{Error, InvalidPart, Resource};
+use angarium_broker::{Broker, MessageView, PostResult};
+use angarium_core::claim::ClaimTerms;
+use angarium_core::delay::Delay;
+use angarium_core::envelope::Envelope;
+use angarium_core::error::{Error, InvalidPart, Resource};
+use angarium_core::group::{DedupId, GroupName};
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::limits::{self, Limits};
+use angarium_core::message::{MessageTtl, NewMessage};
 
 /// Messages to post: at least one, and at most 24,000, in 6,553,600 bytes of JSON. Each has as many bytes as the attribute
 /// `_max_messages_post_size` of the queue allows.

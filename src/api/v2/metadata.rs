@@ -13,9 +13,9 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, Object, RequestBody, Shape, reply};
 use crate::api::sqs;
-use crate::broker::Broker;
-use crate::domain::limits::Limits;
-use crate::domain::patch::Change;
+use angarium_broker::Broker;
+use angarium_core::limits::Limits;
+use angarium_core::patch::Change;
 
 /// Changes of metadata, made one after the other.
 #[derive(Debug, Deserialize, ToSchema)]

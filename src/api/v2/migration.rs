@@ -10,10 +10,10 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::broker::{Broker, Destination, MigrationView};
-use crate::domain::limits::{self, Limits};
-use crate::domain::names::PoolName;
-use crate::error::Error;
+use angarium_broker::{Broker, Destination, MigrationView};
+use angarium_core::error::Error;
+use angarium_core::limits::{self, Limits};
+use angarium_core::names::PoolName;
 
 /// Where a queue shall go. Unknown keys are refused.
 #[derive(Debug, Deserialize, ToSchema)]

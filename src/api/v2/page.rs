@@ -7,9 +7,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::json::reply;
 use crate::api::query::{boolean, integer};
-use crate::domain::limits::Span;
-use crate::domain::page::PageLimit;
-use crate::error::Error;
+use angarium_core::error::Error;
+use angarium_core::limits::Span;
+use angarium_core::page::PageLimit;
 
 /// Which part of a listing by name.
 #[derive(Debug, Deserialize, IntoParams)]

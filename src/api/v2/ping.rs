@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Caller, CallerHeaders};
-use crate::broker::Broker;
+use angarium_broker::Broker;
 
 /// Check whether storage can be used
 #[utoipa::path(

@@ -11,8 +11,8 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, Path};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::broker::{Broker, Destination, DrainView};
-use crate::domain::limits::{self, Limits};
+use angarium_broker::{Broker, Destination, DrainView};
+use angarium_core::limits::{self, Limits};
 
 /// How to drain. An empty body bounds nothing.
 #[derive(Debug, Default, Deserialize, ToSchema)]

@@ -14,11 +14,11 @@ use crate::api::extract::{CallerHeaders, Path};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::Query;
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::broker::{Broker, PoolReport, PoolView};
-use crate::domain::limits::{self, Limits};
-use crate::domain::names::{FlavorName, PoolName};
-use crate::domain::pool::{PoolChange, PoolOptions, PoolState, PoolUri, weight};
-use crate::error::{Error, InvalidPart};
+use angarium_broker::{Broker, PoolReport, PoolView};
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::limits::{self, Limits};
+use angarium_core::names::{FlavorName, PoolName};
+use angarium_core::pool::{PoolChange, PoolOptions, PoolState, PoolUri, weight};
 
 /// Documents the pool in a path.
 #[derive(Deserialize, IntoParams)]

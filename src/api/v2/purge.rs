@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody};
-use crate::broker::Broker;
-use crate::domain::limits::{self, Limits};
-use crate::error::{Error, InvalidPart};
+use angarium_broker::Broker;
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::limits::{self, Limits};
 
 const MESSAGES: &str = "messages";
 const SUBSCRIPTIONS: &str = "subscriptions";

@@ -12,11 +12,11 @@ use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody, reply};
 use crate::api::sqs;
-use crate::broker::Broker;
-use crate::domain::limits::Limits;
-use crate::domain::names::QueueRef;
-use crate::domain::patch::Entries;
-use crate::domain::queue::{CreateResult, Metadata, Milestone, QueueStats};
+use angarium_broker::Broker;
+use angarium_core::limits::Limits;
+use angarium_core::names::QueueRef;
+use angarium_core::patch::Entries;
+use angarium_core::queue::{CreateResult, Metadata, Milestone, QueueStats};
 
 /// The header that tells whether the queue exists: the answer for a missing one looks like that for an empty one.
 const EXISTS: HeaderName = HeaderName::from_static("x-queue-exists");

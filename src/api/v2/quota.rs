@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{Caller, CallerHeaders};
 use crate::api::json::reply;
-use crate::broker::{Broker, QuotaView};
+use angarium_broker::{Broker, QuotaView};
 
 /// What a project holds beside what it may. What is on its way in counts already, and what is on its way out still
 /// does; a message whose life has ended counts until it is removed, which takes half a minute at most.

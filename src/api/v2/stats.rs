@@ -14,7 +14,7 @@ use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::roles::{Admin, RoleHeaders};
 use crate::api::v2::pools::PoolUsage;
-use crate::broker::{Broker, PartReport, ReplicaReport};
+use angarium_broker::{Broker, PartReport, ReplicaReport};
 
 /// What all projects have in all pools, and what each replica serves. For a replica that does not answer it shows the
 /// last report, its age, and why there is nothing newer.

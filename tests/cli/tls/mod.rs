@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::Program;
-use crate::support::settings::test_tools;
+use angarium_testbed::settings::test_tools;
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/tls");
 

@@ -19,7 +19,7 @@ use super::crash::assert_kept;
 use super::history::{History, Record};
 use super::verdict::judge;
 use crate::support::cluster::{Cluster, REPLICAS};
-use crate::support::settings;
+use angarium_testbed::settings;
 
 /// The drain's consumers are none of the load's.
 const FIRST_CONSUMER: u32 = 1000;

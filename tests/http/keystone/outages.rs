@@ -7,8 +7,8 @@ use http::{Method, StatusCode};
 use serde_json::json;
 
 use super::{DEMO, PLACES, assert_code, builder, code, guarded, own_token, secret};
-use crate::support::held::wait_until;
 use crate::support::identity::{Behaviour, IdentityService, SERVICE_PASSWORD};
+use angarium_testbed::held::wait_until;
 
 #[test]
 fn keystone_away_is_503_and_known_tokens_pass() {

@@ -13,9 +13,9 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 use super::{DEMO, assert_code, builder, guarded, own_token, secret};
-use crate::support::held::wait_until;
 use crate::support::identity::{Behaviour, IdentityService, SERVICE_CREDENTIAL, Scope, project_id};
 use crate::support::server::ServerBuilder;
+use angarium_testbed::held::wait_until;
 
 #[test]
 fn keystone_token_uses_queues_of_its_project() {

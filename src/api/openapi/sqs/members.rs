@@ -1,6 +1,6 @@
 //! The members of what the operations of SQS take and answer, by AWS's names.
 
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// A member of a body.
 #[derive(Clone, Copy)]

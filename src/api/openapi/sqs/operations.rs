@@ -7,7 +7,7 @@ use super::members::{
     RECEIPT, SEQUENCE, SYSTEM_ATTRIBUTES, SYSTEM_MD5, TASK_HANDLE, VISIBILITY, may, must,
 };
 use crate::api::sqs::Operation;
-use crate::domain::limits;
+use angarium_core::limits;
 
 /// What the document states of an operation.
 pub struct Contents {

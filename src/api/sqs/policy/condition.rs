@@ -17,8 +17,8 @@ use serde_json::Value;
 use super::RequestFacts;
 use super::pattern::{Case, matches};
 use super::reading::refuse_variables;
-use crate::domain::network::Network;
-use crate::domain::time::Timestamp;
+use angarium_core::network::Network;
+use angarium_core::time::Timestamp;
 
 /// A comparison of one fact.
 #[derive(Clone, Debug, PartialEq)]

@@ -28,8 +28,8 @@ mod unique;
 use serde_json::Value;
 
 use super::operation::Operation;
-use crate::domain::source::Source;
-use crate::domain::time::Timestamp;
+use angarium_core::source::Source;
+use angarium_core::time::Timestamp;
 use condition::Condition;
 use pattern::{Case, matches};
 

@@ -112,7 +112,7 @@ fn check(headers: &[(&str, &str)], signed: &str, now: Timestamp) -> Result<Signe
     let authorization =
         format!("{ALGORITHM} Credential={credential}, SignedHeaders={signed}, Signature={signature}");
     let project = ProjectId::new("123456789012").unwrap();
-    let key = crate::domain::access_keys::AccessKey { secret: SECRET.to_owned(), project };
+    let key = angarium_core::access_keys::AccessKey { secret: SECRET.to_owned(), project };
     let keys = [("AKIDEXAMPLE".to_owned(), key)].into_iter().collect();
     let head = head("POST", "/", &[&all[..], &[("authorization", &authorization)]].concat());
     judge(&head, &keys, now).and_then(|judged| judged.verify(&head, b"{}")).map_err(|fault| fault.kind)
@@ -143,7 +143,7 @@ fn signature_over_declared_hash_needs_no_body() {
     let noon = instant(NOON).unwrap();
     assert!(check(&told, "host;x-amz-content-sha256;x-amz-date", noon).is_ok());
     let project = ProjectId::new("123456789012").unwrap();
-    let key = crate::domain::access_keys::AccessKey { secret: SECRET.to_owned(), project };
+    let key = angarium_core::access_keys::AccessKey { secret: SECRET.to_owned(), project };
     let keys = [("AKIDEXAMPLE".to_owned(), key)].into_iter().collect();
     let with = |signed: &str| {
         let scope = "AKIDEXAMPLE/20150830/us-east-1/sqs/aws4_request";

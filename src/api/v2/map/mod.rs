@@ -15,9 +15,9 @@ use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::query::Query;
 use crate::api::roles::{Admin, RoleHeaders};
-use crate::broker::{Broker, MappedPool, PoolMap};
-use crate::domain::pool::PoolState;
-use crate::error::{Error, InvalidPart};
+use angarium_broker::{Broker, MappedPool, PoolMap};
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::pool::PoolState;
 
 /// How the map is shown.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -1,0 +1,258 @@
+//! How far the counting of a slot's queues is: which queues wait for it, and which are being read.
+//!
+//! ```text
+//! listed, created, closed unread ──▶ waiting ──begin──▶ being read ──▶ counted
+//!                                       ▲                    │ changed meanwhile, or no room in the line of its pool
+//!                                       └────────────────────┘
+//! ```
+//!
+//! A queue that is opened or deleted leaves: pages of metrics look at open ones themselves.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+
+use angarium_core::ids::QueueId;
+use angarium_core::names::QueueRef;
+
+/// The progress of one slot.
+#[derive(Debug, Default)]
+pub(super) struct CountProgress {
+    /// Queues that the slot has, once their names were read.
+    queues: u64,
+    is_listed: bool,
+    waiting: BTreeSet<QueueRef>,
+    reading: HashMap<QueueRef, Reading>,
+    /// Queues for which there was no room, and such as cannot be read for damage.
+    left_out: u64,
+}
+
+/// A queue that is being read.
+#[derive(Debug, Default)]
+struct Reading {
+    /// Absent until its record was read.
+    id: Option<QueueId>,
+    /// Whether it was changed since the read began.
+    is_stale: bool,
+}
+
+/// What became of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finished {
+    /// The read shows the queue as it is.
+    True,
+    /// The queue was changed meanwhile, and waits again.
+    Stale,
+    /// The queue was opened or deleted meanwhile.
+    Gone,
+}
+
+impl CountProgress {
+    /// Queues of the slot, as far as their names were read.
+    pub(super) fn queues(&self) -> u64 {
+        self.queues
+    }
+
+    /// Those of them whose messages are in the figures.
+    pub(super) fn counted(&self) -> u64 {
+        let open = (self.waiting.len() + self.reading.len()) as u64;
+        self.queues.saturating_sub(open).saturating_sub(self.left_out)
+    }
+
+    /// Whether every queue of the slot is counted.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_listed && self.waiting.is_empty() && self.reading.is_empty() && self.left_out == 0
+    }
+
+    /// Whether queues wait to be counted.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether the names of the queues are to be read.
+    pub(super) fn wants_names(&self) -> bool {
+        !self.is_listed
+    }
+
+    /// The names are to be read again: it is not certain which queues there are, or what they hold.
+    pub(super) fn relist(&mut self) {
+        self.is_listed = false;
+    }
+
+    /// The slot has so many queues. Those of `unknown` are to be counted, as far as there is room.
+    pub(super) fn list(&mut self, queues: u64, unknown: impl Iterator<Item = QueueRef>, room: usize) {
+        (self.queues, self.is_listed, self.left_out) = (queues, true, 0);
+        for at in unknown {
+            if self.reading.contains_key(&at) || self.waiting.contains(&at) {
+                continue;
+            }
+            if self.waiting.len() < room {
+                self.waiting.insert(at);
+            } else {
+                self.left_out += 1;
+            }
+        }
+    }
+
+    /// A queue was created, and is about to be opened.
+    pub(super) fn created(&mut self, at: &QueueRef) {
+        self.queues += 1;
+        self.waiting.insert(at.clone());
+    }
+
+    /// The record of a queue is gone.
+    pub(super) fn deleted(&mut self, at: &QueueRef) {
+        self.queues = self.queues.saturating_sub(1);
+        self.forget(at);
+    }
+
+    /// A queue is opened, or closed for good.
+    pub(super) fn forget(&mut self, at: &QueueRef) {
+        self.waiting.remove(at);
+        self.reading.remove(at);
+    }
+
+    /// A closed queue is to be counted, or counted again.
+    pub(super) fn recount(&mut self, at: &QueueRef) {
+        match self.reading.get_mut(at) {
+            Some(reading) => reading.is_stale = true,
+            None => drop(self.waiting.insert(at.clone())),
+        }
+    }
+
+    /// There is no room for the figures of a queue.
+    pub(super) fn leave_out(&mut self) {
+        self.left_out += 1;
+    }
+
+    /// What is stored of a queue is damaged.
+    pub(super) fn give_up(&mut self, at: &QueueRef) {
+        if self.reading.remove(at).is_some() {
+            self.left_out += 1;
+        }
+    }
+
+    /// Whether a queue is still to be read: no caller has opened or deleted it.
+    pub(super) fn is_reading(&self, at: &QueueRef) -> bool {
+        self.reading.contains_key(at)
+    }
+
+    /// A closed queue was changed in its pool: what is being read of it may be from before.
+    pub(super) fn note_changed(&mut self, queue: QueueId) {
+        let of_queue = self.reading.values_mut().filter(|reading| reading.id.is_none_or(|id| id == queue));
+        of_queue.for_each(|reading| reading.is_stale = true);
+    }
+
+    /// Begins to read queues behind `after`, at most `most`, in order of their names.
+    pub(super) fn begin(&mut self, after: Option<&QueueRef>, most: usize) -> Vec<QueueRef> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let begun: Vec<QueueRef> =
+            self.waiting.range::<QueueRef, _>((from, Bound::Unbounded)).take(most).cloned().collect();
+        for at in &begun {
+            self.waiting.remove(at);
+            self.reading.insert(at.clone(), Reading::default());
+        }
+        begun
+    }
+
+    /// The record of a queue that is being read has this id. False when the queue is not to be read any more.
+    pub(super) fn identify(&mut self, at: &QueueRef, id: QueueId) -> bool {
+        self.reading.get_mut(at).map(|reading| reading.id = Some(id)).is_some()
+    }
+
+    /// A read has shown what the queue holds.
+    pub(super) fn finish(&mut self, at: &QueueRef) -> Finished {
+        match self.reading.remove(at) {
+            Some(Reading { is_stale: false, .. }) => Finished::True,
+            Some(Reading { is_stale: true, .. }) => {
+                self.waiting.insert(at.clone());
+                Finished::Stale
+            }
+            None => Finished::Gone,
+        }
+    }
+
+    /// A queue could not be read, and waits again.
+    pub(super) fn put_back(&mut self, at: &QueueRef) {
+        if self.reading.remove(at).is_some() {
+            self.waiting.insert(at.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use angarium_core::names::{ProjectId, QueueName};
+
+    fn queue(name: &str) -> QueueRef {
+        QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new(name).unwrap() }
+    }
+
+    fn listed(names: &[&str]) -> CountProgress {
+        let mut progress = CountProgress::default();
+        progress.list(names.len() as u64, names.iter().map(|name| queue(name)), 10);
+        progress
+    }
+
+    #[test]
+    fn queue_changed_during_its_read_is_read_again() {
+        let (mut progress, id) = (listed(&["a", "b"]), QueueId::from_bytes([1; 16]));
+        assert_eq!((progress.queues(), progress.counted()), (2, 0));
+        assert_eq!(progress.begin(None, 1), [queue("a")]);
+        assert!(progress.identify(&queue("a"), id));
+        progress.note_changed(QueueId::from_bytes([2; 16]));
+        assert_eq!(progress.finish(&queue("a")), Finished::True);
+        assert_eq!(progress.counted(), 1);
+        assert_eq!(progress.begin(Some(&queue("a")), 10), [queue("b")]);
+        progress.note_changed(id);
+        assert_eq!(progress.finish(&queue("b")), Finished::Stale, "its id was not known yet");
+        assert!(progress.has_waiting() && !progress.is_done());
+        progress.begin(None, 10);
+        progress.recount(&queue("b"));
+        assert_eq!(progress.finish(&queue("b")), Finished::Stale);
+        progress.begin(None, 10);
+        assert_eq!(progress.finish(&queue("b")), Finished::True);
+        assert!(progress.is_done());
+    }
+
+    #[test]
+    fn opened_and_deleted_queues_are_not_counted_by_reads() {
+        let mut progress = listed(&["a", "b"]);
+        progress.begin(None, 2);
+        progress.forget(&queue("a"));
+        progress.deleted(&queue("b"));
+        for name in ["a", "b"] {
+            assert_eq!(progress.finish(&queue(name)), Finished::Gone);
+            progress.put_back(&queue(name));
+        }
+        assert_eq!((progress.queues(), progress.counted(), progress.is_done()), (1, 1, true));
+        progress.created(&queue("c"));
+        assert_eq!((progress.queues(), progress.counted()), (2, 1));
+        progress.forget(&queue("c"));
+        assert!(progress.is_done(), "it is open");
+    }
+
+    #[test]
+    fn damaged_queue_is_not_read_again() {
+        let mut progress = listed(&["a", "b"]);
+        progress.begin(None, 2);
+        progress.give_up(&queue("a"));
+        assert!(!progress.is_reading(&queue("a")) && progress.is_reading(&queue("b")));
+        assert_eq!(progress.finish(&queue("b")), Finished::True);
+        assert_eq!((progress.counted(), progress.has_waiting(), progress.is_done()), (1, false, false));
+    }
+
+    #[test]
+    fn queues_without_room_are_left_out_and_told() {
+        let mut progress = CountProgress::default();
+        assert!(progress.wants_names() && !progress.is_done());
+        progress.list(3, ["a", "b", "c"].into_iter().map(queue), 2);
+        assert_eq!(progress.begin(None, 10).len(), 2);
+        for name in ["a", "b"] {
+            progress.finish(&queue(name));
+        }
+        assert_eq!((progress.counted(), progress.is_done()), (2, false));
+        progress.relist();
+        assert!(progress.wants_names());
+    }
+}

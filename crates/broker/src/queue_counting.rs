@@ -1,0 +1,276 @@
+//! Counting the queues of slots that were taken, so that pages of metrics show what waits in queues that no caller
+//! uses: after a restart or a take-over those are most of them.
+//!
+//! ```text
+//! slot taken ──▶ names of its queues ──▶ records, 1,000 a second ──▶ a line for each placement ──▶ figures of the slot
+//!                                               ▲                        │           ▲ │ no answer: a pause, then again
+//!                                               └──── the line is full ──┘           └─┘
+//! ```
+//!
+//! No queue is opened for it, no gate of a queue or a pool is held, and no caller waits for it: neither a take-over nor
+//! a claim. Each placement is read by a task of its own, so a pool that is slow or hangs delays its own queues alone,
+//! and costs the tree nothing while it does not answer. A queue with a delayed message that is due is opened, which
+//! makes the message ready.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, timeout};
+use tracing::debug;
+
+use super::Broker;
+use super::slot::Slot;
+use angarium_catalogue::{Placement, QueueRecord};
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::{QueueId, Slot as SlotNumber};
+use angarium_core::limits;
+use angarium_core::names::QueueRef;
+use angarium_storage::Epoch;
+
+/// A queue that is to be read.
+struct Uncounted {
+    slot: Arc<Slot>,
+    at: QueueRef,
+    id: QueueId,
+    placement: Placement,
+}
+
+/// The queues that wait for reads, by where they lie.
+type Lines = HashMap<Placement, Sender<Uncounted>>;
+
+/// When the queues of a slot are tried again that found no room in their line.
+struct Retry {
+    epoch: Epoch,
+    at: Instant,
+    pause: Duration,
+    /// The line that was full, if one was.
+    full: Option<Placement>,
+}
+
+/// What the task that counts has in hand.
+#[derive(Default)]
+struct Counting {
+    lines: Lines,
+    again: HashMap<SlotNumber, Retry>,
+    /// Queues of which the records were read since the last step.
+    taken: usize,
+    /// A line that was full in this pass.
+    full: Option<Placement>,
+}
+
+impl Counting {
+    fn is_due(&self, slot: &Slot) -> bool {
+        let again = self.again.get(&slot.owned.slot).filter(|again| again.epoch == slot.epoch);
+        let has_room = |placement: &Placement| {
+            self.lines.get(placement).is_none_or(|line| line.capacity() >= limits::COUNTING_LINE / 2)
+        };
+        let is_due = |again: &Retry| again.at <= Instant::now() && again.full.as_ref().is_none_or(has_room);
+        again.is_none_or(is_due)
+    }
+
+    /// A pass over a slot is at its end. One that leaves queues uncounted is followed by a pause.
+    fn note_pass(&mut self, slot: &Slot) {
+        let number = slot.owned.slot;
+        let before = self.again.remove(&number).filter(|again| again.epoch == slot.epoch);
+        let full = self.full.take();
+        if slot.state.lock().figures.progress.has_waiting() {
+            let (first, longest) = limits::COUNTING_PAUSES;
+            let pause = before.map_or(first, |before| longest.min(before.pause * 2));
+            let again = Retry { epoch: slot.epoch, at: Instant::now() + pause, pause, full };
+            self.again.insert(number, again);
+        }
+    }
+}
+
+impl Broker {
+    /// Counts the queues of the slots of this replica, until the service stops.
+    pub(super) async fn count_queues(&self) {
+        let (mut counting, mut pause) = (Counting::default(), limits::COUNTING_TICK);
+        while self.sleep_tick(pause).await {
+            pause = match self.count_slots(&mut counting).await {
+                Ok(()) => limits::COUNTING_TICK,
+                Err(error) => {
+                    debug!(%error, "the records of queues that are to be counted are not read");
+                    limits::COUNTING_PAUSES.1.min(pause * 2)
+                }
+            };
+            counting.lines.retain(|_, line| !line.is_closed());
+        }
+    }
+
+    /// Has each queue read that waits for it. The names of all come first: so it is known soon how many queues there are.
+    async fn count_slots(&self, counting: &mut Counting) -> Result<(), Error> {
+        for slot in self.0.slot_table.owned() {
+            let wants_names = slot.state.lock().figures.progress.wants_names();
+            if wants_names {
+                self.list_slot(&slot).await?;
+            }
+        }
+        for slot in self.0.slot_table.owned() {
+            let has_waiting = slot.state.lock().figures.progress.has_waiting();
+            if has_waiting && counting.is_due(&slot) {
+                self.count_slot_queues(&slot, counting).await?;
+                counting.note_pass(&slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads which queues a slot has. No caller creates or deletes one meanwhile.
+    async fn list_slot(&self, slot: &Arc<Slot>) -> Result<(), Error> {
+        let _roll = slot.roll.lock().await;
+        let mut names = Vec::new();
+        for project in self.0.catalogue.slot_projects(slot.owned.slot).await? {
+            names.extend(self.0.catalogue.project_queues(slot.owned.slot, &project).await?);
+        }
+        slot.state.lock().list_queues(names);
+        Ok(())
+    }
+
+    async fn count_slot_queues(&self, slot: &Arc<Slot>, counting: &mut Counting) -> Result<(), Error> {
+        let mut after = None;
+        loop {
+            if slot.closed.is_cancelled() || self.0.stop.is_cancelled() {
+                return Ok(());
+            }
+            let most = limits::COUNTING_QUEUES - counting.taken;
+            let begun = slot.state.lock().figures.progress.begin(after.as_ref(), most);
+            let Some(last) = begun.last() else { return Ok(()) };
+            after = Some(last.clone());
+            counting.taken += begun.len();
+            let records = self.0.catalogue.queue_records(&begun).await;
+            let records = records.inspect_err(|_| {
+                put_back(slot, begun.iter());
+                // They are taken again in the next pass.
+                counting.taken -= begun.len();
+            })?;
+            for (at, record) in begun.into_iter().zip(records) {
+                self.line_up(slot, at, record, counting);
+            }
+            if counting.taken == limits::COUNTING_QUEUES {
+                counting.taken = 0;
+                self.sleep_tick(limits::COUNTING_STEP).await;
+            }
+        }
+    }
+
+    /// Puts a queue into the line of its placement, if there is room.
+    fn line_up(&self, slot: &Arc<Slot>, at: QueueRef, record: Option<QueueRecord>, counting: &mut Counting) {
+        let mut state = slot.state.lock();
+        let progress = &mut state.figures.progress;
+        // The task that deletes one states how many are left.
+        let Some(record) = record else { return progress.forget(&at) };
+        // One that cannot be read is complained of when its queue is opened.
+        let Ok(placement) = record.placement() else { return progress.give_up(&at) };
+        if !progress.identify(&at, record.id) {
+            return;
+        }
+        drop(state);
+        let line = counting.lines.entry(placement.clone()).or_insert_with(|| self.begin_line());
+        if line.is_closed() {
+            *line = self.begin_line();
+        }
+        let queue = Uncounted { slot: Arc::clone(slot), at, id: record.id, placement };
+        if let Err(refused) = line.try_send(queue) {
+            let Uncounted { at, placement, .. } = refused.into_inner();
+            put_back(slot, [&at].into_iter());
+            counting.full = Some(placement);
+        }
+    }
+
+    fn begin_line(&self) -> Sender<Uncounted> {
+        let (line, waiting) = channel(limits::COUNTING_LINE);
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.count_line(waiting).await });
+        line
+    }
+
+    /// Reads the queues of one placement as they come, until none has come for a while. Those that could not be read are read
+    /// again after a pause, before others.
+    async fn count_line(&self, mut waiting: Receiver<Uncounted>) {
+        let (mut pause, mut queues) = (limits::COUNTING_PAUSES.0, Vec::new());
+        loop {
+            if queues.is_empty() {
+                let come = waiting.recv_many(&mut queues, limits::COUNTING_AT_ONCE);
+                let come = tokio::select! {
+                    () = self.0.stop.cancelled() => return,
+                    come = timeout(limits::COUNTING_IDLE, come) => come,
+                };
+                match come {
+                    Ok(0) => return,
+                    Ok(_) => {}
+                    // What has come in the meantime is still read.
+                    Err(_) => {
+                        waiting.close();
+                        continue;
+                    }
+                }
+            }
+            let counted = join_all(queues.drain(..).map(|queue| self.count_closed(queue))).await;
+            queues = counted.into_iter().flatten().collect();
+            if queues.is_empty() {
+                pause = limits::COUNTING_PAUSES.0;
+                continue;
+            }
+            if !self.sleep_tick(pause).await {
+                return;
+            }
+            pause = limits::COUNTING_PAUSES.1.min(pause * 2);
+        }
+    }
+
+    /// Reads one queue into the figures of its slot. Returns it when its pool did not answer.
+    async fn count_closed(&self, queue: Uncounted) -> Option<Uncounted> {
+        let Uncounted { slot, at, id, placement } = &queue;
+        if slot.closed.is_cancelled() || !slot.state.lock().figures.progress.is_reading(at) {
+            return None;
+        }
+        match self.read_and_count(slot, (at, *id), placement).await {
+            Ok(()) => None,
+            Err(error) if error.is_damaged() => {
+                slot.state.lock().figures.progress.give_up(at);
+                None
+            }
+            Err(error) => {
+                debug!(%error, queue = %at.name, "a queue is not counted yet");
+                Some(queue)
+            }
+        }
+    }
+
+    async fn read_and_count(
+        &self,
+        slot: &Arc<Slot>,
+        (at, id): (&QueueRef, QueueId),
+        placement: &Placement,
+    ) -> Result<(), Error> {
+        let silent = || Error::unavailable(Part::Pool(placement.pool.clone()), "it does not answer");
+        let read = timeout(limits::COUNTING_WAIT, self.read_closed(slot, id, placement)).await;
+        let read = read.map_err(|_| silent())??;
+        let now = self.0.clock.now();
+        let mut next_look = read.next_ready;
+        if next_look.is_some_and(|next| next <= now) {
+            let opened = timeout(limits::COUNTING_WAIT, self.open(slot, at)).await;
+            if let Ok(Ok(_)) = opened {
+                slot.state.lock().figures.progress.forget(at);
+                return Ok(());
+            }
+            // What is due counts as delayed until then.
+            next_look = Some(now.plus_seconds(limits::DUE_RETRY_SECONDS));
+        }
+        let mut state = slot.state.lock();
+        state.finish_count((at, id), read.contents, self.0.meter.is_named(at));
+        if let Some(next) = next_look {
+            state.note_closed_wake(at, next);
+        }
+        Ok(())
+    }
+}
+
+fn put_back<'q>(slot: &Slot, queues: impl Iterator<Item = &'q QueueRef>) {
+    let mut state = slot.state.lock();
+    queues.for_each(|at| state.figures.progress.put_back(at));
+}

@@ -1,0 +1,297 @@
+//! What is kept in memory: the budgets are those that are written down, and a queue that no caller uses costs next to
+//! nothing.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use angarium_broker::Broker;
+use angarium_catalogue::{Catalogue, QueueRecord};
+use angarium_clock::Clock;
+use angarium_coordination::embedded::EmbeddedTree;
+use angarium_coordination::{CommitResult, Coordination, Fence, Node, Op, Session, TreeError, Watch};
+use angarium_core::ids::QueueId;
+use angarium_core::limits::{self, Limits};
+use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::queue::Metadata;
+use angarium_core::time::Timestamp;
+use angarium_journal::Journal;
+use angarium_storage::embedded::EmbeddedPool;
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tokio::runtime::Runtime;
+use tokio::sync::watch::Receiver;
+
+use super::{limit, one_pool, queue, replica, terms};
+
+#[test]
+fn budgets_of_memory_are_as_written_down() {
+    let page = include_str!("../../../../docs/architecture/memory.md");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("|---"))
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let written: Vec<(String, String)> =
+        rows.iter().map(|row| (row[0].replace('`', ""), row[1].replace(',', ""))).collect();
+    let real: Vec<(String, String)> =
+        budgets().iter().map(|(name, most)| ((*name).to_owned(), most.to_string())).collect();
+    assert_eq!(written, real);
+    assert_eq!(limits::IDLE_TICK, Duration::from_secs(60));
+}
+
+fn budgets() -> Vec<(&'static str, u64)> {
+    let count = |count: usize| count as u64;
+    vec![
+        ("BODY_BYTES", limits::BODY_BYTES.into()),
+        ("UNSENT_BYTES", limits::UNSENT_BYTES.into()),
+        ("PROBE_CONNECTIONS", count(limits::PROBE_CONNECTIONS)),
+        ("READY_CACHES_BYTES", count(limits::READY_CACHES_BYTES)),
+        ("READY_CACHE_BYTES", count(limits::READY_CACHE_BYTES)),
+        ("READY_CACHE_MESSAGES", count(limits::READY_CACHE_MESSAGES)),
+        ("AHEAD_MESSAGES", count(limits::AHEAD_MESSAGES)),
+        ("GROUPS_KNOWN", count(limits::GROUPS_KNOWN)),
+        ("FREED_GROUPS", count(limits::FREED_GROUPS)),
+        ("NOISY_KNOWN", count(limits::NOISY_KNOWN)),
+        ("DEDUP_KNOWN", count(limits::DEDUP_KNOWN)),
+        ("DEDUP_KNOWN_ALL", count(limits::DEDUP_KNOWN_ALL)),
+        ("IN_TRANSFER_KNOWN", count(limits::IN_TRANSFER_KNOWN)),
+        ("WAKE_CHANGES", count(limits::WAKE_CHANGES)),
+        ("WRITER_MESSAGES", count(limits::WRITER_MESSAGES)),
+        ("WRITER_BYTES", count(limits::WRITER_BYTES)),
+        ("SLOT_CLAIMS", count(limits::SLOT_CLAIMS)),
+        ("QUEUE_WAITERS", count(limits::QUEUE_WAITERS)),
+        ("SLOT_WAITERS", count(limits::SLOT_WAITERS)),
+        ("LISTINGS_IN_LINE", count(limits::LISTINGS_IN_LINE)),
+        ("SURVEY_QUEUES", count(limits::SURVEY_QUEUES)),
+        ("NAMED_QUEUES_MAX", count(limits::NAMED_QUEUES_MAX)),
+        ("SLOT_COUNTED", count(limits::SLOT_COUNTED)),
+        ("COUNTING_LINE", count(limits::COUNTING_LINE)),
+        ("METERED_QUOTAS", count(limits::METERED_QUOTAS)),
+        ("COUNTED_PROJECTS", count(limits::COUNTED_PROJECTS)),
+        ("RATED_PROJECTS", count(limits::RATED_PROJECTS)),
+        ("SQS_PAUSES", count(limits::SQS_PAUSES)),
+        ("KEYSTONE_TOKENS_KNOWN", count(limits::KEYSTONE_TOKENS_KNOWN)),
+        ("KEYSTONE_REFUSED_KNOWN", count(limits::KEYSTONE_REFUSED_KNOWN)),
+        ("KEYSTONE_WAITING", count(limits::KEYSTONE_WAITING)),
+        ("KEYSTONE_ANSWER_BYTES", count(limits::KEYSTONE_ANSWER_BYTES)),
+        ("PEER_REQUESTS", count(limits::PEER_REQUESTS)),
+        ("PEER_ANSWER_BYTES", count(limits::PEER_ANSWER_BYTES)),
+        ("WATCH_EVENTS", count(limits::WATCH_EVENTS)),
+        ("TREE_QUEUE", count(limits::TREE_QUEUE)),
+        ("TREE_READS", count(limits::TREE_READS)),
+        ("JOURNAL_QUEUE", count(limits::JOURNAL_QUEUE)),
+        ("STORE_TABLE_BYTES", limits::STORE_TABLE_BYTES),
+        ("STORE_CACHE_BYTES", limits::STORE_CACHE_BYTES),
+        ("DAMAGED_PLACES", count(limits::DAMAGED_PLACES)),
+        ("MEND_BYTES", limits::MEND_BYTES),
+        ("SQS_RECEIVE_BYTES", count(limits::SQS_RECEIVE_BYTES)),
+        ("TREE_CHILDREN", count(limits::TREE_CHILDREN)),
+        ("RETAINED_IDLE", count(limits::RETAINED_IDLE)),
+        ("IDLE_ROUNDS", limits::IDLE_ROUNDS.into()),
+    ]
+}
+
+/// Bounds that speak of memory and bound something else: one answer, a setting, a time, a record in the tree.
+const OTHERS: [&str; 5] =
+    ["PAGE_MAX", "SQS_IN_FLIGHT_MAX", "DEDUP_SECONDS", "MOVE_TASKS", "PEER_ANSWER_KEPT"];
+
+#[test]
+fn bound_of_memory_is_in_the_table() {
+    let limits = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/src/limits");
+    let files = std::fs::read_dir(limits).unwrap().map(|entry| entry.unwrap().path());
+    let texts =
+        files.chain([format!("{limits}.rs").into()]).map(|path| std::fs::read_to_string(path).unwrap());
+    let (mut found, mut doc) = (BTreeSet::new(), String::new());
+    for line in texts.collect::<String>().lines() {
+        if let Some(text) = line.strip_prefix("///") {
+            doc += text;
+        } else if let Some((name, kind)) =
+            line.strip_prefix("pub const ").and_then(|rest| rest.split_once(": "))
+        {
+            let is_number = ["u8", "u32", "u64", "usize"].iter().any(|number| kind.starts_with(number));
+            if is_number && ["memory", "remember"].iter().any(|word| doc.contains(word)) {
+                found.insert(name.to_owned());
+            }
+            doc.clear();
+        } else {
+            doc.clear();
+        }
+    }
+    let known: BTreeSet<String> =
+        budgets().into_iter().map(|(name, _)| name).chain(OTHERS).map(ToOwned::to_owned).collect();
+    assert!(found.contains("BODY_BYTES") && found.contains("READY_CACHE_BYTES"), "{found:?}");
+    assert_eq!(found.difference(&known).collect::<Vec<_>>(), [""; 0], "they are not in the table");
+}
+
+/// Set for a process of its own, which measures: the number of queues.
+const QUEUES: &str = "ANGARIUM_TEST_IDLE_QUEUES";
+/// Queues that are used at one time, before they rest.
+const AT_ONCE: usize = 100;
+/// Bytes that a queue may cost that no caller uses: a million of them stay below 200 MB, with what the service takes
+/// anyway.
+const IDLE_BYTES: usize = 100;
+
+/// How long queues may take to be closed: far more than they need.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// A tree in which every queue is recorded that a caller asks for. So memory grows with what the broker keeps of
+/// queues, and not with what a store keeps of recent writes, which has a bound of its own.
+struct EndlessTree(Arc<dyn Coordination>);
+
+impl EndlessTree {
+    fn recorded(path: &str) -> Option<Node> {
+        let (number, rest) = path.strip_prefix("/queues/")?.split_once('/')?;
+        let number = u8::from_str_radix(number, 16).ok()?;
+        let mut id = [0; 16];
+        id[0] = number;
+        rest.bytes().rev().zip(&mut id[1..]).for_each(|(byte, place)| *place = byte);
+        let (pool, created) = (PoolName::new("default").unwrap(), Timestamp::from_millis(1));
+        let record = QueueRecord::new(QueueId::from_bytes(id), &pool, &Metadata::empty(), created);
+        let data = serde_json::to_vec(&record).unwrap().into();
+        Some(Node { data, version: 0, modified: 1, children: 0, time: created })
+    }
+}
+
+#[async_trait]
+impl Coordination for EndlessTree {
+    async fn get(&self, path: &str) -> Result<Option<Node>, TreeError> {
+        match Self::recorded(path) {
+            Some(node) => Ok(Some(node)),
+            None => self.0.get(path).await,
+        }
+    }
+
+    async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
+        self.0.get_many(paths).await
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
+        self.0.children(path).await
+    }
+
+    async fn children_behind(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, TreeError> {
+        self.0.children_behind(path, after, most).await
+    }
+
+    async fn sync(&self) -> Result<(), TreeError> {
+        self.0.sync().await
+    }
+
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
+        self.0.commit(fences, ops).await
+    }
+
+    fn watch_tree(&self, path: &str) -> Result<Watch, TreeError> {
+        self.0.watch_tree(path)
+    }
+
+    fn session(&self) -> Receiver<Session> {
+        self.0.session()
+    }
+
+    fn check_open(&self) -> Result<(), TreeError> {
+        self.0.check_open()
+    }
+
+    fn check_lease(&self) -> Result<(), TreeError> {
+        self.0.check_lease()
+    }
+
+    fn keeps_time(&self) -> bool {
+        self.0.keeps_time()
+    }
+
+    fn check_alive(&self) -> Result<(), TreeError> {
+        self.0.check_alive()
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+/// Bytes of memory of this process in use.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("it is a number") * 1024
+}
+
+/// Uses so many queues once, and lets them rest.
+async fn use_all(broker: &Broker, kind: &str, queues: usize) {
+    let mut done = 0;
+    while done < queues {
+        let last = queues.min(done + AT_ONCE);
+        let names: Vec<QueueRef> = (done..last).map(|number| queue(&format!("{kind}{number}"))).collect();
+        join_all(names.iter().map(async |at| {
+            assert_eq!(broker.queue_stats(at).await.unwrap().free, 0);
+            assert!(broker.claim_create(at, terms(60), limit(1)).await.unwrap().is_none());
+        }))
+        .await;
+        assert!(broker.close_idle_round().1 >= names.len(), "they are open");
+        let start = Instant::now();
+        while broker.close_idle_round().1 > 0 {
+            assert!(start.elapsed() < MAX_WAIT, "queues stay open");
+            // What was begun may end a little later.
+            tokio::task::yield_now().await;
+        }
+        // As a caller who watches.
+        if done.is_multiple_of(50 * AT_ONCE) {
+            broker.metrics_page().await;
+        }
+        done = last;
+    }
+    assert_eq!(broker.close_idle_round(), (0, 0), "all are closed");
+}
+
+fn measure(queues: usize) {
+    Runtime::new().unwrap().block_on(async {
+        let data = tempfile::tempdir().unwrap();
+        let clock = Clock::manual(1_700_000_000_000);
+        let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
+        let pool = one_pool(Arc::new(EmbeddedPool::new(journal.clone())));
+        let tree = EndlessTree(Arc::new(EmbeddedTree::open(journal).await.unwrap()));
+        let catalogue = Catalogue::new(Arc::new(tree));
+        let broker = Broker::start(catalogue, &pool, replica(), clock, Limits::ZAQAR).await.unwrap();
+        // As many as have names in metrics, or gates, and some more.
+        use_all(&broker, "warm", 20_000).await;
+        let before = resident();
+        use_all(&broker, "idle", queues).await;
+        let grown = resident().saturating_sub(before);
+        eprintln!("measured {queues} queues: {grown} bytes more, {} in all", before + grown);
+    });
+}
+
+#[test]
+fn idle_queue_costs_little_memory() {
+    if let Some(queues) = std::env::var_os(QUEUES) {
+        return measure(queues.to_str().unwrap().parse().unwrap());
+    }
+    let queues = 20_000;
+    // In a process of its own: others would be measured too.
+    let measured = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "budgets::idle_queue_costs_little_memory",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(QUEUES, queues.to_string())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&measured.stderr).into_owned();
+    assert!(measured.status.success(), "{said}{}", String::from_utf8_lossy(&measured.stdout));
+    let line = said.lines().find_map(|line| line.split_once("measured ")?.1.split_once(": "));
+    let (_, rest) = line.unwrap_or_else(|| panic!("{said}"));
+    let grown: usize = rest.split(' ').next().unwrap().parse().unwrap();
+    assert!(grown < queues * IDLE_BYTES, "{} bytes a queue: {said}", grown / queues);
+}

@@ -1,0 +1,271 @@
+//! A pool that counts how often it is asked for the totals of a queue, and a tree that counts the nodes read from it; else they are
+//! those behind them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use angarium_coordination::{CommitResult, Coordination, Fence, Node, Op, Session, TreeError, Watch};
+use angarium_core::durability::Durability;
+use angarium_core::group::GroupName;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Header, Message};
+use angarium_core::time::Timestamp;
+use angarium_storage::{
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::watch::{Receiver, Sender};
+
+/// A pool with a counter.
+pub struct CountingPool {
+    pub pool: Arc<dyn PoolStore>,
+    pub totals: Arc<AtomicUsize>,
+    /// How often it was asked for what lives by the retention of a queue, and what it has shown of that.
+    pub looks: Arc<AtomicUsize>,
+    pub shown: Arc<AtomicUsize>,
+    pub hold: Arc<Hold>,
+}
+
+/// Whether those who ask for the totals of a queue wait. They do not from the beginning.
+pub struct Hold {
+    /// The queues of which the totals are said while those of others are held; none while nothing is held.
+    free: Sender<Option<Vec<QueueId>>>,
+    held: AtomicUsize,
+}
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self { free: Sender::new(None), held: AtomicUsize::new(0) }
+    }
+}
+
+impl Hold {
+    /// From here on the totals of these queues alone are said.
+    pub fn all_but(&self, free: Vec<QueueId>) {
+        self.free.send_replace(Some(free));
+    }
+
+    /// The totals of all queues are said again.
+    pub fn release(&self) {
+        self.free.send_replace(None);
+    }
+
+    /// How many calls have waited or do so.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    async fn pass(&self, queue: QueueId) {
+        let is_free = |free: &Option<Vec<QueueId>>| free.as_ref().is_none_or(|free| free.contains(&queue));
+        let mut free = self.free.subscribe();
+        if !is_free(&free.borrow_and_update()) {
+            self.held.fetch_add(1, Ordering::Relaxed);
+        }
+        free.wait_for(is_free).await.expect("it is held by the pool");
+    }
+}
+
+#[async_trait]
+impl PoolStore for CountingPool {
+    async fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
+        self.pool.stamp().await
+    }
+
+    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
+        self.pool.register(stamp).await
+    }
+
+    async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        self.pool.fence(slot, epoch).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.pool.commit(batch).await
+    }
+
+    async fn scan(
+        &self,
+        queue: QueueId,
+        order: Order,
+        direction: Direction,
+        after: Option<Position>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        self.pool.scan(queue, order, direction, after, messages, bytes).await
+    }
+
+    async fn group(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        self.pool.group(queue, group, after, messages, bytes).await
+    }
+
+    async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        self.pool.groups(queue, after, limit).await
+    }
+
+    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
+        self.pool.get(queue, ids).await
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<RetainedEntries, StoreError> {
+        let looked = self.pool.retained(queue, from, before, limit).await;
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        let shown = looked.as_ref().map_or(0, |looked| looked.found.len());
+        self.shown.fetch_add(shown, Ordering::SeqCst);
+        looked
+    }
+
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        self.pool.due(slot, due, before, limit).await
+    }
+
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        self.totals.fetch_add(1, Ordering::Relaxed);
+        self.hold.pass(queue).await;
+        self.pool.totals(queue).await
+    }
+
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.pool.notes(queue, kind, after, limit).await
+    }
+
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<DropResult, StoreError> {
+        self.pool.drop_queue(slot, epoch, queue, limit).await
+    }
+
+    fn reach(&self) -> Durability {
+        self.pool.reach()
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.pool.usage().await
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.pool.health().await
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        self.pool.check_open()
+    }
+}
+
+/// A tree with a list of the nodes that were read.
+pub struct CountingTree {
+    tree: Arc<dyn Coordination>,
+    read: Mutex<Vec<String>>,
+}
+
+impl CountingTree {
+    pub fn new(tree: Arc<dyn Coordination>) -> Self {
+        Self { tree, read: Mutex::default() }
+    }
+
+    /// How many nodes and directories whose path has this text were read since the last call.
+    pub fn take_reads(&self, part: &str) -> usize {
+        std::mem::take(&mut *self.read.lock()).iter().filter(|path| path.contains(part)).count()
+    }
+}
+
+#[async_trait]
+impl Coordination for CountingTree {
+    async fn get(&self, path: &str) -> Result<Option<Node>, TreeError> {
+        self.read.lock().push(path.to_owned());
+        self.tree.get(path).await
+    }
+
+    async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError> {
+        self.read.lock().extend_from_slice(paths);
+        self.tree.get_many(paths).await
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
+        self.read.lock().push(path.to_owned());
+        self.tree.children(path).await
+    }
+
+    async fn children_behind(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, TreeError> {
+        self.read.lock().push(path.to_owned());
+        self.tree.children_behind(path, after, most).await
+    }
+
+    async fn sync(&self) -> Result<(), TreeError> {
+        self.tree.sync().await
+    }
+
+    async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
+        self.tree.commit(fences, ops).await
+    }
+
+    fn watch_tree(&self, path: &str) -> Result<Watch, TreeError> {
+        self.tree.watch_tree(path)
+    }
+
+    fn session(&self) -> Receiver<Session> {
+        self.tree.session()
+    }
+
+    fn check_open(&self) -> Result<(), TreeError> {
+        self.tree.check_open()
+    }
+
+    fn check_lease(&self) -> Result<(), TreeError> {
+        self.tree.check_lease()
+    }
+
+    fn keeps_time(&self) -> bool {
+        self.tree.keeps_time()
+    }
+
+    fn check_alive(&self) -> Result<(), TreeError> {
+        self.tree.check_alive()
+    }
+
+    async fn close(&self) {
+        self.tree.close().await;
+    }
+}

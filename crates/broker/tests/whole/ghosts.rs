@@ -1,0 +1,187 @@
+//! Messages that memory is about to have and the pool has not any more, and tasks that end in a panic.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use angarium_broker::Receive;
+use angarium_core::claim::Visibility;
+use angarium_core::delay::Delay;
+use angarium_core::ids::MessageId;
+use angarium_core::message::NewMessage;
+use angarium_storage::{Batch, Order, PoolStore as _};
+use tokio::task::JoinSet;
+
+use super::faulty::Fault::{Held, Panic, UnknownBefore};
+use super::outcomes::{Faulty, faulty};
+use super::recovery::{claim_when_served, take_slot_of};
+use super::transfers::until;
+use super::{limit, queue, terms};
+
+impl Faulty {
+    async fn post_delayed(&self) -> MessageId {
+        let delay = Some(Delay::Seconds(30));
+        let message = NewMessage { body: "1".into(), delay, ..NewMessage::default() };
+        self.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap().ids[0]
+    }
+
+    /// The next page of an order is held once it is read.
+    fn hold_page(&self, order: Order) {
+        *self.given.held_order.lock() = Some(order);
+        self.given.pages.next(&[Held]);
+    }
+
+    async fn page_is_held(&self) {
+        let start = Instant::now();
+        while !self.given.pages.is_done() {
+            assert!(start.elapsed() < Duration::from_secs(20), "no page is read");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_deleted_while_it_is_due_never_appears() {
+    for is_purged in [false, true] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        let delayed = faulty.post_delayed().await;
+        faulty.hold_page(Order::Schedule);
+        whole.clock.advance(31_000);
+        faulty.page_is_held().await;
+        match is_purged {
+            true => whole.broker.queue_purge(&queue("q")).await.unwrap(),
+            false => whole.broker.message_delete(&queue("q"), delayed, None).await.unwrap(),
+        }
+        faulty.given.pages.release();
+        let posted = whole.post(&queue("q"), 1, 3_600).await;
+        // With the ghost each claim is refused.
+        assert_eq!(whole.claim_soon(&queue("q"), 20).await, posted, "purged: {is_purged}");
+        assert_eq!(faulty.given.fenced().len(), 1, "the slot was not reacquired");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_without_body_is_forgotten_and_its_slot_reacquired() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 3, 3_600).await;
+    let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(3)).await.unwrap();
+    // Its body is read at the next claim.
+    whole
+        .broker
+        .claim_release(
+            &queue("q"),
+            claim
+                .map(|(view, mut delivery_guard)| {
+                    delivery_guard.done();
+                    view.id
+                })
+                .unwrap(),
+        )
+        .await
+        .unwrap();
+    faulty.given.lost.lock().push(ids[0]);
+    let refused = whole.broker.claim_create(&queue("q"), terms(60), limit(3)).await.err().unwrap();
+    assert!(refused.nothing_written() && refused.may_retry(), "{refused:?}");
+    // The pool is read again, which has it: nothing was removed.
+    assert_eq!(claim_when_served(whole, "q").await, ids);
+    assert_eq!(faulty.given.fenced().len(), 2);
+    let page = whole.broker.metrics_page().await;
+    assert!(page.lines().any(|line| line == "angarium_messages_missing_total 1"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn purge_removes_concurrently_waking_message() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let delayed = faulty.post_delayed().await;
+    faulty.hold_page(Order::Ready);
+    let mut purge = JoinSet::new();
+    let broker = whole.broker.clone();
+    purge.spawn(async move { broker.queue_purge(&queue("q")).await });
+    faulty.page_is_held().await;
+    whole.clock.advance(31_000);
+    let id = faulty.given.given().last().unwrap().queues[0].queue;
+    while faulty.store.totals(id).await.unwrap().scheduled > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    faulty.given.pages.release();
+    purge.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(faulty.store.get(id, &[delayed]).await.unwrap(), []);
+    assert_eq!(whole.claim(&queue("q"), 20, 60).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn panic_of_slot_writer_does_not_hang_its_slot() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let first = whole.post(&queue("q"), 1, 3_600).await;
+    faulty.given.panics.store(true, Ordering::SeqCst);
+    let message = || vec![NewMessage { body: "1".into(), ..NewMessage::default() }];
+    let unknown = whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    assert!(!unknown.nothing_written());
+    let again = async || whole.broker.messages_post(&queue("q"), message(), None).await.ok();
+    let mut second = None;
+    until("the slot is not served", async || {
+        second = again().await;
+        second.is_some()
+    })
+    .await;
+    let second = second.expect("it was posted").ids;
+    assert_eq!(claim_when_served(whole, "q").await, [first, second].concat());
+}
+
+/// The place of the slot was no caller's, and each request to its queues was refused for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn panic_while_slot_is_reacquired_leaves_it_to_next_try() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 2, 3_600).await;
+    take_slot_of(&faulty, "q").await;
+    // One while it is recovered, and one while it is taken as a free slot is.
+    faulty.tree.next(&[Panic, Panic]);
+    // The claim's own commit.
+    faulty.tree.skip(1);
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    assert_eq!(claim_when_served(whole, "q").await, ids);
+    assert!(faulty.tree.is_done());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn panicked_background_task_restarts() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    // Its slot is one of the first that are swept.
+    let at = (0..).map(|number| queue(&format!("n{number}"))).find(|at| at.slot().0 < 8).unwrap();
+    whole.post(&at, 1, 60).await;
+    faulty.given.panics_at_due.store(true, Ordering::SeqCst);
+    until("nothing is looked for", async || !faulty.given.panics_at_due.load(Ordering::SeqCst)).await;
+    whole.clock.advance(7_200_000);
+    let is_removed = |batch: &Batch| batch.queues.iter().any(|changes| !changes.removes.is_empty());
+    until("the message stays", async || faulty.given.given().iter().any(is_removed)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receipt_delete_in_doubt_is_answered_as_unknown() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    whole.post(&queue("q"), 1, 3_600).await;
+    let asked = Receive {
+        limit: limit(1),
+        visibility: Some(Visibility::new(60, "").unwrap()),
+        wait: None,
+        waited: Duration::ZERO,
+        in_flight: 100,
+        attempt: None,
+    };
+    let mut received = whole.broker.receive(&queue("q"), asked).await.unwrap().unwrap();
+    received.delivery_guard.iter_mut().for_each(|delivery_guard| delivery_guard.done());
+    faulty.pool.next(&[UnknownBefore; 6]);
+    let handle = received.messages[0].1.as_str();
+    let doubt = whole.broker.receipts_delete(&queue("q"), &[handle]).await;
+    let is_unknown = match doubt {
+        Err(error) => !error.nothing_written(),
+        Ok(outcomes) => outcomes[0].as_ref().is_err_and(|error| !error.nothing_written()),
+    };
+    assert!(is_unknown, "it may be deleted");
+}

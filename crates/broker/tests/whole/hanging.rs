@@ -1,0 +1,426 @@
+//! A pool that hangs: it delays the queues that lie in it, and no other one of their slot.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use angarium_broker::{Broker, FirstPool, PoolSettings};
+use angarium_catalogue::Catalogue;
+use angarium_clock::Clock;
+use angarium_cluster::peer_client::{CountsRequest, QueueAddress};
+use angarium_coordination::embedded::EmbeddedTree;
+use angarium_core::limits::{self, Limits};
+use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::patch::Change;
+use angarium_core::pool::{PoolChange, PoolUri};
+use angarium_engine::placement::Algorithm;
+use angarium_journal::Journal;
+use angarium_storage::PoolStore;
+use angarium_storage::embedded::EmbeddedPool;
+use angarium_storage::open::{Opener, PoolOpenError};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::deadletters::{FOR_EVER, ONCE, claim_once};
+use super::faulty::{Fault, FaultyPool, Plan};
+use super::metrics::value;
+use super::transfers::until;
+use super::{Whole, metadata, queue, replica};
+
+/// Far longer than anything takes that does not hang.
+const SOON: Duration = Duration::from_secs(8);
+/// Longer than anything that waits for a source holds the moves into its target.
+const LATER: Duration = Duration::from_secs(40);
+const TICK: Duration = Duration::from_millis(20);
+
+/// Two pools, `a` and `b`.
+struct Pools {
+    tree: Journal,
+    stores: [Arc<FaultyPool>; 2],
+    /// The faults of `b`.
+    plan: Plan,
+    clock: Clock,
+    _data: TempDir,
+}
+
+struct Opening([Arc<FaultyPool>; 2]);
+
+impl Opener for Opening {
+    fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        Ok(self.0[usize::from(uri == "embedded:b")].clone())
+    }
+
+    fn close(&self, _: &str) {}
+}
+
+impl Pools {
+    fn new() -> Self {
+        let data = TempDir::new().unwrap();
+        let clock = Clock::manual(1_700_000_000_000);
+        let open = |name| Journal::open(&data.path().join(name), &clock).unwrap();
+        let store = |name, plan| Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(open(name))), plan));
+        let plan = Plan::default();
+        let stores = [store("a", Plan::default()), store("b", plan.clone())];
+        Self { tree: open("tree"), stores, plan, clock, _data: data }
+    }
+
+    async fn start(&self) -> Whole {
+        let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(self.tree.clone()).await.unwrap()));
+        let uri = PoolUri::new("embedded:a").unwrap();
+        let first = Some(FirstPool { name: PoolName::new("a").unwrap(), uri, weight: 1 });
+        let opener = Arc::new(Opening(self.stores.clone()));
+        let settings = PoolSettings { first, opener, placement: Algorithm::default() };
+        let clock = self.clock.clone();
+        let broker =
+            Broker::start(catalogue, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
+        let whole = Whole { broker, clock, _data: TempDir::new().unwrap() };
+        whole.weigh("b", 0).await;
+        whole
+    }
+}
+
+impl Whole {
+    async fn weigh(&self, pool: &str, weight: u32) {
+        let uri = Some(PoolUri::new(&format!("embedded:{pool}")).unwrap());
+        let change = PoolChange { uri, weight: Some(weight), ..PoolChange::default() };
+        self.broker.pool_put(&PoolName::new(pool).unwrap(), change).await.unwrap();
+    }
+
+    /// Creates a queue in each pool.
+    async fn create_in_both(&self, in_a: &QueueRef, in_b: &QueueRef) {
+        self.broker.queue_create(in_a, metadata("{}")).await.unwrap();
+        self.weigh("b", 1).await;
+        self.weigh("a", 0).await;
+        self.broker.queue_create(in_b, metadata("{}")).await.unwrap();
+    }
+}
+
+/// Two queues of one slot.
+fn neighbours() -> (QueueRef, QueueRef) {
+    let first = queue("n0");
+    let second = (1..).map(|number| queue(&format!("n{number}"))).find(|other| other.slot() == first.slot());
+    (first, second.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_pool_delays_no_first_use_elsewhere() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let before = pools.start().await;
+    before.create_in_both(&in_a, &in_b).await;
+    before.broker.stop().await;
+    drop(before);
+    let whole = pools.start().await;
+    // What is created from here on is created there.
+    whole.weigh("b", 1).await;
+    pools.stores[0].hang(true);
+    let broker = whole.broker.clone();
+    let at = in_a.clone();
+    let mut stuck = JoinSet::new();
+    stuck.spawn(async move { broker.queue_stats(&at).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let ids = timeout(SOON, whole.post(&in_b, 1, 3_600)).await.expect("a pool beside it hangs");
+    assert_eq!(timeout(SOON, whole.claim(&in_b, 1, 60)).await.expect("a pool beside it hangs"), ids);
+    let third = (0..).map(|number| queue(&format!("m{number}"))).find(|third| third.slot() == in_a.slot());
+    let created = timeout(SOON, whole.broker.queue_create(&third.unwrap(), metadata("{}"))).await;
+    created.expect("a pool beside it hangs").unwrap();
+    assert!(stuck.try_join_next().is_none());
+    pools.stores[0].hang(false);
+    stuck.join_next().await.unwrap().unwrap().unwrap();
+    whole.post(&in_a, 1, 3_600).await;
+}
+
+/// The queues of the pool are first on the page, and more than are counted at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_pool_hides_no_counts_of_other_pools() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let whole = pools.start().await;
+    whole.create_in_both(&in_a, &in_b).await;
+    whole.post(&in_b, 1, 3_600).await;
+    whole.weigh("a", 1).await;
+    whole.weigh("b", 0).await;
+    let many: Vec<QueueRef> =
+        (0..limits::COUNT_AT_ONCE + 1).map(|number| queue(&format!("a{number}"))).collect();
+    for at in &many {
+        whole.broker.queue_create(at, metadata("{}")).await.unwrap();
+    }
+    pools.stores[0].hang(true);
+    let asked = many.iter().chain([&in_a, &in_b]).map(QueueAddress::from).collect();
+    let began = Instant::now();
+    let answer = whole.broker.local_counts(CountsRequest { queues: asked }).await.unwrap();
+    // The replica that asks waits no longer.
+    assert!(began.elapsed() < limits::HEALTH_DEADLINE, "{:?}", began.elapsed());
+    let counted: Vec<u64> = answer.queues.iter().flatten().map(|counts| counts.ready).collect();
+    assert_eq!((answer.queues.len(), counted), (many.len() + 2, vec![1]));
+    pools.stores[0].hang(false);
+    let asked = [&in_a, &in_b].map(QueueAddress::from).into();
+    let answer = whole.broker.local_counts(CountsRequest { queues: asked }).await.unwrap();
+    assert!(answer.queues.iter().all(Option::is_some), "{answer:?}");
+}
+
+/// Claims of both queues that have ended at the same time, the one in the pool that hangs first.
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_pool_delays_no_claim_expiry_elsewhere() {
+    for is_opened in [true, false] {
+        let pools = Pools::new();
+        let (in_a, in_b) = neighbours();
+        let mut whole = pools.start().await;
+        whole.create_in_both(&in_a, &in_b).await;
+        for at in [&in_a, &in_b] {
+            whole.post(at, 1, 3_600).await;
+            assert_eq!(whole.claim(at, 1, 60).await.len(), 1);
+            whole.clock.advance(1_000);
+        }
+        if !is_opened {
+            // No caller uses the queues after that.
+            whole.broker.stop().await;
+            drop(whole);
+            whole = pools.start().await;
+        }
+        let before = pools.stores[1].given().len();
+        pools.stores[0].hang(true);
+        whole.clock.advance(62_000);
+        let is_ended = async {
+            while pools.stores[1].given().len() == before {
+                tokio::time::sleep(TICK).await
+            }
+        };
+        timeout(SOON, is_ended)
+            .await
+            .unwrap_or_else(|_| panic!("it waits for the other pool, opened: {is_opened}"));
+        assert_eq!(timeout(SOON, whole.claim_soon(&in_b, 1)).await.expect("a pool beside it hangs").len(), 1);
+        pools.stores[0].hang(false);
+        assert_eq!(whole.claim_soon(&in_a, 1).await.len(), 1, "opened: {is_opened}");
+    }
+}
+
+/// More messages than one read of them brings wait for a target in a pool that hangs. Those behind them go elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_behind_stuck_ones_are_transferred() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let whole = pools.start().await;
+    whole.create_in_both(&in_a, &in_b).await;
+    let source = queue("s");
+    let dead =
+        |target: &QueueRef| format!(r#"{{"_max_claim_count":1,"_dead_letter_queue":"{}"}}"#, target.name);
+    whole.broker.queue_create(&source, metadata(&dead(&in_a))).await.unwrap();
+    pools.stores[0].hang(true);
+    let stuck = (limits::MOVE_MESSAGES + 20).next_multiple_of(20);
+    whole.post(&source, stuck, 3_600).await;
+    for _ in 0..stuck / 20 {
+        assert_eq!(whole.claim(&source, 20, 60).await.len(), 20);
+    }
+    whole.clock.advance(61_000);
+    while whole.broker.queue_stats(&source).await.unwrap().claimed > 0 {
+        tokio::time::sleep(TICK).await;
+    }
+    assert!(whole.claim(&source, 20, 60).await.is_empty(), "all of them are dead letters");
+    let value = serde_json::value::to_raw_value(in_b.name.as_str()).unwrap();
+    let change = Change::Replace("_dead_letter_queue".to_owned(), value);
+    whole.broker.queue_patch(&source, vec![change]).await.unwrap();
+    whole.post(&source, 1, 3_600).await;
+    claim_once(&whole, &source).await;
+    assert!(whole.claim(&source, 1, 60).await.is_empty());
+    let moved =
+        timeout(SOON, whole.claim_soon(&in_b, 1)).await.expect("those before it wait for another queue");
+    assert_eq!(moved.len(), 1);
+    pools.stores[0].hang(false);
+    assert_eq!(whole.claim_soon(&in_a, 20).await.len(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfer_into_hanging_pool_delays_no_other_target() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let whole = pools.start().await;
+    whole.create_in_both(&in_a, &in_b).await;
+    let sources = [(queue("s1"), &in_a), (queue("s2"), &in_b)];
+    for (source, target) in &sources {
+        let dead = format!(r#"{{"_max_claim_count":1,"_dead_letter_queue":"{}"}}"#, target.name);
+        whole.broker.queue_create(source, metadata(&dead)).await.unwrap();
+        whole.post(source, 1, 3_600).await;
+        claim_once(&whole, source).await;
+    }
+    pools.stores[0].hang(true);
+    for (source, _) in &sources {
+        assert!(whole.claim(source, 1, 60).await.is_empty());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let moved = timeout(SOON, whole.claim_soon(&in_b, 1)).await.expect("a pool beside it hangs");
+    assert_eq!(moved.len(), 1);
+    pools.stores[0].hang(false);
+    assert_eq!(whole.claim_soon(&in_a, 1).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_expire_beside_hanging_pool() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let whole = pools.start().await;
+    whole.create_in_both(&in_a, &in_b).await;
+    for at in [&in_a, &in_b] {
+        whole.post(at, 1, 3_600).await;
+        assert_eq!(whole.claim(at, 1, 60).await.len(), 1);
+    }
+    pools.stores[0].hang(true);
+    // Those of one turn, and those of turns after it.
+    for _ in 0..2 {
+        whole.clock.advance(301_000);
+        assert_eq!(whole.claim_soon(&in_b, 1).await.len(), 1);
+    }
+    pools.stores[0].hang(false);
+    assert_eq!(whole.claim_soon(&in_a, 1).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_messages_are_swept_beside_hanging_pool() {
+    let pools = Pools::new();
+    let whole = pools.start().await;
+    // One that is swept neither at once nor long after.
+    let late = (0..).map(|number| queue(&format!("n{number}"))).find(|at| (40..120).contains(&at.slot().0));
+    let late = late.unwrap();
+    whole.create_in_both(&queue("any"), &late).await;
+    whole.post(&late, 3, 60).await;
+    pools.stores[0].hang(true);
+    // The sweep under way may have asked the pool before.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    whole.clock.advance(200_000);
+    let removes = || {
+        let given = pools.stores[1].given();
+        given
+            .iter()
+            .flat_map(|batch| &batch.queues)
+            .map(|queue| queue.removes.len() + queue.leaving.len())
+            .sum::<usize>()
+    };
+    let start = Instant::now();
+    while removes() < 3 {
+        assert!(start.elapsed() < 3 * limits::SWEEP_ROUND, "a pool beside it hangs");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    pools.stores[0].hang(false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_are_counted_beside_a_hanging_pool() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let before = pools.start().await;
+    before.create_in_both(&in_a, &in_b).await;
+    for at in [&in_a, &in_b] {
+        before.post(at, 2, 3_600).await;
+    }
+    before.broker.stop().await;
+    drop(before);
+    // Its first use hangs.
+    pools.stores[0].fences.next(&[Fault::Held]);
+    let whole = pools.start().await;
+    let ready = async |at: &QueueRef| {
+        let labels = [("queue", at.name.as_str()), ("state", "ready")];
+        value(&whole.broker.metrics_page().await, "angarium_messages", &labels)
+    };
+    until("it waits for the other pool", async || ready(&in_b).await == 2.0).await;
+    let page = whole.broker.metrics_page().await;
+    let gauges = ["angarium_queues", "angarium_queues_counted", "angarium_slots_counted"];
+    assert_eq!(gauges.map(|name| value(&page, name, &[])), [2.0, 1.0, 255.0]);
+    pools.stores[0].fences.release();
+    until("it is not counted when its pool answers", async || ready(&in_a).await == 2.0).await;
+    whole.broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_resume_beside_hanging_pool() {
+    let pools = Pools::new();
+    let before = pools.start().await;
+    let mut queues: Vec<QueueRef> = (0..50).map(|number| queue(&format!("n{number}"))).collect();
+    queues.sort_by_key(QueueRef::slot);
+    let (in_a, source) = (&queues[0], &queues[49]);
+    before.create_in_both(in_a, &queue("dead")).await;
+    before.broker.queue_create(source, metadata(ONCE)).await.unwrap();
+    let ids = before.post(source, 1, 3_600).await;
+    claim_once(&before, source).await;
+    // It is marked in transfer, and no more.
+    pools.plan.next(&vec![Fault::NotSent; FOR_EVER]);
+    pools.plan.skip(1);
+    assert!(before.claim(source, 1, 60).await.is_empty());
+    until("the step is not tried", async || pools.plan.left() < FOR_EVER).await;
+    before.broker.stop().await;
+    drop(before);
+    while !pools.plan.is_done() {
+        pools.plan.take();
+    }
+    // The first use of the pool hangs, which is in a slot before that of the source.
+    pools.stores[0].fences.next(&[Fault::Held]);
+    let whole = pools.start().await;
+    assert_eq!(whole.claim_soon(&queue("dead"), 1).await, ids);
+    assert!(pools.stores[0].fences.is_done(), "the other one was looked at");
+    pools.stores[0].fences.release();
+    whole.broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_into_a_slow_pool_follow_each_other() {
+    let pools = Pools::new();
+    let whole = pools.start().await;
+    let (source, target) = (queue("q"), queue("dead"));
+    whole.broker.queue_create(&source, metadata(ONCE)).await.unwrap();
+    whole.weigh("b", 1).await;
+    whole.weigh("a", 0).await;
+    whole.broker.queue_create(&target, metadata("{}")).await.unwrap();
+    let count = 2_000_u64;
+    whole.post(&source, 2_000, 3_600).await;
+    // A transfer writes there twice, and takes longer than a pass waits.
+    *pools.stores[1].slowness.lock() = Duration::from_millis(800);
+    let start = Instant::now();
+    // What was claimed once is marked in transfer at the next claim.
+    for _ in 0..count / 20 {
+        claim_once(&whole, &source).await;
+    }
+    let free = async |at: &QueueRef| whole.broker.queue_stats(at).await.unwrap().free;
+    while free(&target).await < count || free(&source).await > 0 {
+        assert!(whole.claim(&source, 20, 60).await.is_empty());
+        assert!(start.elapsed() < Duration::from_secs(50), "{} have come", free(&target).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A source that hangs when it is to let a message go, or is asked what became of it: the queue that the message moves
+/// to takes those of other sources, and is neither deleted meanwhile nor stuck for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_source_delays_no_other_transfer_to_target() {
+    let pools = Pools::new();
+    let whole = pools.start().await;
+    let (hanging, other, target) = (queue("s1"), queue("s2"), queue("dead"));
+    whole.broker.queue_create(&hanging, metadata(ONCE)).await.unwrap();
+    whole.weigh("b", 1).await;
+    whole.weigh("a", 0).await;
+    for (at, attributes) in [(&other, ONCE), (&target, "{}")] {
+        whole.broker.queue_create(at, metadata(attributes)).await.unwrap();
+    }
+    let ids = whole.post(&hanging, 1, 3_600).await;
+    let others = whole.post(&other, 1, 3_600).await;
+    for at in [&hanging, &other] {
+        claim_once(&whole, at).await;
+    }
+    // It is prepared, and then its source hangs.
+    pools.plan.next(&[Fault::Held]);
+    assert!(whole.claim(&hanging, 1, 60).await.is_empty());
+    until("nothing is prepared", async || pools.plan.is_done()).await;
+    pools.stores[0].hang(true);
+    pools.plan.release();
+    assert!(whole.claim(&other, 1, 60).await.is_empty());
+    let moved = timeout(LATER, whole.claim_soon(&target, 1)).await;
+    assert_eq!(moved.expect("it waits without end"), others, "it waits for the source of another one");
+    let deleted = timeout(LATER, whole.broker.queue_delete(&target)).await.expect("it waits without end");
+    assert!(deleted.unwrap_err().nothing_written());
+    pools.stores[0].hang(false);
+    let published = async || {
+        let moved = whole.claim(&target, 1, 60).await;
+        assert!(moved.is_empty() || moved == ids);
+        !moved.is_empty()
+    };
+    until("the message is not published", published).await;
+    whole.broker.stop().await;
+}

@@ -1,0 +1,178 @@
+//! The broker as a whole, in this process, with a clock that is moved by hand.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod attempts;
+mod budgets;
+mod clock;
+mod costs;
+mod counting;
+mod cut_short;
+mod damaged;
+mod deadletters;
+mod deletion;
+mod delivery;
+mod drivers;
+mod duplicates;
+mod expiry;
+mod faulty;
+mod fences;
+mod ghosts;
+mod groups;
+mod hanging;
+mod idle_queues;
+mod joining;
+mod leases;
+mod listing;
+mod metrics;
+mod migration;
+mod migration_drivers;
+mod migration_random;
+mod move_tasks;
+mod outcomes;
+mod pauses;
+mod pool_records;
+mod pools;
+mod queue_counting;
+mod queue_list;
+mod quotas;
+mod recovery;
+mod retention;
+mod schedule;
+mod schema;
+mod stamps;
+mod suspension;
+mod transfers;
+mod transfers_random;
+mod waiting;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use angarium_broker::{Broker, FirstPool, PoolSettings};
+use angarium_catalogue::Catalogue;
+use angarium_clock::Clock;
+use angarium_cluster::replicas::Replica;
+use angarium_coordination::embedded::EmbeddedTree;
+use angarium_core::claim::{ClaimLimit, ClaimTerms};
+use angarium_core::error::Error;
+use angarium_core::ids::MessageId;
+use angarium_core::limits::Limits;
+use angarium_core::message::{MessageTtl, NewMessage};
+use angarium_core::names::{PoolName, ProjectId, QueueName, QueueRef};
+use angarium_core::pool::PoolUri;
+use angarium_core::queue::Metadata;
+use angarium_engine::placement::Algorithm;
+use angarium_journal::Journal;
+use angarium_storage::PoolStore;
+use angarium_storage::embedded::EmbeddedPool;
+use angarium_storage::open::{Opener, PoolOpenError};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// A broker, its clock, and the directory that is removed with it.
+struct Whole {
+    broker: Broker,
+    clock: Clock,
+    _data: TempDir,
+}
+
+async fn whole() -> Whole {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_700_000_000_000);
+    let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
+    let broker = start(journal.clone(), journal, clock.clone()).await;
+    Whole { broker, clock, _data: data }
+}
+
+/// A broker with its tree in one journal and its pool in the same or another one.
+async fn start(tree: Journal, pool: Journal, clock: Clock) -> Broker {
+    try_start(tree, pool, clock).await.unwrap()
+}
+
+async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker, Error> {
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(tree).await.unwrap()));
+    let pools = one_pool(Arc::new(EmbeddedPool::new(pool)));
+    Broker::start(catalogue, &pools, replica(), clock, Limits::ZAQAR).await
+}
+
+/// The replica that each test has: the same one when a test starts it again.
+fn replica() -> Replica {
+    Replica::new(Uuid::from_u128(1), "host", "127.0.0.1:1")
+}
+
+fn open_journal(data: &Path, name: &str) -> Journal {
+    Journal::open(&data.join(name), &Clock::manual(0)).unwrap()
+}
+
+fn queue(name: &str) -> QueueRef {
+    QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new(name).unwrap() }
+}
+
+/// Metadata of a queue.
+fn metadata(json: &str) -> Metadata {
+    Metadata::new(serde_json::from_str(json).unwrap(), &Limits::ZAQAR).unwrap()
+}
+
+fn terms(ttl: i64) -> ClaimTerms {
+    ClaimTerms::new(Some(ttl), None, &Limits::ZAQAR).unwrap()
+}
+
+fn limit(messages: i64) -> ClaimLimit {
+    ClaimLimit::new(Some(messages), &Limits::ZAQAR).unwrap()
+}
+
+impl Whole {
+    /// Posts `count` messages of this ttl, a thousand at a time.
+    async fn post(&self, at: &QueueRef, count: usize, ttl: i64) -> Vec<MessageId> {
+        let mut ids = Vec::with_capacity(count);
+        while ids.len() < count {
+            let each = (count - ids.len()).min(1_000);
+            let ttl = MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap();
+            let message =
+                |_| NewMessage { body: "\"x\"".into(), ttl: Some(ttl), delay: None, ..NewMessage::default() };
+            ids.extend(
+                self.broker.messages_post(at, (0..each).map(message).collect(), None).await.unwrap().ids,
+            );
+        }
+        ids
+    }
+
+    /// Claims messages and keeps them.
+    async fn claim(&self, at: &QueueRef, messages: i64, ttl: i64) -> Vec<MessageId> {
+        let claim = self.broker.claim_create(at, terms(ttl), limit(messages)).await.unwrap();
+        let Some((view, mut delivery_guard)) = claim else { return Vec::new() };
+        delivery_guard.done();
+        view.messages.iter().map(|message| message.id).collect()
+    }
+
+    /// Claims until something is there, for as long as a busy machine may need.
+    async fn claim_soon(&self, at: &QueueRef, messages: i64) -> Vec<MessageId> {
+        let start = Instant::now();
+        loop {
+            let claimed = self.claim(at, messages, 300).await;
+            if !claimed.is_empty() || start.elapsed() > Duration::from_secs(20) {
+                return claimed;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Opens the same storage whatever the URI.
+struct OneStore(Arc<dyn PoolStore>);
+
+impl Opener for OneStore {
+    fn open(&self, _: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        Ok(Arc::clone(&self.0))
+    }
+
+    fn close(&self, _: &str) {}
+}
+
+/// A first pool on this storage.
+pub fn one_pool(store: Arc<dyn PoolStore>) -> PoolSettings {
+    let (name, uri) = (PoolName::new("default").unwrap(), PoolUri::new("embedded:journal").unwrap());
+    let first = Some(FirstPool { name, uri, weight: 1 });
+    PoolSettings { first, opener: Arc::new(OneStore(store)), placement: Algorithm::default() }
+}

@@ -1,0 +1,273 @@
+//! Commits that fail: what certainly did not happen, and what it is unknown.
+
+use std::sync::Arc;
+
+use angarium_broker::Broker;
+use angarium_catalogue::{Catalogue, OwnedSlot};
+use angarium_clock::Clock;
+use angarium_coordination::embedded::EmbeddedTree;
+use angarium_core::limits::Limits;
+use angarium_journal::Journal;
+use angarium_storage::embedded::EmbeddedPool;
+
+use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
+use super::{Whole, limit, one_pool, queue, replica, terms};
+
+/// A broker whose tree and pool fail as planned.
+pub(super) struct Faulty {
+    pub(super) whole: Whole,
+    pub(super) tree: Plan,
+    pub(super) pool: Plan,
+    /// The pool itself, behind its faults and before them.
+    pub(super) store: Arc<EmbeddedPool>,
+    pub(super) given: Arc<FaultyPool>,
+    /// The tree's connection and session.
+    pub(super) link: Arc<FaultyTree>,
+    pub(super) catalogue: Catalogue,
+}
+
+pub(super) async fn faulty() -> Faulty {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_700_000_000_000);
+    let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
+    let (tree, pool) = (Plan::default(), Plan::default());
+    let embedded = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
+    let catalogue = Catalogue::new(embedded.clone());
+    let link = Arc::new(FaultyTree::new(embedded, tree.clone()));
+    let faulty_tree = Catalogue::new(link.clone());
+    let store = Arc::new(EmbeddedPool::new(journal));
+    let given = Arc::new(FaultyPool::new(store.clone(), pool.clone()));
+    let settings = one_pool(given.clone());
+    let broker =
+        Broker::start(faulty_tree, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
+    Faulty { whole: Whole { broker, clock, _data: data }, tree, pool, store, given, link, catalogue }
+}
+
+impl Faulty {
+    /// How many records of claims the tree has for the queue's slot.
+    async fn records(&self) -> usize {
+        let slot = OwnedSlot::new(queue("q").slot(), 0, 0);
+        self.catalogue.claims(&slot).await.unwrap().claims.len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unanswered_batch_is_repeated_and_applied_once() {
+    use Fault::{NotSent, UnknownAfter, UnknownBefore};
+    for faults in
+        [&[UnknownBefore][..], &[UnknownAfter], &[UnknownAfter, UnknownBefore, UnknownAfter], &[NotSent]]
+    {
+        let faulty = faulty().await;
+        let first = faulty.whole.post(&queue("q"), 1, 3_600).await;
+        faulty.pool.next(faults);
+        let second = faulty.whole.post(&queue("q"), 2, 3_600).await;
+        assert!(faulty.pool.is_done());
+        let third = faulty.whole.post(&queue("q"), 1, 3_600).await;
+        let all = faulty.whole.claim(&queue("q"), 20, 300).await;
+        assert_eq!(all, [first, second, third].concat(), "{faults:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_post_is_reported_and_next_one_succeeds() {
+    let faulty = faulty().await;
+    faulty.whole.post(&queue("q"), 1, 3_600).await;
+    faulty.pool.next(&[Fault::NotSent; 6]);
+    let message = angarium_core::message::NewMessage {
+        body: "1".into(),
+        ttl: None,
+        delay: None,
+        ..angarium_core::message::NewMessage::default()
+    };
+    let refused = faulty.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap_err();
+    assert!(refused.nothing_written() && faulty.pool.is_done());
+    faulty.whole.post(&queue("q"), 1, 3_600).await;
+    assert_eq!(faulty.whole.broker.queue_stats(&queue("q")).await.unwrap().free, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_failed_claim_are_claimed_next() {
+    for (fault, is_certain) in
+        [(Fault::NotSent, true), (Fault::UnknownBefore, false), (Fault::UnknownAfter, false)]
+    {
+        let faulty = faulty().await;
+        let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
+        faulty.tree.next(&[fault]);
+        let failed = faulty.whole.broker.claim_create(&queue("q"), terms(43_200), limit(2)).await;
+        assert_eq!(failed.err().unwrap().nothing_written(), is_certain, "{fault:?}");
+        assert_eq!(faulty.whole.claim_soon(&queue("q"), 2).await, ids, "{fault:?}");
+        // The one that is live, and none of the one that failed.
+        assert_eq!(faulty.records().await, 1, "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_release_can_be_repeated() {
+    for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let ids = faulty.whole.post(&queue("q"), 2, 3_600).await;
+        let claim = faulty.whole.broker.claim_create(&queue("q"), terms(43_200), limit(2)).await.unwrap();
+        let (view, mut delivery_guard) = claim.unwrap();
+        delivery_guard.done();
+        faulty.tree.next(&[fault]);
+        let failed = faulty.whole.broker.claim_release(&queue("q"), view.id).await.unwrap_err();
+        assert!(!failed.nothing_written(), "its headers are written: {fault:?}, {failed:?}");
+        assert!(faulty.whole.claim(&queue("q"), 2, 60).await.is_empty(), "{fault:?}");
+        faulty.whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
+        assert_eq!(faulty.records().await, 0, "{fault:?}");
+        assert_eq!(faulty.whole.claim(&queue("q"), 2, 60).await, ids, "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_renewal_leaves_an_expiring_claim() {
+    for fault in [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let ids = faulty.whole.post(&queue("q"), 1, 43_200).await;
+        let claim = faulty.whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+        let (view, mut delivery_guard) = claim.unwrap();
+        delivery_guard.done();
+        faulty.tree.next(&[fault]);
+        assert!(
+            faulty.whole.broker.claim_renew(&queue("q"), view.id, terms(600)).await.is_err(),
+            "{fault:?}"
+        );
+        faulty.whole.broker.claim_renew(&queue("q"), view.id, terms(120)).await.unwrap();
+        faulty.whole.clock.advance(120_000);
+        assert_eq!(faulty.whole.claim_soon(&queue("q"), 1).await, ids, "{fault:?}");
+    }
+}
+
+/// As when ZooKeeper is lost with the change under way: the claim is in doubt, and nothing else waits for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn visibility_change_in_doubt_keeps_slot_open() {
+    for fault in [Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let (broker, q) = (&faulty.whole.broker, queue("q"));
+        let ids = faulty.whole.post(&q, 3, 43_200).await;
+        let (view, mut delivery_guard) = broker.claim_create(&q, terms(60), limit(3)).await.unwrap().unwrap();
+        delivery_guard.done();
+        // The commit, and the first tries to make it again.
+        faulty.tree.next(&[fault, Fault::NotSent, Fault::UnknownBefore]);
+        let hidden = broker.message_hide(&q, view.id, ids[0], terms(600)).await;
+        assert!(hidden.is_err_and(|error| !error.nothing_written()), "{fault:?}");
+        // Posts and deletes go on, of the claim in doubt too, and the slot is the same.
+        let posted = faulty.whole.post(&q, 1, 43_200).await;
+        broker.message_delete(&q, posted[0], None).await.unwrap();
+        broker.message_delete(&q, ids[1], Some(view.id)).await.unwrap();
+        assert!(!faulty.tree.is_done(), "it is in doubt still");
+        // A second change of it waits until the outcome is known: it was done.
+        let again = broker.claim_renew(&q, view.id, terms(120)).await;
+        assert!(again.is_ok(), "{fault:?}: {again:?}");
+        assert!(faulty.tree.is_done());
+        assert_eq!(faulty.records().await, 2, "{fault:?}");
+        faulty.whole.clock.advance(121_000);
+        assert_eq!(faulty.whole.claim_soon(&q, 2).await, [ids[2]], "{fault:?}");
+        faulty.whole.clock.advance(299_000);
+        assert_eq!(broker.queue_stats(&q).await.unwrap().free, 0, "{fault:?}");
+        faulty.whole.clock.advance(180_000);
+        let start = std::time::Instant::now();
+        while broker.queue_stats(&q).await.unwrap().free < 2 {
+            assert!(start.elapsed() < std::time::Duration::from_secs(20), "{fault:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        // The oldest is first.
+        assert_eq!(faulty.whole.claim_soon(&q, 1).await, [ids[0]], "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_doubt_claim_without_messages_leaves_no_record() {
+    for fault in [Fault::UnknownBefore, Fault::UnknownAfter] {
+        let faulty = faulty().await;
+        let (broker, q) = (&faulty.whole.broker, queue("q"));
+        let ids = faulty.whole.post(&q, 2, 43_200).await;
+        let (view, mut delivery_guard) = broker.claim_create(&q, terms(60), limit(2)).await.unwrap().unwrap();
+        delivery_guard.done();
+        faulty.tree.next(&[fault]);
+        assert!(broker.message_hide(&q, view.id, ids[0], terms(600)).await.is_err());
+        for id in &ids {
+            broker.message_delete(&q, *id, Some(view.id)).await.unwrap();
+        }
+        let start = std::time::Instant::now();
+        while faulty.records().await > 0 {
+            assert!(start.elapsed() < std::time::Duration::from_secs(20), "{fault:?}: a record is left");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert_eq!(broker.queue_stats(&q).await.unwrap().free, 0);
+    }
+}
+
+/// Its deadline passed unheeded while it was being renewed, and no caller looked at it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_expired_during_failed_renewal_still_ends() {
+    let faulty = faulty().await;
+    let ids = faulty.whole.post(&queue("q"), 1, 43_200).await;
+    let claim = faulty.whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
+    faulty.tree.next(&[Fault::HeldAndLost]);
+    let mut renewal = tokio::task::JoinSet::new();
+    let broker = faulty.whole.broker.clone();
+    renewal.spawn(async move { broker.claim_renew(&queue("q"), view.id, terms(600)).await });
+    while !faulty.tree.is_done() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    faulty.whole.clock.advance(60_000);
+    // Long enough for a turn of the background task that ends claims.
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    faulty.tree.release();
+    assert!(renewal.join_next().await.unwrap().unwrap().is_err());
+    faulty.whole.clock.advance(1_000);
+    assert_eq!(faulty.whole.claim_soon(&queue("q"), 1).await, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_doubt_metadata_change_applies_whole_or_not() {
+    use angarium_core::message::NewMessage;
+    use angarium_core::patch::Change;
+    for (fault, bytes) in [(Fault::UnknownBefore, 200), (Fault::UnknownAfter, 100)] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        let at = queue("q");
+        let before = super::metadata(r#"{"_max_messages_post_size": 200}"#);
+        whole.broker.queue_create(&at, before).await.unwrap();
+        let value = serde_json::value::RawValue::from_string("100".to_owned()).unwrap();
+        let change = Change::Replace("_max_messages_post_size".to_owned(), value);
+        faulty.tree.next(&[fault]);
+        let unknown = whole.broker.queue_patch(&at, vec![change]).await.unwrap_err();
+        assert!(!unknown.nothing_written());
+        let post = async |size| {
+            let body = vec![b'1'; size].into();
+            whole.broker.messages_post(&at, vec![NewMessage { body, ..NewMessage::default() }], None).await
+        };
+        let shown = whole.broker.queue_metadata(&at).await.unwrap().unwrap();
+        assert_eq!(shown.attributes().max_message_bytes, Some(bytes), "{fault:?}");
+        post(bytes).await.unwrap();
+        post(bytes + 1).await.unwrap_err();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sync_queue_takes_no_post_its_pool_cannot_sync() {
+    use angarium_core::durability::Durability;
+    use angarium_core::message::NewMessage;
+    let faulty = faulty().await;
+    let broker = &faulty.whole.broker;
+    for (name, attributes) in [("asks", r#"{"_durability": "sync"}"#), ("any", "{}")] {
+        broker.queue_create(&queue(name), super::metadata(attributes)).await.unwrap();
+    }
+    let post = async |name| {
+        let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
+        broker.messages_post(&queue(name), vec![message], None).await.map(|posted| posted.durability)
+    };
+    *faulty.given.reach.lock() = Some(Durability::Relaxed);
+    let refused = post("asks").await.unwrap_err();
+    assert!(refused.nothing_written() && refused.may_retry(), "{refused:?}");
+    assert_eq!(post("any").await.unwrap(), Durability::Relaxed);
+    *faulty.given.reach.lock() = None;
+    assert_eq!(
+        (post("asks").await.unwrap(), post("any").await.unwrap()),
+        (Durability::Sync, Durability::Sync)
+    );
+}

@@ -1,0 +1,182 @@
+//! Slots that are recovered: what was acknowledged stays, what was not cannot come back, and service continues.
+
+use std::time::{Duration, Instant};
+
+use angarium_catalogue::Owner;
+use angarium_core::error::Error;
+use angarium_core::message::NewMessage;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::faulty::Fault::{Held, NotSent, UnknownAfter, UnknownBefore};
+use super::leases::all_queues;
+use super::outcomes::{Faulty, faulty};
+use super::{Whole, limit, queue, replica, terms};
+
+/// As often as a slot writer sends a batch before it gives up.
+const TRIES: usize = 6;
+
+fn message() -> Vec<NewMessage> {
+    vec![NewMessage { body: "\"x\"".into(), ttl: None, delay: None, ..NewMessage::default() }]
+}
+
+/// Takes the queue's slot as another process would.
+async fn take_away(faulty: &Faulty) {
+    take_slot_of(faulty, "q").await;
+}
+
+/// Takes the slot of a queue as another process would.
+pub(super) async fn take_slot_of(faulty: &Faulty, name: &str) {
+    let nonce = Uuid::new_v4();
+    let other = Owner { instance: replica().instance, address: "elsewhere:1".into(), nonce };
+    faulty.catalogue.slots_take(&[queue(name).slot()], &other).await.unwrap();
+}
+
+/// Claims until a claim is answered without an error: as long as its slot is away it is refused.
+pub(super) async fn claim_when_served(whole: &Whole, name: &str) -> Vec<angarium_core::ids::MessageId> {
+    let start = Instant::now();
+    loop {
+        match whole.broker.claim_create(&queue(name), terms(300), limit(20)).await {
+            Ok(None) => return Vec::new(),
+            Ok(Some((view, mut delivery_guard))) => {
+                delivery_guard.done();
+                return view.messages.iter().map(|message| message.id).collect();
+            }
+            Err(error) => assert!(error.nothing_written(), "{error:?}"),
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "the slot is not served again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slot_serves_again_after_in_doubt_batch() {
+    for (fault, is_applied) in [(UnknownBefore, false), (UnknownAfter, true)] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        let first = whole.post(&queue("q"), 1, 3_600).await;
+        faulty.pool.next(&[fault; TRIES]);
+        let unknown = whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+        assert!(!unknown.nothing_written());
+        let third = whole.post(&queue("q"), 1, 3_600).await;
+        let all = claim_when_served(whole, "q").await;
+        assert_eq!((all.first(), all.last()), (first.first(), third.first()), "{fault:?}");
+        // Once if its batch was applied, and else never.
+        assert_eq!(all.len(), 2 + usize::from(is_applied), "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_messages_survive_slot_recovery() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 4, 3_600).await;
+    assert_eq!(whole.claim(&queue("q"), 1, 60).await, ids[..1]);
+    whole.broker.message_delete(&queue("q"), ids[1], None).await.unwrap();
+    faulty.pool.next(&[UnknownBefore; TRIES]);
+    whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    // Neither the one that is claimed nor the one that is deleted.
+    assert_eq!(claim_when_served(whole, "q").await, ids[2..]);
+    whole.clock.advance(59_999);
+    assert!(whole.claim(&queue("q"), 20, 300).await.is_empty(), "the claim lasts as long as it was granted");
+    whole.clock.advance(1);
+    assert_eq!(whole.claim_soon(&queue("q"), 20).await, ids[..1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_doubt_removal_is_resolved_and_never_undone() {
+    for (fault, left) in [(UnknownBefore, 2), (UnknownAfter, 1)] {
+        let faulty = faulty().await;
+        let whole = &faulty.whole;
+        let ids = whole.post(&queue("q"), 2, 3_600).await;
+        faulty.pool.next(&[fault; TRIES]);
+        let unknown = whole.broker.message_delete(&queue("q"), ids[0], None).await.unwrap_err();
+        assert!(!unknown.nothing_written());
+        assert_eq!(claim_when_served(whole, "q").await, ids[2 - left..], "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stolen_slot_is_recovered() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 2, 3_600).await;
+    take_away(&faulty).await;
+    let refused = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    assert!(matches!(refused, Error::Unavailable { .. }) && refused.nothing_written());
+    assert_eq!(claim_when_served(whole, "q").await, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_batch_of_old_owner_changes_nothing() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let first = whole.post(&queue("q"), 1, 3_600).await;
+    faulty.pool.next(&[Held]);
+    let broker = whole.broker.clone();
+    let mut late = JoinSet::new();
+    late.spawn(async move { broker.messages_post(&queue("q"), message(), None).await });
+    while !faulty.pool.is_done() {
+        tokio::task::yield_now().await;
+    }
+    take_away(&faulty).await;
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    assert_eq!(claim_when_served(whole, "q").await, first);
+    faulty.pool.release();
+    late.join_next().await.unwrap().unwrap().unwrap_err();
+    let second = whole.post(&queue("q"), 1, 3_600).await;
+    assert_eq!(claim_when_served(whole, "q").await, second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unrecoverable_slot_refuses_requests_and_others_serve() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    assert_ne!(queue("q").slot(), queue("other").slot());
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    whole.post(&queue("other"), 1, 3_600).await;
+    take_away(&faulty).await;
+    // The first is the claim's own.
+    faulty.tree.next(&[NotSent; 6]);
+    faulty.tree.skip(1);
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    let refused = whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+    whole.post(&queue("other"), 1, 3_600).await;
+    assert_eq!(claim_when_served(whole, "q").await, ids);
+    assert_eq!(claim_when_served(whole, "other").await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_are_listed_out_of_the_tree_while_a_slot_is_away() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    whole.post(&queue("q"), 1, 3_600).await;
+    let project = queue("q").project;
+    take_away(&faulty).await;
+    // The first is the claim's own.
+    faulty.tree.next(&[NotSent; 6]);
+    faulty.tree.skip(1);
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
+    assert_eq!(whole.broker.queues_list(&project, &all_queues()).await.unwrap().queues.len(), 1);
+    assert_eq!(claim_when_served(whole, "q").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_recovered_slot_last_two_seconds_at_least() {
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    let others = whole.post(&queue("other"), 1, 3_600).await;
+    assert_eq!(whole.claim(&queue("q"), 1, 60).await, ids);
+    assert_eq!(whole.claim(&queue("other"), 1, 60).await, others);
+    whole.clock.advance(59_000);
+    faulty.pool.next(&[UnknownBefore; TRIES]);
+    whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
+    assert!(claim_when_served(whole, "q").await.is_empty());
+    whole.clock.advance(1_999);
+    // By now the claim of the slot that no caller took has ended.
+    assert_eq!(whole.claim_soon(&queue("other"), 1).await, others);
+    assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
+    whole.clock.advance(1);
+    assert_eq!(whole.claim_soon(&queue("q"), 1).await, ids);
+}

@@ -1,0 +1,141 @@
+//! The connection to the tree leaves and arrives, a session is lost, a service begins again: no claim ends for a
+//! moment, in which its holder can renew it (P3).
+
+use std::time::{Duration, Instant};
+
+use angarium_clock::Clock;
+use angarium_core::claim::Holdings;
+use angarium_core::ids::ClaimId;
+use angarium_core::limits;
+use angarium_journal::Journal;
+use uuid::Uuid;
+
+use super::faulty::LinkOutage;
+use super::outcomes::faulty;
+use super::{Whole, limit, queue, start, terms, whole};
+
+/// Long enough for the background task that ends claims to have its turn.
+async fn turns() {
+    tokio::time::sleep(3 * limits::EXPIRY_TICK).await;
+}
+
+/// Claims a message for a minute.
+async fn claim_one(whole: &Whole) -> ClaimId {
+    let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
+    view.id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_claim_expires_in_suspension_nor_two_seconds_after() {
+    for away in [LinkOutage::Held, LinkOutage::Refused] {
+        let faulty = faulty().await;
+        let (whole, link) = (&faulty.whole, &faulty.link);
+        let ids = whole.post(&queue("q"), 1, 3_600).await;
+        claim_one(whole).await;
+        link.suspend(away);
+        whole.clock.advance(60_000);
+        turns().await;
+        link.connect();
+        turns().await;
+        assert!(whole.claim(&queue("q"), 1, 300).await.is_empty(), "{away:?}");
+        whole.clock.advance(1_999);
+        turns().await;
+        assert!(whole.claim(&queue("q"), 1, 300).await.is_empty(), "{away:?}");
+        whole.clock.advance(1);
+        assert_eq!(whole.claim_soon(&queue("q"), 1).await, ids, "{away:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_expired_in_suspension_is_renewable_just_after() {
+    let faulty = faulty().await;
+    let (whole, link) = (&faulty.whole, &faulty.link);
+    whole.post(&queue("q"), 1, 3_600).await;
+    let claim = claim_one(whole).await;
+    turns().await;
+    link.suspend(LinkOutage::Refused);
+    whole.clock.advance(60_000);
+    link.connect();
+    whole.broker.claim_get(&queue("q"), claim).await.unwrap();
+    whole.broker.claim_renew(&queue("q"), claim, terms(60)).await.unwrap();
+    whole.clock.advance(59_999);
+    turns().await;
+    assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_expired_in_suspension_still_deletes_messages() {
+    let faulty = faulty().await;
+    let (whole, link) = (&faulty.whole, &faulty.link);
+    let ids = whole.post(&queue("q"), 3, 3_600).await;
+    let claim = whole.broker.claim_create(&queue("q"), terms(60), limit(3)).await.unwrap();
+    let (view, mut delivery_guard) = claim.unwrap();
+    delivery_guard.done();
+    turns().await;
+    link.suspend(LinkOutage::Refused);
+    whole.clock.advance(60_000);
+    whole.broker.message_delete(&queue("q"), ids[0], Some(view.id)).await.unwrap();
+    whole
+        .broker
+        .messages_delete(&queue("q"), ids[1..2].to_vec(), Holdings::of_claims(&[view.id]))
+        .await
+        .unwrap();
+    link.connect();
+    turns().await;
+    whole.clock.advance(2_000);
+    assert_eq!(whole.claim_soon(&queue("q"), 3).await, ids[2..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_expired_without_owner_is_renewable_just_after() {
+    for is_renewed in [true, false] {
+        let Whole { broker, clock, _data } = whole().await;
+        let before = Whole { broker, clock, _data };
+        let ids = before.post(&queue("q"), 1, 3_600).await;
+        let claim = claim_one(&before).await;
+        before.broker.stop().await;
+        let now = before.clock.now().as_millis();
+        let Whole { broker, _data, .. } = before;
+        drop(broker);
+        let clock = Clock::manual(now + 120_000);
+        let journal = Journal::open(&_data.path().join("journal"), &clock).unwrap();
+        let broker = start(journal.clone(), journal, clock.clone()).await;
+        let after = Whole { broker, clock, _data };
+        assert!(after.claim(&queue("q"), 1, 300).await.is_empty());
+        after.clock.advance(1_999);
+        turns().await;
+        assert!(after.claim(&queue("q"), 1, 300).await.is_empty());
+        if is_renewed {
+            after.broker.claim_renew(&queue("q"), claim, terms(60)).await.unwrap();
+            after.clock.advance(59_999);
+            turns().await;
+            assert!(after.claim(&queue("q"), 1, 300).await.is_empty());
+        }
+        after.clock.advance(1);
+        assert_eq!(after.claim_soon(&queue("q"), 1).await, ids);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_session_re_registers_before_memory_is_served() {
+    let faulty = faulty().await;
+    let (whole, link) = (&faulty.whole, &faulty.link);
+    whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap();
+    let registered = async || {
+        let registry = faulty.catalogue.registry().await.unwrap();
+        registry.others(Uuid::nil()).count()
+    };
+    assert_eq!(registered().await, 1);
+    link.lose(LinkOutage::Refused).await;
+    assert_eq!(registered().await, 0);
+    assert!(whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.is_err());
+    link.connect();
+    let start = Instant::now();
+    while whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.is_err() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not speak again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(registered().await, 1);
+}

@@ -1,0 +1,211 @@
+//! Moves between queues that are deleted, whose slots are recovered, and that no caller opens (P5).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use angarium_catalogue::{Catalogue, OwnedSlot};
+use angarium_coordination::Coordination;
+use angarium_coordination::embedded::EmbeddedTree;
+use angarium_core::durability::Durability;
+use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::message::State;
+use angarium_storage::embedded::EmbeddedPool;
+use angarium_storage::{Batch, Epoch, PoolStore, QueueChanges, StoreError};
+use tokio::task::JoinSet;
+
+use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
+use super::faulty::Fault;
+use super::outcomes::{Faulty, faulty};
+use super::recovery::{claim_when_served, take_slot_of};
+use super::{metadata, queue};
+
+/// Far too long for anything that happens here.
+const SOON: Duration = Duration::from_secs(30);
+
+/// The id of a queue, as its record has it.
+pub(super) async fn id_of(catalogue: &Catalogue, name: &str) -> Option<QueueId> {
+    let slot = OwnedSlot::new(queue(name).slot(), 0, 0);
+    catalogue.queue(&slot, &queue(name)).await.unwrap().map(|record| record.id)
+}
+
+/// Queues `q` and `dead` in two slots; a message of `q` is about to be moved when it is claimed next.
+async fn about_to_move(attributes: &str) -> (Faulty, Vec<MessageId>) {
+    assert_ne!(queue("q").slot(), queue("dead").slot());
+    let faulty = faulty().await;
+    let whole = &faulty.whole;
+    whole.broker.queue_create(&queue("dead"), metadata("{}")).await.unwrap();
+    whole.broker.queue_create(&queue("q"), metadata(attributes)).await.unwrap();
+    let ids = whole.post(&queue("q"), 1, 3_600).await;
+    claim_once(whole, &queue("q")).await;
+    (faulty, ids)
+}
+
+/// Begins the move and holds the batch of its step: 0 sets the message aside, 1 prepares it, 2 takes it out of the source,
+/// 3 publishes it.
+async fn move_until(faulty: &Faulty, step: usize) {
+    faulty.pool.next(&[Fault::Held]);
+    faulty.pool.skip(step);
+    assert!(faulty.whole.claim(&queue("q"), 1, 60).await.is_empty());
+    until("the step is not tried", async || faulty.pool.is_done()).await;
+}
+
+pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < SOON, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Deletes `dead`, and states whether the source has the message still when that is answered.
+async fn begin_deletion(faulty: &Faulty, id: MessageId) -> JoinSet<bool> {
+    let (broker, store) = (faulty.whole.broker.clone(), Arc::clone(&faulty.store));
+    let source = id_of(&faulty.catalogue, "q").await.unwrap();
+    let mut deleting = JoinSet::new();
+    deleting.spawn(async move {
+        broker.queue_delete(&queue("dead")).await.unwrap();
+        !store.get(source, &[id]).await.unwrap().is_empty()
+    });
+    // It has its chance to come too early.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    deleting
+}
+
+/// What the source had when the queue was deleted is not lost with it.
+async fn check_kept(faulty: &Faulty, mut deleting: JoinSet<bool>, ids: &[MessageId], step: usize) {
+    if deleting.join_next().await.unwrap().unwrap() {
+        assert_eq!(faulty.whole.claim_soon(&queue("dead"), 20).await, ids, "step {step}");
+    }
+    until("the message stays at its source", async || {
+        faulty.whole.broker.queue_stats(&queue("q")).await.unwrap().free == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_deleted_during_transfer_keeps_no_message() {
+    for step in 0..=3 {
+        let (faulty, ids) = about_to_move(ONCE).await;
+        move_until(&faulty, step).await;
+        let deleting = begin_deletion(&faulty, ids[0]).await;
+        faulty.pool.release();
+        check_kept(&faulty, deleting, &ids, step).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slot_recovered_during_transfer_keeps_messages() {
+    for step in 1..=3 {
+        let (faulty, ids) = about_to_move(ONCE).await;
+        move_until(&faulty, step).await;
+        take_slot_of(&faulty, "dead").await;
+        // A commit notices.
+        faulty.whole.broker.queue_patch(&queue("dead"), Vec::new()).await.unwrap_err();
+        assert!(claim_when_served(&faulty.whole, "dead").await.is_empty());
+        let deleting = begin_deletion(&faulty, ids[0]).await;
+        faulty.pool.release();
+        check_kept(&faulty, deleting, &ids, step).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn earlier_owner_removes_nothing_after_target_deletion() {
+    let lives = Lives::new();
+    let (first, plan) = lives.whole().await;
+    first.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
+    let ids = first.post(&queue("q"), 1, 3_600).await;
+    claim_once(&first, &queue("q")).await;
+    // It is marked in transfer and prepared, and then its owner is cut off.
+    plan.next(&vec![Fault::NotSent; FOR_EVER]);
+    plan.skip(2);
+    assert!(first.claim(&queue("q"), 20, 300).await.is_empty());
+    until("the removal is not tried", async || plan.left() < FOR_EVER).await;
+    first.broker.stop().await;
+    let slot = queue("q").slot();
+    let tree = EmbeddedTree::open(lives.journal.clone()).await.unwrap();
+    let taken = tree.get(&format!("/meta/slots/{slot}")).await.unwrap().unwrap();
+    drop(tree);
+    let (second, _) = lives.whole().await;
+    second.broker.queue_delete(&queue("dead")).await.unwrap();
+    let source = id_of(&lives.catalogue(), "q").await.unwrap();
+    let late = EmbeddedPool::new(lives.journal.clone());
+    for seq in 1..20 {
+        let changes = QueueChanges { removes: ids.clone(), ..QueueChanges::of(source, MessageId::ZERO) };
+        let epoch = Epoch { generation: 1, transaction: taken.modified };
+        let batch = Batch { slot, epoch, seq, durability: Durability::Sync, queues: vec![changes] };
+        let refused = late.commit(&batch).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Fenced(_)), "{refused:?}");
+    }
+    assert_eq!(second.claim_soon(&queue("dead"), 20).await, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupted_transfers_of_unused_queues_are_finished() {
+    for steps in 1..=3 {
+        let lives = Lives::new();
+        let (first, plan) = lives.whole().await;
+        first.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
+        let ids = first.post(&queue("q"), 2, 3_600).await;
+        claim_once(&first, &queue("q")).await;
+        plan.next(&vec![Fault::NotSent; FOR_EVER]);
+        plan.skip(steps);
+        assert!(first.claim(&queue("q"), 20, 300).await.is_empty());
+        until("the step is not tried", async || plan.left() < FOR_EVER).await;
+        first.broker.stop().await;
+        let (_second, _) = lives.whole().await;
+        // Looked at behind its back: to ask it would open the queues.
+        let pool = EmbeddedPool::new(lives.journal.clone());
+        let catalogue = lives.catalogue();
+        until("the move is not brought to its end", async || {
+            let Some(dead) = id_of(&catalogue, "dead").await else { return false };
+            let found = pool.get(dead, &ids).await.unwrap();
+            found.len() == ids.len() && found.iter().all(|message| message.header.state == State::Ready)
+        })
+        .await;
+        let source = id_of(&catalogue, "q").await.unwrap();
+        assert_eq!(pool.totals(source).await.unwrap().messages, 0, "{steps}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_of_recovered_unused_slot_are_finished() {
+    let (faulty, ids) = about_to_move(ONCE).await;
+    move_until(&faulty, 3).await;
+    take_slot_of(&faulty, "dead").await;
+    faulty.whole.broker.queue_patch(&queue("dead"), Vec::new()).await.unwrap_err();
+    until("it is not served", async || faulty.whole.broker.queue_metadata(&queue("dead")).await.is_ok())
+        .await;
+    let dead = id_of(&faulty.catalogue, "dead").await.unwrap();
+    faulty.pool.release();
+    until("the message is not published", async || {
+        let found = faulty.store.get(dead, &ids).await.unwrap();
+        found.first().is_some_and(|message| message.header.state == State::Ready)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_out_of_a_relaxed_queue_is_synced_at_each_step() {
+    let relaxed = r#"{"_dead_letter_queue": "dead", "_max_claim_count": 1, "_durability": "relaxed"}"#;
+    let (faulty, ids) = about_to_move(relaxed).await;
+    let before = faulty.given.given().len();
+    assert!(faulty.given.given().iter().any(|batch| batch.durability == Durability::Relaxed), "the post is");
+    assert!(faulty.whole.claim(&queue("q"), 1, 60).await.is_empty());
+    assert_eq!(faulty.whole.claim_soon(&queue("dead"), 1).await, ids);
+    let moved: Vec<Durability> =
+        faulty.given.given()[before..].iter().map(|batch| batch.durability).collect();
+    assert_eq!(moved, [Durability::Sync; 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_published_when_its_source_is_deleted_on_the_way() {
+    let (faulty, ids) = about_to_move(ONCE).await;
+    move_until(&faulty, 1).await;
+    let broker = faulty.whole.broker.clone();
+    let mut deleting = JoinSet::new();
+    deleting.spawn(async move { broker.queue_delete(&queue("q")).await });
+    until("the source is not closed", async || id_of(&faulty.catalogue, "q").await.is_none()).await;
+    deleting.join_next().await.unwrap().unwrap().unwrap();
+    faulty.pool.release();
+    assert_eq!(faulty.whole.claim_soon(&queue("dead"), 1).await, ids);
+}

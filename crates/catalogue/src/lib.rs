@@ -1,0 +1,122 @@
+//! Typed records in the tree: which queues and pools there are, where each queue is, which claims live.
+//!
+//! It turns records into nodes and tree errors into the situations of the core. It decides nothing: who may
+//! write is the fence its callers pass in.
+
+mod backup;
+mod claims;
+mod components;
+mod dropped;
+mod flavors;
+mod layout;
+mod listing;
+mod metadata;
+mod move_tasks;
+mod pauses;
+mod pools;
+mod queues;
+mod receipts;
+mod schema;
+mod slots;
+mod sync;
+mod system;
+mod time;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use backup::{Backup, BackupError};
+pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims};
+pub use components::{Component, ComponentState, ReachReport, Registry, UnreachedParts};
+pub use dropped::DroppedQueue;
+pub use flavors::{FlavorEntry, PoolUpdate};
+pub use listing::QueueNames;
+pub use metadata::QueueEntry;
+pub use move_tasks::MoveTasks;
+pub use pauses::{Act, ActRecord};
+pub use pools::{PoolEntry, PoolUsers};
+pub use queues::{MigrationRecord, Placement, QueueRecord};
+pub use schema::Schema;
+pub use slots::{OwnedSlot, Owner, SlotOwner};
+pub use system::System;
+pub use time::LastTime;
+pub use watch::{MetaChange, MetaWatch};
+
+pub use angarium_coordination::{Link, Session};
+
+use angarium_coordination::{Coordination, Node, TreeError};
+use angarium_core::error::{Error, Part};
+use schema::SchemaInForce;
+use sync::Syncs;
+use tokio::sync::watch::Receiver;
+
+/// The records of one installation.
+#[derive(Clone)]
+pub struct Catalogue {
+    tree: Arc<dyn Coordination>,
+    syncs: Arc<Syncs>,
+    in_force: Arc<SchemaInForce>,
+}
+
+impl Catalogue {
+    /// The records in `tree`.
+    pub fn new(tree: Arc<dyn Coordination>) -> Self {
+        Self { tree, syncs: Arc::default(), in_force: Arc::default() }
+    }
+
+    /// Whether a change made now has a chance.
+    pub fn check_open(&self) -> Result<(), Error> {
+        self.tree.check_open().map_err(failed)
+    }
+
+    /// The session with the tree that ephemeral records belong to.
+    pub fn session(&self) -> Receiver<Session> {
+        self.tree.session()
+    }
+
+    /// See [`Coordination::session_timeout`].
+    pub fn session_timeout(&self) -> Option<Duration> {
+        self.tree.session_timeout()
+    }
+
+    /// Whether what is in memory of the tree still holds.
+    pub fn check_lease(&self) -> Result<(), Error> {
+        self.tree.check_lease().map_err(failed)
+    }
+
+    /// The damage that calls have met: how many, and what to tell an operator.
+    pub fn damage(&self) -> Option<(u64, String)> {
+        self.tree.damage()
+    }
+
+    /// Whether a restart would not help.
+    pub fn check_alive(&self) -> Result<(), Error> {
+        self.tree.check_alive().map_err(failed)
+    }
+
+    async fn node(&self, path: &str) -> Result<Option<Node>, Error> {
+        self.tree.get(path).await.map_err(failed)
+    }
+}
+
+/// What a failed call to the tree means to a request.
+fn failed(error: TreeError) -> Error {
+    match error {
+        error @ TreeError::Damaged(_) => Error::damaged(Part::Coordination, error),
+        error if error.nothing_written() => Error::unavailable(Part::Coordination, error),
+        error => Error::unknown(Part::Coordination, error),
+    }
+}
+
+fn to_json(record: &impl Serialize) -> Bytes {
+    serde_json::to_vec(record).expect("records have text keys and no failing parts").into()
+}
+
+fn from_json<T: DeserializeOwned>(node: &Node) -> Result<T, Error> {
+    serde_json::from_slice(&node.data).map_err(|error| Error::unavailable(Part::Coordination, error))
+}

@@ -1,0 +1,156 @@
+//! Records of pools.
+
+use super::queues::StoredPlacement;
+use super::{Catalogue, Registry, failed, from_json, layout, to_json};
+use angarium_coordination::{Fence, Op, Refusal, TreeError};
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::Slot;
+use angarium_core::limits;
+use angarium_core::names::PoolName;
+use angarium_core::pool::Pool;
+
+/// Users of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolUsers {
+    /// Nothing.
+    Nothing,
+    /// Data of deleted queues, which is being removed.
+    Remains,
+    /// A queue that exists.
+    Queues,
+}
+
+/// A pool with its name and the version of its record.
+#[derive(Clone, Debug)]
+pub struct PoolEntry {
+    /// Its name.
+    pub name: PoolName,
+    /// Its record.
+    pub pool: Pool,
+    /// The version a commit that relies on the record must check.
+    pub version: u32,
+}
+
+impl PoolEntry {
+    /// A fence that holds while the record is as it was read.
+    pub(super) fn fence(&self) -> Fence {
+        Fence { path: layout::pool(&self.name), version: self.version }
+    }
+
+    /// Replaces the record, if it is still as it was read.
+    pub(super) fn set(&self, pool: &Pool) -> Op {
+        Op::Set { path: layout::pool(&self.name), data: to_json(pool), version: Some(self.version) }
+    }
+}
+
+impl Catalogue {
+    /// The names of all pools, in order.
+    pub async fn pool_names(&self) -> Result<Vec<PoolName>, Error> {
+        let elements = self.tree.children(layout::POOLS).await.map_err(failed)?;
+        let name = |element: &String| {
+            let name = layout::unescape(element).and_then(|name| PoolName::new(&name).ok());
+            name.ok_or_else(|| Error::unavailable(Part::Coordination, format!("{element:?} is no pool")))
+        };
+        let mut names = elements.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// All pools, by name.
+    pub async fn pools(&self) -> Result<Vec<PoolEntry>, Error> {
+        let mut pools = Vec::new();
+        for name in self.pool_names().await? {
+            // One that went between the two reads is not there.
+            pools.extend(self.pool(&name).await?);
+        }
+        Ok(pools)
+    }
+
+    /// A pool, if there is one of this name.
+    pub async fn pool(&self, name: &PoolName) -> Result<Option<PoolEntry>, Error> {
+        let Some(node) = self.node(&layout::pool(name)).await? else { return Ok(None) };
+        Ok(Some(PoolEntry { name: name.clone(), pool: from_json(&node)?, version: node.version }))
+    }
+
+    /// Records a new pool. None when another replica added a pool or joined since the registry was seen: then the
+    /// caller looks again (P9).
+    pub async fn pool_add(
+        &self,
+        registry: &Registry,
+        name: &PoolName,
+        pool: &Pool,
+    ) -> Result<Option<PoolEntry>, Error> {
+        let ops = [registry.unchanged(), Op::create(layout::pool(name), to_json(pool))];
+        match self.tree.commit(&[], &ops).await {
+            Ok(_) => Ok(Some(PoolEntry { name: name.clone(), pool: pool.clone(), version: 0 })),
+            Err(TreeError::Refused { why: Refusal::NodeExists | Refusal::BadVersion, .. }) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Replaces the record of a pool. None when it has changed or is gone: then the caller looks again.
+    pub async fn pool_set(&self, entry: &PoolEntry, pool: &Pool) -> Result<Option<PoolEntry>, Error> {
+        match self.tree.commit(&[], &[entry.set(pool)]).await {
+            Ok(_) => Ok(Some(PoolEntry { pool: pool.clone(), version: entry.version + 1, ..entry.clone() })),
+            Err(TreeError::Refused { why: Refusal::NoNode | Refusal::BadVersion, .. }) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Points a pool to another storage, which no other pool may have begun to use meanwhile. None when something
+    /// changed: then the caller looks again.
+    pub async fn pool_move(
+        &self,
+        registry: &Registry,
+        entry: &PoolEntry,
+        pool: &Pool,
+    ) -> Result<Option<PoolEntry>, Error> {
+        let ops = [registry.unchanged(), entry.set(pool)];
+        match self.tree.commit(&[], &ops).await {
+            Ok(_) => Ok(Some(PoolEntry { pool: pool.clone(), version: entry.version + 1, ..entry.clone() })),
+            Err(TreeError::Refused { why: Refusal::NoNode | Refusal::BadVersion, .. }) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Removes the record of a pool. False when it has changed or is gone.
+    pub async fn pool_delete(&self, entry: &PoolEntry) -> Result<bool, Error> {
+        let op = Op::Delete { path: layout::pool(&entry.name) };
+        match self.tree.commit(&[entry.fence()], &[op]).await {
+            Ok(_) => Ok(true),
+            Err(TreeError::Fenced(_) | TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Users of a pool in one slot.
+    ///
+    /// After a commit that lets no new queue into the pool the answer is final: the reads show that commit and
+    /// what came before it. A queue that is deleted moves from the one directory to the other in one commit, so
+    /// the order of the two reads matters. It costs a read for each queue of the slot until one is found, many at once.
+    pub async fn slot_uses_pool(&self, slot: Slot, pool: &PoolName) -> Result<PoolUsers, Error> {
+        let queues = layout::slot_queues(slot);
+        for project in self.tree.children(&queues).await.map_err(failed)? {
+            let directory = format!("{queues}/{project}");
+            if self.some_record_names(&directory, pool).await? {
+                return Ok(PoolUsers::Queues);
+            }
+        }
+        let is_cleaned = self.some_record_names(&layout::slot_dropped(slot), pool).await?;
+        Ok(if is_cleaned { PoolUsers::Remains } else { PoolUsers::Nothing })
+    }
+
+    async fn some_record_names(&self, directory: &str, pool: &PoolName) -> Result<bool, Error> {
+        let elements = self.tree.children(directory).await.map_err(failed)?;
+        let paths: Vec<String> = elements.iter().map(|element| format!("{directory}/{element}")).collect();
+        for some in paths.chunks(limits::TREE_READS_AT_ONCE) {
+            for node in self.tree.get_many(some).await.map_err(failed)?.iter().flatten() {
+                let placed: StoredPlacement = from_json(node)?;
+                if placed.placement.iter().any(|name| name == pool.as_str()) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}

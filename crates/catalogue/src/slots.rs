@@ -1,0 +1,217 @@
+//! Records of slots: who may write to a slot's part of the tree and of the pools.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Catalogue, failed, from_json, layout, to_json};
+use angarium_coordination::{CommitResult, Fence, Mode, Op, TreeError};
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::Slot;
+
+/// How often to look again when owners change at the same time: a session that ends takes its nodes along.
+const TRIES: usize = 4;
+
+/// Who takes slots.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// The replica.
+    pub instance: Uuid,
+    /// Where others reach it.
+    pub address: String,
+    /// Tells what this process wrote from what others of the same replica did.
+    pub nonce: Uuid,
+}
+
+/// A slot that this process took, as it must be named in every commit for it.
+#[derive(Clone, Debug)]
+pub struct OwnedSlot {
+    /// The slot.
+    pub slot: Slot,
+    /// The version of its node: the fence of its commits.
+    pub version: u32,
+    /// The transaction that took it: its epoch in the pools.
+    pub transaction: u64,
+    /// Whether a commit for it was refused, because another replica took it.
+    is_lost: Arc<AtomicBool>,
+}
+
+impl OwnedSlot {
+    /// A slot that was taken by `transaction`, which gave its node `version`.
+    pub fn new(slot: Slot, version: u32, transaction: u64) -> Self {
+        Self { slot, version, transaction, is_lost: Arc::default() }
+    }
+
+    /// Whether a commit for it was refused because another replica has taken it since. Then all will be.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
+    /// A fence that holds while no other replica took the slot.
+    fn fence(&self) -> Fence {
+        Fence { path: layout::slot(self.slot), version: self.version }
+    }
+}
+
+#[derive(Serialize)]
+struct SlotRecord {
+    instance: Uuid,
+    nonce: Uuid,
+}
+
+/// Who serves a slot, as others find it. It is there as long as the session of that replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotOwner {
+    /// The replica.
+    pub instance: Uuid,
+    /// Where others reach it.
+    pub address: String,
+}
+
+impl Catalogue {
+    /// Who has each of these slots; none where no replica is up who has it.
+    pub async fn slot_owners(&self, slots: &[Slot]) -> Result<Vec<Option<SlotOwner>>, Error> {
+        let paths: Vec<String> = slots.iter().map(|slot| layout::owner(*slot)).collect();
+        let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
+        nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
+    }
+
+    /// The transaction that last took a slot, as the whole ensemble knows it.
+    pub async fn slot_transaction(&self, slot: Slot) -> Result<u64, Error> {
+        self.catch_up().await?;
+        let path = layout::slot(slot);
+        let node = self.node(&path).await?;
+        node.map(|node| node.modified).ok_or_else(|| missing(&path))
+    }
+
+    /// Takes slots in one commit, at most [`angarium_core::limits::SLOTS_TAKEN`]: from then on commits of their
+    /// owners before are refused. Those that another replica has, whose session lasts, are left out; those of a process
+    /// of this replica before are taken.
+    pub async fn slots_take(&self, slots: &[Slot], me: &Owner) -> Result<Vec<OwnedSlot>, Error> {
+        let paths: Vec<String> = slots.iter().map(|slot| layout::slot(*slot)).collect();
+        for _ in 0..TRIES {
+            let nodes = async { self.tree.get_many(&paths).await.map_err(failed) };
+            let (nodes, owners) = tokio::try_join!(nodes, self.slot_owners(slots))?;
+            let mut open = Vec::with_capacity(slots.len());
+            for ((slot, node), owner) in slots.iter().zip(nodes).zip(owners) {
+                if owner.as_ref().is_none_or(|owner| owner.instance == me.instance) {
+                    let node = node.ok_or_else(|| missing(&layout::slot(*slot)))?;
+                    open.push((*slot, node.version, owner));
+                }
+            }
+            if open.is_empty() {
+                return Ok(Vec::new());
+            }
+            let ops = taking(&open, me);
+            let committed = match self.tree.commit(&[], &ops).await {
+                Ok(committed) => committed,
+                Err(TreeError::Refused { .. }) => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            let set = ops.iter().zip(committed).filter(|(op, _)| matches!(op, Op::Set { .. }));
+            let owned = open.iter().zip(set).map(|((slot, ..), (_, stat))| {
+                let unknown = || failed(TreeError::Unknown("a set node has no version".into()));
+                let stat = stat.ok_or_else(unknown)?;
+                Ok(OwnedSlot::new(*slot, stat.version, stat.modified))
+            });
+            return owned.collect();
+        }
+        Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
+    }
+
+    /// Makes owner nodes again after a session was lost, for slots that no replica took in the meantime; the others are
+    /// lost, as [`OwnedSlot::is_lost`] states. At most [`angarium_core::limits::SLOTS_TAKEN`].
+    pub async fn slots_hold(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
+        let mut held: Vec<&OwnedSlot> = owned.iter().collect();
+        for _ in 0..TRIES + owned.len() {
+            let slots: Vec<Slot> = held.iter().map(|owned| owned.slot).collect();
+            let fences: Vec<Fence> = held.iter().map(|owned| owned.fence()).collect();
+            let owners = self.slot_owners(&slots).await?;
+            let ops = owning(slots.iter().copied().zip(&owners), me);
+            match self.tree.commit(&fences, &ops).await {
+                Ok(_) => return Ok(()),
+                Err(TreeError::Fenced(index)) if index < held.len() => held.remove(index).lose(),
+                Err(TreeError::Refused { .. }) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
+    }
+
+    /// Gives slots up, at most [`angarium_core::limits::SLOTS_TAKEN`]: the replica that is to have one may take it from
+    /// now on. One that another replica has taken, or whose owner's session has ended, is given up already.
+    pub async fn slots_give_up(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
+        let mut held: Vec<&OwnedSlot> = owned.iter().collect();
+        for _ in 0..TRIES + owned.len() {
+            let fences: Vec<Fence> = held.iter().map(|owned| owned.fence()).collect();
+            let gone = held.iter().map(|owned| Op::Delete { path: layout::owner(owned.slot) });
+            match self.tree.commit(&fences, &gone.collect::<Vec<_>>()).await {
+                Ok(_) => return Ok(()),
+                Err(TreeError::Fenced(index)) if index < held.len() => held.remove(index).lose(),
+                Err(TreeError::Refused { .. }) => {
+                    let slots: Vec<Slot> = held.iter().map(|owned| owned.slot).collect();
+                    let mut owners = self.slot_owners(&slots).await?.into_iter();
+                    held.retain(|_| {
+                        owners.next().flatten().is_some_and(|owner| owner.instance == me.instance)
+                    });
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
+    }
+
+    /// Commits for the owner of a slot: refused, with every replica told who has the slot in hand, once another replica
+    /// took it. The fence of the slot is number 0, those given follow.
+    pub(super) async fn commit_as_owner(
+        &self,
+        slot: &OwnedSlot,
+        fences: &[Fence],
+        ops: &[Op],
+    ) -> Result<CommitResult, TreeError> {
+        let mut all = vec![slot.fence()];
+        all.extend_from_slice(fences);
+        let outcome = self.tree.commit(&all, ops).await;
+        if let Err(TreeError::Fenced(0)) = outcome {
+            slot.lose();
+        }
+        outcome
+    }
+}
+
+/// What takes these slots, whose nodes have these versions, and puts this owner's nodes in place of those of processes before it.
+fn taking(slots: &[(Slot, u32, Option<SlotOwner>)], me: &Owner) -> Vec<Op> {
+    let record = to_json(&SlotRecord { instance: me.instance, nonce: me.nonce });
+    let set = |(slot, version, _): &(Slot, u32, Option<SlotOwner>)| Op::Set {
+        path: layout::slot(*slot),
+        data: record.clone(),
+        version: Some(*version),
+    };
+    let mut ops: Vec<Op> = slots.iter().map(set).collect();
+    ops.extend(owning(slots.iter().map(|(slot, _, owner)| (*slot, owner)), me));
+    ops
+}
+
+/// What puts this owner's nodes in place of those of processes before it. Where another replica's is, the commit is refused.
+fn owning<'o>(slots: impl Iterator<Item = (Slot, &'o Option<SlotOwner>)>, me: &Owner) -> Vec<Op> {
+    let record = to_json(&SlotOwner { instance: me.instance, address: me.address.clone() });
+    let mut ops = Vec::new();
+    for (slot, owner) in slots {
+        let path = layout::owner(slot);
+        if owner.as_ref().is_some_and(|owner| owner.instance == me.instance) {
+            ops.push(Op::Delete { path: path.clone() });
+        }
+        ops.push(Op::Create { path, data: record.clone(), mode: Mode::Ephemeral });
+    }
+    ops
+}
+
+fn missing(path: &str) -> Error {
+    Error::unavailable(Part::Coordination, format!("{path} is missing"))
+}

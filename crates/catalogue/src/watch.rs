@@ -1,0 +1,82 @@
+//! Being told that records have changed which every replica keeps in memory: pools, components, and who has which slot.
+//! Flavors are read when they are needed, and queues are no replica's but their owner's.
+
+use super::{Catalogue, failed, layout};
+use angarium_coordination::{Event, Watch};
+use angarium_core::error::Error;
+use angarium_core::ids::Slot;
+
+/// What may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaChange {
+    /// The record of a pool.
+    Pools,
+    /// Who is registered, or what it states of itself.
+    Components,
+    /// Who has a slot.
+    Slot(Slot),
+    /// Any of these. The first change of every watch.
+    Resync,
+}
+
+/// A watch of the records that every replica keeps in memory: one for all of them. Dropping it ends it.
+pub struct MetaWatch(Watch);
+
+impl Catalogue {
+    /// Watches pools, components and slots, no matter which replica changes them.
+    pub fn watch_meta(&self) -> Result<MetaWatch, Error> {
+        self.tree.watch_tree(layout::META).map(MetaWatch).map_err(failed)
+    }
+}
+
+impl MetaWatch {
+    /// Waits for the next change. None when the tree is closed. May be dropped at any time.
+    pub async fn next(&mut self) -> Option<MetaChange> {
+        loop {
+            match self.0.next().await? {
+                Event::Changed { path } => {
+                    if let Some(change) = change_of(&path) {
+                        return Some(change);
+                    }
+                }
+                Event::Resync => return Some(MetaChange::Resync),
+                // When there is another session everything is looked at again.
+                Event::Lost => {}
+            }
+        }
+    }
+}
+
+/// What a node is about; none of those that no replica keeps in memory.
+fn change_of(path: &str) -> Option<MetaChange> {
+    let below = |directory: &str| path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+    if below(layout::POOLS).is_some() {
+        return Some(MetaChange::Pools);
+    }
+    if below(layout::REPLICAS).is_some() {
+        return Some(MetaChange::Components);
+    }
+    let (slot, node) = below(layout::SLOTS)?.split_once('/')?;
+    let slot = u8::from_str_radix(slot, 16).ok()?;
+    (node == layout::OWNER).then_some(MetaChange::Slot(Slot(slot)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_change_maps_to_its_directory() {
+        for (path, change) in [
+            ("/meta/pools/a", Some(MetaChange::Pools)),
+            ("/meta/components/replica/h-0000000001", Some(MetaChange::Components)),
+            ("/meta/slots/0f/owner", Some(MetaChange::Slot(Slot(15)))),
+            ("/meta/slots/0f", None),
+            ("/meta/system", None),
+            ("/meta/flavors/f", None),
+            ("/meta/pools", None),
+        ] {
+            assert_eq!(change_of(path), change, "{path}");
+        }
+    }
+}

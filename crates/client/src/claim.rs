@@ -1,0 +1,245 @@
+//! `angarium claim`: create, list, show, renew and release claims.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use http::{Method, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::caller::CallerArgs;
+use super::failure::Failure;
+use super::listing::{ExtentArgs, Listing};
+use super::message::Message;
+use super::notice;
+use super::printer::{Display, Item};
+use super::queue::{self, parsed};
+use super::remote::{ApiRequest, Remote, Reply, encoded, with_query};
+use super::table::{Table, cut, one_line};
+use angarium_settings::units::{self, span};
+
+/// Claims: messages taken for a time
+#[derive(Args, Clone, Debug)]
+pub struct ClaimArgs {
+    #[command(flatten)]
+    caller: CallerArgs,
+    #[command(subcommand)]
+    command: ClaimCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum ClaimCommand {
+    /// Claim the oldest messages; nothing to claim is no error
+    Create {
+        /// The queue
+        queue: String,
+        /// At most this many messages; the server's default, 10, when not given
+        #[arg(long, value_name = "N")]
+        limit: Option<u32>,
+        #[command(flatten)]
+        terms: Terms,
+        /// How long to wait for a message when there is none
+        #[arg(long, value_name = "DURATION", value_parser = units::seconds_within((0, 3600)))]
+        wait: Option<u32>,
+    },
+    /// List the claims of a queue that have not ended
+    List {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        extent: ExtentArgs,
+    },
+    /// Show a claim and the messages that it still holds
+    Show {
+        /// The queue
+        queue: String,
+        /// The claim's id
+        claim: String,
+    },
+    /// Renew a claim: its time begins again
+    Renew {
+        /// The queue
+        queue: String,
+        /// The claim's id
+        claim: String,
+        #[command(flatten)]
+        terms: Terms,
+    },
+    /// Give claims back: their messages can be claimed again at once
+    Release {
+        /// The queue
+        queue: String,
+        /// The ids of the claims
+        #[arg(required = true)]
+        claims: Vec<String>,
+    },
+}
+
+/// How long a claim lasts.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct Terms {
+    /// How long the claim lasts; the server's default, 5m, when not given
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u64>,
+    /// How long a message which would end before the claim outlives it; 60s when not given
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grace: Option<u64>,
+}
+
+pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
+    let remote = args.caller.remote()?;
+    match &args.command {
+        ClaimCommand::Create { queue, limit, terms, wait } => {
+            let wanted = ClaimRequest { queue, limit: *limit, terms, wait: wait.map(u64::from) };
+            let granted = claim(&remote, &wanted)?;
+            if granted.is_none() {
+                notice::tell_if_missing(&remote, queue);
+            }
+            show_created(args, granted)
+        }
+        ClaimCommand::List { queue, extent } => list(&args.caller, &remote, queue, extent),
+        ClaimCommand::Show { queue, claim } => {
+            let reply = remote.get(path(queue, claim))?;
+            let held: ClaimMessages = reply.parse()?;
+            let head = format!("renewed {} ago for {}\n", span(held.age), span(held.ttl));
+            show(args, claim, head, &reply, &held.messages)
+        }
+        ClaimCommand::Renew { queue, claim, terms } => {
+            renew(&remote, queue, claim, terms)?;
+            args.caller.printer().done(&format!("claim {claim} is renewed"), &json!({"id": claim}))
+        }
+        ClaimCommand::Release { queue, claims } => {
+            let mut printer = args.caller.printer();
+            claims.iter().try_for_each(|claim| {
+                release(&remote, queue, claim)?;
+                printer.done(&format!("claim {claim} has ended"), &json!({"id": claim}))
+            })
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ClaimEntry {
+    id: String,
+    ttl: u64,
+    age: u64,
+    messages: u64,
+}
+
+fn list(caller: &CallerArgs, remote: &Remote, queue: &str, extent: &ExtentArgs) -> Result<(), Failure> {
+    let at = format!("{}/claims", queue::path(queue));
+    let mut listing = Listing::new(remote, &at, "claims", extent, &[]);
+    let mut printer = caller.printer();
+    let mut shown = printer.list(&["ID", "MESSAGES", "TTL", "AGE", "ENDS IN"]);
+    while let Some(page) = listing.page()? {
+        let mut items = Vec::with_capacity(page.len());
+        for json in page {
+            let ClaimEntry { id, ttl, age, messages } = parsed(&json)?;
+            let row =
+                vec![id.clone(), messages.to_string(), span(ttl), span(age), span(ttl.saturating_sub(age))];
+            items.push(Item { row, json: one_line(&json), plain: id });
+        }
+        shown.page(items)?;
+    }
+    let is_empty = shown.is_empty();
+    shown.end("there are no claims")?;
+    if is_empty {
+        notice::tell_if_missing(remote, queue);
+    }
+    Ok(())
+}
+
+fn path(queue: &str, claim: &str) -> String {
+    format!("{}/claims/{}", queue::path(queue), encoded(claim))
+}
+
+/// What is to be claimed.
+pub struct ClaimRequest<'a> {
+    /// The queue.
+    pub queue: &'a str,
+    /// How many messages at most.
+    pub limit: Option<u32>,
+    /// For how long.
+    pub terms: &'a Terms,
+    /// Seconds to wait for a message.
+    pub wait: Option<u64>,
+}
+
+/// A claim that was granted.
+pub struct ClaimGrant {
+    /// Its id.
+    pub id: String,
+    /// Its messages, oldest first.
+    pub messages: Vec<Message>,
+    reply: Reply,
+}
+
+/// Claims messages; none when there is nothing to claim.
+pub fn claim(remote: &Remote, wanted: &ClaimRequest<'_>) -> Result<Option<ClaimGrant>, Failure> {
+    #[derive(Deserialize)]
+    struct ClaimReply {
+        id: Option<String>,
+        messages: Vec<Message>,
+    }
+
+    let query = [
+        ("limit", wanted.limit.map(|limit| limit.to_string())),
+        ("wait", wanted.wait.map(|wait| wait.to_string())),
+    ];
+    let at = with_query(&format!("{}/claims", queue::path(wanted.queue)), &query);
+    let longer = Duration::from_secs(wanted.wait.unwrap_or(0));
+    let reply = remote.ask(ApiRequest::new(Method::POST, at).json(wanted.terms)?.longer(longer))?;
+    if reply.status == StatusCode::NO_CONTENT {
+        return Ok(None);
+    }
+    let ClaimReply { id, messages } = reply.parse()?;
+    // Zaqar states it only there.
+    let location = reply.headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
+    let id = id.or_else(|| Some(location?.rsplit('/').next()?.to_owned()));
+    let id = id.ok_or_else(|| reply.strange("it does not name the claim"))?;
+    Ok(Some(ClaimGrant { id, messages, reply }))
+}
+
+/// Begins the time of a claim again.
+pub fn renew(remote: &Remote, queue: &str, claim: &str, terms: &Terms) -> Result<(), Failure> {
+    remote.ask(ApiRequest::new(Method::PATCH, path(queue, claim)).json(terms)?).map(drop)
+}
+
+/// Ends a claim.
+pub fn release(remote: &Remote, queue: &str, claim: &str) -> Result<(), Failure> {
+    remote.delete(path(queue, claim)).map(drop)
+}
+
+#[derive(Deserialize)]
+struct ClaimMessages {
+    ttl: u64,
+    age: u64,
+    messages: Vec<Message>,
+}
+
+fn show_created(args: &ClaimArgs, granted: Option<ClaimGrant>) -> Result<(), Failure> {
+    let Some(granted) = granted else {
+        let json = json!({"messages": []}).to_string();
+        let people = "there is nothing to claim\n".to_owned();
+        return args.caller.printer().show(&Display { people, json, plain: Vec::new() });
+    };
+    show(args, &granted.id, String::new(), &granted.reply, &granted.messages)
+}
+
+fn show(
+    args: &ClaimArgs,
+    id: &str,
+    more: String,
+    reply: &Reply,
+    messages: &[Message],
+) -> Result<(), Failure> {
+    let row = |message: &Message| vec![message.id().to_owned(), message.age(), cut(&message.body)];
+    let rows: Vec<_> = messages.iter().map(row).collect();
+    let people = format!("claim {id}\n{more}{}", Table::new(&["ID", "AGE", "BODY"]).cut().with_head(&rows));
+    // The body as JSON, so that a line has always three parts.
+    let line = |message: &Message| format!("{id}\t{}\t{}", message.id(), one_line(&message.body));
+    let plain = messages.iter().map(line).collect();
+    args.caller.printer().show(&Display { people, json: reply.json_text()?, plain })
+}

@@ -1,0 +1,138 @@
+//! What is looked at from outside: whether the server answers, serves, takes the token, has the same version and the
+//! same time, and how its pools are.
+
+use http::header::{DATE, SERVER};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+
+use super::Check;
+use crate::caller::{CallerArgs, Origin};
+use crate::failure::Failure;
+use crate::health::{self, PoolHealth};
+use crate::remote::{Remote, Reply};
+
+/// Seconds of difference between two clocks that are worth a thought: claims and ids bear more, people who compare
+/// logs do not.
+const CLOCK_SECONDS: i64 = 5;
+
+/// All checks of the server that `caller` means.
+pub(super) fn checks(caller: &CallerArgs) -> Result<Vec<Check>, Failure> {
+    let (context, origin) = caller.chosen()?;
+    let remote = caller.remote()?;
+    let from = match origin {
+        Origin::Given => "named by --url or ANGARIUM_URL".to_owned(),
+        Origin::Context(name) => format!("of context {name}"),
+        Origin::Usual => "the usual one: none is named".to_owned(),
+    };
+    let mut checks = vec![Check::ok("server", format!("{}, {from}", context.url))];
+    let alive = match remote.get("/livez") {
+        Ok(reply) => {
+            checks.push(Check::ok("reach", "it answers and can go on"));
+            Some(reply)
+        }
+        Err(failure @ Failure::Unreachable { .. }) => {
+            let advice =
+                "is it running (`angarium serve`), is the URL right, does a firewall or TLS stand between?";
+            checks.push(Check::wrong("reach", failure.to_string(), advice));
+            return Ok(checks);
+        }
+        Err(failure @ Failure::Unavailable(_)) => {
+            let advice =
+                "its store accepts no writes any more: look at its log and disk, then start it again";
+            checks.push(Check::wrong("reach", failure.to_string(), advice));
+            None
+        }
+        Err(failure) => {
+            let advice = "does the URL name an Angarium, without a path behind it?";
+            checks.push(Check::wrong("reach", failure.to_string(), advice));
+            return Ok(checks);
+        }
+    };
+    checks.push(ready(&remote));
+    checks.extend(alive.iter().flat_map(|reply| [version(reply), clock(reply, Timestamp::now())]));
+    checks.push(access(&remote));
+    checks.extend(pools(&remote));
+    Ok(checks)
+}
+
+fn ready(remote: &Remote) -> Check {
+    match remote.get("/readyz") {
+        Ok(_) => Check::ok("ready", "posts and claims are served"),
+        Err(failure) => {
+            let advice =
+                "storage or coordination cannot be used: look at its log, at ZooKeeper and at the disk";
+            Check::wrong("ready", failure.to_string(), advice)
+        }
+    }
+}
+
+fn version(reply: &Reply) -> Check {
+    const OWN: &str = env!("CARGO_PKG_VERSION");
+    let named = reply.headers.get(SERVER).and_then(|server| server.to_str().ok());
+    match named.and_then(|server| server.strip_prefix("angarium/")) {
+        None => Check::skipped("version", format!("this is {OWN}; the server does not say which it is")),
+        Some(OWN) => Check::ok("version", format!("both are {OWN}")),
+        Some(other) => {
+            let found = format!("this is {OWN}, the server is {other}");
+            Check::warning("version", found, "use the client of the server's version")
+        }
+    }
+}
+
+fn clock(reply: &Reply, now: Timestamp) -> Check {
+    let date = reply.headers.get(DATE).and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+    let Some(date) = date else { return Check::skipped("clock", "the server does not say the time") };
+    match now.as_second() - date.as_second() {
+        seconds if seconds.abs() <= CLOCK_SECONDS => Check::ok("clock", format!("{seconds} s apart")),
+        seconds => {
+            let found = format!(
+                "this machine is {} s {}",
+                seconds.abs(),
+                if seconds > 0 { "ahead" } else { "behind" }
+            );
+            Check::warning("clock", found, "let both machines take their time from NTP")
+        }
+    }
+}
+
+/// Whether the project and the token are taken.
+fn access(remote: &Remote) -> Check {
+    match remote.get("/v2/queues?limit=1") {
+        Ok(_) => Check::ok("access", "queues of the project can be listed"),
+        Err(Failure::Refused(refusal)) if refusal.is_of_access() => {
+            let advice = "are --project and --token, or those of the context, the right ones?";
+            Check::wrong("access", refusal.to_string(), advice)
+        }
+        Err(failure) => {
+            let advice = "does the URL name an Angarium of this version?";
+            Check::wrong("access", failure.to_string(), advice)
+        }
+    }
+}
+
+fn pools(remote: &Remote) -> Vec<Check> {
+    match remote.get("/v2/health").and_then(|reply| health::pools(&reply)) {
+        Ok(pools) if pools.is_empty() => {
+            vec![Check::wrong("pools", "there is none", "register one: `angarium pool create`")]
+        }
+        Ok(pools) => pools.iter().map(|(name, health)| pool(name, health)).collect(),
+        Err(failure) => vec![Check::skipped("pools", failure.to_string())],
+    }
+}
+
+fn pool(name: &str, health: &PoolHealth) -> Check {
+    let name = format!("pool {name}");
+    let why = health.description.as_deref().unwrap_or("the server does not say why");
+    match (health.storage_reachable, health.writable) {
+        (false, _) => {
+            let advice = "its queues wait for it: look at that storage, and at its URI";
+            Check::wrong(&name, format!("it is not reached: {why}"), advice)
+        }
+        (true, Some(false)) => {
+            let advice = "posts to its queues are refused: make room, and look at the log";
+            Check::wrong(&name, format!("it accepts no writes: {why}"), advice)
+        }
+        (true, Some(true) | None) => Check::ok(&name, "it is reached"),
+    }
+}

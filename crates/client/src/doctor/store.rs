@@ -1,0 +1,218 @@
+//! The embedded stores below a data directory, read as a whole: their logs and their tables, and the messages in them, which
+//! are counted again.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::Check;
+use angarium_coordination::nodes_on_disk;
+use angarium_journal::{Inspection, StoreCopy, inspect};
+use angarium_storage::Totals;
+use angarium_storage::open::{Audit, AuditedQueue, audit};
+
+/// How deep below the data directory a store of a pool may be.
+const DEPTH: usize = 4;
+/// Damaged places that are told of one store; the rest is counted.
+const TOLD: usize = 20;
+/// The file that a store has.
+const VERSION: &str = "version";
+const LOCK: &str = "lock";
+/// Where the tree keeps the records of queues, and how deep.
+const QUEUES: &str = "/queues/";
+const QUEUE_DEPTH: u8 = 4;
+
+/// Checks of each store below `data`.
+pub(super) fn checks(data: &Path) -> Vec<Check> {
+    let mut stores = Vec::new();
+    find(data, DEPTH, &mut stores);
+    stores.sort();
+    stores.iter().flat_map(|store| checks_of(data, store)).collect()
+}
+
+fn find(directory: &Path, depth: usize, stores: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten().map(|entry| entry.path()).filter(|entry| entry.is_dir()) {
+        let is_store = entry.join("keyspaces").exists() || entry.join(VERSION).exists();
+        if is_store && entry.join(LOCK).exists() {
+            stores.push(entry);
+        } else if depth > 1 {
+            find(&entry, depth - 1, stores);
+        }
+    }
+}
+
+fn checks_of(data: &Path, store: &Path) -> Vec<Check> {
+    let name = format!("store {}", store.strip_prefix(data).unwrap_or(store).display());
+    let found = match inspect(store) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Vec::new(),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            return vec![Check::skipped(
+                &name,
+                "a service has it open: stop the service to have all of it read",
+            )];
+        }
+        Err(error) => {
+            return vec![Check::wrong(&name, error.to_string(), "can this user read it, and does the disk?")];
+        }
+    };
+    let copy = StoreCopy::open(store, &std::env::temp_dir());
+    let spaces = copy.as_ref().ok().and_then(Option::as_ref).map(StoreCopy::spaces).unwrap_or_default();
+    let mut checks = told(&name, &found, &Places { store, spaces: &spaces });
+    checks.extend(count_again(&name, copy));
+    checks
+}
+
+/// What the places of a store hold.
+struct Places<'a> {
+    store: &'a Path,
+    /// Numbers and names of key spaces, if they are known.
+    spaces: &'a [(u64, &'static str)],
+}
+
+impl Places<'_> {
+    /// What is at stake when a file is damaged.
+    fn stake(&self, file: &Path) -> String {
+        let inner = file.strip_prefix(self.store).unwrap_or(file);
+        let Ok(inner) = inner.strip_prefix("keyspaces") else { return String::new() };
+        let number: Option<u64> = inner.iter().next().and_then(|part| part.to_str()?.parse().ok());
+        let Some(number) = number else { return String::new() };
+        if number == 0 {
+            return " (the names of all key spaces)".to_owned();
+        }
+        match self.spaces.iter().find(|(known, _)| *known == number) {
+            Some((_, name)) => format!(" (key space {name}: {})", holds(name)),
+            None => format!(" (key space {number})"),
+        }
+    }
+}
+
+/// What a key space holds, for a person.
+fn holds(space: &str) -> &'static str {
+    match space {
+        "tree" => "queues, claims and pools",
+        "records" => "who may write",
+        "totals" => "how much queues hold",
+        "entries" => "messages that are ready",
+        "headers" => "what changed of messages",
+        "stamps" => "whose pool it is",
+        "aside" => "messages that are not ready",
+        "schedule" => "when messages become ready",
+        "buckets" => "when messages expire",
+        "notes" => "ids of deduplication",
+        "groups" => "messages of groups",
+        _ => "the format and the last write",
+    }
+}
+
+/// Counts all messages of the store again.
+fn count_again(name: &str, copy: io::Result<Option<StoreCopy>>) -> Vec<Check> {
+    let name = format!("{name} messages");
+    let not_counted = |why: String| {
+        let advice = "see what else is wrong with it";
+        vec![Check::wrong(&name, format!("its messages cannot be counted: {why}"), advice)]
+    };
+    let copy = match copy {
+        Ok(Some(copy)) => copy,
+        Ok(None) => return Vec::new(),
+        Err(error) => return not_counted(error.to_string()),
+    };
+    // What has a right checksum is read by code that trusts it.
+    let audited = catch_unwind(AssertUnwindSafe(|| {
+        let view = copy.view();
+        (audit(&view), names_of(nodes_on_disk(&view, QUEUE_DEPTH, QUEUES)))
+    }));
+    match audited {
+        Ok((found, names)) => audited_checks(&name, &found, &names),
+        Err(_) => not_counted("what is stored cannot be understood".to_owned()),
+    }
+}
+
+fn audited_checks(name: &str, found: &Audit, names: &HashMap<String, String>) -> Vec<Check> {
+    let advice = "keep a copy, then restore from a backup";
+    let wrong = |queue: &&AuditedQueue| !queue.is_whole();
+    let differing = found.queues.iter().filter(wrong).map(|queue| {
+        let id = queue.queue.to_string();
+        let at = names.get(&id).map_or_else(|| format!("queue {id}"), |path| format!("queue {path}"));
+        let messages = queue.counted.messages;
+        match (&queue.unreadable[..], queue.stored) {
+            ([], Some(stored)) => Check::wrong(
+                name,
+                format!("{at} holds {}, and its totals say {}", amount(&queue.counted), amount(&stored)),
+                "report it; totals are counted again at the next start after a crash",
+            ),
+            (unreadable, _) => {
+                let why = unreadable.join("; ");
+                let found = format!("{at} cannot be read whole ({messages} messages can): {why}");
+                Check::wrong(name, found, advice)
+            }
+        }
+    });
+    let unlisted = found.unlisted.iter().map(|why| Check::wrong(name, why, advice));
+    let mut checks: Vec<_> = unlisted.chain(differing).collect();
+    if checks.is_empty() {
+        let messages: u64 = found.queues.iter().map(|queue| queue.counted.messages).sum();
+        let counted = format!(
+            "{messages} messages in {} queues were counted, and totals are right",
+            found.queues.len()
+        );
+        return vec![Check::ok(name, counted)];
+    }
+    shorten(name, checks.split_off(checks.len().min(TOLD)).len(), &mut checks);
+    checks
+}
+
+fn amount(totals: &Totals) -> String {
+    let Totals { messages, bytes, scheduled: delayed, in_transfer } = totals;
+    format!("{messages} messages with {bytes} bytes, {delayed} delayed, {in_transfer} in transfer")
+}
+
+/// Paths of queues by their ids, from the records in the tree.
+fn names_of(records: Vec<(String, Bytes)>) -> HashMap<String, String> {
+    let named = |(path, data): (String, Bytes)| {
+        let record: serde_json::Value = serde_json::from_slice(&data).ok()?;
+        let id = record.get("id")?.as_str()?.replace('-', "");
+        Some((id, path.split('/').skip(3).collect::<Vec<_>>().join("/")))
+    };
+    records.into_iter().filter_map(named).collect()
+}
+
+/// Notes how many findings are left out.
+fn shorten(name: &str, left_out: usize, checks: &mut Vec<Check>) {
+    if left_out > 0 {
+        checks.push(Check::wrong(name, format!("{left_out} more"), "see the first ones"));
+    }
+}
+
+fn told(name: &str, found: &Inspection, places: &Places<'_>) -> Vec<Check> {
+    let read = format!(
+        "{} groups in {} logs and {} tables with {} MiB were read",
+        found.groups,
+        found.logs,
+        found.tables,
+        found.table_bytes >> 20
+    );
+    if found.damage.is_empty() {
+        return vec![match &found.torn {
+            None => Check::ok(name, read),
+            Some((log, offset)) => {
+                let torn = format!("{read}; {} ends within a write at byte {offset}", log.display());
+                Check::warning(name, torn, "none after a power cut: the write was not acknowledged as synced")
+            }
+        }];
+    }
+    let advice = "keep a copy, then restore from a backup";
+    let mut checks: Vec<_> = (found.damage.iter().take(TOLD))
+        .map(|damage| {
+            let stake = places.stake(&damage.file);
+            let place = format!("{} at byte {}{stake}", damage.file.display(), damage.offset);
+            Check::wrong(name, format!("{place}: {}", damage.found), advice)
+        })
+        .collect();
+    shorten(name, found.damage.len().saturating_sub(TOLD), &mut checks);
+    checks
+}

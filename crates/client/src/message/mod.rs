@@ -1,0 +1,250 @@
+//! `angarium message`: post, list, get, delete, pop and consume messages.
+
+mod consume;
+mod post;
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::caller::CallerArgs;
+use super::failure::Failure;
+use super::listing::{ExtentArgs, Listing};
+use super::notice;
+use super::printer::{Display, Item};
+use super::queue::{self, parsed};
+use super::remote::{ApiRequest, Remote, encoded, with_query};
+use super::table::{Table, bare, cut, one_line};
+use angarium_settings::units::span;
+
+/// Heads of a table of messages.
+const HEADS: &[&str] = &["ID", "STATE", "AGE", "TTL", "BODY"];
+
+/// The header that asks for what Zaqar does not know of messages. Zaqar leaves it aside.
+const DETAILED: &[(&str, &str)] = &[("x-message-details", "true")];
+
+/// Messages
+#[derive(Args, Clone, Debug)]
+pub struct MessageArgs {
+    #[command(flatten)]
+    caller: CallerArgs,
+    #[command(subcommand)]
+    command: MessageCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum MessageCommand {
+    /// Post a message, or one for each line
+    Post(post::PostArgs),
+    /// List messages that can be claimed, oldest first; nothing is claimed by it
+    List {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        extent: ExtentArgs,
+        /// Claimed ones too
+        #[arg(long)]
+        include_claimed: bool,
+        /// Those that are not due yet too
+        #[arg(long)]
+        include_delayed: bool,
+        /// Leave out what was posted under the same --client-id
+        #[arg(long, requires = "client_id")]
+        no_echo: bool,
+    },
+    /// Show messages, claimed or not
+    Get {
+        /// The queue
+        queue: String,
+        /// Their ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Delete messages; one that does not exist is deleted already
+    Delete {
+        /// The queue
+        queue: String,
+        /// Their ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// The claim they are under; without it only free messages are deleted
+        #[arg(long, value_name = "ID")]
+        claim: Option<String>,
+    },
+    /// Take the oldest free messages out of the queue; if the answer is lost, so are they
+    Pop {
+        /// The queue
+        queue: String,
+        /// How many
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        count: u32,
+    },
+    /// Claim messages and delete each one when it is done: printed, or given to a command that succeeds
+    Consume(consume::ConsumeArgs),
+}
+
+/// A message as it is answered.
+#[derive(Debug, Deserialize)]
+pub struct Message {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    href: Option<String>,
+    #[serde(default)]
+    ttl: Option<u64>,
+    #[serde(default)]
+    age: Option<u64>,
+    #[serde(default)]
+    details: Option<Details>,
+    /// What was posted.
+    pub body: Box<RawValue>,
+}
+
+/// What Zaqar does not know of a message.
+#[derive(Debug, Deserialize)]
+struct Details {
+    #[serde(default)]
+    state: Option<String>,
+    #[serde(default)]
+    delay: Option<u64>,
+}
+
+impl Message {
+    /// Its state, with the time until it can be claimed if that is delayed.
+    fn state(&self) -> String {
+        match &self.details {
+            Some(Details { state: Some(state), delay: Some(left) }) => format!("{state} {}", span(*left)),
+            Some(Details { state: Some(state), delay: None }) => state.clone(),
+            _ => "-".to_owned(),
+        }
+    }
+
+    /// Its id; some of Zaqar's answers have it in the path only.
+    pub fn id(&self) -> &str {
+        let in_path = || self.href.as_deref()?.rsplit('/').next()?.split('?').next();
+        self.id.as_deref().or_else(in_path).unwrap_or("-")
+    }
+
+    /// How long ago it was posted.
+    pub fn age(&self) -> String {
+        self.age.map_or_else(|| "-".to_owned(), span)
+    }
+
+    /// Its cells under [`HEADS`].
+    pub fn row(&self) -> Vec<String> {
+        let seconds = |seconds: Option<u64>| seconds.map_or("-".into(), span);
+        vec![self.id().to_owned(), self.state(), seconds(self.age), seconds(self.ttl), cut(&self.body)]
+    }
+
+    /// Its bare value: a body that is a string without its quotes, any other as JSON on one line.
+    pub fn plain(&self) -> String {
+        bare(&self.body)
+    }
+}
+
+pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
+    let remote = args.caller.remote()?;
+    match &args.command {
+        MessageCommand::Post(post) => post::run(&args.caller, &remote, post),
+        MessageCommand::List { queue, extent, include_claimed, include_delayed, no_echo } => {
+            let yes = |asked: bool| asked.then(|| "true".to_owned());
+            let parameters = [
+                ("echo", yes(!no_echo)),
+                ("include_claimed", yes(*include_claimed)),
+                ("include_delayed", yes(*include_delayed)),
+            ];
+            let path = format!("{}/messages", queue::path(queue));
+            let listing = Listing::new(&remote, &path, "messages", extent, &parameters);
+            if list(&args.caller, listing.with_headers(DETAILED))? {
+                notice::tell_if_missing(&remote, queue);
+            }
+            Ok(())
+        }
+        MessageCommand::Get { queue, ids } => get(&args.caller, &remote, queue, ids),
+        MessageCommand::Delete { queue, ids, claim } => {
+            notice::tell_if_missing(&remote, queue);
+            let mut printer = args.caller.printer();
+            ids.iter().try_for_each(|id| {
+                delete(&remote, queue, id, claim.as_deref())?;
+                printer.done(&format!("message {id} is gone"), &json!({"id": id}))
+            })
+        }
+        MessageCommand::Pop { queue, count } => pop(&args.caller, &remote, queue, *count),
+        MessageCommand::Consume(consume) => consume::run(&args.caller, &remote, consume),
+    }
+}
+
+/// Shows messages, page by page. True when there were none.
+fn list(caller: &CallerArgs, mut listing: Listing<'_>) -> Result<bool, Failure> {
+    let mut printer = caller.printer();
+    let mut shown = printer.cut_list(HEADS);
+    while let Some(page) = listing.page()? {
+        let items = page.iter().map(|json| item(json)).collect::<Result<_, _>>()?;
+        shown.page(items)?;
+    }
+    let is_empty = shown.is_empty();
+    shown.end("there are no messages to list")?;
+    Ok(is_empty)
+}
+
+fn item(json: &RawValue) -> Result<Item, Failure> {
+    let message: Message = parsed(json)?;
+    Ok(Item { row: message.row(), json: one_line(json), plain: message.plain() })
+}
+
+fn path(queue: &str, id: &str) -> String {
+    format!("{}/messages/{}", queue::path(queue), encoded(id))
+}
+
+/// Shows whole bodies: this is where a person looks when a list has cut them.
+fn get(caller: &CallerArgs, remote: &Remote, queue: &str, ids: &[String]) -> Result<(), Failure> {
+    let mut printer = caller.printer();
+    for id in ids {
+        let reply = remote.ask(ApiRequest::new(Method::GET, path(queue, id)).headers(DETAILED))?;
+        let message: Message = reply.parse()?;
+        let rows = [
+            vec!["id".to_owned(), message.id().to_owned()],
+            vec!["state".to_owned(), message.state()],
+            vec!["age".to_owned(), message.age.map_or("-".into(), span)],
+            vec!["ttl".to_owned(), message.ttl.map_or("-".into(), span)],
+            vec!["body".to_owned(), bare(&message.body)],
+        ];
+        let people = Table::new(&["", ""]).rows(&rows);
+        printer.show(&Display { people, json: reply.json_text()?, plain: vec![message.plain()] })?;
+    }
+    Ok(())
+}
+
+/// Deletes a message, under a claim or free.
+fn delete(remote: &Remote, queue: &str, id: &str, claim: Option<&str>) -> Result<(), Failure> {
+    remote.delete(with_query(&path(queue, id), &[("claim_id", claim.map(ToOwned::to_owned))])).map(drop)
+}
+
+fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct PopReply {
+        messages: Vec<Message>,
+    }
+
+    let at = with_query(&format!("{}/messages", queue::path(queue)), &[("pop", Some(count.to_string()))]);
+    let reply = remote.ask(ApiRequest::new(Method::DELETE, at))?;
+    let PopReply { messages } = reply.parse()?;
+    if messages.is_empty() {
+        notice::tell_if_missing(remote, queue);
+    }
+    let rows: Vec<_> = messages.iter().map(whole).collect();
+    let people = match rows.is_empty() {
+        true => "there is nothing to pop\n".to_owned(),
+        false => Table::new(&["ID", "AGE", "TTL", "BODY"]).with_head(&rows),
+    };
+    let plain = messages.iter().map(Message::plain).collect();
+    caller.printer().show(&Display { people, json: reply.json_text()?, plain })
+}
+
+/// The row of a message that is nowhere else any more: its body is not cut.
+fn whole(message: &Message) -> Vec<String> {
+    let seconds = |seconds: Option<u64>| seconds.map_or("-".into(), span);
+    vec![message.id().to_owned(), seconds(message.age), seconds(message.ttl), bare(&message.body)]
+}

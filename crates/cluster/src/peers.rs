@@ -1,0 +1,298 @@
+//! Requests to other replicas: over connections that are kept, bounded in number, each with a deadline. It never looks
+//! into a request and never repeats one: a failure states whether the request can have been carried out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Incoming};
+use thiserror::Error as ThisError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::connection::{BusyConnection, Connections, described};
+use super::peer_response::StreamTail;
+use angarium_core::limits;
+
+pub use super::peer_response::PeerResponseBody;
+
+/// Why there is no answer of another replica.
+#[derive(Debug, ThisError)]
+pub enum PeerFailure {
+    /// The request was not sent: nothing was done.
+    #[error("it was not sent: {0}")]
+    NotSent(String),
+    /// It may have been carried out.
+    #[error("it has no answer: {0}")]
+    Unknown(String),
+}
+
+/// The way to the other replicas. Clones would share connections; there is one for a process.
+pub struct Peers {
+    connections: Connections,
+    /// Requests that may be under way at once.
+    places: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peers").finish_non_exhaustive()
+    }
+}
+
+impl Default for Peers {
+    fn default() -> Self {
+        Self { connections: Connections::default(), places: Arc::new(Semaphore::new(limits::PEER_REQUESTS)) }
+    }
+}
+
+impl Peers {
+    /// Sends a question to the replica at `address`, and returns its whole answer, which has [`limits::PEER_ANSWER_BYTES`] at
+    /// most. `request` names a path and no host. Dropped before it is done, it cuts the connection, by which the other replica
+    /// knows.
+    pub async fn send(
+        &self,
+        address: &str,
+        request: Request<Bytes>,
+        max_wait: Duration,
+    ) -> Result<Response<Bytes>, PeerFailure> {
+        let _place = self.place()?;
+        within(max_wait, async {
+            let (answer, link) = self.exchange(address, request).await?;
+            let (parts, body) = answer.into_parts();
+            Ok(Response::from_parts(parts, whole(link, body, limits::PEER_ANSWER_BYTES).await?))
+        })
+        .await
+    }
+
+    /// As [`Peers::send`], for an answer that is passed on. One of [`limits::PEER_ANSWER_KEPT`] at most is there as a
+    /// whole; of a longer one the header is, and the rest arrives as it is read.
+    pub async fn pass_on(
+        &self,
+        address: &str,
+        request: Request<Bytes>,
+        max_wait: Duration,
+    ) -> Result<Response<PeerResponseBody>, PeerFailure> {
+        let place = self.place()?;
+        within(max_wait, async {
+            let (answer, link) = self.exchange(address, request).await?;
+            let (parts, body) = answer.into_parts();
+            let is_short = body.size_hint().upper().is_some_and(|bytes| bytes <= limits::PEER_ANSWER_KEPT);
+            if !is_short {
+                return Ok(Response::from_parts(parts, Either::Right(StreamTail::new((body, link), place))));
+            }
+            let body = whole(link, body, limits::PEER_ANSWER_BYTES).await?;
+            Ok(Response::from_parts(parts, Either::Left(Full::new(body))))
+        })
+        .await
+    }
+
+    fn place(&self) -> Result<OwnedSemaphorePermit, PeerFailure> {
+        let busy = |_| PeerFailure::NotSent("too many requests to other replicas are in flight".into());
+        Arc::clone(&self.places).try_acquire_owned().map_err(busy)
+    }
+
+    async fn exchange(
+        &self,
+        address: &str,
+        request: Request<Bytes>,
+    ) -> Result<(Response<Incoming>, BusyConnection), PeerFailure> {
+        self.connections.exchange(address, request.map(Full::new)).await
+    }
+}
+
+/// The whole body of an answer, of `most` bytes at most.
+async fn whole(link: BusyConnection, body: Incoming, most: usize) -> Result<Bytes, PeerFailure> {
+    match link.whole(body, most).await {
+        Ok(Some(body)) => Ok(body),
+        Ok(None) => Err(PeerFailure::Unknown(format!("its answer has more than {most} bytes"))),
+        Err(error) => Err(PeerFailure::Unknown(described(&error))),
+    }
+}
+
+async fn within<T>(
+    max_wait: Duration,
+    answer: impl Future<Output = Result<T, PeerFailure>>,
+) -> Result<T, PeerFailure> {
+    match timeout(max_wait, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(PeerFailure::Unknown(format!("nothing came within {} ms", max_wait.as_millis()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn request() -> Request<Bytes> {
+        Request::post("/v2/queues/q/messages?a=b").body(Bytes::from_static(b"{}")).unwrap()
+    }
+
+    #[tokio::test]
+    async fn refused_connection_was_not_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let failure = Peers::default().send(&address, request(), Duration::from_secs(5)).await.unwrap_err();
+        assert!(matches!(failure, PeerFailure::NotSent(_)), "{failure}");
+        let failure =
+            Peers::default().send("no address", request(), Duration::from_secs(5)).await.unwrap_err();
+        assert!(matches!(failure, PeerFailure::NotSent(_)), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn sent_request_without_answer_is_in_doubt() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = async {
+            for answers in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut received = vec![0; 1_024];
+                let length = stream.read(&mut received).await.unwrap();
+                let text = String::from_utf8_lossy(&received[..length]).into_owned();
+                assert!(text.starts_with("POST /v2/queues/q/messages?a=b HTTP/1.1"), "{text}");
+                stream.write_all(answers.as_bytes()).await.unwrap();
+            }
+            // Nothing is said on the last one.
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(stream);
+        };
+        let asking = async {
+            for _ in 0..3 {
+                let sent = Peers::default().pass_on(&address, request(), Duration::from_millis(500)).await;
+                assert!(matches!(sent, Err(PeerFailure::Unknown(_))), "{sent:?}");
+            }
+        };
+        tokio::join!(serving, asking);
+    }
+
+    #[tokio::test]
+    async fn open_connection_is_reused_and_closed_one_is_not() {
+        const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = async {
+            for requests in [2, 1] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                for _ in 0..requests {
+                    assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+                    stream.write_all(ANSWER).await.unwrap();
+                }
+            }
+        };
+        let peers = Peers::default();
+        let asking = async {
+            for _ in 0..3 {
+                let answer = peers.send(&address, request(), Duration::from_secs(5)).await.unwrap();
+                assert_eq!(answer.body(), "body");
+                // The end of a connection gets here.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::join!(serving, asking);
+    }
+
+    /// As after the restart of a replica: each of its connections has ended while it rested.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn links_ended_at_rest_swallow_no_request() {
+        const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
+        const LINKS: usize = 4;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = async {
+            let mut received = vec![0; 4_096];
+            let mut streams = Vec::new();
+            for _ in 0..LINKS {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut received).await.unwrap() > 0);
+                streams.push(stream);
+            }
+            for stream in &mut streams {
+                stream.write_all(ANSWER).await.unwrap();
+            }
+            // All of them rest now.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            for mut stream in streams {
+                stream.shutdown().await.unwrap();
+            }
+            for _ in 0..LINKS {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut received).await.unwrap() > 0);
+                stream.write_all(ANSWER).await.unwrap();
+            }
+        };
+        let peers = Peers::default();
+        let ask = || peers.send(&address, request(), Duration::from_secs(5));
+        let asking = async {
+            for _ in 0..2 {
+                let asked = tokio::join!(ask(), ask(), ask(), ask());
+                for answer in [asked.0, asked.1, asked.2, asked.3] {
+                    assert_eq!(answer.unwrap().body(), "body");
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        };
+        tokio::join!(serving, asking);
+    }
+
+    #[tokio::test]
+    async fn abandoned_request_cuts_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let peers = Peers::default();
+        let asking = peers.pass_on(&address, request(), Duration::from_secs(60));
+        let serving = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+            stream
+        };
+        let mut stream = tokio::select! {
+            _ = asking => panic!("nobody has answered"),
+            stream = serving => stream,
+        };
+        assert_eq!(stream.read(&mut [0; 1_024]).await.unwrap(), 0);
+    }
+
+    /// It is not kept, so it may break off after its first bytes have left. Then it is no answer.
+    #[tokio::test]
+    async fn long_response_is_streamed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let long = usize::try_from(limits::PEER_ANSWER_KEPT).unwrap() + 1;
+        let (asked, mut answers) = tokio::sync::mpsc::channel(1);
+        let serving = async move {
+            for rest in [long - 5, 3] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {long}\r\n\r\nbegin");
+                stream.write_all(head.as_bytes()).await.unwrap();
+                // The beginning is there before the end is sent.
+                answers.recv().await.unwrap();
+                stream.write_all(&vec![b' '; rest]).await.unwrap();
+            }
+        };
+        let asking = async {
+            for is_whole in [true, false] {
+                let peers = Peers::default();
+                let sent = peers.pass_on(&address, request(), Duration::from_secs(5)).await.unwrap();
+                let mut body = sent.into_body();
+                let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+                assert!(first.starts_with(b"begin"));
+                assert_eq!(peers.places.available_permits(), limits::PEER_REQUESTS - 1);
+                asked.send(()).await.unwrap();
+                let rest = body.collect().await.map(|rest| rest.to_bytes().len());
+                assert_eq!(rest.is_ok_and(|rest| first.len() + rest == long), is_whole);
+                assert_eq!(peers.places.available_permits(), limits::PEER_REQUESTS);
+            }
+        };
+        tokio::join!(serving, asking);
+    }
+}

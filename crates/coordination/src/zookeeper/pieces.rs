@@ -1,0 +1,188 @@
+//! Commits of callers on their way into multis: the bounded queue, and which of them go together.
+//!
+//! A piece is taken before it is sent and put back when it is certain that it was not applied. So a caller who
+//! has waited long enough knows by this alone whether his commit may still happen.
+//!
+//! ```text
+//! waiting ──take──▶ taken ──answered──▶ (answer sent)
+//!    │  ◀──put back──┘
+//!    └──the caller gives up──▶ given up: never sent
+//! ```
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{CommitResult, Fence, Op, TreeError, path};
+use angarium_core::limits;
+
+/// Fences of the pieces of a multi. Pieces share them as a rule, and a check costs next to nothing.
+const FENCES: usize = 2 * limits::TREE_BATCH_OPS;
+
+const WAITING: u8 = 0;
+const TAKEN: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+type PieceOutcome = Result<CommitResult, TreeError>;
+
+/// One caller's commit.
+pub(super) struct Piece {
+    pub(super) fences: Vec<Fence>,
+    pub(super) ops: Vec<Op>,
+    state: Arc<AtomicU8>,
+    reply: oneshot::Sender<PieceOutcome>,
+}
+
+/// The caller's end of a piece.
+pub(super) struct Ticket {
+    state: Arc<AtomicU8>,
+    answer: oneshot::Receiver<PieceOutcome>,
+}
+
+impl Piece {
+    pub(super) fn new(fences: &[Fence], ops: &[Op]) -> (Self, Ticket) {
+        let (reply, answer) = oneshot::channel();
+        let state = Arc::new(AtomicU8::new(WAITING));
+        let ticket = Ticket { state: Arc::clone(&state), answer };
+        (Self { fences: fences.to_vec(), ops: ops.to_vec(), state, reply }, ticket)
+    }
+
+    /// Tells the caller, if he still waits; the outcome is the same if not.
+    pub(super) fn answer(self, outcome: PieceOutcome) {
+        let _ = self.reply.send(outcome);
+    }
+
+    /// False when no process waits for it any more: then it is never sent.
+    fn take(&self) -> bool {
+        let taken = self.state.compare_exchange(WAITING, TAKEN, Ordering::SeqCst, Ordering::SeqCst);
+        taken.is_ok() && !self.reply.is_closed()
+    }
+
+    fn bytes(&self) -> usize {
+        super::size(&self.fences, &self.ops)
+    }
+}
+
+impl Ticket {
+    /// The outcome, or after `max_wait` what is known without it.
+    pub(super) async fn outcome(self, max_wait: Duration) -> PieceOutcome {
+        let Self { state, answer } = self;
+        let late = match tokio::time::timeout(max_wait, answer).await {
+            Ok(Ok(outcome)) => return outcome,
+            Ok(Err(_)) => "the session with ZooKeeper has ended",
+            Err(_) => "ZooKeeper did not answer in time",
+        };
+        match state.compare_exchange(WAITING, GIVEN_UP, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => Err(TreeError::NotSent(late.into())),
+            Err(_) => Err(TreeError::Unknown(late.into())),
+        }
+    }
+}
+
+/// Pieces that wait, in the order of their calls.
+pub(super) struct PendingPieces {
+    /// Bounded, so that callers are told when too much waits already.
+    queue: mpsc::Receiver<Piece>,
+    /// What was put back or looked at already: never more than one multi's worth.
+    front: VecDeque<Piece>,
+}
+
+impl PendingPieces {
+    pub(super) fn bounded() -> (mpsc::Sender<Piece>, Self) {
+        let (sender, queue) = mpsc::channel(limits::TREE_QUEUE);
+        (sender, Self { queue, front: VecDeque::new() })
+    }
+
+    /// Waits until there is a piece. False when there will be none any more. May be dropped at any time.
+    pub(super) async fn any(&mut self) -> bool {
+        if !self.front.is_empty() {
+            return true;
+        }
+        let piece = self.queue.recv().await;
+        self.front.extend(piece);
+        !self.front.is_empty()
+    }
+
+    /// Takes the pieces of the next multi: as many as fit and do not touch each other's nodes.
+    pub(super) fn take(&mut self) -> Vec<Piece> {
+        let (mut group, mut sum) = (Vec::new(), Sum::default());
+        loop {
+            if self.front.is_empty() {
+                self.front.extend(self.queue.try_recv());
+            }
+            let Some(piece) = self.front.pop_front() else { break };
+            if !group.is_empty() && !sum.admits(&piece) {
+                self.front.push_front(piece);
+                break;
+            }
+            if piece.take() {
+                sum.add(&piece);
+                group.push(piece);
+            }
+        }
+        group
+    }
+
+    /// Puts pieces back that were certainly not applied, before all others.
+    pub(super) fn put_back(&mut self, pieces: Vec<Piece>) {
+        for piece in pieces.into_iter().rev() {
+            piece.state.store(WAITING, Ordering::SeqCst);
+            self.front.push_front(piece);
+        }
+    }
+}
+
+/// What the pieces of a multi do together.
+///
+/// No piece relies on a node that an earlier piece of the same multi changes. So each would fare alone as it
+/// fares in the multi, and one that is refused can be answered at once: no other piece has to do with it.
+#[derive(Default)]
+struct Sum {
+    ops: usize,
+    fences: usize,
+    bytes: usize,
+    /// Nodes that the pieces create, set or delete.
+    changed: HashSet<String>,
+    /// Directories that the pieces create nodes in or delete nodes from.
+    resized: HashSet<String>,
+}
+
+impl Sum {
+    fn admits(&self, piece: &Piece) -> bool {
+        self.ops + piece.ops.len() <= limits::TREE_BATCH_OPS
+            && self.fences + piece.fences.len() <= FENCES
+            && self.bytes + piece.bytes() <= limits::TREE_BATCH_BYTES
+            && !self.touches(piece)
+    }
+
+    fn touches(&self, piece: &Piece) -> bool {
+        piece.fences.iter().any(|fence| self.changed.contains(&fence.path))
+            || piece.ops.iter().any(|op| {
+                self.changed.contains(op.path())
+                    || match op {
+                        Op::Create { path, .. } => {
+                            path::parent(path).is_some_and(|parent| self.changed.contains(parent))
+                        }
+                        Op::Delete { path } => self.resized.contains(path),
+                        Op::Set { .. } => false,
+                    }
+            })
+    }
+
+    fn add(&mut self, piece: &Piece) {
+        self.ops += piece.ops.len();
+        self.fences += piece.fences.len();
+        self.bytes += piece.bytes();
+        for op in &piece.ops {
+            self.changed.insert(op.path().to_owned());
+            if let Op::Create { path, .. } | Op::Delete { path } = op
+                && let Some(parent) = path::parent(path)
+            {
+                self.resized.insert(parent.to_owned());
+            }
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The reserved attributes of a queue: the keys of its metadata that change what it does. Source: Zaqar v2, and for what
+//! Zaqar does not have the attributes of SQS queues.
+//!
+//! A value of `null` is no value, since Zaqar answers `null` for what is not set and its clients write that
+//! back. Keys that begin with an underscore and are not named here are free metadata, as in Zaqar.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+use crate::claim::{ClaimWait, Visibility};
+use crate::dedup::DedupScope;
+use crate::durability::Durability;
+use crate::error::{Error, InvalidPart};
+use crate::limits::{self, Limits};
+use crate::message::{MessageTtl, Retention};
+use crate::names::{FlavorName, QueueName};
+
+/// Bytes of a message of the queue, with its attributes of SQS: `MaximumMessageSize`. Zaqar bounds a whole request by it.
+pub const MAX_MESSAGE_BYTES: &str = "_max_messages_post_size";
+/// Seconds that its messages live when no caller states.
+pub const MESSAGE_TTL: &str = "_default_message_ttl";
+/// Seconds until its messages can be claimed when no caller states.
+pub const MESSAGE_DELAY: &str = "_default_message_delay";
+/// The queue that takes messages which were claimed too often.
+pub const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
+/// Seconds that a message lives in the queue for dead letters.
+pub const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
+/// How often a message may be claimed before it is a dead letter.
+pub const MAX_CLAIM_COUNT: &str = "_max_claim_count";
+/// Whether posts and deletes are answered before they are on disk: `sync` or `relaxed`. Zaqar has no such thing.
+pub const DURABILITY: &str = "_durability";
+/// The flavor that chooses the pools of the queue.
+pub const FLAVOR: &str = "_flavor";
+/// Seconds that a receive through SQS hides its messages for when it does not say. Zaqar has no such thing, nor those below.
+pub const VISIBILITY: &str = "_default_visibility_timeout";
+/// Seconds that a receive through SQS waits for messages when it does not say.
+pub const RECEIVE_WAIT: &str = "_default_receive_wait";
+/// Which queues may name this one for their dead letters: an object, as the attribute `RedriveAllowPolicy` of SQS.
+pub const REDRIVE_ALLOW: &str = "_redrive_allow";
+/// Who may do what with the queue through SQS: an object, as the attribute `Policy`.
+pub const POLICY: &str = "_policy";
+/// What the throughput of such a queue is bounded by in SQS: `perQueue` or `perMessageGroupId`. It is kept and given back, and
+/// nothing is bounded by it.
+pub const FIFO_THROUGHPUT: &str = "_fifo_throughput_limit";
+/// Names and values for people and bills: an object of strings, the tags of SQS.
+pub const TAGS: &str = "_tags";
+/// What SQS clients say of encryption, by `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds` and `SqsManagedSseEnabled`. It
+/// is kept and given back, and nothing is encrypted by it.
+pub const KMS_KEY: &str = "_kms_master_key_id";
+/// See [`KMS_KEY`].
+pub const KMS_REUSE: &str = "_kms_data_key_reuse_period";
+/// See [`KMS_KEY`].
+pub const MANAGED_SSE: &str = "_sqs_managed_sse";
+/// Whether messages are claimed in order within their groups, as in FIFO queues of SQS. It is fixed when the queue is made.
+pub const FIFO: &str = "_fifo";
+/// What an id of deduplication holds for, in such a queue: `queue` or `group`. A change holds for what is posted from then on.
+pub const DEDUP_SCOPE: &str = "_deduplication_scope";
+/// Whether, in such a queue, a message that names no id of deduplication has one by its content.
+pub const CONTENT_DEDUP: &str = "_content_based_deduplication";
+/// Whether bodies are encrypted at rest.
+pub const ENCRYPT: &str = "_enable_encrypt_messages";
+
+/// What the metadata of a queue states of its behaviour. What is absent has the default of the service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Bytes of a message; never more than the bound of the service, which holds where this is absent.
+    pub max_message_bytes: Option<usize>,
+    /// The life of messages that name none.
+    pub message_ttl: Option<MessageTtl>,
+    /// Seconds of delay of messages that name none.
+    pub message_delay: Option<u32>,
+    /// The queue of the same project that takes its dead letters.
+    pub dead_letter_queue: Option<QueueName>,
+    /// The life of messages there; without it they keep their own.
+    pub dead_letter_ttl: Option<MessageTtl>,
+    /// How often a message may be claimed. It has an effect only beside a queue for dead letters.
+    pub max_claim_count: Option<u32>,
+    /// How durable a post or a delete is when it is answered.
+    pub durability: Option<Durability>,
+    /// The flavor that chooses its pools.
+    pub flavor: Option<FlavorName>,
+    /// How long a receive that does not say hides its messages.
+    pub visibility: Option<Visibility>,
+    /// How long a receive that does not say waits for messages.
+    pub receive_wait: Option<ClaimWait>,
+    /// Whether its messages are in order of groups.
+    pub is_fifo: bool,
+    /// What an id of deduplication holds for.
+    pub dedup_scope: DedupScope,
+    /// Whether the content of a message is its id of deduplication when it names none.
+    pub has_content_dedup: bool,
+    /// Whether it states who else may use it, or who may not.
+    pub has_policy: bool,
+}
+
+impl Attributes {
+    /// Checks the reserved keys among those of a JSON object.
+    pub fn new(metadata: &HashMap<String, &RawValue>, limits: &Limits) -> Result<Self, Error> {
+        let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
+        of(ENCRYPT).refuse_encryption()?;
+        for key in [REDRIVE_ALLOW, POLICY, TAGS] {
+            of(key).check_object()?;
+        }
+        Ok(Self {
+            max_message_bytes: of(MAX_MESSAGE_BYTES).bytes(limits)?,
+            message_ttl: of(MESSAGE_TTL).ttl(limits)?,
+            message_delay: of(MESSAGE_DELAY).delay(limits)?,
+            dead_letter_queue: of(DEAD_LETTER_QUEUE).name(QueueName::new)?,
+            dead_letter_ttl: of(DEAD_LETTER_TTL).ttl(limits)?,
+            max_claim_count: of(MAX_CLAIM_COUNT).count()?,
+            durability: of(DURABILITY).durability()?,
+            flavor: of(FLAVOR).name(FlavorName::new)?,
+            visibility: of(VISIBILITY)
+                .integer()?
+                .map(|asked| Visibility::new(asked, VISIBILITY))
+                .transpose()?,
+            receive_wait: of(RECEIVE_WAIT)
+                .integer()?
+                .map(|asked| ClaimWait::named(asked, RECEIVE_WAIT))
+                .transpose()?,
+            is_fifo: of(FIFO).truth()?,
+            dedup_scope: of(DEDUP_SCOPE).dedup_scope()?,
+            has_content_dedup: of(CONTENT_DEDUP).truth()?,
+            has_policy: of(POLICY).value.is_some(),
+        })
+    }
+
+    /// Checks the keys that are kept for SQS, and that they agree with the others: groups have a throughput of their own only
+    /// where deduplication is by group.
+    pub fn check_kept(&self, metadata: &HashMap<String, &RawValue>) -> Result<(), Error> {
+        let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
+        of(KMS_KEY).name(|name| Ok(name.to_owned()))?;
+        of(KMS_REUSE).within(limits::SQS_KEY_REUSE)?;
+        of(MANAGED_SSE).truth()?;
+        let limit = of(FIFO_THROUGHPUT);
+        match limit.value.map(RawValue::get) {
+            None | Some("\"perQueue\"") => Ok(()),
+            Some("\"perMessageGroupId\"") if self.dedup_scope == DedupScope::Group => Ok(()),
+            Some("\"perMessageGroupId\"") => {
+                Err(limit.wrong(InvalidPart::Limit, format!("needs {DEDUP_SCOPE} to be \"group\"")))
+            }
+            Some(_) => Err(limit.wrong(InvalidPart::Limit, "must be \"perQueue\" or \"perMessageGroupId\"")),
+        }
+    }
+
+    /// Checks that what is fixed when a queue is made stays as it is.
+    pub fn check_after(&self, before: &Self) -> Result<(), Error> {
+        let fixed = |key, why| Err(Error::invalid(InvalidPart::Limit, key, why));
+        if self.is_fifo != before.is_fifo {
+            return fixed(FIFO, "a queue keeps the kind it was created with");
+        }
+        Ok(())
+    }
+
+    /// Checks what depends on the queue that they are of: it cannot take its own dead letters.
+    pub fn check_for(&self, queue: &QueueName) -> Result<(), Error> {
+        if self.dead_letter_queue.as_ref() == Some(queue) {
+            return Err(Error::invalid(InvalidPart::Limit, DEAD_LETTER_QUEUE, "it is the queue itself"));
+        }
+        Ok(())
+    }
+
+    /// Whether a pool that reaches this class may hold the queue: only who asks for `sync` by name is refused less (P11).
+    pub fn allow(&self, reach: Durability) -> bool {
+        self.durability.is_none_or(|asked| asked <= reach)
+    }
+
+    /// Bytes that a message of the queue may have, its attributes of SQS included. A queue that was given more when the
+    /// service allowed more has what it allows today.
+    pub fn message_bytes(&self, limits: &Limits) -> usize {
+        self.max_message_bytes.unwrap_or(limits.message_bytes).min(limits.message_bytes)
+    }
+
+    /// How long the queue keeps messages that live by it.
+    pub fn retention(&self, limits: &Limits) -> Retention {
+        Retention::new(self.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds))
+    }
+
+    /// Where messages go that were claimed as often as they may be, and how often that is.
+    pub fn dead_letters(&self) -> Option<(&QueueName, u32)> {
+        self.dead_letter_queue.as_ref().zip(self.max_claim_count)
+    }
+}
+
+/// A reserved key and its value, if it has one.
+struct Key<'a> {
+    key: &'static str,
+    value: Option<&'a RawValue>,
+}
+
+impl Key<'_> {
+    fn wrong(&self, place: InvalidPart, why: impl Into<String>) -> Error {
+        Error::invalid(place, self.key, why)
+    }
+
+    fn integer(&self) -> Result<Option<i64>, Error> {
+        let parse = |value: &RawValue| serde_json::from_str(value.get());
+        self.value.map(parse).transpose().map_err(|_| self.wrong(InvalidPart::Body, "must be an integer"))
+    }
+
+    fn within(&self, (least, most): (u32, u32)) -> Result<(), Error> {
+        match self.integer()? {
+            Some(number) if !(i64::from(least)..=i64::from(most)).contains(&number) => {
+                Err(self.wrong(InvalidPart::Limit, format!("{number} is not between {least} and {most}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn delay(&self, limits: &Limits) -> Result<Option<u32>, Error> {
+        self.integer()?.map(|seconds| limits.message_delay.seconds(seconds, self.key)).transpose()
+    }
+
+    fn ttl(&self, limits: &Limits) -> Result<Option<MessageTtl>, Error> {
+        self.integer()?.map(|seconds| MessageTtl::new(seconds, self.key, limits)).transpose()
+    }
+
+    fn bytes(&self, limits: &Limits) -> Result<Option<usize>, Error> {
+        let within = |bytes: i64| match usize::try_from(bytes) {
+            Ok(bytes) if (1..=limits.message_bytes).contains(&bytes) => Ok(bytes),
+            _ => {
+                let why = format!("{bytes} is not between 1 and {} bytes", limits.message_bytes);
+                Err(self.wrong(InvalidPart::Limit, why))
+            }
+        };
+        self.integer()?.map(within).transpose()
+    }
+
+    /// A count, or none for zero, which Zaqar takes for no value. It also takes negative ones, and then moves a
+    /// message at its first claim; here they are refused.
+    fn count(&self) -> Result<Option<u32>, Error> {
+        let count = |count| {
+            let why = || format!("{count} is not between 0 and {}", u32::MAX);
+            u32::try_from(count).map_err(|_| self.wrong(InvalidPart::Limit, why()))
+        };
+        Ok(self.integer()?.map(count).transpose()?.filter(|count| *count > 0))
+    }
+
+    /// A name. An empty one is no value: that is how Zaqar's clients take a name away.
+    fn name<T>(&self, check: impl Fn(&str) -> Result<T, Error>) -> Result<Option<T>, Error> {
+        let Some(value) = self.value else { return Ok(None) };
+        let Ok(name) = serde_json::from_str::<String>(value.get()) else {
+            return Err(self.wrong(InvalidPart::Body, "must be a string"));
+        };
+        let named = Some(name).filter(|name| !name.is_empty()).map(|name| check(&name)).transpose();
+        named.map_err(|error| self.wrong(InvalidPart::Limit, error.to_string()))
+    }
+
+    fn durability(&self) -> Result<Option<Durability>, Error> {
+        let Some(value) = self.value else { return Ok(None) };
+        let class = serde_json::from_str::<String>(value.get()).ok().and_then(|text| text.parse().ok());
+        let wrong = || self.wrong(InvalidPart::Limit, "must be \"sync\" or \"relaxed\"");
+        class.map(Some).ok_or_else(wrong)
+    }
+
+    fn check_object(&self) -> Result<(), Error> {
+        match self.value.and_then(entries) {
+            None if self.value.is_some() => Err(self.wrong(InvalidPart::Body, "must be a JSON object")),
+            _ => Ok(()),
+        }
+    }
+
+    fn truth(&self) -> Result<bool, Error> {
+        match self.value.map(RawValue::get) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(self.wrong(InvalidPart::Body, "must be true or false")),
+        }
+    }
+
+    fn dedup_scope(&self) -> Result<DedupScope, Error> {
+        match self.value.map(RawValue::get) {
+            None | Some("\"queue\"") => Ok(DedupScope::Queue),
+            Some("\"group\"") => Ok(DedupScope::Group),
+            Some(_) => Err(self.wrong(InvalidPart::Limit, "must be \"queue\" or \"group\"")),
+        }
+    }
+
+    fn refuse_encryption(&self) -> Result<(), Error> {
+        if self.truth()? {
+            return Err(self.wrong(InvalidPart::Limit, "encryption at rest is not available"));
+        }
+        Ok(())
+    }
+}
+
+/// The keys and values of a JSON object; none when the text is something else.
+pub fn entries(text: &RawValue) -> Option<HashMap<String, &RawValue>> {
+    serde_json::from_str(text.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attributes(json: &str) -> Result<Attributes, Error> {
+        let text = serde_json::from_str::<&RawValue>(json).unwrap();
+        Attributes::new(&entries(text).unwrap(), &Limits::ZAQAR)
+    }
+
+    #[test]
+    fn each_attribute_is_read() {
+        let read = attributes(
+            r#"{"_max_messages_post_size": 1000, "_default_message_ttl": 60, "_default_message_delay": 900,
+            "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 1209600, "_max_claim_count": 3,
+            "_flavor": "fast", "_durability": "relaxed", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red",
+            "_default_visibility_timeout": 0, "_default_receive_wait": 20, "_tags": {"a": "b"}, "_policy": {},
+            "_fifo": true, "_deduplication_scope": "group", "_content_based_deduplication": true}"#,
+        );
+        let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl", &Limits::ZAQAR).unwrap());
+        let expected = Attributes {
+            max_message_bytes: Some(1_000),
+            message_ttl: ttl(60),
+            message_delay: Some(900),
+            dead_letter_queue: Some(QueueName::new("dead").unwrap()),
+            dead_letter_ttl: ttl(1_209_600),
+            max_claim_count: Some(3),
+            durability: Some(Durability::Relaxed),
+            flavor: Some(FlavorName::new("fast").unwrap()),
+            visibility: Some(Visibility::new(0, "").unwrap()),
+            receive_wait: Some(ClaimWait::new(Some(20)).unwrap()),
+            is_fifo: true,
+            dedup_scope: DedupScope::Group,
+            has_content_dedup: true,
+            has_policy: true,
+        };
+        assert_eq!(read.unwrap(), expected);
+    }
+
+    #[test]
+    fn sqs_attributes_are_checked_when_set() {
+        let kept = |json: &str| {
+            let text = serde_json::from_str::<&RawValue>(json).unwrap();
+            let entries = entries(text).unwrap();
+            Attributes::new(&entries, &Limits::ZAQAR).unwrap().check_kept(&entries)
+        };
+        for json in [
+            r#"{"_fifo_throughput_limit": "perQueue", "_sqs_managed_sse": true}"#,
+            r#"{"_fifo_throughput_limit": "perMessageGroupId", "_deduplication_scope": "group"}"#,
+            r#"{"_kms_master_key_id": "alias/mine", "_kms_data_key_reuse_period": 60, "_sqs_managed_sse": null}"#,
+        ] {
+            assert!(kept(json).is_ok(), "{json}");
+        }
+        for json in [
+            r#"{"_fifo_throughput_limit": "perMessageGroupId"}"#,
+            r#"{"_fifo_throughput_limit": "perMessageGroupId", "_deduplication_scope": "queue"}"#,
+            r#"{"_fifo_throughput_limit": 7}"#,
+            r#"{"_kms_data_key_reuse_period": 59}"#,
+            r#"{"_kms_master_key_id": ["a"]}"#,
+            r#"{"_sqs_managed_sse": "yes"}"#,
+        ] {
+            assert!(kept(json).unwrap_err().to_string().starts_with(&json[2..10]), "{json}");
+        }
+    }
+
+    #[test]
+    fn null_zero_counts_and_empty_names_are_no_values() {
+        let read = attributes(
+            r#"{"_max_messages_post_size": null, "_dead_letter_queue": "", "_max_claim_count": 0,
+            "_default_message_ttl": null, "_flavor": null, "_enable_encrypt_messages": null}"#,
+        );
+        assert_eq!(read.unwrap(), Attributes::default());
+    }
+
+    #[test]
+    fn a_queue_cannot_take_its_own_dead_letters() {
+        let read = attributes(r#"{"_dead_letter_queue": "q"}"#).unwrap();
+        assert!(read.check_for(&QueueName::new("other").unwrap()).is_ok());
+        let refused = read.check_for(&QueueName::new("q").unwrap()).unwrap_err();
+        assert!(refused.to_string().starts_with(DEAD_LETTER_QUEUE), "{refused}");
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_and_named() {
+        for (key, values) in [
+            (MAX_MESSAGE_BYTES, vec!["0", "1048577", "-1", "\"1\"", "1.5", "[]"]),
+            (MESSAGE_TTL, vec!["59", "1209601", "true", "60.0"]),
+            (MESSAGE_DELAY, vec!["-1", "901", "{}"]),
+            (DEAD_LETTER_QUEUE, vec!["\"a b\"", "1", "\"..\""]),
+            (DEAD_LETTER_TTL, vec!["59"]),
+            (MAX_CLAIM_COUNT, vec!["-1", "4294967296", "\"3\""]),
+            (FLAVOR, vec!["\"a/b\"", "7"]),
+            (DURABILITY, vec!["\"Sync\"", "true", "\"\""]),
+            (ENCRYPT, vec!["true", "1"]),
+            (VISIBILITY, vec!["-1", "43201", "\"30\""]),
+            (RECEIVE_WAIT, vec!["-1", "21"]),
+            (TAGS, vec!["[]", "\"a\"", "1"]),
+            (POLICY, vec!["\"{}\""]),
+            (FIFO, vec!["1", "\"true\""]),
+            (DEDUP_SCOPE, vec!["\"Queue\"", "true"]),
+            (CONTENT_DEDUP, vec!["\"\"", "[]"]),
+        ] {
+            for value in values {
+                let error = attributes(&format!("{{\"{key}\": {value}}}")).unwrap_err();
+                assert!(error.to_string().starts_with(key), "{key} {value}: {error}");
+            }
+        }
+    }
+}

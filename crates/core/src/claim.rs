@@ -1,0 +1,229 @@
+//! The terms of a claim and what they do to a message's life.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::group::AttemptId;
+use crate::ids::{ClaimId, ClientId};
+use crate::limits::{self, Limits};
+use crate::message::{Header, Life, seconds_within};
+use crate::page::PopCount;
+use crate::time::Timestamp;
+
+/// How long a claim lasts and how much life it leaves to its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimTerms {
+    ttl: u32,
+    grace: u32,
+}
+
+impl ClaimTerms {
+    /// Checks seconds of ttl and grace; what is absent has its default (Zaqar: 300 and 60).
+    pub fn new(ttl: Option<i64>, grace: Option<i64>, limits: &Limits) -> Result<Self, Error> {
+        let of = |span: limits::Span, asked: Option<i64>, field| {
+            span.seconds(asked.unwrap_or(span.default_value().into()), field)
+        };
+        Ok(Self { ttl: of(limits.claim_ttl, ttl, "ttl")?, grace: of(limits.claim_grace, grace, "grace")? })
+    }
+
+    /// As [`ClaimTerms::new`], for a message of a claim; 0 seconds give it back.
+    pub fn of_message(ttl: Option<i64>, grace: Option<i64>, limits: &Limits) -> Result<Self, Error> {
+        match ttl {
+            Some(0) => Ok(Self { ttl: 0, ..Self::new(None, grace, limits)? }),
+            ttl => Self::new(ttl, grace, limits),
+        }
+    }
+
+    /// Terms that were checked before they were stored.
+    pub const fn stored(ttl: u32, grace: u32) -> Self {
+        Self { ttl, grace }
+    }
+
+    /// Seconds of the claim.
+    pub const fn ttl(self) -> u32 {
+        self.ttl
+    }
+
+    /// Seconds that a claimed message outlives its claim at least.
+    pub const fn grace(self) -> u32 {
+        self.grace
+    }
+
+    /// Lengthens the life of a message that would end before the claim does: its ttl becomes ttl + grace, its
+    /// end the claim's end + grace. One that outlives the claim keeps its own (Zaqar's rule, seen live); so does one that lives
+    /// by its queue's retention, which ends under a claim too (SQS).
+    pub fn extend(self, header: &mut Header, claim_ends: Timestamp) {
+        if let Life::Own { expires, .. } = header.life
+            && expires < claim_ends
+        {
+            let ttl = self.ttl.saturating_add(self.grace);
+            header.life = Life::Own { ttl, expires: claim_ends.plus_seconds(self.grace) };
+        }
+    }
+}
+
+/// The maker of a claim, by which later requests are recognized.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimer {
+    /// The `Client-ID` of the request, if it had one.
+    pub client: Option<ClientId>,
+    /// What the client calls the receive, if it may be repeated.
+    pub attempt: Option<AttemptId>,
+}
+
+/// Claims that the caller of a bulk deletion holds: messages under them may be deleted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Holdings<'a> {
+    /// The claims that the request names.
+    pub claims: &'a [ClaimId],
+    /// The `Client-ID` of the request: the caller holds each claim that was made under it.
+    pub client: Option<ClientId>,
+}
+
+impl<'a> Holdings<'a> {
+    /// These claims, no matter which caller asks.
+    pub const fn of_claims(claims: &'a [ClaimId]) -> Self {
+        Self { claims, client: None }
+    }
+
+    /// Whether a claim is among them that was made under the `Client-ID` of `maker`.
+    pub fn has(&self, claim: ClaimId, maker: Option<ClientId>) -> bool {
+        self.claims.contains(&claim) || (maker.is_some() && maker == self.client)
+    }
+}
+
+/// How many messages a claim may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimLimit(usize);
+
+impl ClaimLimit {
+    /// Checks a number of messages; when no caller states it is the default (Zaqar: 10).
+    pub fn new(asked: Option<i64>, limits: &Limits) -> Result<Self, Error> {
+        let span = limits.claim_messages;
+        span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
+    }
+
+    /// The number of messages.
+    pub const fn get(self) -> usize {
+        self.0
+    }
+}
+
+/// A pop takes what a claim of as many would.
+impl From<PopCount> for ClaimLimit {
+    fn from(count: PopCount) -> Self {
+        Self(count.get())
+    }
+}
+
+/// How long a claim waits for messages when there are none: 0 to 20 seconds, not at all when no caller states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClaimWait(u32);
+
+impl ClaimWait {
+    /// Checks a number of seconds.
+    pub fn new(asked: Option<i64>) -> Result<Self, Error> {
+        Self::named(asked.unwrap_or(0), "wait")
+    }
+
+    /// Checks a number of seconds; `field` is what the caller calls it.
+    pub fn named(asked: i64, field: impl Into<String>) -> Result<Self, Error> {
+        seconds_within(asked, limits::CLAIM_WAIT, field).map(Self)
+    }
+
+    /// Whole seconds.
+    pub const fn seconds(self) -> u32 {
+        self.0
+    }
+
+    /// What is left of it after some of it has ended, in whole seconds: the one that has begun still counts.
+    pub fn less(self, over: Duration) -> Self {
+        let over = u32::try_from(over.as_secs()).unwrap_or(u32::MAX);
+        Self(self.0.saturating_sub(over))
+    }
+
+    /// How long.
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(self.0 as u64)
+    }
+}
+
+/// How long a receive through SQS hides its messages: 0 to 43,200 seconds, 30 when no caller states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visibility(u32);
+
+impl Visibility {
+    /// Checks a number of seconds; `field` is what the caller calls it.
+    pub fn new(asked: i64, field: impl Into<String>) -> Result<Self, Error> {
+        seconds_within(asked, limits::VISIBILITY, field).map(Self)
+    }
+
+    /// Whole seconds.
+    pub const fn seconds(self) -> u32 {
+        self.0
+    }
+
+    /// A claim of as long. Its messages do not outlive it, if they would end before it does: SQS has no grace.
+    pub const fn terms(self) -> ClaimTerms {
+        ClaimTerms::stored(self.0, 0)
+    }
+}
+
+impl Default for Visibility {
+    fn default() -> Self {
+        Self(limits::VISIBILITY_DEFAULT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::MessageId;
+    use crate::message::State;
+
+    fn header(expires: u64) -> Header {
+        Header {
+            id: MessageId::ZERO,
+            created: Timestamp::default(),
+            ready: Timestamp::default(),
+            life: Life::Own { ttl: 60, expires: Timestamp::from_millis(expires) },
+            attempts: 0,
+            client: None,
+            size: 0,
+            state: State::Ready,
+            group: None,
+            first_claimed: None,
+        }
+    }
+
+    #[test]
+    fn grace_lengthens_only_life_ending_before_claim() {
+        let terms = ClaimTerms::new(Some(100), Some(60), &Limits::ZAQAR).unwrap();
+        let ends = Timestamp::from_millis(100_000);
+        let (mut short, mut long) = (header(99_999), header(100_000));
+        terms.extend(&mut short, ends);
+        terms.extend(&mut long, ends);
+        assert_eq!(short.life, Life::Own { ttl: 160, expires: Timestamp::from_millis(160_000) });
+        assert_eq!(long.life, Life::Own { ttl: 60, expires: Timestamp::from_millis(100_000) });
+    }
+
+    #[test]
+    fn retained_message_is_not_lengthened_by_its_claim() {
+        let life = Life::Retained { since: Timestamp::default() };
+        let mut retained = Header { life, ..header(0) };
+        ClaimTerms::stored(100, 60).extend(&mut retained, Timestamp::from_millis(100_000));
+        assert_eq!(retained.life, life);
+    }
+
+    #[test]
+    fn bounds_are_zaqars() {
+        let terms = |ttl, grace| ClaimTerms::new(Some(ttl), Some(grace), &Limits::ZAQAR);
+        assert!(terms(60, 43_200).is_ok());
+        for (ttl, grace) in [(59, 60), (43_201, 60), (60, 59), (60, 43_201), (-1, 60), (i64::MAX, 60)] {
+            assert!(terms(ttl, grace).is_err());
+        }
+        let limit = |asked| ClaimLimit::new(asked, &Limits::ZAQAR);
+        assert_eq!(limit(None).unwrap().get(), 10);
+        assert!(limit(Some(0)).is_err() && limit(Some(21)).is_err());
+    }
+}

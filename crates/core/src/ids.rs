@@ -1,0 +1,319 @@
+//! Slots and ids: how a queue's name gives its slot, and ids that only grow. Randomness is passed in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand::RngCore;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::limits;
+use crate::names::{ProjectId, QueueName};
+use crate::time::Timestamp;
+
+/// One of the 256 parts of all queues: the unit of ownership.
+///
+/// It is the first byte of the XXH3 hash of project, a zero byte and queue name. The rule is written into ids
+/// and paths of stored data, so it never changes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u8);
+
+impl Slot {
+    /// The slot of a queue's name.
+    pub fn of(project: &ProjectId, queue: &QueueName) -> Self {
+        let mut hash = Xxh3::new();
+        hash.update(project.as_str().as_bytes());
+        hash.update(&[0]);
+        hash.update(queue.as_str().as_bytes());
+        Self(hash.digest().to_be_bytes()[0])
+    }
+
+    /// All slots, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..=u8::MAX).map(Self)
+    }
+}
+
+impl fmt::Display for Slot {
+    /// Two hex digits, as in the paths of the tree.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x}", self.0)
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The id of one incarnation of a queue: its slot, then 15 random bytes. A queue that is deleted and created
+/// again has another id, so nothing of the old one can come back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId([u8; 16]);
+
+impl QueueId {
+    /// A new id in `slot`.
+    pub fn new(slot: Slot, random: &mut dyn RngCore) -> Self {
+        let mut bytes = [0; 16];
+        random.fill_bytes(&mut bytes);
+        bytes[0] = slot.0;
+        Self(bytes)
+    }
+
+    /// The id as it is stored in keys.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// The id with these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The slot of its queue.
+    pub const fn slot(&self) -> Slot {
+        Slot(self.0[0])
+    }
+}
+
+impl fmt::Display for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Uuid::from_bytes(self.0).simple())
+    }
+}
+
+impl fmt::Debug for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for QueueId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(Uuid::parse_str(text)?.into_bytes()))
+    }
+}
+
+impl Serialize for QueueId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for QueueId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The id of a message: a UUID of version 7, so its order is the order of posting within its queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MessageId(Uuid);
+
+impl MessageId {
+    /// Below every id.
+    pub const ZERO: Self = Self(Uuid::nil());
+    /// Above every id.
+    pub const MAX: Self = Self(Uuid::max());
+
+    /// The id as it is stored in keys; bytes sort as ids do.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+
+    /// The id with these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The least value above this one; the greatest stays as it is.
+    pub const fn next(self) -> Self {
+        Self(Uuid::from_u128(self.0.as_u128().saturating_add(1)))
+    }
+
+    /// The time in it, in milliseconds since the Unix epoch: when it was made, or that of the id before it if that was later.
+    pub const fn millis(self) -> u64 {
+        (self.0.as_u128() >> 80) as u64
+    }
+
+    /// Its number: it grows from message to message of a queue, with gaps.
+    pub const fn sequence(self) -> SequenceNumber {
+        let bits = self.0.as_u128();
+        let (time, high, low) = (bits >> 80, bits >> 64 & 0xfff, bits >> 56 & 0x3f);
+        SequenceNumber(time << 18 | high << 6 | low)
+    }
+
+    /// The greatest value below this one; zero stays zero.
+    pub const fn before(self) -> Self {
+        Self(Uuid::from_u128(self.0.as_u128().saturating_sub(1)))
+    }
+}
+
+/// The number of a message: 20 digits as text, so that its order is that of the text too (SQS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SequenceNumber(u128);
+
+impl fmt::Display for SequenceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:020}", self.0)
+    }
+}
+
+/// What a client calls itself: the `Client-ID` of its requests. No secret, and no proof of who it is.
+pub type ClientId = Uuid;
+
+/// The id of a claim: a UUID of version 4, since every caller that knows it may delete the claim's messages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClaimId(Uuid);
+
+impl ClaimId {
+    /// The id of no claim: what text that cannot be an id represents.
+    pub const NONE: Self = Self(Uuid::nil());
+
+    /// A new id.
+    pub fn new(random: &mut dyn RngCore) -> Self {
+        let mut bytes = [0; 16];
+        random.fill_bytes(&mut bytes);
+        Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
+    }
+
+    /// Which of the directories of its slot holds the claim's node.
+    pub fn bucket(&self) -> u8 {
+        let bucket = usize::from(self.0.as_bytes()[0]) % limits::CLAIM_BUCKETS;
+        u8::try_from(bucket).expect("there are fewer than 256 buckets")
+    }
+}
+
+macro_rules! uuid_text {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+    )*};
+}
+
+uuid_text!(MessageId, ClaimId);
+
+/// Gives message ids of one slot, each greater than the one before and than every id the slot's pools hold.
+///
+/// The time in an id never returns: while the clock is behind the last id, the random tail counts up
+/// instead. Source: RFC 9562, section 6.2, method 2.
+#[derive(Debug)]
+pub struct IdSequence {
+    last: u128,
+}
+
+/// Bits of a version 7 UUID that are neither time, version nor variant.
+const TAIL_BITS: u32 = 74;
+/// Those of the tail that are not in the number of a message: two ids differ in the others.
+const LOW_BITS: u32 = 56;
+
+impl IdSequence {
+    /// A sequence whose first id is greater than `last`.
+    pub fn after(last: MessageId) -> Self {
+        let bits = last.0.as_u128();
+        let time = bits >> 80;
+        let tail = (bits >> 64 & 0xfff) << 62 | bits & ((1 << 62) - 1);
+        Self { last: time << TAIL_BITS | tail }
+    }
+
+    /// The last id, or the one given at the start.
+    pub fn last(&self) -> MessageId {
+        Self::id_of(self.last)
+    }
+
+    /// Lets no id come that is not greater than `last`.
+    pub fn skip_to(&mut self, last: MessageId) {
+        self.last = self.last.max(Self::after(last).last);
+    }
+
+    /// The next id. `now` gives its time unless that would make it smaller than the last one: then it counts up, some
+    /// hundred thousand ids for each millisecond that it runs ahead.
+    pub fn next(&mut self, now: Timestamp, random: &mut dyn RngCore) -> MessageId {
+        // The top bit of a fresh tail is left clear, so that counting up has room within the millisecond.
+        let fresh = u128::from(now.as_millis() & 0xffff_ffff_ffff) << TAIL_BITS
+            | u128::from(random.next_u64()) << 9
+            | u128::from(random.next_u32() >> 23);
+        let step = (1 << LOW_BITS) + u128::from(random.next_u32());
+        self.last = if fresh > self.last && fresh >> TAIL_BITS > self.last >> TAIL_BITS {
+            fresh
+        } else {
+            self.last + step
+        };
+        Self::id_of(self.last)
+    }
+
+    fn id_of(count: u128) -> MessageId {
+        let time = count >> TAIL_BITS;
+        let high = count >> 62 & 0xfff;
+        let low = count & ((1 << 62) - 1);
+        MessageId(Uuid::from_u128(time << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    use super::*;
+
+    #[test]
+    fn slots_of_names_never_change() {
+        let slot = |project: &str, queue: &str| {
+            Slot::of(&ProjectId::new(project).unwrap(), &QueueName::new(queue).unwrap()).0
+        };
+        assert_eq!([slot("", "orders"), slot("p1", "orders"), slot("p", "1orders")], [145, 88, 224]);
+    }
+
+    #[test]
+    fn queue_ids_begin_with_their_slot_and_survive_text() {
+        let id = QueueId::new(Slot(0xa7), &mut SmallRng::seed_from_u64(1));
+        assert_eq!(id.slot(), Slot(0xa7));
+        assert_eq!(id.to_string().parse::<QueueId>().unwrap(), id);
+    }
+
+    proptest! {
+        #[test]
+        fn ids_only_grow_whatever_the_clock_does(seed: u64, clock in prop::collection::vec(0u64..4_000, 1..50)) {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut ids = IdSequence::after(MessageId::ZERO);
+            let mut last = MessageId::ZERO;
+            for millis in clock {
+                let id = ids.next(Timestamp::from_millis(millis), &mut random);
+                prop_assert!(id > last);
+                prop_assert!(id.sequence() > last.sequence());
+                prop_assert_eq!(id.sequence().to_string().len(), 20);
+                prop_assert_eq!(id.0.get_version_num(), 7);
+                last = id;
+                if millis % 7 == 0 {
+                    ids = IdSequence::after(last);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The words of the product and their rules: names, ids, messages, claims, queues, pools, receipts, limits, quotas, times, access, addresses.
+//!
+//! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
+//! rolls dice: instants and randomness come in as arguments.
+
+pub mod access;
+pub mod access_keys;
+pub mod attributes;
+pub mod claim;
+pub mod dedup;
+pub mod delay;
+pub mod durability;
+pub mod envelope;
+pub mod error;
+pub mod flavor;
+pub mod group;
+pub mod hosts;
+pub mod ids;
+pub mod limits;
+pub mod message;
+pub mod message_attribute;
+pub mod move_task;
+pub mod names;
+pub mod network;
+pub mod page;
+pub mod patch;
+pub mod pool;
+pub mod probe;
+pub mod queue;
+pub mod quota;
+pub mod rate;
+pub mod receipt;
+pub mod region;
+pub mod resource;
+pub mod role_names;
+pub mod source;
+pub mod time;
+pub mod trace;

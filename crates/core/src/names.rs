@@ -1,0 +1,176 @@
+//! Names of projects, queues, pools and flavors, each checked when it is made.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, InvalidPart};
+use crate::ids::Slot;
+use crate::limits;
+
+/// The tenant that owns queues: free text of 1 to 256 bytes. `X-Project-Id` in REST.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProjectId(Arc<str>);
+
+/// The name of a queue: 1 to 80 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
+///
+/// Zaqar accepts `.` and `..`; HTTP clients resolve them away before the request is sent, so that they could
+/// be created and never reached.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueName(Arc<str>);
+
+/// The name of a pool, with the alphabet of a queue name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolName(Arc<str>);
+
+/// The name of a flavor, with the alphabet of a queue name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlavorName(Arc<str>);
+
+/// A queue as its clients address it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct QueueRef {
+    /// Its tenant.
+    pub project: ProjectId,
+    /// Its name within the project.
+    pub name: QueueName,
+}
+
+impl QueueRef {
+    /// The slot it belongs to.
+    pub fn slot(&self) -> Slot {
+        Slot::of(&self.project, &self.name)
+    }
+}
+
+/// The keys `project` and `name` of a queue in a record.
+pub mod address {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    use super::{ProjectId, QueueName, QueueRef};
+
+    #[derive(Serialize, Deserialize)]
+    struct Address<'a> {
+        project: Cow<'a, str>,
+        name: Cow<'a, str>,
+    }
+
+    /// Writes both.
+    pub fn serialize<S: Serializer>(at: &QueueRef, serializer: S) -> Result<S::Ok, S::Error> {
+        Address { project: at.project.as_str().into(), name: at.name.as_str().into() }.serialize(serializer)
+    }
+
+    /// Reads and checks both.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<QueueRef, D::Error> {
+        let address = Address::deserialize(deserializer)?;
+        Ok(QueueRef {
+            project: ProjectId::new(&address.project).map_err(de::Error::custom)?,
+            name: QueueName::new(&address.name).map_err(de::Error::custom)?,
+        })
+    }
+}
+
+impl ProjectId {
+    /// The project of requests that name none: what an SQS account without a project looks like.
+    pub const DEFAULT: &'static str = "000000000000";
+
+    /// Checks a project id. An empty one is the default project.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        if text.is_empty() {
+            return Ok(Self(Self::DEFAULT.into()));
+        }
+        if text.len() > limits::PROJECT_BYTES {
+            let why = format!("project ids have at most {} bytes", limits::PROJECT_BYTES);
+            return Err(Error::invalid(InvalidPart::Name, "X-Project-Id", why));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl QueueName {
+    /// Checks the name of a queue.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        word(text, "queue_name", limits::QUEUE_NAME_CHARS).map(Self)
+    }
+
+    /// Whether it is one that Zaqar's API may create: 64 characters.
+    pub fn check_creatable(&self) -> Result<(), Error> {
+        word(&self.0, "queue_name", limits::CREATED_NAME_CHARS).map(drop)
+    }
+}
+
+impl PoolName {
+    /// Checks the name of a pool.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        word(text, "pool", limits::CREATED_NAME_CHARS).map(Self)
+    }
+}
+
+impl FlavorName {
+    /// Checks the name of a flavor.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        word(text, "flavor", limits::CREATED_NAME_CHARS).map(Self)
+    }
+}
+
+fn word(text: &str, field: &'static str, most: usize) -> Result<Arc<str>, Error> {
+    let fits = (1..=most).contains(&text.len());
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    if !fits || !text.bytes().all(plain) {
+        let why = format!("names have 1 to {most} ASCII letters, digits, underscores, dashes or dots");
+        return Err(Error::invalid(InvalidPart::Name, field, why));
+    }
+    if matches!(text, "." | "..") {
+        return Err(Error::invalid(InvalidPart::Name, field, "'.' and '..' cannot be addressed in a URL"));
+    }
+    Ok(text.into())
+}
+
+macro_rules! text {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+    )*};
+}
+
+text!(ProjectId, QueueName, PoolName, FlavorName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_names_have_zaqars_alphabet_and_the_length_of_sqs() {
+        for good in ["a", "A-Z_0.9", &"x".repeat(64), "...", ".a"] {
+            assert!(QueueName::new(good).unwrap().check_creatable().is_ok(), "{good}");
+        }
+        assert!(QueueName::new(&"x".repeat(80)).unwrap().check_creatable().is_err());
+        for bad in ["", &"x".repeat(81), "a b", "a/b", "ä", "a\0", ".", ".."] {
+            assert!(QueueName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_absent_project_is_the_default_one() {
+        assert_eq!(ProjectId::new("").unwrap().as_str(), ProjectId::DEFAULT);
+        assert!(ProjectId::new(&"p".repeat(256)).is_ok());
+        assert!(ProjectId::new(&"p".repeat(257)).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! Pages of listings: how many elements one has, and how many messages a pop takes.
+
+use crate::error::Error;
+use crate::limits::{Limits, Span};
+
+/// How many elements a page has at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimit(usize);
+
+impl PageLimit {
+    /// Checks a number of elements: that of a page of `span` when no caller states.
+    pub fn new(asked: Option<i64>, span: Span) -> Result<Self, Error> {
+        span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
+    }
+
+    /// The number of elements.
+    pub const fn get(self) -> usize {
+        self.0
+    }
+}
+
+/// How many messages a pop takes: as many as a claim may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PopCount(usize);
+
+impl PopCount {
+    /// Checks a number of messages.
+    pub fn new(asked: i64, limits: &Limits) -> Result<Self, Error> {
+        limits.claim_messages.count(asked, "pop").map(Self)
+    }
+
+    /// The number of messages.
+    pub const fn get(self) -> usize {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_zaqars() {
+        let page = |asked| PageLimit::new(asked, Limits::ZAQAR.messages_page);
+        let pop = |asked| PopCount::new(asked, &Limits::ZAQAR);
+        assert_eq!(page(None).unwrap().get(), 10);
+        for good in [1, 20] {
+            assert!(page(Some(good)).is_ok() && pop(good).is_ok());
+        }
+        for bad in [0, 21, -1, i64::MIN, i64::MAX] {
+            assert!(page(Some(bad)).is_err() && pop(bad).is_err());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The claims of one queue: which messages each holds, and until when.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use super::hidden::HiddenReason;
+use super::queue::QueueEngine;
+use super::release::Release;
+use angarium_core::claim::ClaimTerms;
+use angarium_core::group::AttemptId;
+use angarium_core::ids::{ClaimId, ClientId, MessageId};
+use angarium_core::receipt::Attempt;
+use angarium_core::time::Timestamp;
+
+/// A claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its ttl and grace.
+    pub terms: ClaimTerms,
+    /// When it ends by itself.
+    pub expires: Timestamp,
+    /// Its messages that are not deleted yet.
+    pub(super) messages: BTreeSet<MessageId>,
+    /// Set while it is being ended: its messages are on their way back, and no caller may use it any more.
+    pub(super) ending: Option<Release>,
+    /// Its new terms are not durable yet: it neither ends nor is renewed again meanwhile.
+    pub(super) is_renewing: bool,
+    /// The `Client-ID` that it was made under.
+    client: Option<ClientId>,
+    /// The receive that made it, while that may be repeated.
+    attempt: Option<Attempt>,
+}
+
+impl Claim {
+    pub(super) fn new(terms: ClaimTerms, expires: Timestamp, messages: BTreeSet<MessageId>) -> Self {
+        Self { terms, expires, messages, ending: None, is_renewing: false, client: None, attempt: None }
+    }
+
+    /// Whether nothing of it is about to change.
+    pub(super) fn is_settled(&self) -> bool {
+        self.ending.is_none() && !self.is_renewing
+    }
+
+    /// Whether its holder may still use it.
+    pub(super) fn is_live(&self, now: Timestamp) -> bool {
+        self.ending.is_none() && now < self.expires
+    }
+}
+
+/// A claim that has not ended, in a listing.
+#[derive(Clone, Debug)]
+pub struct LiveClaim {
+    /// Its id.
+    pub id: ClaimId,
+    /// Its ttl and grace.
+    pub terms: ClaimTerms,
+    /// When it ends by itself.
+    pub expires: Timestamp,
+    /// How many of its messages are not deleted yet.
+    pub messages: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// In order of their ids, so that a page of them costs what it shows.
+    claims: BTreeMap<ClaimId, Claim>,
+    /// Those of receives that may be repeated.
+    attempts: HashMap<AttemptId, ClaimId>,
+}
+
+impl Claims {
+    pub(super) fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+
+    pub(super) fn get(&self, id: ClaimId) -> Option<&Claim> {
+        self.claims.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ClaimId) -> Option<&mut Claim> {
+        self.claims.get_mut(&id)
+    }
+
+    pub(super) fn insert(&mut self, id: ClaimId, claim: Claim) {
+        self.claims.insert(id, claim);
+    }
+
+    pub(super) fn remove(&mut self, id: ClaimId) -> Option<Claim> {
+        self.set_attempt(id, None);
+        self.claims.remove(&id)
+    }
+
+    /// Notes the receive that made a claim, or that it cannot be repeated any more.
+    pub(super) fn set_attempt(&mut self, id: ClaimId, attempt: Option<Attempt>) {
+        let Some(claim) = self.claims.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut claim.attempt, attempt.clone());
+        if let Some(before) = before.filter(|before| self.attempts.get(&before.id) == Some(&id)) {
+            self.attempts.remove(&before.id);
+        }
+        if let Some(attempt) = attempt {
+            self.attempts.insert(attempt.id, id);
+        }
+    }
+
+    /// The claim of a receive that may be repeated, as far as its time and its messages go.
+    fn of_attempt(&self, id: &AttemptId, now: Timestamp) -> Option<(ClaimId, &Claim, &Attempt)> {
+        let claim_id = *self.attempts.get(id)?;
+        let claim = self.claims.get(&claim_id).filter(|claim| claim.is_live(now) && claim.is_settled())?;
+        let attempt = claim.attempt.as_ref().filter(|attempt| attempt.is_fresh(now))?;
+        (claim.messages.len() == attempt.messages).then_some((claim_id, claim, attempt))
+    }
+
+    /// A message of the claim is gone. True when it was the last one: then the claim has ended.
+    pub(super) fn forget(&mut self, id: ClaimId, message: MessageId) -> bool {
+        let Some(claim) = self.claims.get_mut(&id) else { return false };
+        claim.messages.remove(&message);
+        let is_over = claim.messages.is_empty() && claim.ending.is_none();
+        if is_over {
+            self.remove(id);
+        }
+        is_over
+    }
+}
+
+impl QueueEngine {
+    /// The claims whose records may be in the tree, ending or not.
+    pub fn claim_ids(&self) -> impl Iterator<Item = ClaimId> {
+        self.claims.claims.keys().copied()
+    }
+
+    /// The claims behind `after` that are live, in order of their ids: at most `limit` of them.
+    pub fn live_claims(&self, after: Option<ClaimId>, limit: usize, now: Timestamp) -> Vec<LiveClaim> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.claims.claims.range((from, Bound::Unbounded));
+        let live = behind.filter(|(_, claim)| claim.is_live(now)).map(|(id, claim)| LiveClaim {
+            id: *id,
+            terms: claim.terms,
+            expires: claim.expires,
+            messages: claim.messages.len(),
+        });
+        live.take(limit).collect()
+    }
+
+    /// Notes the `Client-ID` that a claim was made under.
+    pub fn note_client(&mut self, id: ClaimId, client: Option<ClientId>) {
+        if let Some(claim) = self.claims.get_mut(id) {
+            claim.client = client;
+        }
+    }
+
+    /// The `Client-ID` that a claim was made under; none of a claim that has ended.
+    pub fn client_of(&self, id: ClaimId) -> Option<ClientId> {
+        self.claims.get(id)?.client
+    }
+
+    /// Notes the receive that made a claim, so that it can be repeated; absent, that it cannot be any more.
+    pub fn note_attempt(&mut self, id: ClaimId, attempt: Option<Attempt>) {
+        self.claims.set_attempt(id, attempt);
+    }
+
+    /// The claim of a receive that its client repeats: all its messages are there as they were received (SQS: none of them
+    /// was deleted, and none was given another time).
+    pub fn attempt(&self, id: &AttemptId, now: Timestamp) -> Option<(ClaimId, Attempt)> {
+        let (claim_id, claim, attempt) = self.claims.of_attempt(id, now)?;
+        let is_held = |message: &MessageId| {
+            self.hidden.get(message).is_some_and(|hidden| hidden.why == HiddenReason::Claimed(claim_id))
+        };
+        claim.messages.iter().all(is_held).then(|| (claim_id, attempt.clone()))
+    }
+}

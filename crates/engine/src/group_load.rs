@@ -1,0 +1,81 @@
+//! For how long the messages of groups were in flight of late: a group whose few messages take long keeps as many
+//! consumers busy as one with many messages does. Source: the fair queues of SQS.
+//!
+//! It is counted whenever a caller takes messages, by what is in flight just before. Between two looks that can only
+//! become less, so no caller is charged with too much. Time is counted in two spans: the one that runs, and the one
+//! before.
+
+use std::collections::HashMap;
+
+use angarium_core::group::GroupName;
+use angarium_core::limits;
+use angarium_core::time::Timestamp;
+
+/// Less than this between two looks is added to the next.
+const STEP: u64 = 1_000;
+const SPAN: u64 = limits::NOISY_SPAN_SECONDS as u64 * 1_000;
+
+/// Times in flight, in milliseconds of single messages.
+#[derive(Debug, Default)]
+struct GroupTimes {
+    all: u64,
+    groups: HashMap<GroupName, u64>,
+}
+
+/// The times of the last spans.
+#[derive(Debug, Default)]
+pub(super) struct GroupLoad {
+    looked: Option<Timestamp>,
+    /// The number of the span that runs.
+    span: u64,
+    running: GroupTimes,
+    before: GroupTimes,
+}
+
+impl GroupLoad {
+    /// So many messages are in flight, and of these groups so many.
+    pub(super) fn look<'a>(
+        &mut self,
+        now: Timestamp,
+        all: usize,
+        groups: impl Iterator<Item = (&'a GroupName, usize)>,
+    ) {
+        let looked = *self.looked.get_or_insert(now);
+        let passed = now.as_millis().saturating_sub(looked.as_millis());
+        if passed < STEP {
+            return;
+        }
+        self.looked = Some(now);
+        self.advance_span(now.as_millis() / SPAN);
+        let passed = passed.min(SPAN);
+        let times = &mut self.running;
+        times.all += time(all, passed);
+        for (group, count) in groups.filter(|(_, count)| count * limits::NOISY_MIN >= all) {
+            if let Some(own) = times.groups.get_mut(group) {
+                *own += time(count, passed);
+            } else if times.groups.len() < limits::NOISY_KNOWN {
+                times.groups.insert(group.clone(), time(count, passed));
+            }
+        }
+    }
+
+    fn advance_span(&mut self, span: u64) {
+        if span > self.span {
+            let last = std::mem::take(&mut self.running);
+            self.before = if span == self.span + 1 { last } else { GroupTimes::default() };
+            self.span = span;
+        }
+    }
+
+    /// Whether a group had more of the time than is fair.
+    pub(super) fn exceeds_share(&self, group: &GroupName) -> bool {
+        let spans = [&self.running, &self.before];
+        let own: u64 = spans.iter().filter_map(|times| times.groups.get(group)).sum();
+        let all = spans.iter().map(|times| times.all).sum();
+        own >= limits::NOISY_TIME && own.saturating_mul(limits::NOISY_SHARE as u64) > all
+    }
+}
+
+fn time(messages: usize, passed: u64) -> u64 {
+    u64::try_from(messages).unwrap_or(u64::MAX).saturating_mul(passed)
+}

@@ -1,0 +1,402 @@
+//! The ready messages of a queue in order of groups, as far as they are in memory.
+//!
+//! A group's messages are a list in order of id, and the first of them that is hidden, delayed or on its way to another
+//! queue ends what may be taken of it. Groups take turns: one that was just served leaves behind all others.
+//!
+//! ```text
+//! not in memory ──listed, posted to, freed──▶ open ──taken from, found blocked──▶ resting ──freed──▶ open
+//!       ▲                                      │                                    │ no room
+//!       │                                      │                                    ▼
+//!       └────────── no room for it, or nothing left of it in memory ───────────── emptied ──freed──▶ open
+//! ```
+//!
+//! Memory is bounded: of a group it knows the messages up to its reach, and of the queue so many groups, the blocked
+//! ones last. A group that is blocked may be forgotten, for what frees it names it again. If one was forgotten that is
+//! not blocked, or no caller has looked yet, the pool's list of groups is gone through until all are known. So what
+//! waits in blocked groups costs nothing, however much it is. Deep groups that take turns share the memory (see
+//! [`room`]): each message is read once, a page of its group at a time.
+
+mod reading;
+mod room;
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::blocking::Blocking;
+use super::ready_cache::ReadyMessage;
+use angarium_core::group::GroupName;
+use angarium_core::ids::MessageId;
+use angarium_core::message::{Header, Message};
+use reading::{GroupListing, GroupReads};
+pub use reading::{GroupRead, Heads};
+pub use room::GroupBounds;
+
+/// How far memory knows a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupCoverage {
+    /// All of it.
+    Whole,
+    /// Every message up to this id.
+    To(MessageId),
+}
+
+impl GroupCoverage {
+    fn covers(self, id: MessageId) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::To(last) => id <= last,
+        }
+    }
+}
+
+/// Where a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupPosition {
+    /// Something may be taken from it, or must be read to know.
+    Open(u64),
+    /// It is blocked.
+    Resting(u64),
+    /// It is blocked, and its messages are left to the pool.
+    Emptied(u64),
+}
+
+#[derive(Debug)]
+struct Group {
+    ready: BTreeMap<MessageId, ReadyMessage>,
+    /// Messages that are scheduled. Beyond the first of them only those are known that were ready before.
+    delayed: BTreeMap<MessageId, Header>,
+    reach: GroupCoverage,
+    place: Option<GroupPosition>,
+}
+
+impl Group {
+    fn of(reach: GroupCoverage) -> Self {
+        Self { ready: BTreeMap::new(), delayed: BTreeMap::new(), reach, place: None }
+    }
+
+    /// The first message that blocks it, given the first that is hidden.
+    fn blocked_at(&self, hidden: Option<MessageId>) -> Option<MessageId> {
+        [hidden, self.delayed.keys().next().copied()].into_iter().flatten().min()
+    }
+
+    /// Whether messages that may be taken can lie beyond its reach.
+    fn can_continue(&self, blocked: Option<MessageId>) -> bool {
+        match self.reach {
+            GroupCoverage::Whole => false,
+            GroupCoverage::To(last) => blocked.is_none_or(|blocked| blocked > last),
+        }
+    }
+
+    fn is_open(&self, blocked: Option<MessageId>) -> bool {
+        match self.ready.keys().next() {
+            Some(first) => blocked.is_none_or(|blocked| *first < blocked),
+            None => self.can_continue(blocked),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.delayed.is_empty() && self.reach == GroupCoverage::Whole
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Groups {
+    bounds: GroupBounds,
+    known: HashMap<GroupName, Group>,
+    /// Those that are open, by their turns. One may turn out to be blocked when its turn arrives.
+    open: BTreeMap<u64, GroupName>,
+    /// The others, the longest blocked first.
+    resting: BTreeMap<u64, GroupName>,
+    /// Those of the others that have nothing in memory but how far it knew them.
+    emptied: BTreeMap<u64, GroupName>,
+    next_turn: u64,
+    /// The group of each ready or delayed message in memory.
+    index: BTreeMap<MessageId, GroupName>,
+    bytes: usize,
+    /// Groups that memory does not know to their ends.
+    partial: usize,
+    listing: GroupListing,
+    reading: GroupReads,
+}
+
+impl Groups {
+    /// The groups of a queue that no caller has looked at, or that is empty.
+    pub(super) fn found(is_empty: bool, bounds: GroupBounds) -> Self {
+        Self {
+            bounds,
+            known: HashMap::new(),
+            open: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            emptied: BTreeMap::new(),
+            next_turn: 0,
+            index: BTreeMap::new(),
+            bytes: 0,
+            partial: 0,
+            listing: if is_empty { GroupListing::Whole } else { GroupListing::begun() },
+            reading: GroupReads::default(),
+        }
+    }
+
+    /// Whether memory has every message that is not hidden.
+    pub(super) fn is_whole(&self) -> bool {
+        self.listing == GroupListing::Whole && self.partial == 0
+    }
+
+    /// Bytes of the ready messages in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first and the last message in memory that is ready or delayed.
+    pub(super) fn ends(&self) -> [Option<&Header>; 2] {
+        [self.index.iter().next(), self.index.iter().next_back()]
+            .map(|end| end.and_then(|(id, group)| self.known.get(group)?.header(*id)))
+    }
+
+    /// The header of a ready message, if that is in memory.
+    pub(super) fn get(&self, id: MessageId) -> Option<&Header> {
+        let group = self.known.get(self.index.get(&id)?)?;
+        group.ready.get(&id).map(|ready| &ready.header)
+    }
+
+    /// Leaves everything to the pool.
+    pub(super) fn leave(&mut self) {
+        let turn = self.next_turn;
+        let mut reading = std::mem::take(&mut self.reading);
+        reading.distrust();
+        *self = Self { next_turn: turn, reading, ..Self::found(false, self.bounds) };
+    }
+
+    /// A new message is durable, and ready. Its id is greater than any of its group.
+    pub(super) fn append(&mut self, message: Message, blocking: &Blocking) {
+        let Some(name) = message.header.group.clone() else { return };
+        let id = message.header.id;
+        self.reading.note_posted(&name);
+        let reach = self.known.get(&name).map(|group| group.reach);
+        let is_full = !matches!(reach, Some(GroupCoverage::To(_))) && !self.has_room_of_stuck(&name);
+        match reach {
+            Some(GroupCoverage::Whole) if is_full => self.set_reach(&name, GroupCoverage::To(id.before())),
+            Some(GroupCoverage::Whole) => self.put_ready(&name, message.into()),
+            // It is read when it is needed.
+            Some(GroupCoverage::To(_)) => {}
+            None if self.listing == GroupListing::Whole => {
+                let reach = if is_full { GroupCoverage::To(id.before()) } else { GroupCoverage::Whole };
+                if self.make_place(&name, reach) && !is_full {
+                    self.put_ready(&name, message.into());
+                }
+            }
+            // What frees it names it again.
+            None if blocking.first(&name).is_some() => self.listing.miss_blocked(),
+            None => self.look_for(&name),
+        }
+        self.place(&name, blocking);
+    }
+
+    /// A new message is durable, and ready later.
+    pub(super) fn append_delayed(&mut self, header: Header, blocking: &Blocking) {
+        let Some(name) = header.group.clone() else { return };
+        self.reading.note_posted(&name);
+        match self.known.get(&name) {
+            Some(Group { reach: GroupCoverage::To(_), .. }) => {}
+            Some(group) if group.delayed.is_empty() => self.put_delayed(&name, header),
+            Some(_) => self.set_reach(&name, GroupCoverage::To(header.id.before())),
+            None => self.add_delayed(&name, header),
+        }
+        self.place(&name, blocking);
+    }
+
+    /// A message that was hidden or not ready is ready.
+    pub(super) fn show(&mut self, ready: ReadyMessage, blocking: &Blocking) {
+        let Some(name) = ready.header.group.clone() else { return };
+        self.reading.note_changed(ready.header.id);
+        match self.known.get(&name).map(|group| group.reach.covers(ready.header.id)) {
+            Some(true) => self.put_ready(&name, ready),
+            Some(false) => self.reading.distrust_group(&name),
+            None if self.listing == GroupListing::Whole => {
+                if self.make_place(&name, GroupCoverage::Whole) {
+                    self.put_ready(&name, ready);
+                }
+            }
+            None => self.look_for(&name),
+        }
+        self.place(&name, blocking);
+    }
+
+    /// A message that was hidden is put off.
+    pub(super) fn put_off(&mut self, header: Header, blocking: &Blocking) {
+        let Some(name) = header.group.clone() else { return };
+        self.reading.note_changed(header.id);
+        match self.known.get(&name).map(|group| group.reach.covers(header.id)) {
+            Some(true) => self.put_delayed(&name, header),
+            Some(false) => self.reading.distrust_group(&name),
+            None => self.add_delayed(&name, header),
+        }
+        self.place(&name, blocking);
+    }
+
+    /// A message is about to be hidden. Returns its header if it is in memory.
+    pub(super) fn remove(&mut self, id: MessageId) -> Option<Header> {
+        let name = self.index.remove(&id)?;
+        let group = self.known.get_mut(&name)?;
+        if let Some(header) = group.delayed.remove(&id) {
+            return Some(header);
+        }
+        let ready = group.ready.remove(&id)?;
+        self.bytes -= ready.bytes();
+        Some(ready.header)
+    }
+
+    /// A message is gone, or marked in transfer: pages under way may still show it as ready.
+    pub(super) fn gone(&mut self, id: MessageId, group: Option<&GroupName>) {
+        self.reading.note_gone(id, group);
+    }
+
+    /// A group that was blocked may be open now, and it is unknown which.
+    pub(super) fn list_again(&mut self) {
+        if self.listing != GroupListing::Whole {
+            self.listing.miss_open();
+        }
+    }
+
+    /// Groups that were blocked may be open now.
+    pub(super) fn settle(&mut self, blocking: &mut Blocking) {
+        for name in blocking.take_freed() {
+            // Where all groups are known, one that is not has nothing left.
+            if !self.known.contains_key(&name) && self.listing != GroupListing::Whole {
+                self.look_for(&name);
+            }
+            self.place(&name, blocking);
+        }
+    }
+
+    /// The next open group from this turn on.
+    pub(super) fn next_open(&self, turn: u64) -> Option<(u64, GroupName)> {
+        self.open.range(turn..).next().map(|(turn, name)| (*turn, name.clone()))
+    }
+
+    /// Which message ends what may be taken of a group.
+    pub(super) fn blocked_at(&self, name: &GroupName, blocking: &Blocking) -> Option<MessageId> {
+        self.known.get(name).and_then(|group| group.blocked_at(blocking.first(name)))
+    }
+
+    /// Whether a group must be read on before so many messages can be taken of it, or all that there are.
+    pub(super) fn must_read(&mut self, name: &GroupName, count: usize, blocked: Option<MessageId>) -> bool {
+        let Some(group) = self.known.get(name) else { return false };
+        let free = group.ready.keys().take(count).filter(|id| blocked.is_none_or(|blocked| **id < blocked));
+        let must_read = group.can_continue(blocked) && free.count() < count;
+        if must_read {
+            self.reading.want(name, count);
+        }
+        must_read
+    }
+
+    /// So many messages were taken of a group at once: when fewer are left of it, more are read before its next turn, if
+    /// each group can have as many in memory.
+    fn read_ahead(&mut self, name: &GroupName, taken: usize) {
+        let Some(group) = self.known.get(name) else { return };
+        let is_low = group.reach != GroupCoverage::Whole && group.ready.len() < taken;
+        if is_low && !self.is_full() && self.share() >= taken {
+            self.reading.want(name, taken);
+        }
+    }
+
+    /// The first message of a group before the one that blocks it.
+    pub(super) fn first(&self, name: &GroupName, blocked: Option<MessageId>) -> Option<&Header> {
+        let (id, ready) = self.known.get(name)?.ready.first_key_value()?;
+        blocked.is_none_or(|blocked| *id < blocked).then_some(&ready.header)
+    }
+
+    /// Takes the first ready message of a group out.
+    pub(super) fn pop_first(&mut self, name: &GroupName) -> Option<ReadyMessage> {
+        let (id, ready) = self.known.get_mut(name)?.ready.pop_first()?;
+        self.index.remove(&id);
+        self.bytes -= ready.bytes();
+        Some(ready)
+    }
+
+    /// So many messages of a group were taken: its turn is after those of all others.
+    pub(super) fn served(&mut self, name: &GroupName, taken: usize, blocking: &Blocking) {
+        self.leave_place(name);
+        self.read_ahead(name, taken);
+        // Others wait for room: it returns in its turn, by its name.
+        if self.listing.is_overflowing() && self.known.contains_key(name) {
+            self.drop_open(name);
+        }
+        self.place(name, blocking);
+    }
+
+    /// Puts a group where it belongs by what is known of it now.
+    pub(super) fn place(&mut self, name: &GroupName, blocking: &Blocking) {
+        let Some(group) = self.known.get_mut(name) else { return };
+        let is_open = group.is_open(group.blocked_at(blocking.first(name)));
+        match (group.place, is_open) {
+            (Some(GroupPosition::Open(_)), true) => return,
+            _ if group.is_empty() => return self.forget(name),
+            (Some(GroupPosition::Resting(_)), false) => return,
+            (Some(GroupPosition::Emptied(_)), false) if group.ready.is_empty() => return,
+            _ => {}
+        }
+        self.leave_place(name);
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        let (line, place) = if is_open {
+            (&mut self.open, GroupPosition::Open(turn))
+        } else {
+            (&mut self.resting, GroupPosition::Resting(turn))
+        };
+        line.insert(turn, name.clone());
+        if let Some(group) = self.known.get_mut(name) {
+            group.place = Some(place);
+        }
+    }
+
+    fn leave_place(&mut self, name: &GroupName) {
+        match self.known.get_mut(name).and_then(|group| group.place.take()) {
+            Some(GroupPosition::Open(turn)) => self.open.remove(&turn),
+            Some(GroupPosition::Resting(turn)) => self.resting.remove(&turn),
+            Some(GroupPosition::Emptied(turn)) => self.emptied.remove(&turn),
+            None => None,
+        };
+    }
+
+    fn put_ready(&mut self, name: &GroupName, ready: ReadyMessage) {
+        let Some(group) = self.known.get_mut(name) else { return };
+        self.index.insert(ready.header.id, name.clone());
+        self.bytes += ready.bytes();
+        if let Some(old) = group.ready.insert(ready.header.id, ready) {
+            self.bytes -= old.bytes();
+        }
+    }
+
+    fn put_delayed(&mut self, name: &GroupName, header: Header) {
+        let Some(group) = self.known.get_mut(name) else { return };
+        self.index.insert(header.id, name.clone());
+        group.delayed.insert(header.id, header);
+    }
+
+    /// A delayed message of a group that is not known: what wakes it names the group again.
+    fn add_delayed(&mut self, name: &GroupName, header: Header) {
+        if self.listing == GroupListing::Whole && self.known.len() < self.bounds.known {
+            self.add(name, Group::of(GroupCoverage::Whole));
+            self.put_delayed(name, header);
+        } else {
+            self.listing.miss_blocked();
+        }
+    }
+
+    fn add(&mut self, name: &GroupName, group: Group) {
+        self.partial += usize::from(group.reach != GroupCoverage::Whole);
+        self.known.insert(name.clone(), group);
+    }
+
+    fn set_reach(&mut self, name: &GroupName, reach: GroupCoverage) {
+        let Some(group) = self.known.get_mut(name) else { return };
+        let was_partial = std::mem::replace(&mut group.reach, reach) != GroupCoverage::Whole;
+        self.partial = self.partial - usize::from(was_partial) + usize::from(reach != GroupCoverage::Whole);
+    }
+}
+
+impl Group {
+    fn header(&self, id: MessageId) -> Option<&Header> {
+        self.ready.get(&id).map(|ready| &ready.header).or_else(|| self.delayed.get(&id))
+    }
+}

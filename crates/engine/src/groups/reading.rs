@@ -1,0 +1,356 @@
+//! What is read of groups from the pool: more of one group, and which groups there are.
+//!
+//! A page is read while the queue changes. What was posted meanwhile is left for the next page; a page of which
+//! anything else changed meanwhile is read again (P2).
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::{Group, GroupCoverage, Groups};
+use crate::hidden::HiddenMessages;
+use crate::ready_cache::ReadyMessage;
+use angarium_core::group::GroupName;
+use angarium_core::ids::MessageId;
+use angarium_core::limits;
+use angarium_core::message::{Message, State};
+
+/// What to read from the pool. Messages beyond `until` may be of posts whose outcome is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupRead {
+    /// Messages of a group behind this id.
+    Group {
+        /// The group.
+        name: GroupName,
+        /// Read behind this id.
+        after: MessageId,
+        /// Nothing beyond this id counts.
+        until: MessageId,
+        /// Messages to read at most.
+        most: usize,
+    },
+    /// The first messages of groups, by their names.
+    Heads {
+        /// Read behind this name.
+        after: Option<GroupName>,
+        /// Nothing beyond this id counts.
+        until: MessageId,
+    },
+}
+
+/// First messages of groups, and whether each is the only one.
+pub type Heads = Vec<(Message, bool)>;
+
+/// Whether all groups are known, and how far the pool's list of them was gone through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum GroupListing {
+    /// Every group that has a message which is not hidden is in memory.
+    Whole,
+    /// All that are not are blocked, and what frees them names them.
+    Blocked,
+    /// Others may be found behind this name.
+    On {
+        after: Option<GroupName>,
+        /// Groups that are not blocked were left out since it began, for want of room.
+        has_missed: bool,
+        has_missed_blocked: bool,
+    },
+}
+
+impl GroupListing {
+    pub(super) fn begun() -> Self {
+        Self::On { after: None, has_missed: false, has_missed_blocked: false }
+    }
+
+    /// Whether groups wait for room.
+    pub(super) fn is_overflowing(&self) -> bool {
+        matches!(self, Self::On { has_missed: true, .. })
+    }
+
+    /// A group that is not blocked is not in memory.
+    pub(super) fn miss_open(&mut self) {
+        match self {
+            Self::On { has_missed, .. } => *has_missed = true,
+            Self::Whole | Self::Blocked => *self = Self::begun(),
+        }
+    }
+
+    /// A group that is blocked is not in memory.
+    pub(super) fn miss_blocked(&mut self) {
+        match self {
+            Self::On { has_missed_blocked, .. } => *has_missed_blocked = true,
+            Self::Whole | Self::Blocked => *self = Self::Blocked,
+        }
+    }
+
+    /// The list was gone through up to a group, or to its end.
+    fn advance(&mut self, last: Option<GroupName>, is_end: bool) {
+        let Self::On { after, has_missed, has_missed_blocked } = self else { return };
+        match (is_end, *has_missed, *has_missed_blocked) {
+            (false, ..) => *after = last.or(after.take()),
+            (true, true, _) => *self = Self::begun(),
+            (true, false, true) => *self = Self::Blocked,
+            (true, false, false) => *self = Self::Whole,
+        }
+    }
+}
+
+/// What happened to a group while a page of it is read.
+#[derive(Clone, Copy, Debug)]
+struct PageChanges {
+    /// It begins behind this id: nothing before it is on it.
+    after: MessageId,
+    is_void: bool,
+    was_posted_to: bool,
+}
+
+impl PageChanges {
+    /// A message is gone that the page may still show.
+    fn miss(&mut self, id: MessageId) {
+        self.is_void |= id > self.after;
+    }
+}
+
+/// What is read, or is to be.
+#[derive(Debug, Default)]
+pub(super) struct GroupReads {
+    /// Groups, and how many messages of each are wanted at once.
+    wanted: VecDeque<(GroupName, usize)>,
+    pages: HashMap<GroupName, PageChanges>,
+    /// While groups are listed: what the list may show as it was.
+    listed: Option<ListingChanges>,
+    is_list_void: bool,
+}
+
+/// What happened while groups are listed.
+#[derive(Debug, Default)]
+struct ListingChanges {
+    /// Messages that went or changed.
+    changed: HashSet<MessageId>,
+    /// Groups that are not in memory and were posted to: the message that the list shows may not be their only one.
+    posted: HashSet<GroupName>,
+    /// Too much happened to be remembered: of the list nothing counts but the names, and that none begins earlier.
+    is_much: bool,
+}
+
+impl ListingChanges {
+    fn note(&mut self) {
+        self.is_much |= self.changed.len() + self.posted.len() > limits::READY_CACHE_MESSAGES;
+        if self.is_much {
+            (self.changed, self.posted) = (HashSet::new(), HashSet::new());
+        }
+    }
+}
+
+impl GroupReads {
+    pub(super) fn want(&mut self, name: &GroupName, count: usize) {
+        if self.pages.contains_key(name) {
+            return;
+        }
+        if let Some((_, most)) = self.wanted.iter_mut().find(|(wanted, _)| wanted == name) {
+            *most = count.max(*most);
+        } else if self.wanted.len() < limits::GROUP_READS {
+            self.wanted.push_back((name.clone(), count));
+        }
+    }
+
+    pub(super) fn note_posted(&mut self, name: &GroupName) {
+        if let Some(page) = self.pages.get_mut(name) {
+            page.was_posted_to = true;
+        }
+        if let Some(listed) = &mut self.listed {
+            listed.posted.insert(name.clone());
+            listed.note();
+        }
+    }
+
+    pub(super) fn distrust_group(&mut self, name: &GroupName) {
+        if let Some(page) = self.pages.get_mut(name) {
+            page.is_void = true;
+        }
+    }
+
+    /// Whatever is read now does not count.
+    pub(super) fn distrust(&mut self) {
+        self.pages.values_mut().for_each(|page| page.is_void = true);
+        self.is_list_void = self.listed.is_some();
+    }
+
+    pub(super) fn note_gone(&mut self, id: MessageId, group: Option<&GroupName>) {
+        match group {
+            Some(group) => self.pages.get_mut(group).into_iter().for_each(|page| page.miss(id)),
+            None => self.pages.values_mut().for_each(|page| page.miss(id)),
+        }
+        self.note_changed(id);
+    }
+
+    /// A message is gone, or is not any more what a list under way may show of it.
+    pub(super) fn note_changed(&mut self, id: MessageId) {
+        if let Some(listed) = &mut self.listed {
+            listed.changed.insert(id);
+            listed.note();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.wanted.is_empty() && self.pages.is_empty() && self.listed.is_none()
+    }
+}
+
+impl Groups {
+    /// Whether messages that may be taken can lie in the pool.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.reading.is_idle() || matches!(self.listing, GroupListing::On { .. })
+    }
+
+    /// What is to be read next, in a queue whose ids are all at most `until`.
+    pub(crate) fn begin_read(&mut self, until: MessageId) -> Option<GroupRead> {
+        while self.reading.pages.len() < limits::GROUP_READS {
+            let Some((name, count)) = self.reading.wanted.pop_front() else { break };
+            let Some(Group { reach: GroupCoverage::To(after), .. }) = self.known.get(&name) else { continue };
+            let (after, most) = (*after, self.page(&name, count));
+            self.reading
+                .pages
+                .insert(name.clone(), PageChanges { after, is_void: false, was_posted_to: false });
+            return Some(GroupRead::Group { name, after, until, most });
+        }
+        let GroupListing::On { after, .. } = &self.listing else { return None };
+        let has_room = self.open.len() <= self.bounds.open;
+        if self.reading.listed.is_some() || !has_room {
+            return None;
+        }
+        self.reading.listed = Some(ListingChanges::default());
+        Some(GroupRead::Heads { after: after.clone(), until })
+    }
+
+    /// It could not be read.
+    pub(crate) fn read_failed(&mut self, read: &GroupRead) {
+        match read {
+            GroupRead::Group { name, .. } => {
+                self.reading.pages.remove(name);
+            }
+            GroupRead::Heads { .. } => {
+                self.reading.listed = None;
+                self.reading.is_list_void = false;
+            }
+        }
+    }
+
+    /// A page of a group was read, in order of id; `is_last` when there is nothing behind it.
+    pub(crate) fn finish_group(
+        &mut self,
+        (name, after, until): (&GroupName, MessageId, MessageId),
+        messages: Vec<Message>,
+        is_last: bool,
+        hidden: &mut HiddenMessages,
+    ) {
+        let Some(page) = self.reading.pages.remove(name) else { return };
+        let is_as_before = self.known.get(name).is_some_and(|group| group.reach == GroupCoverage::To(after));
+        if page.is_void || !is_as_before {
+            return;
+        }
+        // What follows the last post that is known here will be told.
+        let is_all = is_last || messages.last().is_some_and(|message| message.header.id > until);
+        let mut reach =
+            if is_all && !page.was_posted_to { GroupCoverage::Whole } else { GroupCoverage::To(after) };
+        self.make_room(name);
+        let is_next = self.is_next(name);
+        let mut last = after;
+        for message in messages.into_iter().take_while(|message| message.header.id <= until) {
+            if self.is_full() && last > after && !is_next {
+                reach = GroupCoverage::To(last);
+                break;
+            }
+            last = message.header.id;
+            let is_block = matches!(message.header.state, State::Scheduled | State::Moving(_));
+            self.take_in(name, message, hidden);
+            if is_block {
+                // Nothing behind it can be taken: no need to know it.
+                reach = GroupCoverage::To(last);
+                break;
+            }
+            if let GroupCoverage::To(reached) = &mut reach {
+                *reached = last;
+            }
+        }
+        self.set_reach(name, reach);
+        if let Some(blocking) = hidden.blocking() {
+            self.place(name, blocking);
+        }
+    }
+
+    /// A message that the pool shows.
+    fn take_in(&mut self, name: &GroupName, message: Message, hidden: &mut HiddenMessages) {
+        let id = message.header.id;
+        if hidden.contains_key(&id) {
+            return;
+        }
+        match message.header.state {
+            State::Ready => self.put_ready(name, ReadyMessage::from(message)),
+            State::Scheduled => self.put_delayed(name, message.header),
+            State::Moving(_) => {
+                if let Some(blocking) = hidden.blocking() {
+                    blocking.mark_in_transfer(name, id);
+                }
+            }
+            // One is not here yet, and will be; the other stays for ever.
+            State::Prepared(_) | State::Failed => {}
+        }
+    }
+
+    /// Groups were listed.
+    pub(crate) fn finish_heads(
+        &mut self,
+        until: MessageId,
+        (heads, is_end): (Heads, bool),
+        hidden: &mut HiddenMessages,
+    ) {
+        let Some(ListingChanges { changed, posted, is_much }) = self.reading.listed.take() else { return };
+        if std::mem::take(&mut self.reading.is_list_void) {
+            return;
+        }
+        let last = heads.last().and_then(|(message, _)| message.header.group.clone());
+        for (message, is_only) in heads {
+            let Some(name) = message.header.group.clone() else { continue };
+            if self.known.contains_key(&name) || message.header.id > until {
+                continue;
+            }
+            if is_much || changed.contains(&message.header.id) {
+                self.make_place(&name, GroupCoverage::To(message.header.id.before()));
+            } else {
+                self.take_head(&name, message, is_only && !posted.contains(&name), hidden);
+            }
+            if let Some(blocking) = hidden.blocking() {
+                self.place(&name, blocking);
+            }
+        }
+        self.listing.advance(last, is_end);
+    }
+
+    fn take_head(&mut self, name: &GroupName, message: Message, is_only: bool, hidden: &mut HiddenMessages) {
+        let id = message.header.id;
+        let is_hidden = hidden.contains_key(&id);
+        let is_passed = matches!(message.header.state, State::Prepared(_) | State::Failed);
+        // One that was not in memory when its removal began blocks nothing, and its end names no group.
+        let is_nameless = hidden.get(&id).is_some_and(|hidden| hidden.header.is_none());
+        let blocks =
+            !is_nameless && is_hidden || matches!(message.header.state, State::Scheduled | State::Moving(_));
+        if is_only && (is_hidden || is_passed) {
+            return;
+        }
+        let reach = if is_only { GroupCoverage::Whole } else { GroupCoverage::To(id) };
+        if blocks && self.known.len() >= self.bounds.known {
+            self.listing.miss_blocked();
+            if matches!(message.header.state, State::Moving(_)) {
+                self.take_in(name, message, hidden);
+            }
+            return;
+        }
+        if self.is_full() {
+            self.make_room(name);
+        }
+        if self.is_full() && !blocks {
+            self.make_place(name, GroupCoverage::To(id.before()));
+        } else if self.make_place(name, reach) {
+            self.take_in(name, message, hidden);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Messages of quiet groups beyond the ready cache, while noisy ones fill that (see [`super::fair`]): they have their
+//! turn before the ready cache gets there.
+//!
+//! Every message here is ready: whatever is hidden is forgotten at once. But it need not know all of them: what it
+//! misses has its turn when the ready cache gets there. It knows headers only, and no more of them than
+//! [`limits::AHEAD_MESSAGES`].
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::queue::QueueEngine;
+use super::ready_cache::ReadyMessage;
+use super::refill::Refill;
+use angarium_core::group::GroupName;
+use angarium_core::ids::MessageId;
+use angarium_core::limits;
+use angarium_core::message::{Header, Message, State};
+
+#[derive(Debug)]
+pub(super) struct Lookahead {
+    headers: BTreeMap<MessageId, Header>,
+    /// Up to here the pool was looked through.
+    cursor: MessageId,
+    /// While a page is read.
+    reading: Option<LookaheadRead>,
+}
+
+/// What happened since a page was asked for.
+#[derive(Debug, Default)]
+struct LookaheadRead {
+    /// What was hidden, or is hidden no more: the page may show it as it was.
+    hidden: HashSet<MessageId>,
+    /// Whether the page does not count, whatever it shows. Until it has come no other one is read, or it would be taken for that.
+    is_void: bool,
+}
+
+impl Default for Lookahead {
+    fn default() -> Self {
+        Self { headers: BTreeMap::new(), cursor: MessageId::ZERO, reading: None }
+    }
+}
+
+impl Lookahead {
+    pub(super) fn first(&self) -> Option<&Header> {
+        self.headers.values().next()
+    }
+
+    pub(super) fn take(&mut self, id: MessageId) -> Option<ReadyMessage> {
+        self.headers.remove(&id).map(|header| ReadyMessage { header, body: None })
+    }
+
+    /// A message is hidden from now on.
+    pub(super) fn hide(&mut self, id: MessageId) {
+        self.headers.remove(&id);
+        if let Some(reading) = &mut self.reading {
+            reading.hidden.insert(id);
+        }
+    }
+
+    /// A message is hidden no more: it is gone, or the step that shows it notes it.
+    pub(super) fn unhide(&mut self, id: MessageId) {
+        if let Some(reading) = &mut self.reading {
+            reading.hidden.insert(id);
+        }
+    }
+
+    /// A message is ready beyond the ready cache.
+    fn show(&mut self, header: &Header) {
+        if self.headers.len() < limits::AHEAD_MESSAGES {
+            self.headers.insert(header.id, header.clone());
+        }
+    }
+
+    pub(super) fn forget_group(&mut self, group: &GroupName) {
+        self.headers.retain(|_, header| header.group.as_ref() != Some(group));
+    }
+
+    /// Begins again. A page that is being read is not looked at.
+    pub(super) fn clear(&mut self) {
+        self.headers.clear();
+        self.cursor = MessageId::ZERO;
+        if let Some(reading) = &mut self.reading {
+            *reading = LookaheadRead { is_void: true, ..LookaheadRead::default() };
+        }
+    }
+}
+
+impl QueueEngine {
+    /// A message became ready beyond the ready cache: one that was hidden, or a new one.
+    pub(super) fn show_ahead(&mut self, header: &Header) {
+        let turns = self.ready_cache.fair_order();
+        if turns.has_noisy()
+            && !turns.is_noisy(header.group.as_ref())
+            && header.id > self.ready_cache.cursor()
+        {
+            self.hidden.ahead.show(header);
+        }
+    }
+
+    /// A new message became durable, ready or not.
+    pub(super) fn posted_ahead(&mut self, header: &Header, tail: MessageId) {
+        if !self.ready_cache.fair_order().has_noisy() {
+            return;
+        }
+        self.ready_cache.note_sent(header.group.as_ref(), header.created);
+        let ahead = &mut self.hidden.ahead;
+        let is_whole = ahead.cursor >= tail && ahead.headers.len() < limits::AHEAD_MESSAGES;
+        if is_whole && ahead.reading.is_none() {
+            ahead.cursor = header.id;
+        }
+        if header.state == State::Ready {
+            self.show_ahead(header);
+        }
+    }
+
+    /// The page to look through for messages of quiet groups when the ready cache has none; none while one is read
+    /// already, or when there is nothing to find.
+    pub fn begin_lookahead(&mut self) -> Option<Refill> {
+        let turns = self.ready_cache.fair_order();
+        let is_wanted = turns.has_noisy() && turns.first_quiet().is_none();
+        let ahead = &mut self.hidden.ahead;
+        let after = ahead.cursor.max(self.ready_cache.cursor());
+        let is_full = ahead.headers.len() >= limits::READY_CACHE_LOW;
+        if !is_wanted || is_full || ahead.reading.is_some() || after >= self.ready_cache.tail() {
+            return None;
+        }
+        ahead.reading = Some(LookaheadRead::default());
+        Some(Refill { after, until: self.ready_cache.tail() })
+    }
+
+    /// The page has been read: entries behind `refill.after`, in order, `is_last` when there are no more.
+    pub fn finish_lookahead(&mut self, refill: Refill, page: Vec<Message>, is_last: bool) {
+        let Some(LookaheadRead { hidden: changed, is_void: false }) = self.hidden.ahead.reading.take() else {
+            return;
+        };
+        let mut reached = match page.last() {
+            Some(last) if !is_last => last.header.id.min(refill.until),
+            _ => refill.until,
+        };
+        for Message { header, .. } in page {
+            if header.id > refill.until {
+                break;
+            }
+            if self.hidden.ahead.headers.len() >= limits::AHEAD_MESSAGES {
+                reached = header.id.before();
+                break;
+            }
+            if !changed.contains(&header.id) && !self.hidden.contains_key(&header.id) {
+                self.show_ahead(&header);
+            }
+        }
+        self.hidden.ahead.cursor = self.hidden.ahead.cursor.max(reached);
+    }
+
+    /// The page could not be read.
+    pub fn lookahead_failed(&mut self) {
+        self.hidden.ahead.reading = None;
+    }
+}

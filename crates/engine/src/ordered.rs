@@ -1,0 +1,217 @@
+//! What is different in a queue in order of groups: where its ready messages are, and which of them a claim may have.
+//! Source of the rule: SQS, which calls it FIFO.
+
+use super::groups::{GroupBounds, GroupRead, Groups, Heads};
+use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason, RemovalKind};
+use super::queue::{ClaimSelection, QueueEngine, StoredTotals, TakeBounds};
+use super::ready_cache::{ReadyCache, ReadyMessage};
+use angarium_core::group::GroupName;
+use angarium_core::ids::MessageId;
+use angarium_core::limits;
+use angarium_core::message::{Header, Message, Retention, State};
+use angarium_core::time::Timestamp;
+
+impl QueueEngine {
+    /// As [`QueueEngine::open`], of a queue in order of groups.
+    pub fn open_ordered(found: StoredTotals, bounds: GroupBounds) -> Self {
+        let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
+        Self {
+            hidden: HiddenMessages::in_groups(),
+            groups: Some(Groups::found(is_empty, bounds)),
+            ready_cache: ReadyCache::before(found.tail),
+            ..Self::open(found)
+        }
+    }
+
+    /// Whether the queue is in order of groups.
+    pub fn is_ordered(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// Enters the groups that became free, when they are many: no caller may ever claim from the queue.
+    pub(super) fn enter_freed(&mut self) {
+        if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking())
+            && blocking.has_many_freed()
+        {
+            groups.settle(blocking);
+        }
+    }
+
+    /// Hides messages: of each group in its turn as many as there are before the first that blocks it.
+    pub(super) fn take_of_groups(&mut self, taking: TakeBounds, now: Timestamp) -> ClaimSelection {
+        let mut taken = ClaimSelection::default();
+        let retention = self.retention;
+        let Self { groups: Some(groups), hidden, .. } = self else { return taken };
+        if let Some(blocking) = hidden.blocking() {
+            groups.settle(blocking);
+        }
+        let (mut turn, mut to_read) = (0, 0);
+        while taking.can_continue(&taken) && to_read < limits::GROUP_READS {
+            let Some((next, name)) = groups.next_open(turn) else { break };
+            turn = next + 1;
+            match take_of_group(groups, hidden, &name, (taking, now, retention), &mut taken) {
+                GroupTake::Taken | GroupTake::Blocked => {}
+                GroupTake::MustRead => to_read += 1,
+            }
+        }
+        self.claimed += u64::try_from(taken.messages.len()).unwrap_or_default();
+        taken
+    }
+
+    /// What is to be read from the pool for a queue in order of groups; none when nothing is, or enough is already.
+    pub fn begin_group_read(&mut self) -> Option<GroupRead> {
+        let until = self.ready_cache.tail();
+        self.groups.as_mut()?.begin_read(until)
+    }
+
+    /// A page of a group was read, with messages in order of id; `is_last` when there is nothing behind it.
+    pub fn finish_group_read(&mut self, read: &GroupRead, messages: Vec<Message>, is_last: bool) {
+        if let (Some(groups), GroupRead::Group { name, after, until, .. }) = (&mut self.groups, read) {
+            groups.finish_group((name, *after, *until), messages, is_last, &mut self.hidden);
+        }
+    }
+
+    /// The first messages of groups were read; `is_end` when there are no groups behind them.
+    pub fn finish_heads_read(&mut self, read: &GroupRead, heads: Heads, is_end: bool) {
+        if let (Some(groups), GroupRead::Heads { until, .. }) = (&mut self.groups, read) {
+            groups.finish_heads(*until, (heads, is_end), &mut self.hidden);
+        }
+    }
+
+    /// It could not be read.
+    pub fn group_read_failed(&mut self, read: &GroupRead) {
+        if let Some(groups) = &mut self.groups {
+            groups.read_failed(read);
+        }
+    }
+
+    /// The header of a ready message, if it is in memory.
+    pub(super) fn ready(&self, id: MessageId) -> Option<&Header> {
+        match &self.groups {
+            Some(groups) => groups.get(id),
+            None => self.ready_cache.get(id),
+        }
+    }
+
+    /// Takes a message out of those that are ready. Returns its header, if it is in memory.
+    pub(super) fn take_out(&mut self, id: MessageId) -> Option<Header> {
+        match &mut self.groups {
+            Some(groups) => groups.remove(id),
+            None => self.ready_cache.remove(id).map(|ready| ready.header),
+        }
+    }
+
+    /// A new message became durable that is not hidden.
+    pub(super) fn append(&mut self, message: Message) {
+        let Some(groups) = &mut self.groups else {
+            let tail = self.ready_cache.tail();
+            let header = message.header.clone();
+            if header.state == State::Ready {
+                self.ready_cache.append(message);
+            } else {
+                self.ready_cache.pass(header.id);
+                self.schedule.expect(header.ready);
+            }
+            return self.posted_ahead(&header, tail);
+        };
+        self.ready_cache.pass(message.header.id);
+        let is_ready = message.header.state == State::Ready;
+        if !is_ready {
+            self.schedule.expect(message.header.ready);
+        }
+        if let Some(blocking) = self.hidden.blocking() {
+            if is_ready {
+                groups.append(message, blocking);
+            } else {
+                groups.append_delayed(message.header, blocking);
+            }
+        }
+    }
+
+    /// A message that was hidden is ready, in a queue in order of groups.
+    pub(super) fn show_in_group(&mut self, ready: ReadyMessage) {
+        // It may come from another queue, with an id that is greater than any of this one.
+        self.ready_cache.pass(ready.header.id);
+        if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking()) {
+            groups.show(ready, blocking);
+        }
+    }
+
+    /// A message that was hidden is put off.
+    pub(super) fn put_off_in_group(&mut self, header: Header) {
+        if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking()) {
+            groups.put_off(header, blocking);
+        }
+    }
+
+    /// Messages are gone from the pool; what was known of each.
+    pub(super) fn removed_from_group(&mut self, id: MessageId, group: Option<&GroupName>) {
+        self.hidden.clear_in_transfer(id);
+        if let Some(groups) = &mut self.groups {
+            groups.gone(id, group);
+            // It may be a delayed one, and the first of a group that is not in memory.
+            if group.is_none() && self.schedule.has_any() {
+                groups.list_again();
+            }
+        }
+    }
+}
+
+/// What came of the turn of a group.
+enum GroupTake {
+    Taken,
+    Blocked,
+    MustRead,
+}
+
+fn take_of_group(
+    groups: &mut Groups,
+    hidden: &mut HiddenMessages,
+    name: &GroupName,
+    (taking, now, retention): (TakeBounds, Timestamp, Retention),
+    taken: &mut ClaimSelection,
+) -> GroupTake {
+    let Some(blocking) = hidden.blocking() else { return GroupTake::Blocked };
+    // What is taken here blocks the group from now on, and not what is taken with it.
+    let blocked = groups.blocked_at(name, blocking);
+    if groups.must_read(name, taking.left(taken), blocked) {
+        return GroupTake::MustRead;
+    }
+    let (mut has_dead, mut count) = (false, 0);
+    while taking.can_continue(taken) {
+        let Some(header) = groups.first(name, blocked) else { break };
+        let is_expired = header.is_expired(now, retention);
+        let is_dead = !is_expired && taking.is_dead(header);
+        // Those behind a dead one wait until it is gone.
+        if has_dead && !is_dead && !is_expired {
+            break;
+        }
+        let Some(ReadyMessage { header, body }) = groups.pop_first(name) else { break };
+        (has_dead, count) = (has_dead || is_dead, count + 1);
+        let id = header.id;
+        if is_expired {
+            let why = HiddenReason::Removing(None);
+            let gone = HiddenMessage {
+                removals: 1,
+                removed: RemovalKind::Expired,
+                ..HiddenMessage::new(header, why)
+            };
+            hidden.insert(id, gone);
+            taken.expired.push(id);
+        } else if is_dead {
+            hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Leaving));
+            taken.dead.push(header);
+        } else {
+            hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Taking));
+            taken.messages.push((header, body));
+        }
+    }
+    let Some(blocking) = hidden.blocking() else { return GroupTake::Blocked };
+    if count > 0 {
+        groups.served(name, count, blocking);
+        GroupTake::Taken
+    } else {
+        groups.place(name, blocking);
+        GroupTake::Blocked
+    }
+}

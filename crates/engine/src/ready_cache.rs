@@ -1,0 +1,217 @@
+//! The ready cache: the ready messages of a queue that are in memory, and the cursor behind which all others lie.
+//!
+//! Invariant: every ready message whose id is at or below the cursor is in the ready cache. What is beyond the
+//! cursor is only in the pool. The queue's newest id is its tail; when the cursor is there, the ready cache is the
+//! whole queue. So ten million waiting messages cost the memory of one ready cache.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use super::fair::FairOrder;
+use angarium_core::group::GroupName;
+use angarium_core::ids::MessageId;
+use angarium_core::limits;
+use angarium_core::message::{Header, Message};
+use angarium_core::time::Timestamp;
+
+/// A ready message. One that came back from a claim has only its header here; its body is read when it is
+/// claimed again.
+#[derive(Clone, Debug)]
+pub(super) struct ReadyMessage {
+    pub(super) header: Header,
+    pub(super) body: Option<Bytes>,
+}
+
+impl From<Message> for ReadyMessage {
+    fn from(message: Message) -> Self {
+        Self { header: message.header, body: Some(message.body) }
+    }
+}
+
+impl ReadyMessage {
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Header>() + self.body.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct ReadyCache {
+    ready: BTreeMap<MessageId, ReadyMessage>,
+    bytes: usize,
+    cursor: MessageId,
+    tail: MessageId,
+    turns: FairOrder,
+}
+
+impl ReadyCache {
+    /// An empty ready cache before a queue whose ids are all at most `tail`.
+    pub(super) fn before(tail: MessageId) -> Self {
+        Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail, turns: FairOrder::default() }
+    }
+
+    pub(super) fn cursor(&self) -> MessageId {
+        self.cursor
+    }
+
+    pub(super) fn tail(&self) -> MessageId {
+        self.tail
+    }
+
+    /// Whether nothing is beyond the cursor.
+    pub(super) fn is_whole(&self) -> bool {
+        self.cursor >= self.tail
+    }
+
+    /// Bytes that it has in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Leaves everything to the pool.
+    pub(super) fn leave(&mut self) {
+        if let Some(first) = self.first() {
+            self.end_before(first);
+        }
+    }
+
+    pub(super) fn is_low(&self) -> bool {
+        self.ready.len() < limits::READY_CACHE_LOW && self.bytes < limits::READY_CACHE_BYTES / 4
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= limits::READY_CACHE_BYTES || self.ready.len() >= limits::READY_CACHE_MESSAGES
+    }
+
+    pub(super) fn first(&self) -> Option<MessageId> {
+        self.ready.keys().next().copied()
+    }
+
+    pub(super) fn oldest(&self) -> Option<&Header> {
+        self.ready.values().next().map(|ready| &ready.header)
+    }
+
+    pub(super) fn newest(&self) -> Option<&Header> {
+        self.ready.values().next_back().map(|ready| &ready.header)
+    }
+
+    /// The ready messages behind an id, in order.
+    pub(super) fn behind(&self, id: MessageId) -> impl Iterator<Item = &ReadyMessage> {
+        self.ready.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, ready)| ready)
+    }
+
+    pub(super) fn get(&self, id: MessageId) -> Option<&Header> {
+        self.ready.get(&id).map(|ready| &ready.header)
+    }
+
+    pub(super) fn pop_first(&mut self) -> Option<ReadyMessage> {
+        let (_, ready) = self.ready.pop_first()?;
+        self.left(&ready);
+        Some(ready)
+    }
+
+    pub(super) fn remove(&mut self, id: MessageId) -> Option<ReadyMessage> {
+        let ready = self.ready.remove(&id)?;
+        self.left(&ready);
+        Some(ready)
+    }
+
+    /// A new message became durable. Its id is greater than the tail.
+    pub(super) fn append(&mut self, message: Message) {
+        let id = message.header.id;
+        if self.is_whole() && !self.is_full() {
+            self.cursor = id;
+            self.insert(message.into());
+        }
+        self.tail = self.tail.max(id);
+    }
+
+    /// A new message became durable that is not ready, or hidden already. Its id is greater than the tail.
+    pub(super) fn pass(&mut self, id: MessageId) {
+        if self.is_whole() {
+            self.cursor = id;
+        }
+        self.tail = self.tail.max(id);
+    }
+
+    /// A message that was hidden, or not ready, is ready. Beyond the cursor the pool has it.
+    pub(super) fn put_back(&mut self, ready: ReadyMessage) {
+        if ready.header.id > self.cursor {
+            // It may come from another queue, with an id that is greater than any of this one.
+            self.tail = self.tail.max(ready.header.id);
+            return;
+        }
+        self.insert(ready);
+        while self.is_full() && self.ready.len() > 1 {
+            let Some((id, evicted)) = self.ready.pop_last() else { return };
+            self.left(&evicted);
+            self.cursor = id.before();
+        }
+    }
+
+    /// Leaves everything from `id` on to the pool.
+    pub(super) fn end_before(&mut self, id: MessageId) {
+        if id <= self.cursor {
+            let evicted = self.ready.split_off(&id);
+            evicted.values().for_each(|ready| self.left(ready));
+            self.cursor = id.before();
+        }
+    }
+
+    /// Takes a page of the pool that begins right behind the cursor. The ready cache then
+    /// reaches to `end`, or as far as it has room.
+    pub(super) fn extend(&mut self, page: impl Iterator<Item = ReadyMessage>, end: MessageId) {
+        for ready in page {
+            if self.is_full() {
+                return;
+            }
+            self.cursor = ready.header.id;
+            self.insert(ready);
+        }
+        self.cursor = self.cursor.max(end);
+    }
+
+    /// Whose turn it is.
+    pub(super) fn fair_order(&self) -> &FairOrder {
+        &self.turns
+    }
+
+    /// The first message of no noisy group. There is a noisy group.
+    pub(super) fn first_quiet(&self) -> Option<&Header> {
+        self.get(self.turns.first_quiet()?)
+    }
+
+    pub(super) fn make_noisy(&mut self, group: &GroupName, now: Timestamp) {
+        self.turns.make_noisy(group, now, self.ready.values().map(|ready| &ready.header));
+    }
+
+    pub(super) fn note_sent(&mut self, group: Option<&GroupName>, now: Timestamp) {
+        self.turns.note_sent(group, now);
+    }
+
+    /// Has groups settle that are noisy no more. Returns whether one did.
+    pub(super) fn settle_order(&mut self, now: Timestamp) -> bool {
+        let is_whole = self.is_whole();
+        self.turns.settle(is_whole, now)
+    }
+
+    /// A message is not in the ready cache any more.
+    fn left(&mut self, ready: &ReadyMessage) {
+        self.bytes -= ready.bytes();
+        self.turns.remove(&ready.header);
+        // An empty tree keeps its last leaf, which has room for eleven messages: that would be most of the memory of very many
+        // queues at rest.
+        if self.ready.is_empty() {
+            self.ready = BTreeMap::new();
+        }
+    }
+
+    fn insert(&mut self, ready: ReadyMessage) {
+        self.turns.add(&ready.header);
+        self.bytes += ready.bytes();
+        if let Some(old) = self.ready.insert(ready.header.id, ready) {
+            self.bytes -= old.bytes();
+        }
+    }
+}

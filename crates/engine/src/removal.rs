@@ -1,0 +1,245 @@
+//! Removing messages, by Zaqar's table of answers, and what becomes of a removal.
+
+use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
+use super::queue::QueueEngine;
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::message::{Header, State};
+use angarium_core::time::Timestamp;
+
+/// What has to be done to remove a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// It is hidden now: remove it from the pool, whether it is there or not.
+    Begun,
+    /// It is not in memory, and what the pool has decides: read it and say so with this.
+    AskPool(PoolLookup),
+}
+
+/// When the pool was asked for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLookup(pub(super) u64);
+
+/// What the pool has under an id.
+#[derive(Clone, Copy, Debug)]
+pub enum LookupResult<'a> {
+    /// No entry.
+    Absent,
+    /// An entry in this state.
+    There(&'a State),
+}
+
+impl QueueEngine {
+    /// Begins to remove a message for a caller who names `claim`, by Zaqar's table of answers.
+    pub fn begin_remove(
+        &mut self,
+        id: MessageId,
+        claim: Option<ClaimId>,
+        now: Timestamp,
+    ) -> Result<Removal, Error> {
+        match self.remove_known(id, claim, now) {
+            Some(decided) => decided,
+            None => match self.in_transfer.has(id) {
+                Some(true) => Err(on_its_way()),
+                // Only the pool knows whether it is there, or on its way to another queue.
+                is_aside if claim.is_some() || is_aside.is_none() => {
+                    Ok(Removal::AskPool(PoolLookup(self.in_transfer.times())))
+                }
+                _ => Ok(self.remove_absent(id)),
+            },
+        }
+    }
+
+    /// Begins to remove a message that the pool was asked for. It is asked again when entries were marked in transfer
+    /// since.
+    pub fn begin_remove_after_lookup(
+        &mut self,
+        id: MessageId,
+        claim: Option<ClaimId>,
+        (asked, answered): (PoolLookup, LookupResult<'_>),
+        now: Timestamp,
+    ) -> Result<Removal, Error> {
+        if let Some(decided) = self.remove_known(id, claim, now) {
+            return decided;
+        }
+        let now_asked = PoolLookup(self.in_transfer.times());
+        if asked != now_asked {
+            return Ok(Removal::AskPool(now_asked));
+        }
+        match answered {
+            LookupResult::There(State::Moving(_) | State::Prepared(_)) => Err(on_its_way()),
+            LookupResult::There(_) if claim.is_some() => Err(Error::NotClaimed(id)),
+            LookupResult::There(_) | LookupResult::Absent => Ok(self.remove_absent(id)),
+        }
+    }
+
+    /// Decides about a message that is in memory.
+    fn remove_known(
+        &mut self,
+        id: MessageId,
+        claim: Option<ClaimId>,
+        now: Timestamp,
+    ) -> Option<Result<Removal, Error>> {
+        let Some(hidden) = self.hidden.get_mut(&id) else {
+            self.ready(id)?;
+            return Some(if claim.is_some() {
+                Err(Error::NotClaimed(id))
+            } else {
+                Ok(self.remove_absent(id))
+            });
+        };
+        match hidden.why {
+            HiddenReason::Claimed(holder) => match claim {
+                Some(named)
+                    if named == holder && self.claims.get(named).is_some_and(|claim| claim.is_live(now)) =>
+                {
+                    hidden.why = HiddenReason::Removing(Some(holder));
+                    hidden.removals = 1;
+                    hidden.removed = RemovalKind::Acked;
+                    Some(Ok(Removal::Begun))
+                }
+                _ => Some(Err(self.wrong_claim(id, claim, now))),
+            },
+            // Its claim is not known to any caller yet, or not any more.
+            HiddenReason::Taking | HiddenReason::Returning(_) => Some(Err(self.wrong_claim(id, claim, now))),
+            HiddenReason::Removing(_) => Some(Ok(self.remove_absent(id))),
+            HiddenReason::Waking | HiddenReason::Copying if claim.is_some() => {
+                Some(Err(Error::NotClaimed(id)))
+            }
+            HiddenReason::Waking | HiddenReason::Copying => {
+                hidden.why = HiddenReason::Removing(None);
+                hidden.removals = 1;
+                Some(Ok(Removal::Begun))
+            }
+            HiddenReason::Leaving => Some(Err(on_its_way())),
+        }
+    }
+
+    /// Begins to remove a message that is under no claim, or that the pool does not have: the removal is what
+    /// proves that this engine still owns the queue.
+    pub(super) fn remove_absent(&mut self, id: MessageId) -> Removal {
+        if let Some(hidden) = self.hidden.get_mut(&id) {
+            hidden.removals += 1;
+            return Removal::Begun;
+        }
+        let hidden = match self.take_out(id) {
+            Some(header) => HiddenMessage::new(header, HiddenReason::Removing(None)),
+            None => HiddenMessage::unknown(HiddenReason::Removing(None)),
+        };
+        self.hidden.insert(id, HiddenMessage { removals: 1, ..hidden });
+        Removal::Begun
+    }
+
+    fn wrong_claim(&self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Error {
+        match claim {
+            None => Error::Claimed(id),
+            Some(claim) if self.claims.get(claim).is_some_and(|claim| claim.is_live(now)) => {
+                Error::Claimed(id)
+            }
+            Some(claim) => Error::ClaimEnded(claim.to_string()),
+        }
+    }
+
+    /// Removals are durable. Returns the claims that have no message left.
+    pub fn removed(&mut self, ids: &[MessageId]) -> Vec<ClaimId> {
+        let mut over = Vec::new();
+        for id in ids {
+            if let Some(refill) = &mut self.refill {
+                refill.remove(*id);
+            }
+            self.schedule.note_change(*id);
+            self.in_transfer.forget(*id);
+            let hidden = self.hidden.remove(id);
+            let header = hidden.as_ref().and_then(|hidden| hidden.header.as_ref());
+            self.removed_from_group(*id, header.and_then(|header| header.group.as_ref()));
+            let Some(hidden) = hidden else { continue };
+            self.tally.count(hidden.removed);
+            if let HiddenReason::Removing(Some(claim)) = hidden.why {
+                self.claimed -= 1;
+                if self.claims.forget(claim, *id) {
+                    over.push(claim);
+                }
+            }
+        }
+        over
+    }
+
+    /// Removals certainly did not happen: what was known here is as before.
+    pub fn remove_failed(&mut self, ids: &[MessageId]) {
+        for id in ids {
+            let Some(hidden) = self.hidden.get_mut(id) else { continue };
+            hidden.removals = hidden.removals.saturating_sub(1);
+            match hidden.why {
+                HiddenReason::Removing(_) if hidden.removals > 0 => {}
+                HiddenReason::Removing(Some(claim)) => {
+                    hidden.why = HiddenReason::Claimed(claim);
+                    hidden.removed = RemovalKind::default();
+                }
+                HiddenReason::Removing(None) => match self.hidden.remove(id).and_then(|hidden| hidden.header)
+                {
+                    Some(header) => self.show(header, None),
+                    None => self.read_again(*id),
+                },
+                HiddenReason::Taking | HiddenReason::Claimed(_) | HiddenReason::Returning(_) => {}
+                HiddenReason::Waking | HiddenReason::Leaving | HiddenReason::Copying => {}
+            }
+        }
+    }
+
+    /// Those of these messages whose first removal began while they were claimed, and that the pool certainly stores as
+    /// ready: not after a release with a delay that was begun and did not end the claim. Nothing but that removal can take
+    /// them out of the ready ones of the pool.
+    pub fn leaving_claims(&self, ids: &[MessageId]) -> impl Iterator<Item = &Header> {
+        let hidden = ids.iter().filter_map(|id| self.hidden.get(id));
+        let is_certain = |hidden: &&HiddenMessage| {
+            hidden.removals == 1
+                && matches!(hidden.why, HiddenReason::Removing(Some(_)))
+                && hidden.is_stored_ready
+        };
+        hidden.filter(is_certain).filter_map(|hidden| hidden.header.as_ref())
+    }
+
+    /// Leaves a message to the pool that was hidden without being known here.
+    fn read_again(&mut self, id: MessageId) {
+        // A page may have been read around it while it was hidden.
+        if let Some(refill) = &mut self.refill {
+            refill.distrust();
+        }
+        self.ready_cache.end_before(id);
+        if let Some(groups) = &mut self.groups {
+            groups.leave();
+        }
+        self.schedule.refresh_owner();
+    }
+}
+
+/// How many messages were removed, for the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemovalTally {
+    /// By the holders of their claims, or popped.
+    pub acked: u64,
+    /// Because their life had ended.
+    pub expired: u64,
+}
+
+impl RemovalTally {
+    fn count(&mut self, removed: RemovalKind) {
+        match removed {
+            RemovalKind::Uncounted => {}
+            RemovalKind::Acked => self.acked += 1,
+            RemovalKind::Expired => self.expired += 1,
+        }
+    }
+}
+
+impl QueueEngine {
+    /// What was removed since the last call.
+    pub fn take_tally(&mut self) -> RemovalTally {
+        self.enter_freed();
+        std::mem::take(&mut self.tally)
+    }
+}
+
+pub(super) fn on_its_way() -> Error {
+    Error::unavailable(Part::Storage, "the message is on its way to another queue")
+}

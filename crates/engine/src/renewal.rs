@@ -1,0 +1,81 @@
+//! Looking at a claim, and giving it new terms.
+
+use super::queue::QueueEngine;
+use angarium_core::claim::ClaimTerms;
+use angarium_core::ids::{ClaimId, ClientId, MessageId};
+use angarium_core::message::Header;
+use angarium_core::time::Timestamp;
+
+/// What becomes of a wish to renew a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// Write the new terms with these messages and attempts, then say how that went.
+    Begun(Vec<(MessageId, u32)>),
+    /// Another caller is changing it: ask again when that has ended.
+    Busy,
+    /// There is no such claim, or its time has ended.
+    Ended,
+}
+
+/// A claim as its holder may see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimSnapshot {
+    /// Its terms.
+    pub terms: ClaimTerms,
+    /// The `Client-ID` that it was made under.
+    pub client: Option<ClientId>,
+    /// When it ends.
+    pub expires: Timestamp,
+    /// Its messages, oldest first.
+    pub headers: Vec<Header>,
+}
+
+impl QueueEngine {
+    /// A live claim with its messages that are not deleted yet.
+    pub fn held(&self, id: ClaimId, now: Timestamp) -> Option<ClaimSnapshot> {
+        let claim = self.claims.get(id).filter(|claim| claim.is_live(now))?;
+        let header = |message: &MessageId| self.hidden.get(message)?.header.clone();
+        let headers = claim.messages.iter().filter_map(header).collect();
+        Some(ClaimSnapshot {
+            terms: claim.terms,
+            client: self.client_of(id),
+            expires: claim.expires,
+            headers,
+        })
+    }
+
+    /// Begins to renew a claim. Until the outcome is known it does not end, whatever the time.
+    pub fn begin_renew(&mut self, id: ClaimId, now: Timestamp) -> Renewal {
+        let Some(held) = self.held(id, now) else {
+            let is_ending = self.claims.get(id).is_some_and(|claim| !claim.is_settled());
+            return if is_ending { Renewal::Busy } else { Renewal::Ended };
+        };
+        match self.claims.get_mut(id) {
+            Some(claim) if claim.is_settled() => {
+                claim.is_renewing = true;
+                Renewal::Begun(held.headers.iter().map(|header| (header.id, header.attempts)).collect())
+            }
+            _ => Renewal::Busy,
+        }
+    }
+
+    /// The new terms are durable.
+    pub fn renewed(&mut self, id: ClaimId, terms: ClaimTerms, expires: Timestamp) {
+        let Some(claim) = self.claims.get_mut(id) else { return };
+        claim.is_renewing = false;
+        claim.terms = terms;
+        claim.expires = expires;
+        for message in &claim.messages {
+            if let Some(header) = self.hidden.get_mut(message).and_then(|hidden| hidden.header.as_mut()) {
+                terms.extend(header, expires);
+            }
+        }
+    }
+
+    /// The new terms certainly do not hold.
+    pub fn renew_failed(&mut self, id: ClaimId) {
+        if let Some(claim) = self.claims.get_mut(id) {
+            claim.is_renewing = false;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Receipts: what the holder of one may do with its message, and giving some messages of a claim a time of their own, for
+//! which they move to a claim of their own (P7).
+
+use std::collections::BTreeSet;
+
+use super::claims::Claim;
+use super::hidden::{HiddenReason, RemovalKind};
+use super::queue::QueueEngine;
+use super::removal::Removal;
+use super::renewal::ClaimSnapshot;
+use angarium_core::claim::ClaimTerms;
+use angarium_core::error::Error;
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::message::Header;
+use angarium_core::time::Timestamp;
+
+/// What a receipt is worth now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiptStatus {
+    /// Its message is under this live claim: where messages are in order of groups the one that the receipt is of.
+    Holds(ClaimId),
+    /// The claim it was got with has ended. The message is there.
+    Over,
+    /// The message is not in memory: only the pool knows whether it is there.
+    AskPool,
+    /// The message is being removed.
+    Gone,
+}
+
+/// What becomes of a wish to part messages from a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimSplit {
+    /// They are all that the claim has: renew or end it in place.
+    Whole,
+    /// Write both claims in one commit, then say how that went.
+    Begun {
+        /// The claim with what is left to it, under its terms.
+        rest: ClaimSnapshot,
+        /// Those that part, with their attempts.
+        parted: Vec<(MessageId, u32)>,
+    },
+    /// Another caller is changing it: ask again when that has ended.
+    Busy,
+    /// There is no such claim, or its time has ended.
+    Ended,
+}
+
+impl QueueEngine {
+    /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. Where messages are
+    /// in order of groups it is good for that claim alone, and a message that came back from another queue is a new
+    /// one, whose claims are counted again. Elsewhere it is good for whatever claim the message is under (SQS).
+    pub fn worth(
+        &self,
+        id: MessageId,
+        (attempt, received): (u32, Timestamp),
+        now: Timestamp,
+    ) -> ReceiptStatus {
+        let Some(hidden) = self.hidden.get(&id) else {
+            return if self.ready(id).is_some() { ReceiptStatus::Over } else { ReceiptStatus::AskPool };
+        };
+        match hidden.why {
+            HiddenReason::Claimed(claim) => {
+                let is_same = |header: &Header| header.attempts == attempt && header.created <= received;
+                let is_same = hidden.header.as_ref().is_some_and(is_same);
+                let is_live = self.claims.get(claim).is_some_and(|claim| claim.is_live(now));
+                let is_good = is_same || !self.is_ordered();
+                if is_good && is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
+            }
+            HiddenReason::Taking
+            | HiddenReason::Returning(_)
+            | HiddenReason::Waking
+            | HiddenReason::Leaving
+            | HiddenReason::Copying => ReceiptStatus::Over,
+            HiddenReason::Removing(_) => ReceiptStatus::Gone,
+        }
+    }
+
+    /// Begins to remove a message for a caller who has a receipt of it, which need not be the last one (SQS: a handle
+    /// of a standard queue deletes whatever has become of its receive). None while it is being claimed or given back:
+    /// ask again when that has ended.
+    pub fn begin_remove_received(&mut self, id: MessageId, now: Timestamp) -> Result<Option<Removal>, Error> {
+        if self.begin_remove_claimed(id) {
+            return Ok(Some(Removal::Begun));
+        }
+        match self.hidden.get(&id).map(|hidden| hidden.why) {
+            Some(HiddenReason::Taking | HiddenReason::Returning(_)) => Ok(None),
+            _ => self.begin_remove(id, None, now).map(Some),
+        }
+    }
+
+    /// Begins to remove a message that is claimed, no matter which caller has it. False, and nothing has begun, when it
+    /// is not.
+    pub fn begin_remove_claimed(&mut self, id: MessageId) -> bool {
+        let is_claimed =
+            self.hidden.get(&id).is_some_and(|hidden| matches!(hidden.why, HiddenReason::Claimed(_)));
+        if is_claimed {
+            self.begin_remove_whatever(id, RemovalKind::Acked);
+        }
+        is_claimed
+    }
+
+    /// Begins to part messages from a claim. Until the outcome is known it does not end, whatever the time.
+    pub fn begin_split(&mut self, id: ClaimId, parted: &[MessageId], now: Timestamp) -> ClaimSplit {
+        let Some(mut held) = self.held(id, now) else {
+            let is_ending = self.claims.get(id).is_some_and(|claim| !claim.is_settled());
+            return if is_ending { ClaimSplit::Busy } else { ClaimSplit::Ended };
+        };
+        let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.is_settled()) else {
+            return ClaimSplit::Busy;
+        };
+        let (going, staying): (Vec<_>, Vec<_>) =
+            held.headers.into_iter().partition(|header| parted.contains(&header.id));
+        if going.is_empty() {
+            return ClaimSplit::Ended;
+        }
+        if staying.is_empty() {
+            return ClaimSplit::Whole;
+        }
+        claim.is_renewing = true;
+        held.headers = staying;
+        let parted = going.iter().map(|header| (header.id, header.attempts)).collect();
+        ClaimSplit::Begun { rest: held, parted }
+    }
+
+    /// Both claims are durable. Returns those that have no message left by now.
+    pub fn finish_split(
+        &mut self,
+        old: ClaimId,
+        new: ClaimId,
+        terms: ClaimTerms,
+        expires: Timestamp,
+        messages: &[(MessageId, u32)],
+    ) -> Vec<ClaimId> {
+        let mut moved = BTreeSet::new();
+        for (id, _) in messages {
+            let Some(hidden) = self.hidden.get_mut(id) else { continue };
+            hidden.why = match hidden.why {
+                HiddenReason::Claimed(holder) if holder == old => HiddenReason::Claimed(new),
+                HiddenReason::Removing(Some(holder)) if holder == old => HiddenReason::Removing(Some(new)),
+                _ => continue,
+            };
+            if let Some(header) = &mut hidden.header {
+                terms.extend(header, expires);
+            }
+            moved.insert(*id);
+        }
+        let client = self.client_of(old);
+        let mut over = Vec::new();
+        self.claims.set_attempt(old, None);
+        if let Some(claim) = self.claims.get_mut(old) {
+            claim.is_renewing = false;
+            claim.messages.retain(|id| !moved.contains(id));
+            if claim.messages.is_empty() {
+                self.claims.remove(old);
+                over.push(old);
+            }
+        }
+        if moved.is_empty() {
+            over.push(new);
+        } else {
+            self.claims.insert(new, Claim::new(terms, expires, moved));
+            self.note_client(new, client);
+        }
+        over
+    }
+}

@@ -1,0 +1,94 @@
+//! Holes that were found, each with the shortest history that falls into it.
+
+use angarium_engine::GroupBounds;
+
+use super::step::{Deleter, Step, Target};
+use super::world::World;
+
+/// Takes the steps, holding the engine against the naive queue after each, then drains the queue.
+fn history(steps: &[Step]) {
+    history_in(World::new(), steps);
+}
+
+fn history_in(mut world: World, steps: &[Step]) {
+    for step in steps {
+        world.take_step(step);
+        world.check();
+    }
+    world.drain();
+}
+
+/// The steps by which a post, a return or a removal becomes durable.
+const DONE: [Step; 3] = [Step::Send, Step::Apply, Step::Settle];
+/// The steps by which it fails.
+const FAILED: [Step; 2] = [Step::Send, Step::Settle];
+
+fn posted(sizes: &[u8]) -> Vec<Step> {
+    [vec![Step::Post(sizes.to_vec(), false)], DONE.to_vec()].concat()
+}
+
+/// An end of a claim that no caller was told of took one attempt back, failed, and took another one back.
+#[test]
+fn failed_uncounted_release_keeps_attempts() {
+    let claimed = [Step::Take(1), Step::Grant(0), Step::End(0, false)];
+    let again = [Step::End(0, false)];
+    history(&[&posted(&[0]), &claimed[..], &FAILED, &again, &FAILED].concat());
+}
+
+/// A message that its post made ready after a delete of it had begun was granted and then vanished.
+#[test]
+fn message_deleted_before_its_post_is_answered_is_never_ready() {
+    let listed = [Step::Post(vec![0], false), Step::Send, Step::Apply];
+    let deleted = [Step::Remove(Target::Unanswered(0), Deleter::Nobody), Step::Settle];
+    history(&[&listed[..], &deleted, &[Step::Take(1)], &DONE].concat());
+    history(&[&listed[..], &deleted, &FAILED, &[Step::Take(1), Step::Grant(0)]].concat());
+}
+
+/// Its message went back to a claim that had ended a moment later, and was hidden for ever.
+#[test]
+fn failed_removal_during_claim_end_frees_message() {
+    let claimed = [Step::Take(2), Step::Grant(0)];
+    let deleted =
+        [Step::Remove(Target::Known(0), Deleter::Holder), Step::Send, Step::End(0, true), Step::Settle];
+    history(&[&posted(&[0, 0]), &claimed[..], &deleted, &DONE, &[Step::FinishEnd(0)]].concat());
+}
+
+/// Its attempt was in memory only: the pool still said that it had never been claimed.
+#[test]
+fn failed_removal_after_claim_end_keeps_attempt_in_pool() {
+    let claimed = [Step::Take(1), Step::Grant(0)];
+    let deleted = [Step::Remove(Target::Known(0), Deleter::Holder), Step::Send];
+    let ended = [Step::End(0, true), Step::FinishEnd(0), Step::Settle];
+    history(&[&posted(&[0]), &claimed[..], &deleted, &ended, &DONE, &[Step::FinishEnd(0)]].concat());
+}
+
+/// Of messages beyond 4 KiB no ready cache holds 256: every claim read a page that had no room.
+#[test]
+fn cache_full_of_large_messages_reads_no_page() {
+    let mut world = World::new();
+    for step in [posted(&[2; 6]), vec![Step::BeginRefill, Step::FinishRefill]].concat() {
+        world.take_step(&step);
+    }
+    assert!(world.engine.has_more());
+    assert_eq!(world.engine.begin_refill(), None);
+}
+
+/// A page that was read while its claim ended showed it as it had been: ready.
+#[test]
+fn message_delayed_during_page_read_is_not_ready() {
+    let claimed = [Step::Take(1), Step::Flush, Step::Crash];
+    let read = [Step::BeginRefill, Step::PutOff(0, 1), Step::ReadPage(1), Step::Flush];
+    history(&[&posted(&[0, 0]), &claimed[..], &read, &[Step::FinishRefill, Step::Take(1)]].concat());
+}
+
+/// A delayed message was removed by its id, and the group that it was the first of, which memory had no room for, was never
+/// looked at again.
+#[test]
+fn group_with_removed_delayed_head_is_found_again() {
+    let bounds = GroupBounds { known: 1, open: 0, messages: 2, ..GroupBounds::default() };
+    for number in 0..4 {
+        let removed = Step::Remove(Target::Known(number), Deleter::Nobody);
+        let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
+        history_in(World::ordered(bounds), &[&posted[..], &[removed]].concat());
+    }
+}

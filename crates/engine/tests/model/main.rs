@@ -1,0 +1,12 @@
+//! The engine of a queue under random histories, held against a naive queue that is never clever.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
+
+mod dice;
+mod fair;
+mod group_reads;
+mod histories;
+mod holes;
+mod step;
+mod takeover;
+mod truth;
+mod world;

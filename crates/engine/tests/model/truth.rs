@@ -1,0 +1,267 @@
+//! Owns the naive queue: every message in one map, with its place. It has no ready cache, no cursor and no budget;
+//! what it states is what the engine must say.
+
+use std::collections::BTreeMap;
+
+use angarium_core::claim::ClaimTerms;
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::message::{Header, State};
+use angarium_core::time::Timestamp;
+use angarium_engine::{AttemptCount, Release};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageState {
+    Ready,
+    Scheduled,
+    /// Scheduled or prepared before.
+    Waking,
+    Taking,
+    Claimed(ClaimId),
+    Returning(ClaimId),
+    Leaving,
+    /// Prepared or moving.
+    Aside,
+}
+
+impl MessageState {
+    /// Where an entry of the pool is that nothing happens to.
+    pub fn of(state: &State) -> Self {
+        match state {
+            State::Ready => Self::Ready,
+            State::Scheduled => Self::Scheduled,
+            State::Prepared(_) | State::Moving(_) | State::Failed => Self::Aside,
+        }
+    }
+}
+
+/// A message whose post was answered.
+#[derive(Clone, Debug)]
+pub struct KnownMessage {
+    pub header: Header,
+    /// Where it is, or would be if its removals failed.
+    pub place: MessageState,
+    /// How many removals of it are under way. While one is, no caller sees it.
+    pub removals: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Lease {
+    pub expires: Timestamp,
+    /// How it ends, while it does.
+    pub ending: Option<Release>,
+    /// Whether messages part from it just now.
+    pub is_parting: bool,
+}
+
+/// What an end makes of a message.
+pub fn returned(header: &Header, ending: Release) -> Header {
+    let attempts = header.attempts - u32::from(ending.counts == AttemptCount::No);
+    let (ready, state) = ending.ready.map_or((header.ready, State::Ready), |at| (at, State::Scheduled));
+    let first_claimed = header.first_claimed.filter(|_| attempts > 0);
+    Header { attempts, ready, state, first_claimed, ..header.clone() }
+}
+
+/// What the engine must answer to a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Begun,
+    Claimed,
+    ClaimEnded,
+    /// It moves to or from another queue.
+    OnItsWay,
+    /// Not claimed; or only the pool knows.
+    Free,
+    AskPool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    pub messages: BTreeMap<MessageId, KnownMessage>,
+    pub claims: BTreeMap<ClaimId, Lease>,
+    /// Removals under way of ids that are not among the messages.
+    pub strangers: BTreeMap<MessageId, u32>,
+}
+
+impl Truth {
+    pub fn posted(&mut self, header: Header) {
+        let removals = self.strangers.remove(&header.id).unwrap_or(0);
+        let place = MessageState::of(&header.state);
+        self.messages.insert(header.id, KnownMessage { header, place, removals });
+    }
+
+    /// Messages that may be claimed, oldest first.
+    pub fn ready(&self) -> Vec<&Header> {
+        let ready =
+            self.messages.values().filter(|known| known.place == MessageState::Ready && known.removals == 0);
+        ready.map(|known| &known.header).collect()
+    }
+
+    pub fn header(&self, id: MessageId) -> &Header {
+        &self.messages[&id].header
+    }
+
+    #[track_caller]
+    fn at(&mut self, id: MessageId) -> &mut KnownMessage {
+        self.messages.get_mut(&id).expect("the message is known")
+    }
+
+    pub fn move_to(&mut self, id: MessageId, place: MessageState) {
+        self.at(id).place = place;
+    }
+
+    pub fn grant(&mut self, id: ClaimId, terms: ClaimTerms, expires: Timestamp, ids: &[MessageId]) {
+        for message in ids {
+            let known = self.at(*message);
+            known.place = MessageState::Claimed(id);
+            known.header.attempts += 1;
+            known.header.first_claimed.get_or_insert(expires.minus_seconds(terms.ttl()));
+            terms.extend(&mut known.header, expires);
+        }
+        self.claims.insert(id, Lease { expires, ending: None, is_parting: false });
+    }
+
+    pub fn set_split(&mut self, claim: ClaimId, is_parting: bool) {
+        if let Some(lease) = self.claims.get_mut(&claim) {
+            lease.is_parting = is_parting;
+        }
+    }
+
+    /// Those of the messages that the old claim still has are under the new one. Returns which of the two have ended.
+    pub fn finish_split(
+        &mut self,
+        old: ClaimId,
+        new: ClaimId,
+        terms: ClaimTerms,
+        expires: Timestamp,
+        ids: &[MessageId],
+    ) -> Vec<ClaimId> {
+        let mut over = Vec::new();
+        for id in ids {
+            if let Some(known) =
+                self.messages.get_mut(id).filter(|known| known.place == MessageState::Claimed(old))
+            {
+                known.place = MessageState::Claimed(new);
+                terms.extend(&mut known.header, expires);
+            }
+        }
+        self.set_split(old, false);
+        if self.held_by(old).is_empty() && self.claims.remove(&old).is_some() {
+            over.push(old);
+        }
+        if self.held_by(new).is_empty() {
+            over.push(new);
+        } else {
+            self.claims.insert(new, Lease { expires, ending: None, is_parting: false });
+        }
+        over
+    }
+
+    pub fn held_by(&self, claim: ClaimId) -> Vec<MessageId> {
+        let held = |known: &KnownMessage| matches!(known.place, MessageState::Claimed(c) | MessageState::Returning(c) if c == claim);
+        self.messages.values().filter(|known| held(known)).map(|known| known.header.id).collect()
+    }
+
+    pub fn begin_release(&mut self, claim: ClaimId, ending: Release) {
+        for id in self.held_by(claim) {
+            let known = self.at(id);
+            if known.removals == 0 {
+                known.place = MessageState::Returning(claim);
+            }
+        }
+        self.claims.get_mut(&claim).expect("the claim lives").ending = Some(ending);
+    }
+
+    pub fn finish_release(&mut self, claim: ClaimId) {
+        let lease = self.claims.get(&claim).expect("the claim is ending");
+        let ending = lease.ending.expect("the claim is ending");
+        for id in self.held_by(claim) {
+            let known = self.at(id);
+            known.header = returned(&known.header, ending);
+            known.place = MessageState::of(&known.header.state);
+        }
+        self.claims.remove(&claim);
+    }
+
+    pub fn release_failed(&mut self, claim: ClaimId) {
+        self.claims.get_mut(&claim).expect("the claim is ending").ending = None;
+        for id in self.held_by(claim) {
+            self.move_to(id, MessageState::Claimed(claim));
+        }
+    }
+
+    /// They are ready now, whether a caller removes them or not.
+    pub fn woken(&mut self, ids: &[MessageId]) {
+        for id in ids {
+            let known = self.at(*id);
+            (known.header.state, known.place) = (State::Ready, MessageState::Ready);
+        }
+    }
+
+    /// They are where the pool has them.
+    pub fn stay(&mut self, ids: &[MessageId]) {
+        for id in ids {
+            let known = self.at(*id);
+            known.place = MessageState::of(&known.header.state);
+        }
+    }
+
+    pub fn mark_in_transfer(&mut self, headers: &[Header]) {
+        for header in headers {
+            let known = self.at(header.id);
+            (known.header, known.place) = (header.clone(), MessageState::Aside);
+        }
+    }
+
+    /// Zaqar's table.
+    pub fn judge(&self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Verdict {
+        let is_live = |claim| self.claims.get(&claim).is_some_and(|l| l.ending.is_none() && now < l.expires);
+        let Some(known) = self.messages.get(&id) else {
+            let is_known = claim.is_none() || self.strangers.contains_key(&id);
+            return if is_known { Verdict::Begun } else { Verdict::AskPool };
+        };
+        if known.removals > 0 {
+            return Verdict::Begun;
+        }
+        if matches!(known.place, MessageState::Leaving | MessageState::Aside) {
+            return Verdict::OnItsWay;
+        }
+        match (known.place, claim) {
+            // One that is being published is a free message already.
+            (MessageState::Ready | MessageState::Scheduled | MessageState::Waking, None) => Verdict::Begun,
+            (MessageState::Ready | MessageState::Scheduled | MessageState::Waking, Some(_)) => Verdict::Free,
+            (MessageState::Claimed(holder), Some(claim)) if claim == holder && is_live(claim) => {
+                Verdict::Begun
+            }
+            (_, None) => Verdict::Claimed,
+            (_, Some(claim)) if is_live(claim) => Verdict::Claimed,
+            (_, Some(_)) => Verdict::ClaimEnded,
+        }
+    }
+
+    pub fn begin_remove(&mut self, id: MessageId) {
+        match self.messages.get_mut(&id) {
+            Some(known) => known.removals += 1,
+            None => *self.strangers.entry(id).or_default() += 1,
+        }
+    }
+
+    /// Returns the claim that has ended by it.
+    pub fn removed(&mut self, id: MessageId) -> Option<ClaimId> {
+        self.strangers.remove(&id);
+        let known = self.messages.remove(&id)?;
+        let MessageState::Claimed(claim) = known.place else { return None };
+        let is_over = self.held_by(claim).is_empty() && self.claims[&claim].ending.is_none();
+        is_over.then(|| self.claims.remove(&claim)).map(|_| claim)
+    }
+
+    pub fn remove_failed(&mut self, id: MessageId) {
+        if let Some(known) = self.messages.get_mut(&id) {
+            known.removals = known.removals.saturating_sub(1);
+        } else if let Some(removals) = self.strangers.get_mut(&id) {
+            *removals -= 1;
+            if *removals == 0 {
+                self.strangers.remove(&id);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Receipts: messages that part from their claim into one of their own, deletes by the holder of a receipt, and
+//! what a receipt is worth.
+
+use angarium_engine::{ClaimSnapshot, ClaimSplit, ReceiptStatus};
+
+use super::*;
+
+/// Messages on their way from a claim into one of their own.
+pub(super) struct PendingSplit {
+    old: ClaimId,
+    new: ClaimId,
+    terms: ClaimTerms,
+    expires: Timestamp,
+    rest: ClaimSnapshot,
+    parted: Vec<(MessageId, u32)>,
+    /// Whether the commit of both claims is durable.
+    is_recorded: bool,
+}
+
+impl PendingSplit {
+    /// The claim that has a message on its way, when its record reports it already.
+    pub(super) fn recorded(&self, id: MessageId) -> Option<ClaimId> {
+        let is_here = self.is_recorded && self.parted.iter().any(|(parted, _)| *parted == id);
+        is_here.then_some(self.new)
+    }
+}
+
+impl World {
+    /// Some of the messages of a claim, one for each bit, are given a time of their own.
+    pub(super) fn part(&mut self, number: u8, which: u8) {
+        let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
+        let Some(at) = nth(&claims, number) else { return };
+        let (old, held) = (claims[at], self.truth.held_by(claims[at]));
+        let ids: Vec<MessageId> = held
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| which >> (place % 8) & 1 == 1)
+            .map(|(_, id)| *id)
+            .collect();
+        let lease = &self.truth.claims[&old];
+        let is_changing = lease.ending.is_some() || lease.is_parting;
+        let is_over = self.now >= lease.expires || ids.is_empty();
+        match self.engine.begin_split(old, &ids, self.now) {
+            ClaimSplit::Busy => assert!(is_changing, "a claim that nobody changes can be parted"),
+            ClaimSplit::Ended => assert!(!is_changing && is_over, "a live claim can be parted"),
+            ClaimSplit::Whole => assert!(!is_changing && !is_over && ids == held, "some of it stays"),
+            ClaimSplit::Begun { rest, parted } => {
+                assert!(!is_changing && !is_over && ids.len() < held.len(), "nothing of it stays");
+                let staying: Vec<&Header> =
+                    held.iter().filter(|id| !ids.contains(id)).map(|id| self.truth.header(*id)).collect();
+                assert_eq!(rest.headers.iter().collect::<Vec<_>>(), staying, "what stays with a claim");
+                let going: Vec<_> = ids.iter().map(|id| (*id, self.truth.header(*id).attempts)).collect();
+                assert_eq!(parted, going, "what parts from a claim");
+                let terms = ClaimTerms::stored(u32::from(which), 60);
+                let (new, expires) =
+                    (ClaimId::new(&mut self.claims), self.now.plus_seconds(u32::from(which)));
+                self.truth.set_split(old, true);
+                self.parting.push(PendingSplit {
+                    old,
+                    new,
+                    terms,
+                    expires,
+                    rest,
+                    parted,
+                    is_recorded: false,
+                });
+            }
+        }
+    }
+
+    /// Both claims become durable in one commit, if the one that was there still is.
+    pub(super) fn record_split(&mut self, at: usize) {
+        let PendingSplit { old, new, terms, expires, rest, parted, is_recorded } = &mut self.parting[at];
+        let Some(record) = self.tree.get_mut(old).filter(|_| !*is_recorded) else { return };
+        record.messages = rest.headers.iter().map(|header| (header.id, header.attempts)).collect();
+        self.tree.insert(*new, Record { terms: *terms, expires: *expires, messages: parted.clone() });
+        *is_recorded = true;
+    }
+
+    pub(super) fn finish_split_model(&mut self, at: usize) {
+        self.record_split(at);
+        if !self.parting[at].is_recorded {
+            return self.fail_split(at);
+        }
+        let PendingSplit { old, new, terms, expires, parted, .. } = self.parting.swap_remove(at);
+        let over = self.engine.finish_split(old, new, terms, expires, &parted);
+        let ids: Vec<MessageId> = parted.iter().map(|(id, _)| *id).collect();
+        assert_eq!(over, self.truth.finish_split(old, new, terms, expires, &ids), "claims that are over");
+        self.spent.extend(over);
+    }
+
+    /// The commit certainly did not happen.
+    pub(super) fn fail_split(&mut self, at: usize) {
+        if !self.parting[at].is_recorded {
+            let PendingSplit { old, .. } = self.parting.swap_remove(at);
+            self.engine.renew_failed(old);
+            self.truth.set_split(old, false);
+        }
+    }
+
+    /// The holder of a receipt deletes its message, whatever has become of the receive.
+    pub(super) fn remove_received(&mut self, target: Target) {
+        let Some(id) = self.target(target) else { return };
+        let known = self.truth.messages.get(&id).filter(|known| known.removals == 0);
+        let is_claimed = known.is_some_and(|known| matches!(known.place, MessageState::Claimed(_)));
+        let is_changing = known
+            .is_some_and(|known| matches!(known.place, MessageState::Taking | MessageState::Returning(_)));
+        if is_claimed || is_changing {
+            let answer = self.engine.begin_remove_received(id, self.now).expect("it is not on its way");
+            assert_eq!(answer.is_none(), is_changing, "{id} is claimed or given back just now");
+            if is_claimed {
+                self.begin_removal(id);
+            }
+            return;
+        }
+        // Without a claim it is as for every caller.
+        self.remove_as(id, None, |engine, now| {
+            engine.begin_remove_received(id, now).map(|removal| removal.expect("nobody changes it"))
+        });
+    }
+
+    /// What each receipt is worth, of the last receive and of others.
+    pub(super) fn check_receipts(&self) {
+        for (id, known) in &self.truth.messages {
+            let attempts = known.header.attempts;
+            let worth = self.engine.worth(*id, (attempts, self.now), self.now);
+            let is_right = match known.place {
+                _ if known.removals > 0 => worth == ReceiptStatus::Gone,
+                MessageState::Claimed(claim) => {
+                    let lease = &self.truth.claims[&claim];
+                    let is_live = lease.ending.is_none() && self.now < lease.expires;
+                    worth == if is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
+                }
+                MessageState::Taking
+                | MessageState::Returning(_)
+                | MessageState::Leaving
+                | MessageState::Waking => worth == ReceiptStatus::Over,
+                // It need not be in memory.
+                MessageState::Ready | MessageState::Scheduled | MessageState::Aside => {
+                    matches!(worth, ReceiptStatus::Over | ReceiptStatus::AskPool)
+                }
+            };
+            assert!(is_right, "a receipt of {id}, which is {:?}, is worth {worth:?}", known.place);
+            let before = known.header.created.minus_seconds(1);
+            let others =
+                [(attempts + 1, self.now), (attempts.saturating_sub(1), self.now), (attempts, before)];
+            let is_other = |(n, received): &(u32, _)| *n != attempts || *received < known.header.created;
+            for other in others.into_iter().filter(is_other) {
+                let of_other = self.engine.worth(*id, other, self.now);
+                match self.engine.is_ordered() {
+                    true => assert!(
+                        !matches!(of_other, ReceiptStatus::Holds(_)),
+                        "another receive of {id} holds it"
+                    ),
+                    false => assert_eq!(of_other, worth, "of a queue without order each receipt is as good"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Scheduled messages that become ready, and sweeps of expired ones.
+
+use angarium_storage::{Order, Position};
+
+use super::*;
+
+impl World {
+    pub(super) fn begin_wake(&mut self) {
+        if self.engine.begin_wake(self.now) {
+            assert!(self.waking.is_none(), "two look for what is due");
+            self.waking = Some(Waking::Begun(None));
+        }
+    }
+
+    /// A page is read. What happens until it is woken the engine must know.
+    pub(super) fn read_due(&mut self) {
+        let Some(Waking::Begun(after)) = self.waking else { return };
+        self.engine.begin_wake_page();
+        let page = self.pool.scan(Order::Schedule, Direction::Up, after, 2, 1 << 20);
+        self.waking = Some(Waking::Read(after, page));
+    }
+
+    /// What is due of the page becomes ready; the next page is read after it, if there may be more.
+    pub(super) fn wake_page(&mut self) {
+        self.read_due();
+        if !matches!(self.waking, Some(Waking::Read(..))) {
+            return;
+        }
+        let Some(Waking::Read(after, page)) = self.waking.take() else { return };
+        let last = page.messages.last().map(|message| Position::of(&message.header));
+        let headers = page.messages.into_iter().map(|message| message.header);
+        let (due, later): (Vec<Header>, Vec<Header>) = headers.partition(|header| header.ready <= self.now);
+        let is_gone = due.iter().any(|header| !self.pool.entries.contains_key(&header.id));
+        self.met.gone_while_due += u32::from(is_gone);
+        let Some(ready) = self.engine.wake_page(due.clone()) else {
+            self.waking = Some(Waking::Begun(after));
+            return;
+        };
+        self.check_woken(&due, &ready);
+        self.submit_wake(&due, ready);
+        self.waking = Some(match later.first() {
+            Some(next) => Waking::Done(Some(next.ready)),
+            None if page.is_last => Waking::Done(None),
+            None => Waking::Begun(last),
+        });
+    }
+
+    /// Nothing is woken that is gone, or is something else by now.
+    fn check_woken(&self, due: &[Header], ready: &[Header]) {
+        for header in due.iter().filter(|header| ready.iter().any(|ready| ready.id == header.id)) {
+            assert!(self.pool.entries.contains_key(&header.id), "{} is gone, and woken", header.id);
+            if let Some(known) = self.truth.messages.get(&header.id) {
+                assert_eq!(
+                    (known.removals, known.place),
+                    (0, MessageState::Scheduled),
+                    "{} is woken",
+                    header.id
+                );
+                assert_eq!(&known.header, header, "it is woken as it was");
+            }
+        }
+    }
+
+    pub(super) fn wake(&mut self, headers: Vec<Header>) {
+        let ready = self.engine.wake(headers.clone());
+        for header in &headers {
+            let is_woken = ready.iter().any(|ready| ready.id == header.id);
+            let Some(known) = self.truth.messages.get(&header.id) else { continue };
+            let is_free =
+                known.removals == 0 && matches!(known.place, MessageState::Scheduled | MessageState::Aside);
+            assert_eq!(is_woken, is_free, "whether {} is woken", header.id);
+        }
+        self.submit_wake(&headers, ready);
+    }
+
+    fn submit_wake(&mut self, headers: &[Header], ready: Vec<Header>) {
+        // A post that is durable and not answered may be due already.
+        for header in &ready {
+            if !self.truth.messages.contains_key(&header.id) {
+                let before = headers.iter().find(|before| before.id == header.id);
+                self.truth.posted(before.expect("it was read").clone());
+            }
+            self.truth.move_to(header.id, MessageState::Waking);
+        }
+        if !ready.is_empty() {
+            self.waiting.push_back(Change::Wake(ready));
+        }
+    }
+
+    pub(super) fn settle_wake(&mut self, headers: &[Header], is_durable: bool) {
+        let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
+        if is_durable {
+            self.engine.woken(&ids);
+            self.truth.woken(&ids);
+        } else {
+            self.engine.wake_failed(&ids);
+            self.truth.stay(&ids);
+        }
+    }
+
+    /// As soon as all of it is settled.
+    pub(super) fn finish_wake(&mut self) {
+        let Some(Waking::Done(next)) = self.waking else { return };
+        let is_wake = |change: &Change| matches!(change, Change::Wake(_));
+        let is_under_way = self.waiting.iter().any(is_wake)
+            || self.flight.as_ref().is_some_and(|flight| flight.works.iter().any(is_wake));
+        if !is_under_way {
+            self.waking = None;
+            self.engine.finish_wake(next);
+        }
+    }
+
+    pub(super) fn begin_sweep(&mut self) {
+        self.engine.begin_sweep();
+        let entries = self.pool.entries.values().map(|message| &message.header);
+        let expired = entries.filter(|header| {
+            header.is_expired(self.now, self.retention)
+                && !matches!(header.state, State::Prepared(_) | State::Moving(_))
+        });
+        self.sweep = Some(expired.cloned().collect());
+    }
+
+    pub(super) fn finish_sweep(&mut self) {
+        let Some(expired) = self.sweep.take() else { return };
+        let gone = self.engine.finish_sweep(expired, self.now);
+        for id in &gone {
+            if let Some(known) = self.truth.messages.get(id) {
+                assert!(
+                    known.header.is_expired(self.now, self.retention) && known.removals == 0,
+                    "{id} is swept"
+                );
+                let is_retained = known.header.life.retained_since().is_some();
+                let is_free = matches!(known.place, MessageState::Ready | MessageState::Scheduled);
+                assert!(
+                    is_free || (is_retained && matches!(known.place, MessageState::Claimed(_))),
+                    "{id} is swept"
+                );
+                self.met.swept_claimed += u32::from(!is_free);
+            }
+            self.truth.begin_remove(*id);
+        }
+        if !gone.is_empty() {
+            self.submit_removal(gone);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Getting room back from what was removed, when the disk is nearly full.
+//!
+//! A removal takes room before it gives any: the log keeps what it keeps until every key space is flushed, and a table
+//! keeps its entries until it is merged with the removals. Both happen as writes come, and below the reserve few do. So
+//! there it is done on purpose, away from the committer, a round at a time.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fjall::{AbstractTree, Keyspace};
+use tracing::{debug, error, warn};
+
+use super::SPACES;
+use super::store::Store;
+use angarium_core::limits;
+
+/// How often it is looked whether what was flushed is on disk.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The rounds of a journal, one at a time. It belongs to the committer.
+#[derive(Default)]
+pub(super) struct Reclaimer {
+    round: Option<JoinHandle<()>>,
+    ended: Option<Instant>,
+}
+
+impl Reclaimer {
+    /// Begins a round, if none is under way and the last one is long enough ago. `free` are the bytes left.
+    pub(super) fn begin(&mut self, store: Arc<Store>, free: u64) {
+        if self.round.as_ref().is_some_and(|round| !round.is_finished()) {
+            return;
+        }
+        if self.round.take().is_some() {
+            self.ended = Some(Instant::now());
+        }
+        if self.ended.is_some_and(|ended| ended.elapsed() < limits::RECLAIM_PAUSE) {
+            return;
+        }
+        let round = std::thread::Builder::new().name("reclaim".into());
+        match round.spawn(move || reclaim(&store, free)) {
+            Ok(round) => self.round = Some(round),
+            Err(error) => warn!(%error, "disk reclaim not started"),
+        }
+    }
+}
+
+impl Drop for Reclaimer {
+    fn drop(&mut self) {
+        // Any process that opens the journal next needs its lock.
+        if let Some(round) = self.round.take()
+            && round.join().is_err()
+        {
+            error!("disk reclaim panicked");
+        }
+    }
+}
+
+fn reclaim(store: &Store, free: u64) {
+    if let Err(error) = flush(store) {
+        // The committer finds out by its next write if the store cannot go on.
+        return warn!(%error, "memory tables not flushed");
+    }
+    for (space, name) in SPACES {
+        let keyspace = store.space(space);
+        let contents = Contents::of(keyspace);
+        if !contents.is_worth(free) {
+            continue;
+        }
+        let (before, left) = (contents.bytes, contents.left());
+        match keyspace.major_compact() {
+            Ok(()) => debug!(space = name, before, after = keyspace.disk_space(), left, "tables merged"),
+            // Other key spaces have room to give too.
+            Err(error) => warn!(space = name, %error, "tables not merged"),
+        }
+    }
+}
+
+/// Writes out what is in memory. A log of which every key space has all is removed by that.
+fn flush(store: &Store) -> Result<(), fjall::Error> {
+    for (space, _) in SPACES {
+        store.space(space).rotate_memtable()?;
+    }
+    let began = Instant::now();
+    let is_flushed = || SPACES.iter().all(|(space, _)| store.space(*space).sealed_memtable_count() == 0);
+    while !is_flushed() && began.elapsed() < limits::RECLAIM_FLUSH {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// What the tables of a key space hold.
+#[derive(Clone, Copy, Debug)]
+struct Contents {
+    bytes: u64,
+    /// Keys with values, removed or not, and removals.
+    items: u64,
+    removals: u64,
+}
+
+impl Contents {
+    fn of(keyspace: &Keyspace) -> Self {
+        Self {
+            bytes: keyspace.disk_space(),
+            items: keyspace.tree.approximate_len() as u64,
+            removals: keyspace.tree.tombstone_count(),
+        }
+    }
+
+    /// About how many bytes are not removed, taking each removal for that of one value of the middle size.
+    fn left(self) -> u64 {
+        let values = self.items.saturating_sub(self.removals);
+        let left = values.saturating_sub(self.removals);
+        let share = u128::from(self.bytes) * u128::from(left) / u128::from(values.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// Whether merging the tables gives room, and there is enough for what is left to lie there twice meanwhile.
+    fn is_worth(self, free: u64) -> bool {
+        let gain = self.bytes.saturating_sub(self.left());
+        let needed = self.left().saturating_mul(2).saturating_add(limits::RECLAIM_MARGIN);
+        gain >= limits::RECLAIM_GAIN && needed <= free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn tables_merge_when_much_is_removed_and_room_suffices() {
+        let worth = |bytes: u64, values, removals, free: u64| {
+            Contents { bytes: bytes * MIB, items: values + removals, removals }.is_worth(free * MIB)
+        };
+        assert!(worth(1_000, 1_000, 1_000, 40));
+        assert!(worth(1_000, 1_000, 990, 60));
+        assert!(!worth(1_000, 1_000, 900, 200), "100 MiB twice, and the margin");
+        assert!(!worth(1_000, 1_000, 0, 2_500), "nothing is removed");
+        assert!(!worth(1, 1_000, 1_000, 2_500), "too little to gain");
+        assert!(!worth(0, 0, 0, 100));
+    }
+}

@@ -1,0 +1,217 @@
+//! The deadline of the committer: a disk that does not answer must not hold up every process who waits for it.
+//!
+//! ```text
+//!            begin                  deadline passes
+//!   Idle ───────────▶ At work ─────────────────────▶ Stalled
+//!    ▲                   │ end                          │ end
+//!    └───────────────────┴──────────────────────────────┘
+//! ```
+//!
+//! * `At work`: the committer runs, writes or syncs a group, or opens the store again.
+//! * `Stalled`: reads and new work are refused as not written, and so is what waits in the queue. The waiters of the group
+//!   are answered that its outcome is unknown. Reads are refused too, since what they show is not yet what the group
+//!   leaves behind: who was told that he does not know must not read the state before it.
+//! * A write that ends after all is a commit like any other: the store serves again, and nothing acknowledged is lost.
+//!
+//! Waiters of a group whose own reads hang are not answered here, but by the deadline of their requests.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tracing::{error, info};
+
+use super::JournalError;
+use super::current::Current;
+use super::work::Work;
+use angarium_core::limits;
+use angarium_core::time::millis;
+
+/// The queue of a committer, until its thread ends. That thread holds the lock while it waits for work, the watch while it
+/// refuses what waits.
+pub(super) type Queue = Mutex<Option<Receiver<Box<dyn Work>>>>;
+
+/// Lives as long as the committer's thread. When that ends, by a panic too, no process waits for work that is never
+/// done.
+pub(super) struct QueueEnd {
+    pub(super) queue: Arc<Queue>,
+    pub(super) stall: Arc<Stall>,
+}
+
+impl Drop for QueueEnd {
+    fn drop(&mut self) {
+        drop(self.queue.lock().take());
+        drop(self.stall.end(false));
+    }
+}
+
+/// What the committer is at, shared with its watch.
+pub(super) struct Stall {
+    current: Arc<Current>,
+    /// Held for a look, or for the answers of one group.
+    phase: Mutex<Phase>,
+    /// Wakes the watch when it is to end.
+    ended: Condvar,
+}
+
+struct Phase {
+    deadline: Duration,
+    /// Since when the committer is at work.
+    began: Option<Instant>,
+    is_stalled: bool,
+    is_ended: bool,
+    /// The group whose write is under way.
+    group: Vec<Box<dyn Work>>,
+}
+
+/// The thread that watches a committer. It ends when this is dropped.
+pub(super) struct StallWatch {
+    stall: Arc<Stall>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stall {
+    /// The committer of `current` at rest, with the usual deadline.
+    pub(super) fn new(current: Arc<Current>) -> Self {
+        let deadline = limits::COMMIT_DEADLINE;
+        let phase = Phase { deadline, began: None, is_stalled: false, is_ended: false, group: Vec::new() };
+        Self { current, phase: Mutex::new(phase), ended: Condvar::new() }
+    }
+
+    /// Sets how long a commit may take.
+    pub(super) fn set_deadline(&self, deadline: Duration) {
+        self.phase.lock().deadline = deadline;
+    }
+
+    /// Notes that work on the disk begins.
+    pub(super) fn begin(&self) {
+        self.phase.lock().began = Some(Instant::now());
+    }
+
+    /// Keeps the group that is about to be written, for answers in time.
+    pub(super) fn hold(&self, group: Vec<Box<dyn Work>>) {
+        self.phase.lock().group = group;
+    }
+
+    /// Notes that the work has ended, and gives back the group if it was not answered meanwhile. A store that `is_sound`
+    /// serves again.
+    pub(super) fn end(&self, is_sound: bool) -> Vec<Box<dyn Work>> {
+        let mut phase = self.phase.lock();
+        let took = phase.began.take().map(|began| began.elapsed());
+        if std::mem::take(&mut phase.is_stalled) && is_sound && self.current.resume() {
+            info!(took_ms = millis(took.unwrap_or_default()), "journal resumed");
+        }
+        std::mem::take(&mut phase.group)
+    }
+
+    /// Looks once, and refuses what waits in `queue` while the disk is stalled.
+    fn look(&self, queue: &Queue) {
+        let why = {
+            let mut phase = self.phase.lock();
+            if phase.began.is_none_or(|began| began.elapsed() < phase.deadline) {
+                return;
+            }
+            let why: Arc<str> =
+                format!("a write to the disk that has not ended within {:?}", phase.deadline).into();
+            if !std::mem::replace(&mut phase.is_stalled, true) {
+                error!(deadline_ms = millis(phase.deadline), "journal stalled");
+                self.current.stall(&why);
+            }
+            // Only now: any process that learns of it must find the store closed.
+            for piece in phase.group.drain(..) {
+                piece.settle(Err(JournalError::Unknown(Arc::clone(&why))));
+            }
+            why
+        };
+        // The committer may be back and wait for work.
+        let Some(queue) = queue.try_lock() else { return };
+        for piece in queue.iter().flat_map(Receiver::try_iter) {
+            piece.settle(Err(JournalError::Closed(Arc::clone(&why))));
+        }
+    }
+
+    /// Waits for the time of the next look. False when there is none.
+    fn wait(&self) -> bool {
+        let mut phase = self.phase.lock();
+        if !phase.is_ended {
+            let (least, most) = limits::COMMIT_LOOK;
+            let pause = (phase.deadline / 10).clamp(least, most);
+            self.ended.wait_for(&mut phase, pause);
+        }
+        !phase.is_ended
+    }
+}
+
+impl StallWatch {
+    /// Starts to watch the committer that takes its work from `queue`.
+    pub(super) fn start(stall: Arc<Stall>, queue: Arc<Queue>) -> Self {
+        let watched = Arc::clone(&stall);
+        let thread = std::thread::Builder::new()
+            .name("commit-watch".into())
+            .spawn(move || {
+                while watched.wait() {
+                    watched.look(&queue);
+                }
+            })
+            .expect("the process can start a thread while it opens a store");
+        Self { stall, thread: Some(thread) }
+    }
+}
+
+impl Drop for StallWatch {
+    fn drop(&mut self) {
+        self.stall.phase.lock().is_ended = true;
+        self.stall.ended.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            error!("journal watch panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use crate::{Journal, JournalError, JournalOptions, Space};
+    use angarium_clock::Clock;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn stalled_committer_refuses_and_recovers() {
+        let dir = tempfile::tempdir().unwrap();
+        let options =
+            JournalOptions { commit_deadline: Duration::from_millis(100), ..JournalOptions::default() };
+        let journal = Journal::open_with(&dir.path().join("journal"), &Clock::manual(1), options).unwrap();
+        let (release, held) = channel::<()>();
+        let (begun, begins) = channel();
+        let mut stuck = tokio::task::JoinSet::new();
+        stuck.spawn({
+            let journal = journal.clone();
+            async move {
+                let work = journal.commit(move |txn| {
+                    let _ = begun.send(());
+                    let _ = held.recv();
+                    txn.put(Space::Tree, "k".into(), "v".into());
+                });
+                work.await
+            }
+        });
+        tokio::task::spawn_blocking(move || begins.recv().unwrap()).await.unwrap();
+        let waiting = journal.commit(|_| ()).await;
+        assert!(matches!(waiting, Err(JournalError::Closed(_))), "{waiting:?}");
+        assert!(matches!(journal.check_open(), Err(JournalError::Closed(_))));
+        assert!(matches!(journal.get(Space::Tree, b"k"), Err(JournalError::Closed(_))));
+        assert!(journal.check_alive().is_ok());
+        let refused = journal.commit(|_| ()).await;
+        assert!(matches!(refused, Err(JournalError::Closed(_))), "{refused:?}");
+        release.send(()).unwrap();
+        stuck.join_next().await.unwrap().unwrap().unwrap();
+        journal.commit(|_| ()).await.unwrap();
+        assert_eq!(journal.get(Space::Tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    }
+}

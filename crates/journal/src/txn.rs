@@ -1,0 +1,97 @@
+//! What a piece of work sees and writes: the state after all work before it, and one batch for the group.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use fjall::{OwnedWriteBatch, PersistMode};
+
+use super::log::{self, Position};
+use super::store::{Store, TIME_KEY};
+use super::{JournalError, Room, Space};
+use angarium_core::durability::Durability;
+use angarium_core::time::Timestamp;
+
+/// The writes of one group of work. Each piece reads the outcome of those before it.
+pub struct Txn<'a> {
+    store: &'a Store,
+    room: Room,
+    batch: OwnedWriteBatch,
+    now: Timestamp,
+    /// What the group wrote to the spaces that work reads back. Messages are not among them: no process decides
+    /// anything by a message of the same group, and keeping them here would cost more than writing them.
+    written: HashMap<Space, HashMap<Bytes, Option<Bytes>>>,
+}
+
+fn is_read_back(space: Space) -> bool {
+    matches!(space, Space::Tree | Space::Records | Space::Totals | Space::Stamps | Space::Buckets)
+}
+
+impl<'a> Txn<'a> {
+    pub(super) fn new(store: &'a Store, durability: Durability, room: Room, now: Timestamp) -> Self {
+        let mode = match durability {
+            Durability::Relaxed => PersistMode::Buffer,
+            Durability::Sync => PersistMode::SyncData,
+        };
+        let batch = store.database.batch().durability(Some(mode));
+        Self { store, room, batch, now, written: HashMap::new() }
+    }
+
+    /// When the group began: what is written with it as the time of the last write.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Whether there is room for new messages.
+    pub fn room(&self) -> Room {
+        self.room
+    }
+
+    /// The value of a key. In the spaces of messages, headers, schedule and notes, writes of the same group are not
+    /// seen: a queue has at most one batch under way, so there are none that concern it.
+    pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
+        if let Some(value) = self.written.get(&space).and_then(|written| written.get(key)) {
+            return Ok(value.clone());
+        }
+        self.store.check_read(space, key)?;
+        let value = self.store.space(space).get(key);
+        let value = value.map_err(|failure| self.store.read_failed(space, &failure))?;
+        Ok(value.map(Bytes::from))
+    }
+
+    /// Bytes of a value, without reading it where the store can help it.
+    pub fn size_of(&self, space: Space, key: &[u8]) -> Result<Option<u32>, JournalError> {
+        self.store.check_read(space, key)?;
+        self.store.space(space).size_of(key).map_err(|failure| self.store.read_failed(space, &failure))
+    }
+
+    /// Writes a key.
+    pub fn put(&mut self, space: Space, key: Bytes, value: Bytes) {
+        self.keep(space, &key, Some(&value));
+        self.batch.insert(self.store.space(space), key, value);
+    }
+
+    /// Removes a key; one that is absent stays so.
+    pub fn remove(&mut self, space: Space, key: Bytes) {
+        self.keep(space, &key, None);
+        self.batch.remove(self.store.space(space), key);
+    }
+
+    /// Keeps what was written for work that reads it back.
+    fn keep(&mut self, space: Space, key: &Bytes, value: Option<&Bytes>) {
+        if is_read_back(space) {
+            self.written.entry(space).or_default().insert(key.clone(), value.cloned());
+        }
+    }
+
+    /// Writes the group with its position. Whether there was anything to write; a group without writes costs nothing.
+    pub(super) fn commit(mut self, position: Position) -> Result<bool, fjall::Error> {
+        if self.batch.is_empty() {
+            return Ok(false);
+        }
+        let time = self.now.as_millis().to_be_bytes();
+        self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
+        // The check of a log looks for it in the last place.
+        self.batch.insert(self.store.space(Space::Meta), log::KEY, position.encode());
+        self.batch.commit().map(|()| true)
+    }
+}

@@ -1,0 +1,364 @@
+//! What the service counts and measures, for operators.
+//!
+//! Owns the names of all metrics and the page that shows them. It never decides anything, and nothing in the service
+//! reads a figure back. What is counted on the way of a request is an atomic addition to a counter that was looked up
+//! before; what is a state (how much waits, how a pool does) is gathered when the page is asked for.
+
+mod authentication;
+mod budgets;
+mod forwards;
+mod keystone;
+mod observed;
+mod plain;
+mod process;
+mod queues;
+mod requests;
+mod work;
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+pub use authentication::AuthenticationFailure;
+pub use budgets::{BudgetFigures, ByteBudget};
+pub use forwards::{ForwardMeter, ForwardResult};
+pub use keystone::KeystoneFigures;
+pub use observed::{ObservedPool, ObservedQueue, ObservedQuota, QueueFigures, ServiceState, SessionState};
+pub use plain::{PLAIN_MEDIA_TYPE, plain};
+pub use queues::QueueCounters;
+pub use requests::{OperationMeter, Refusal};
+pub use work::{CommitMeter, OpenConnection};
+
+use angarium_core::limits;
+use angarium_core::names::QueueRef;
+use authentication::Failures;
+use budgets::Budgets;
+use keystone::Validations;
+use observed::States;
+use process::Process;
+use queues::Queues;
+use requests::Requests;
+use work::Work;
+
+/// The media type of the page: the text form of OpenMetrics 1.0, which Prometheus reads.
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics of a service. Clones share them.
+#[derive(Clone)]
+pub struct Meter(Arc<All>);
+
+struct All {
+    registry: Registry,
+    queues: Queues,
+    requests: Requests,
+    failures: Failures,
+    budgets: Budgets,
+    validations: Validations,
+    work: Work,
+    forwards: ForwardMeter,
+    /// Held while a page is made: its states are set and written by one at a time.
+    states: Mutex<(States, Process)>,
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meter")
+    }
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let queues = Queues::register(&mut registry);
+        let requests = Requests::register(&mut registry);
+        let failures = Failures::register(&mut registry);
+        let budgets = Budgets::register(&mut registry);
+        let validations = Validations::register(&mut registry);
+        let work = Work::register(&mut registry);
+        let forwards = forwards::register(&mut registry);
+        let states = States::register(&mut registry);
+        let process = Process::register(&mut registry);
+        // No `info` of OpenMetrics, which readers of Prometheus's older form do not know.
+        let build = Family::<[(&str, &str); 1], Gauge>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("angarium_build_info", "The program that serves", build);
+        let states = Mutex::new((states, process));
+        Self(Arc::new(All {
+            registry,
+            queues,
+            requests,
+            failures,
+            budgets,
+            validations,
+            work,
+            forwards,
+            states,
+        }))
+    }
+}
+
+impl Meter {
+    /// From here on the `most` queues that are used first have figures of their own, and as many again for their depth; the others
+    /// share the name `_other`. Without a call they are [`limits::NAMED_QUEUES`].
+    pub fn name_queues(&self, most: usize) {
+        self.0.queues.name_at_most(most.min(limits::NAMED_QUEUES_MAX));
+    }
+
+    /// The counters of a queue, its own or those that it shares.
+    pub fn queue(&self, at: &QueueRef) -> Arc<QueueCounters> {
+        self.0.queues.counters(at)
+    }
+
+    /// The counters of a queue; those that are shared when it has none of its own.
+    pub fn known_counters(&self, at: &QueueRef) -> Arc<QueueCounters> {
+        self.0.queues.known(at)
+    }
+
+    /// Gives a queue figures of its own for its depth. False when there is no place for one more.
+    pub fn name_deep_queue(&self, at: &QueueRef) -> bool {
+        self.0.queues.name_deep(at)
+    }
+
+    /// The queues that have figures of their own for their depth, and how many more may.
+    pub fn deep_queues(&self) -> (Vec<QueueRef>, usize) {
+        self.0.queues.deep()
+    }
+
+    /// A queue has no figures of its own any more, if it had them for its depth: its counts are added to those that are shared.
+    pub fn unname_queue(&self, at: &QueueRef) {
+        self.0.queues.unname(at);
+    }
+
+    /// The queues that have figures of their own.
+    pub fn named_queues(&self) -> Vec<QueueRef> {
+        self.0.queues.named()
+    }
+
+    /// Whether a queue has figures of its own.
+    pub fn is_named(&self, at: &QueueRef) -> bool {
+        self.0.queues.is_named(at)
+    }
+
+    /// The counters of queues without figures of their own.
+    pub fn other_queues(&self) -> Arc<QueueCounters> {
+        self.0.queues.others()
+    }
+
+    /// A queue is deleted: its figures go, and another may have their place.
+    pub fn forget_queue(&self, at: &QueueRef) {
+        self.0.queues.forget(at);
+    }
+
+    /// The meter of an operation of the API, by its id.
+    pub fn operation(&self, id: &str) -> OperationMeter {
+        self.0.requests.operation(id)
+    }
+
+    /// Counts a request that was refused for want of something.
+    pub fn refuse(&self, refusal: &Refusal) {
+        self.0.requests.refuse(refusal);
+    }
+
+    /// Counts a request whose caller was not known.
+    pub fn fail_authentication(&self, failure: AuthenticationFailure) {
+        self.0.failures.note(failure);
+    }
+
+    /// The meter of commits to a pool, by its name.
+    pub fn commits(&self, pool: &str) -> CommitMeter {
+        self.0.work.commits(pool)
+    }
+
+    /// The meter of requests that are passed on.
+    pub fn forwards(&self) -> ForwardMeter {
+        self.0.forwards.clone()
+    }
+
+    /// A claim that could wait has waited, in seconds.
+    pub fn note_claim_wait(&self, seconds: f64) {
+        self.0.work.claim_wait.observe(seconds);
+    }
+
+    /// Counts a failure of a background task.
+    pub fn fail_task(&self, task: &'static str) {
+        self.0.work.fail_task(task);
+    }
+
+    /// Counts a slot that was lost, and must be reacquired.
+    pub fn note_lost_slot(&self) {
+        self.0.work.slots_lost.inc();
+    }
+
+    /// Memory had so many messages that their pool does not have.
+    pub fn note_missing(&self, messages: u64) {
+        self.0.work.messages_missing.inc_by(messages);
+    }
+
+    /// Counts a connection, which is open until the answer is dropped.
+    pub fn open_connection(&self) -> OpenConnection {
+        self.0.work.open_connection()
+    }
+
+    /// Counts a connection that was refused because there are too many, in all or of its address.
+    pub fn refuse_connection(&self) {
+        self.0.work.connections_refused.inc();
+    }
+
+    /// Shows a budget from here on, as `read` tells it, in place of another one of that kind.
+    pub fn watch_budget(&self, budget: ByteBudget, read: impl Fn() -> BudgetFigures + Send + Sync + 'static) {
+        self.0.budgets.watch(budget, Box::new(read));
+    }
+
+    /// Shows validations of tokens from here on, as `read` tells them.
+    pub fn watch_keystone(&self, read: impl Fn() -> KeystoneFigures + Send + Sync + 'static) {
+        self.0.validations.watch(Box::new(read));
+    }
+
+    /// The page of all metrics that have samples, with the states as they were found.
+    pub fn page(&self, observed: &ServiceState) -> String {
+        let states = self.0.states.lock();
+        states.0.set(observed, &self.0.queues);
+        states.1.set();
+        self.0.budgets.set();
+        self.0.validations.set();
+        let mut page = String::new();
+        encode(&mut page, &self.0.registry).expect("writing to a string does not fail");
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use angarium_core::names::{ProjectId, QueueName};
+    use angarium_core::quota::{Amount, Holdings, Quota};
+
+    fn queue(name: &str) -> QueueRef {
+        QueueRef { project: ProjectId::new("p").unwrap(), name: QueueName::new(name).unwrap() }
+    }
+
+    fn figures(ready: u64) -> QueueFigures {
+        QueueFigures { ready, ..QueueFigures::default() }
+    }
+
+    fn has(page: &str, line: &str) -> bool {
+        page.lines().any(|found| found == line)
+    }
+
+    #[test]
+    fn queues_beyond_the_bound_share_a_name() {
+        let meter = Meter::default();
+        meter.name_queues(1);
+        for name in ["a", "b", "c", "a"] {
+            meter.queue(&queue(name)).sent.inc();
+        }
+        let queues = ["a", "b", "c"].map(|name| ObservedQueue { at: queue(name), figures: figures(2) });
+        let page = meter.page(&ServiceState { queues: queues.to_vec(), ..ServiceState::default() });
+        assert!(has(&page, r#"angarium_messages_sent_total{project="p",queue="a"} 2"#), "{page}");
+        assert!(has(&page, r#"angarium_messages_sent_total{project="_other",queue="_other"} 2"#), "{page}");
+        assert!(has(&page, r#"angarium_messages{project="p",queue="a",state="ready"} 2"#), "{page}");
+        assert!(
+            has(&page, r#"angarium_messages{project="_other",queue="_other",state="ready"} 4"#),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn queue_without_its_name_leaves_its_counts() {
+        let meter = Meter::default();
+        meter.name_queues(1);
+        meter.queue(&queue("a")).sent.inc();
+        assert!(meter.name_deep_queue(&queue("b")));
+        assert!(!meter.name_deep_queue(&queue("c")), "there is one place");
+        meter.queue(&queue("b")).sent.inc_by(5);
+        meter.known_counters(&queue("c")).sent.inc();
+        meter.unname_queue(&queue("a"));
+        assert!(meter.is_named(&queue("a")), "it was used first");
+        meter.unname_queue(&queue("b"));
+        let page = meter.page(&ServiceState::default());
+        assert!(!page.contains(r#"queue="b""#), "{page}");
+        assert!(has(&page, r#"angarium_messages_sent_total{project="_other",queue="_other"} 6"#), "{page}");
+        assert_eq!(meter.deep_queues(), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn families_without_samples_are_not_printed() {
+        let meter = Meter::default();
+        assert!(!meter.page(&ServiceState::default()).contains("angarium_pool_up"));
+        let pool = ObservedPool {
+            name: "p".to_owned(),
+            is_up: true,
+            is_writable: true,
+            latency: None,
+            space: None,
+            held: None,
+            damaged_reads: 0,
+        };
+        let page = meter.page(&ServiceState { pools: vec![pool], ..ServiceState::default() });
+        assert!(has(&page, "# TYPE angarium_pool_up gauge"), "{page}");
+        assert!(!page.contains("angarium_pool_latency_seconds"), "{page}");
+        assert!(page.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn quotas_are_shown_as_far_as_they_bound() {
+        let meter = Meter::default();
+        let quota = Quota { messages: Some(10), ..Quota::NONE };
+        let used = Holdings { queues: 3, amount: Amount { messages: 4, bytes: 50 } };
+        let project = ProjectId::new("p").unwrap();
+        let page = meter.page(&ServiceState {
+            quotas: vec![ObservedQuota { project, quota, used }],
+            ..ServiceState::default()
+        });
+        let lines = [
+            r#"angarium_quota_used{project="p",resource="messages"} 4"#,
+            r#"angarium_quota_limit{project="p",resource="messages"} 10"#,
+        ];
+        assert!(lines.iter().all(|line| has(&page, line)), "{page}");
+        assert!(!page.contains(r#"resource="bytes""#), "{page}");
+    }
+
+    #[test]
+    fn deleted_queue_frees_its_figures() {
+        let meter = Meter::default();
+        meter.name_queues(1);
+        meter.queue(&queue("a")).sent.inc();
+        meter.page(&ServiceState {
+            queues: vec![ObservedQueue { at: queue("a"), figures: figures(2) }],
+            ..ServiceState::default()
+        });
+        meter.forget_queue(&queue("a"));
+        meter.queue(&queue("b")).sent.inc();
+        let page = meter.page(&ServiceState::default());
+        assert!(!page.contains(r#"queue="a""#), "{page}");
+        assert!(has(&page, r#"angarium_messages_sent_total{project="p",queue="b"} 1"#), "{page}");
+    }
+
+    #[test]
+    fn oldest_message_of_others_is_their_oldest() {
+        let meter = Meter::default();
+        meter.name_queues(0);
+        let aged = |name, oldest_age| ObservedQueue {
+            at: queue(name),
+            figures: QueueFigures { oldest_age, ..figures(1) },
+        };
+        let queues = vec![aged("a", Some(3)), aged("b", Some(7)), aged("c", None)];
+        let page = meter.page(&ServiceState { queues, ..ServiceState::default() });
+        let line = r#"angarium_oldest_message_age_seconds{project="_other",queue="_other"} 7"#;
+        assert!(has(&page, line), "{page}");
+    }
+
+    #[test]
+    fn names_of_queues_cannot_break_the_page() {
+        let meter = Meter::default();
+        let project = ProjectId::new("a\"b\\c").unwrap();
+        meter.queue(&QueueRef { project, name: QueueName::new("q").unwrap() }).sent.inc();
+        let page = meter.page(&ServiceState::default());
+        assert!(has(&page, r#"angarium_messages_sent_total{project="a\"b\\c",queue="q"} 1"#), "{page}");
+    }
+}

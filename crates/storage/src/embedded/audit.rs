@@ -1,0 +1,187 @@
+//! Reading all messages of a pool and counting them again, to report what cannot be read and which totals are wrong. Changes
+//! nothing.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::stored::{self, QueueTotals};
+use super::{batch, entries, failed, scan};
+use crate::{StoreError, Totals};
+use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::message::State;
+use angarium_journal::{Space, View};
+
+/// What was found of all queues.
+#[derive(Debug, Default)]
+pub struct Audit {
+    /// Each queue that has something, in order of its id.
+    pub queues: Vec<AuditedQueue>,
+    /// Why queues may be missing here.
+    pub unlisted: Vec<String>,
+}
+
+/// What was found of one queue.
+#[derive(Debug)]
+pub struct AuditedQueue {
+    /// Which one.
+    pub queue: QueueId,
+    /// What its totals say; none when they cannot be read.
+    pub stored: Option<Totals>,
+    /// What it holds, as far as it can be read.
+    pub counted: Totals,
+    /// Why something of it cannot be read.
+    pub unreadable: Vec<String>,
+}
+
+impl AuditedQueue {
+    /// Whether all of it can be read, and its totals are right.
+    pub fn is_whole(&self) -> bool {
+        self.unreadable.is_empty() && self.stored == Some(self.counted)
+    }
+}
+
+/// The spaces whose keys begin with a queue.
+const SPACES: [Space; 7] = [
+    Space::Totals,
+    Space::Entries,
+    Space::Aside,
+    Space::Headers,
+    Space::Schedule,
+    Space::Groups,
+    Space::Notes,
+];
+
+/// Reads all queues of the pool in `view`. It takes time with all that is stored, and the memory of one message.
+pub fn audit(view: &View) -> Audit {
+    let mut audit = Audit::default();
+    let mut queues = BTreeSet::new();
+    for space in SPACES {
+        if let Err(error) = list(view, space, &mut queues) {
+            audit.unlisted.push(format!("queues of key space {} are not all known: {error}", space.name()));
+        }
+    }
+    for space in [Space::Tree, Space::Records, Space::Stamps, Space::Buckets] {
+        if let Err(error) = read(view, space, &[]) {
+            audit.unlisted.push(format!("key space {} cannot be read: {error}", space.name()));
+        }
+    }
+    audit.queues = queues.into_iter().map(|queue| audit_queue(view, QueueId::from_bytes(queue))).collect();
+    audit
+}
+
+/// Adds the queues that have a key in `space`, at the cost of one look for each.
+fn list(view: &View, space: Space, queues: &mut BTreeSet<[u8; 16]>) -> Result<(), StoreError> {
+    let mut from = Vec::new();
+    while let Some(pair) = view.scan(space, &[], &from).next() {
+        let (key, _) = pair.map_err(failed)?;
+        let queue = key.first_chunk().copied().ok_or_else(|| stored::damaged("the key of a queue"))?;
+        queues.insert(queue);
+        match u128::from_be_bytes(queue).checked_add(1) {
+            Some(next) => from = next.to_be_bytes().to_vec(),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// Reads all keys with `prefix`.
+fn read(view: &View, space: Space, prefix: &[u8]) -> Result<(), StoreError> {
+    view.scan(space, prefix, prefix).try_for_each(|pair| pair.map(|_| ()).map_err(failed))
+}
+
+fn audit_queue(view: &View, queue: QueueId) -> AuditedQueue {
+    let mut found = AuditedQueue { queue, stored: None, counted: Totals::default(), unreadable: Vec::new() };
+    match view.get(Space::Totals, queue.as_bytes()).map_err(failed) {
+        Ok(value) => match QueueTotals::decode(value.as_ref()) {
+            Ok(totals) => found.stored = Some(totals.totals),
+            Err(error) => found.unreadable.push(error.to_string()),
+        },
+        Err(error) => found.unreadable.push(error.to_string()),
+    }
+    for space in [Space::Entries, Space::Aside] {
+        if let Err(error) = count(view, space, queue, &mut found.counted) {
+            found.unreadable.push(error.to_string());
+        }
+    }
+    for space in [Space::Headers, Space::Schedule, Space::Groups, Space::Notes] {
+        if let Err(error) = read(view, space, queue.as_bytes()) {
+            found.unreadable.push(error.to_string());
+        }
+    }
+    found
+}
+
+fn count(view: &View, space: Space, queue: QueueId, totals: &mut Totals) -> Result<(), StoreError> {
+    let from: Bytes = stored::entry_key(queue, MessageId::ZERO);
+    for pair in view.scan(space, queue.as_bytes(), &from) {
+        let (key, value) = pair.map_err(failed)?;
+        let message = entries::decode_entry(stored::entry_id(&key)?, &value)?;
+        let state = match space {
+            Space::Entries => State::Ready,
+            _ => scan::header(view, queue, &message)?.state,
+        };
+        batch::count(totals, &state, message.body.len() as u64);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use angarium_clock::Clock;
+    use angarium_core::message::{Header, Life};
+    use angarium_core::time::Timestamp;
+    use angarium_journal::Journal;
+
+    fn queue(number: u8) -> QueueId {
+        QueueId::from_bytes([number; 16])
+    }
+
+    fn entry(number: u8, body: &[u8]) -> (Bytes, Bytes) {
+        let id = MessageId::from_bytes([number; 16]);
+        let header = Header {
+            id,
+            created: Timestamp::from_millis(1),
+            ready: Timestamp::from_millis(1),
+            life: Life::Own { ttl: 60, expires: Timestamp::from_millis(60_001) },
+            attempts: 0,
+            client: None,
+            size: 2,
+            state: State::Ready,
+            group: None,
+            first_claimed: None,
+        };
+        (stored::entry_key(queue(number), id), entries::encode_entry(&header, body))
+    }
+
+    fn totals(messages: u64, bytes: u64) -> Bytes {
+        let totals = Totals { messages, bytes, ..Totals::default() };
+        QueueTotals { totals, low: MessageId::ZERO }.encode()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wrong_totals_and_unreadable_messages_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(dir.path(), &Clock::manual(1_000)).unwrap();
+        let write = journal.commit(|txn| {
+            for number in 1..=4 {
+                let (key, value) = entry(number, b"{}");
+                txn.put(Space::Entries, key, value);
+            }
+            for (number, value) in [(1, totals(1, 2)), (2, totals(2, 2)), (4, totals(1, 2))] {
+                txn.put(Space::Totals, Bytes::copy_from_slice(queue(number).as_bytes()), value);
+            }
+            let (key, value) = entry(4, b"{}");
+            txn.put(Space::Entries, key, value.slice(..10));
+        });
+        write.await.unwrap();
+        let found = audit(&journal.view().unwrap());
+        assert!(found.unlisted.is_empty(), "{:?}", found.unlisted);
+        let whole: Vec<_> = found.queues.iter().map(|found| (found.queue, found.is_whole())).collect();
+        // The third has no totals, and the fourth an entry that is cut off.
+        assert_eq!(whole, [(queue(1), true), (queue(2), false), (queue(3), false), (queue(4), false)]);
+        assert_eq!(found.queues[1].counted.messages, 1);
+        assert_eq!(found.queues[3].unreadable.len(), 1);
+    }
+}

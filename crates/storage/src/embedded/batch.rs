@@ -1,0 +1,318 @@
+//! A batch on its way into the journal: what it does to each queue, looked up first and written after.
+//!
+//! Nothing is written before everything was looked up, so that a read that fails refuses the batch whole. Entries
+//! that other work of the same group writes are not seen: a slot has one batch under way.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+
+use super::buckets::TouchedBuckets;
+use super::entries;
+use super::failed;
+use super::stored::{self, QueueTotals};
+use crate::{KnownEntry, Note, QueueChanges, StoreError, Totals};
+use angarium_core::group::GroupName;
+use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::limits;
+use angarium_core::message::{Header, Message, State};
+use angarium_journal::{Space, Txn};
+
+/// Whether what owners say they know of entries is looked up all the same, and a difference ends the process: in builds
+/// for development and tests. It costs the read that the hint saves.
+const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"));
+
+/// The changes of one queue, ready to be looked up. Each id is in one of the three: what the batch brings and removes
+/// again is only removed, and what it appends and updates is appended updated.
+pub(super) struct EncodedChanges {
+    queue: QueueId,
+    low: MessageId,
+    /// Header, bytes of the body, value.
+    appends: Vec<(Header, u64, Bytes)>,
+    updates: Vec<Header>,
+    /// In order.
+    removes: Vec<MessageId>,
+    /// What is known of those that go.
+    leaving: HashMap<MessageId, KnownEntry>,
+    /// Those that go, then those that are kept.
+    notes: Vec<(Bytes, Option<Bytes>)>,
+    touched: TouchedBuckets,
+    /// The greatest id among the appends, also of those that the batch removes again.
+    pub(super) last_id: MessageId,
+}
+
+/// How an entry is in the store.
+struct StoredForm {
+    group: Option<GroupName>,
+    /// Its header as it is, if it is aside; else it is ready.
+    in_transfer: Option<Header>,
+    overlay: Overlay,
+    bytes: u64,
+}
+
+impl StoredForm {
+    fn state(&self) -> &State {
+        self.in_transfer.as_ref().map_or(&State::Ready, |header| &header.state)
+    }
+}
+
+/// Whether a header represents the one before the body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Overlay {
+    None,
+    Stands,
+}
+
+/// What the store states of the keys of a batch.
+pub(super) struct StoredKeys {
+    totals: QueueTotals,
+    /// With their bodies. Absent entries are none.
+    updates: Vec<Option<(StoredForm, Bytes)>>,
+    removes: Vec<Option<StoredForm>>,
+    buckets: Vec<(Bytes, Bytes)>,
+}
+
+/// Checks what of the changes came from outside without a check.
+pub(super) fn check_bounds(changes: &QueueChanges) -> Result<(), StoreError> {
+    let fits =
+        |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
+    if changes.notes.iter().all(fits) {
+        Ok(())
+    } else {
+        Err(StoreError::NotSent("a note is too long".to_owned()))
+    }
+}
+
+impl EncodedChanges {
+    pub(super) fn new(changes: &QueueChanges) -> Self {
+        let queue = changes.queue;
+        let mut removes = changes.removes.clone();
+        removes.sort_unstable();
+        removes.dedup();
+        let stays = |id: &MessageId| removes.binary_search(id).is_err();
+        let updates = changes.updates.iter().filter(|header| stays(&header.id));
+        let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
+        let mut touched = TouchedBuckets::default();
+        let mut appends = Vec::with_capacity(changes.appends.len());
+        for Message { header, body } in changes.appends.iter().filter(|message| stays(&message.header.id)) {
+            let header = updates.remove(&header.id).unwrap_or(header);
+            touched.add(queue, header);
+            appends.push((header.clone(), body.len() as u64, entries::encode_entry(header, body)));
+        }
+        for header in updates.values() {
+            touched.add(queue, header);
+        }
+        Self {
+            queue,
+            low: changes.low,
+            appends,
+            updates: updates.into_values().cloned().collect(),
+            last_id: changes.appends.iter().map(|m| m.header.id).max().unwrap_or(MessageId::ZERO),
+            removes,
+            leaving: changes.leaving.iter().map(|entry| (entry.id, entry.clone())).collect(),
+            notes: encode_notes(changes),
+            touched,
+        }
+    }
+
+    pub(super) fn look_up(&self, txn: &Txn<'_>) -> Result<StoredKeys, StoreError> {
+        let totals = txn.get(Space::Totals, self.queue.as_bytes()).map_err(failed)?;
+        let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
+        let removes = self.removes.iter().map(|id| match self.leaving.get(id) {
+            Some(entry) => find_known(txn, self.queue, entry).map(Some),
+            None => find(txn, self.queue, *id).map(|found| found.map(|(lying, _)| lying)),
+        });
+        Ok(StoredKeys {
+            totals: QueueTotals::decode(totals.as_ref())?,
+            updates: updates.collect::<Result<_, _>>()?,
+            removes: removes.collect::<Result<_, _>>()?,
+            buckets: self.touched.merged(txn)?,
+        })
+    }
+
+    pub(super) fn write(self, txn: &mut Txn<'_>, known: StoredKeys) {
+        let queue = self.queue;
+        let mut totals = known.totals;
+        totals.low = totals.low.max(self.low);
+        for (header, bytes, value) in self.appends {
+            count(&mut totals.totals, &header.state, bytes);
+            if let Some(group) = &header.group {
+                txn.put(Space::Groups, stored::group_key(queue, group, header.id), Bytes::new());
+            }
+            put_entry(txn, queue, &header, value, &mut totals.low);
+        }
+        for (header, found) in self.updates.iter().zip(known.updates) {
+            if let Some(found) = found {
+                update(txn, queue, header, found, &mut totals);
+            }
+        }
+        for (id, lying) in self.removes.into_iter().zip(known.removes) {
+            if let Some(lying) = lying {
+                remove(txn, queue, id, &lying, &mut totals.totals);
+            }
+        }
+        for (key, value) in known.buckets {
+            txn.put(Space::Buckets, key, value);
+        }
+        for (key, value) in self.notes {
+            match value {
+                Some(value) => txn.put(Space::Notes, key, value),
+                None => txn.remove(Space::Notes, key),
+            }
+        }
+        txn.put(Space::Totals, Bytes::copy_from_slice(queue.as_bytes()), totals.encode());
+    }
+}
+
+fn encode_notes(changes: &QueueChanges) -> Vec<(Bytes, Option<Bytes>)> {
+    let key = |kind, name: &Bytes| stored::note_key(changes.queue, kind, name);
+    let kept = changes.notes.iter().map(|note| (key(note.kind, &note.key), Some(stored::encode_note(note))));
+    let gone = changes.note_removes.iter().map(|(kind, name)| (key(*kind, name), None));
+    gone.chain(kept).collect()
+}
+
+/// Looks for an entry in its two places.
+fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredForm, Bytes)>, StoreError> {
+    let key = stored::entry_key(queue, id);
+    if let Some(value) = txn.get(Space::Entries, &key).map_err(failed)? {
+        let Message { header, body } = entries::decode_entry(id, &value)?;
+        let (bytes, overlay) = (body.len() as u64, overlay(txn, &key)?);
+        return Ok(Some((StoredForm { group: header.group, in_transfer: None, overlay, bytes }, body)));
+    }
+    let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(None) };
+    let Message { header, body } = entries::decode_entry(id, &value)?;
+    let (header, overlay) = match txn.get(Space::Headers, &key).map_err(failed)? {
+        Some(changed) => (entries::decode_header(id, &changed)?, Overlay::Stands),
+        None => (header, Overlay::None),
+    };
+    let (group, bytes) = (header.group.clone(), body.len() as u64);
+    Ok(Some((StoredForm { group, in_transfer: Some(header), overlay, bytes }, body)))
+}
+
+/// A ready entry of which all is known but whether its header was changed. It is not read.
+fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<StoredForm, StoreError> {
+    if VERIFIES_HINTS {
+        assert!(is_there(txn, queue, entry)?, "the pool has it otherwise: {entry:?}");
+    }
+    let overlay = overlay(txn, &stored::entry_key(queue, entry.id))?;
+    Ok(StoredForm { group: entry.group.clone(), in_transfer: None, overlay, bytes: entry.bytes })
+}
+
+/// Whether an entry is as its owner believes.
+fn is_there(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<bool, StoreError> {
+    let found = find(txn, queue, entry.id)?;
+    Ok(found.is_some_and(|(lying, _)| {
+        lying.in_transfer.is_none() && lying.group == entry.group && lying.bytes == entry.bytes
+    }))
+}
+
+fn overlay(txn: &Txn<'_>, key: &[u8]) -> Result<Overlay, StoreError> {
+    let changed = txn.size_of(Space::Headers, key).map_err(failed)?;
+    Ok(if changed.is_some() { Overlay::Stands } else { Overlay::None })
+}
+
+pub(super) fn count(totals: &mut Totals, state: &State, bytes: u64) {
+    totals.messages += 1;
+    totals.bytes += bytes;
+    match state {
+        State::Ready => {}
+        State::Scheduled => totals.scheduled += 1,
+        State::Prepared(_) | State::Moving(_) | State::Failed => totals.in_transfer += 1,
+    }
+}
+
+fn uncount(totals: &mut Totals, state: &State, bytes: u64) {
+    totals.messages = totals.messages.saturating_sub(1);
+    totals.bytes = totals.bytes.saturating_sub(bytes);
+    match state {
+        State::Ready => {}
+        State::Scheduled => totals.scheduled = totals.scheduled.saturating_sub(1),
+        State::Prepared(_) | State::Moving(_) | State::Failed => {
+            totals.in_transfer = totals.in_transfer.saturating_sub(1);
+        }
+    }
+}
+
+fn put_entry(txn: &mut Txn<'_>, queue: QueueId, header: &Header, value: Bytes, low: &mut MessageId) {
+    let key = stored::entry_key(queue, header.id);
+    if header.state == State::Ready {
+        *low = (*low).min(header.id);
+        return txn.put(Space::Entries, key, value);
+    }
+    if header.state == State::Scheduled {
+        txn.put(Space::Schedule, stored::schedule_key(queue, header.ready, header.id), Bytes::new());
+    }
+    txn.put(Space::Aside, key, value);
+}
+
+/// Writes a header: over the old one where the entry stays in its place, else with its body at the other place.
+fn update(
+    txn: &mut Txn<'_>,
+    queue: QueueId,
+    header: &Header,
+    (lying, body): (StoredForm, Bytes),
+    totals: &mut QueueTotals,
+) {
+    match (&lying.in_transfer, &header.state) {
+        (None, State::Ready) => {
+            let key = stored::entry_key(queue, header.id);
+            return txn.put(Space::Headers, key, entries::encode_header(header));
+        }
+        (Some(old), state) if *state != State::Ready => {
+            uncount(&mut totals.totals, &old.state, lying.bytes);
+            count(&mut totals.totals, &header.state, lying.bytes);
+            return write_in_transfer(txn, queue, header, old);
+        }
+        _ => {}
+    }
+    take_out(txn, queue, header.id, &lying, &mut totals.totals);
+    count(&mut totals.totals, &header.state, lying.bytes);
+    put_entry(txn, queue, header, entries::encode_entry(header, &body), &mut totals.low);
+}
+
+/// Writes the header of an entry that was aside and stays there.
+fn write_in_transfer(txn: &mut Txn<'_>, queue: QueueId, header: &Header, old: &Header) {
+    let place = |header: &Header| {
+        let is_scheduled = header.state == State::Scheduled;
+        is_scheduled.then(|| stored::schedule_key(queue, header.ready, header.id))
+    };
+    let (old, new) = (place(old), place(header));
+    if old != new {
+        if let Some(old) = old {
+            txn.remove(Space::Schedule, old);
+        }
+        if let Some(new) = new {
+            txn.put(Space::Schedule, new, Bytes::new());
+        }
+    }
+    txn.put(Space::Headers, stored::entry_key(queue, header.id), entries::encode_header(header));
+}
+
+fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
+    if old.state == State::Scheduled {
+        txn.remove(Space::Schedule, stored::schedule_key(queue, old.ready, old.id));
+    }
+}
+
+/// Removes an entry that leaves.
+fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
+    if let Some(group) = &lying.group {
+        txn.remove(Space::Groups, stored::group_key(queue, group, id));
+    }
+    take_out(txn, queue, id, lying, totals);
+}
+
+/// Removes an entry from its place among the others of its state.
+fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
+    let key = stored::entry_key(queue, id);
+    uncount(totals, lying.state(), lying.bytes);
+    if let Some(old) = &lying.in_transfer {
+        unschedule(txn, queue, old);
+        txn.remove(Space::Aside, key.clone());
+    } else {
+        txn.remove(Space::Entries, key.clone());
+    }
+    if lying.overlay == Overlay::Stands {
+        txn.remove(Space::Headers, key);
+    }
+}

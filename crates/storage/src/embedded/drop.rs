@@ -1,0 +1,152 @@
+//! Dropping a queue, some entries at a time: read away from the committer, removed under the fence.
+//!
+//! Buckets of entries that were removed before are left: a look into them finds nothing, and then they go.
+
+use bytes::Bytes;
+
+use super::buckets::Bucket;
+use super::stored::{self, QueueTotals};
+use super::{entries, failed, record, scan};
+use crate::{DropResult, Epoch, StoreError, Totals};
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Message, State};
+use angarium_journal::{Space, Txn, View};
+
+/// How far a queue is dropped. A read that begins here does not walk over what was removed before.
+#[derive(Clone, Debug)]
+pub(super) struct DropProgress {
+    queue: QueueId,
+    /// The place among [`SPACES`], and the key that was removed last.
+    space: usize,
+    key: Bytes,
+}
+
+/// Where the entries and notes of a queue are.
+const SPACES: [Space; 3] = [Space::Entries, Space::Aside, Space::Notes];
+
+/// Keys of a queue that go together.
+pub(super) struct KeyRange {
+    queue: QueueId,
+    keys: Vec<(Space, Bytes)>,
+    totals: Totals,
+    /// Nothing ready is left below it.
+    low: MessageId,
+    /// How far this leaves; none when there is nothing.
+    pub(super) reached: Option<DropProgress>,
+    /// Whether this is all there is.
+    dropped: DropResult,
+}
+
+impl KeyRange {
+    /// Reads what leaves next: at most `limit` entries and notes. Where nothing is found behind what was reached, it
+    /// looks from the beginning once more.
+    pub(super) fn read(
+        view: &View,
+        queue: QueueId,
+        limit: usize,
+        reached: Option<DropProgress>,
+    ) -> Result<Self, StoreError> {
+        let low = scan::totals(view, queue)?.low;
+        let (totals, dropped) = (Totals::default(), DropResult::More);
+        let mut part = Self { queue, keys: Vec::new(), totals, low, reached: None, dropped };
+        if let Some(reached) = reached.filter(|reached| reached.queue == queue) {
+            part.take(view, limit, reached.space, &reached.key)?;
+        }
+        if part.keys.is_empty() && part.take(view, limit, 0, &stored::entry_key(queue, low))? {
+            part.dropped = DropResult::Done;
+        }
+        Ok(part)
+    }
+
+    /// Takes what there is from a key of one space on. Whether that was all.
+    fn take(
+        &mut self,
+        view: &View,
+        limit: usize,
+        first_space: usize,
+        first: &[u8],
+    ) -> Result<bool, StoreError> {
+        let (queue, mut left) = (self.queue, limit);
+        for (number, space) in SPACES.into_iter().enumerate().skip(first_space) {
+            let from = if number == first_space { first } else { queue.as_bytes() };
+            for pair in view.scan(space, queue.as_bytes(), from) {
+                if left == 0 {
+                    return Ok(false);
+                }
+                left -= 1;
+                let (key, value) = pair.map_err(failed)?;
+                self.reached = Some(DropProgress { queue, space: number, key: key.clone() });
+                self.add(view, space, key, &value)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, view: &View, space: Space, key: Bytes, value: &Bytes) -> Result<(), StoreError> {
+        if space != Space::Notes {
+            let id = stored::entry_id(&key)?;
+            let stored = entries::decode_entry(id, value)?;
+            self.add_entry(view, space, &stored)?;
+        }
+        self.keys.push((space, key));
+        Ok(())
+    }
+
+    fn add_entry(&mut self, view: &View, space: Space, stored: &Message) -> Result<(), StoreError> {
+        let (queue, id) = (self.queue, stored.header.id);
+        let header = scan::header(view, queue, stored)?;
+        self.totals.messages += 1;
+        self.totals.bytes += stored.body.len() as u64;
+        self.keys.push((Space::Headers, stored::entry_key(queue, id)));
+        if let Some(group) = &header.group {
+            self.keys.push((Space::Groups, stored::group_key(queue, group, id)));
+        }
+        self.keys.push((Space::Buckets, Bucket::of_expiry(queue, &header).key()));
+        match header.state {
+            State::Ready => {}
+            State::Scheduled => {
+                self.totals.scheduled += 1;
+                self.keys.push((Space::Schedule, stored::schedule_key(queue, header.ready, id)));
+                self.keys.push((Space::Buckets, Bucket::of_schedule(queue, header.ready).key()));
+            }
+            State::Prepared(_) | State::Moving(_) | State::Failed => self.totals.in_transfer += 1,
+        }
+        if space == Space::Entries {
+            self.low = id.next();
+        }
+        Ok(())
+    }
+
+    /// Removes what was read, for the owner of the slot alone.
+    pub(super) fn remove(
+        self,
+        txn: &mut Txn<'_>,
+        slot: Slot,
+        epoch: Epoch,
+    ) -> Result<DropResult, StoreError> {
+        match record(txn, slot)? {
+            Some(record) if record.epoch > epoch => return Err(StoreError::Fenced(record.epoch)),
+            Some(record) if record.epoch == epoch => {}
+            Some(_) | None => return Err(StoreError::WentBack),
+        }
+        let key = Bytes::copy_from_slice(self.queue.as_bytes());
+        let value = txn.get(Space::Totals, &key).map_err(failed)?;
+        let mut stored = QueueTotals::decode(value.as_ref())?;
+        for (space, key) in self.keys {
+            if space != Space::Headers || txn.size_of(space, &key).map_err(failed)?.is_some() {
+                txn.remove(space, key);
+            }
+        }
+        let totals = &mut stored.totals;
+        totals.messages = totals.messages.saturating_sub(self.totals.messages);
+        totals.bytes = totals.bytes.saturating_sub(self.totals.bytes);
+        totals.scheduled = totals.scheduled.saturating_sub(self.totals.scheduled);
+        totals.in_transfer = totals.in_transfer.saturating_sub(self.totals.in_transfer);
+        stored.low = stored.low.max(self.low);
+        match self.dropped {
+            DropResult::Done => txn.remove(Space::Totals, key),
+            DropResult::More => txn.put(Space::Totals, key, stored.encode()),
+        }
+        Ok(self.dropped)
+    }
+}

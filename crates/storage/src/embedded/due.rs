@@ -1,0 +1,224 @@
+//! What is due in a slot: the past buckets are looked into, and those found empty go.
+
+use bytes::Bytes;
+
+use super::buckets::{Bucket, Ids};
+use super::failed;
+use super::scan;
+use super::stored;
+use crate::{Due, StoreError};
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::limits;
+use angarium_core::message::{Header, Message, State};
+use angarium_core::time::Timestamp;
+use angarium_journal::{ReadPair, Space, Txn, View};
+
+/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
+#[derive(Clone, Debug)]
+pub(super) struct DueCursor {
+    bucket: Bytes,
+    after: MessageId,
+}
+
+/// A bucket that was looked into, as it was, and what to make of it: nothing when it may go.
+pub(super) struct BucketUpdate {
+    key: Bytes,
+    value: Bytes,
+    becomes: Option<Bytes>,
+}
+
+/// What a look gave.
+#[derive(Default)]
+pub(super) struct DueResult {
+    pub(super) found: Vec<(QueueId, Header)>,
+    pub(super) spent: Vec<BucketUpdate>,
+    /// Of expiry: where to go on.
+    pub(super) turn: Option<DueCursor>,
+}
+
+/// Removes or narrows buckets that were not touched since they were looked into.
+pub(super) fn clear(txn: &mut Txn<'_>, spent: Vec<BucketUpdate>) -> Result<(), StoreError> {
+    for BucketUpdate { key, value, becomes } in spent {
+        if txn.get(Space::Buckets, &key).map_err(failed)? != Some(value) {
+            continue;
+        }
+        match becomes {
+            Some(value) => txn.put(Space::Buckets, key, value),
+            None => txn.remove(Space::Buckets, key),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn bucket(pair: ReadPair) -> Result<(Bucket, Bytes, Bytes), StoreError> {
+    let (key, value) = pair.map_err(failed)?;
+    Ok((Bucket::decode(&key)?, key, value))
+}
+
+/// What is scheduled for `before` or earlier, the earliest first.
+pub(super) fn schedule(
+    view: &View,
+    slot: Slot,
+    before: Timestamp,
+    limit: usize,
+) -> Result<DueResult, StoreError> {
+    let prefix = Bucket::prefix(slot, Due::Schedule);
+    let mut looked = DueResult::default();
+    let mut places = Vec::new();
+    let mut end = 0;
+    for pair in view.scan(Space::Buckets, &prefix, &prefix) {
+        let (bucket, key, value) = bucket(pair)?;
+        // Buckets of one span are read to their last queue: among them the earliest come first.
+        if bucket.begin() > before || (bucket.end > end && places.len() >= limit) {
+            break;
+        }
+        end = bucket.end;
+        let known = places.len();
+        let last = before.as_millis().min(bucket.end.saturating_sub(1));
+        let first = stored::schedule_key(bucket.queue, bucket.begin(), MessageId::ZERO);
+        let last = stored::schedule_key(bucket.queue, Timestamp::from_millis(last), MessageId::MAX);
+        for pair in view.range(Space::Schedule, &first, &last).take(limit) {
+            let (key, _) = pair.map_err(failed)?;
+            let (ready, id) = stored::schedule_place(&key)?;
+            places.push((ready, bucket.queue, id, key));
+        }
+        let is_past = bucket.end <= before.as_millis();
+        if is_past && places.len() == known && looked.spent.len() < limits::DUE_BUCKETS {
+            looked.spent.push(BucketUpdate { key, value, becomes: None });
+        }
+    }
+    places.sort_unstable();
+    places.truncate(limit);
+    for (_, queue, _, key) in places {
+        let message = scan::scheduled(view, queue, Ok((key, Bytes::new())))?;
+        looked.found.push((queue, message.header));
+    }
+    Ok(looked)
+}
+
+/// What expires at `before` or earlier, from where the last look ended and around to it.
+pub(super) fn expiry(
+    view: &View,
+    slot: Slot,
+    before: Timestamp,
+    limit: usize,
+    turn: Option<&DueCursor>,
+) -> Result<DueResult, StoreError> {
+    let mut look = DueScan::new(view, before, limit);
+    let prefix = Bucket::prefix(slot, Due::Expiry);
+    look.through(&prefix, turn, None)?;
+    if turn.is_some() && look.looked.turn.is_none() {
+        look.through(&prefix, None, turn)?;
+    }
+    Ok(look.looked)
+}
+
+pub(super) struct DueScan<'a> {
+    view: &'a View,
+    before: Timestamp,
+    limit: usize,
+    pub(super) looked: DueResult,
+}
+
+impl<'a> DueScan<'a> {
+    pub(super) fn new(view: &'a View, before: Timestamp, limit: usize) -> Self {
+        Self { view, before, limit, looked: DueResult::default() }
+    }
+
+    /// Whether it may clear no more buckets away.
+    pub(super) fn is_spent(&self) -> bool {
+        self.looked.spent.len() >= limits::DUE_BUCKETS
+    }
+
+    /// Looks into the past buckets behind one turn and up to another, until enough is found.
+    fn through(
+        &mut self,
+        prefix: &[u8],
+        after: Option<&DueCursor>,
+        until: Option<&DueCursor>,
+    ) -> Result<(), StoreError> {
+        let from = after.map_or(prefix, |turn| &turn.bucket[..]);
+        for pair in self.view.scan(Space::Buckets, prefix, from) {
+            let (bucket, key, value) = bucket(pair)?;
+            if bucket.end > self.before.as_millis() || until.is_some_and(|turn| key > turn.bucket) {
+                break;
+            }
+            let ids = Ids::decode(&value)?;
+            let at = |turn: &&DueCursor| turn.bucket == key;
+            let first = after.filter(at).map_or(ids.least, |turn| ids.least.max(turn.after.next()));
+            let last = until.filter(at).map_or(ids.greatest, |turn| ids.greatest.min(turn.after));
+            let Some(kept) = self.into(&bucket, &key, first, last)? else { break };
+            if (first, last) == (ids.least, ids.greatest) {
+                self.narrow(key, value, ids, kept);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for entries of a bucket between two ids. Returns the first and the last of them, found or only kept;
+    /// none once enough is found.
+    pub(super) fn into(
+        &mut self,
+        bucket: &Bucket,
+        key: &Bytes,
+        first: MessageId,
+        last: MessageId,
+    ) -> Result<Option<BucketRange>, StoreError> {
+        let mut kept: BucketRange = None;
+        for message in between(self.view, bucket.queue, first, last)? {
+            let Message { header, .. } = message?;
+            if Bucket::of_expiry(bucket.queue, &header) != *bucket {
+                continue;
+            }
+            let id = header.id;
+            kept = Some((kept.map_or(id, |(first, _)| first), id));
+            if matches!(header.state, State::Prepared(_) | State::Moving(_)) {
+                continue;
+            }
+            self.looked.found.push((bucket.queue, header));
+            if self.looked.found.len() >= self.limit {
+                self.looked.turn = Some(DueCursor { bucket: key.clone(), after: id });
+                return Ok(None);
+            }
+        }
+        Ok(Some(kept))
+    }
+
+    /// Notes what is left of a bucket that was looked into as a whole.
+    pub(super) fn narrow(&mut self, key: Bytes, value: Bytes, ids: Ids, kept: BucketRange) {
+        if kept == Some((ids.least, ids.greatest)) || self.is_spent() {
+            return;
+        }
+        let becomes = kept.map(|(first, last)| ids.spanning(first, last).encode());
+        self.looked.spent.push(BucketUpdate { key, value, becomes });
+    }
+}
+
+/// The first and the last id of a bucket; none when it is empty.
+pub(super) type BucketRange = Option<(MessageId, MessageId)>;
+
+/// The entries of a queue between two ids, in all states, in order.
+fn between(
+    view: &View,
+    queue: QueueId,
+    first: MessageId,
+    last: MessageId,
+) -> Result<impl Iterator<Item = Result<Message, StoreError>>, StoreError> {
+    let low = scan::totals(view, queue)?.low;
+    let pairs = |space, first: MessageId| {
+        let (from, to) = (stored::entry_key(queue, first), stored::entry_key(queue, last));
+        // What is below the head was removed: no walk over it.
+        (first <= last).then(|| view.range(space, &from, &to)).into_iter().flatten().peekable()
+    };
+    let (mut ready, mut in_transfer) = (pairs(Space::Entries, first.max(low)), pairs(Space::Aside, first));
+    let key = |pair: &ReadPair| pair.as_ref().ok().map(|(key, _)| key.clone());
+    Ok(std::iter::from_fn(move || {
+        let (one, other) = (ready.peek().map(key), in_transfer.peek().map(key));
+        let next = match (one, other) {
+            (Some(one), Some(other)) if other < one => in_transfer.next(),
+            (Some(_), _) => ready.next(),
+            (None, _) => in_transfer.next(),
+        };
+        next.map(|pair| scan::entry(view, queue, pair))
+    }))
+}

@@ -1,0 +1,345 @@
+//! The embedded driver: entries in the journal, in the process that owns its directory.
+//!
+//! A batch is one piece of the committer's work. Its record is checked and moved on in the same piece, so an
+//! engine of this process that was replaced cannot write after its successor.
+
+mod audit;
+mod batch;
+mod buckets;
+mod drop;
+mod due;
+mod entries;
+mod recount;
+mod retained;
+mod scan;
+mod stored;
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::{
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
+    Recount, RetainedEntries, RetainedPlace, Stamp, StoreError, StoredDamage, Totals, Usage,
+};
+use angarium_core::durability::Durability;
+use angarium_core::group::GroupName;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Header, Message};
+use angarium_core::time::Timestamp;
+use angarium_journal::{Journal, JournalError, Room, Space, Txn, View};
+pub use audit::{Audit, AuditedQueue, audit};
+use batch::EncodedChanges;
+use drop::{DropProgress, KeyRange};
+use due::{BucketUpdate, DueCursor};
+use scan::Bounds;
+use stored::{QueueTotals, Record};
+
+/// A pool in a journal.
+pub struct EmbeddedPool {
+    journal: Journal,
+    /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
+    turns: Mutex<HashMap<Slot, DueCursor>>,
+    /// Of each slot, how far the queue is removed that is being dropped. Held likewise.
+    drops: Mutex<HashMap<Slot, DropProgress>>,
+    /// How far the count after a crash came; none while a step is under way. Held likewise.
+    counted: Mutex<Option<recount::Progress>>,
+}
+
+impl EmbeddedPool {
+    /// The pool in `journal`.
+    pub fn new(journal: Journal) -> Self {
+        let counted = Mutex::new(Some(recount::Progress::default()));
+        Self { journal, turns: Mutex::default(), drops: Mutex::default(), counted }
+    }
+
+    /// Runs a read that may wait for the disk away from the threads that serve requests.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&View) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let journal = self.journal.clone();
+        let task = tokio::task::spawn_blocking(move || read(&journal.view().map_err(failed)?));
+        task.await.map_err(|error| StoreError::NotSent(error.to_string()))?
+    }
+
+    /// Removes or narrows buckets that were looked into. A bucket that is not cleared now is found spent again.
+    async fn clear(&self, spent: Vec<BucketUpdate>) {
+        if !spent.is_empty() {
+            drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, spent)).await);
+        }
+    }
+}
+
+#[async_trait]
+impl PoolStore for EmbeddedPool {
+    async fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
+        let value = self.journal.get(Space::Stamps, stored::STAMP_KEY).map_err(failed)?;
+        value.map(|value| stored::decode_stamp(&value)).transpose()
+    }
+
+    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
+        let work = move |txn: &mut Txn<'_>| match txn.get(Space::Stamps, stored::STAMP_KEY).map_err(failed)? {
+            Some(value) => match stored::decode_stamp(&value)? {
+                found if found == stamp => Ok(()),
+                found => Err(StoreError::Stamped(found)),
+            },
+            None => {
+                let key = Bytes::from_static(stored::STAMP_KEY);
+                txn.put(Space::Stamps, key, stored::encode_stamp(stamp));
+                Ok(())
+            }
+        };
+        self.journal.commit(work).await.map_err(failed)?
+    }
+
+    async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        // The journal runs work in the order of the calls, so no earlier fence or batch can arrive behind this one: a number needs
+        // no more to tell it from those of another fence with the same epoch.
+        let work = move |txn: &mut Txn<'_>| {
+            let last_id = match record(txn, slot)? {
+                Some(stored) if stored.epoch > epoch => return Err(StoreError::Fenced(stored.epoch)),
+                Some(stored) => stored.last_id,
+                None => MessageId::ZERO,
+            };
+            let record = Record { epoch, seq: 0, last_id };
+            txn.put(Space::Records, stored::record_key(slot), record.encode());
+            Ok(last_id)
+        };
+        self.journal.commit(work).await.map_err(failed)?
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        let (slot, epoch, seq) = (batch.slot, batch.epoch, batch.seq);
+        batch.queues.iter().try_for_each(batch::check_bounds)?;
+        let has_appends = batch.has_appends();
+        let queues: Vec<EncodedChanges> = batch.queues.iter().map(EncodedChanges::new).collect();
+        let work = move |txn: &mut Txn<'_>| {
+            let Some(mut record) = next(record(txn, slot)?, epoch, seq)? else { return Ok(()) };
+            if has_appends && txn.room() == Room::Reserved {
+                return Err(StoreError::Full);
+            }
+            let known = queues.iter().map(|queue| queue.look_up(txn)).collect::<Result<Vec<_>, _>>()?;
+            record.seq = seq;
+            for (queue, known) in queues.into_iter().zip(known) {
+                record.last_id = record.last_id.max(queue.last_id);
+                queue.write(txn, known);
+            }
+            txn.put(Space::Records, stored::record_key(slot), record.encode());
+            Ok(())
+        };
+        self.journal.commit_as(batch.durability, work).await.map_err(failed)?
+    }
+
+    async fn scan(
+        &self,
+        queue: QueueId,
+        order: Order,
+        direction: Direction,
+        after: Option<Position>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        let bounds = Bounds { messages, bytes };
+        self.read(move |view| scan::page(view, queue, order, direction, after, bounds)).await
+    }
+
+    async fn group(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        let (bounds, group) = (Bounds { messages, bytes }, group.clone());
+        self.read(move |view| scan::group(view, queue, &group, after, bounds)).await
+    }
+
+    async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        self.read(move |view| scan::groups(view, queue, after, limit)).await
+    }
+
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let turn = self.turns.lock().get(&slot).cloned();
+        let looked = self.read(move |view| match due {
+            Due::Schedule => due::schedule(view, slot, before, limit),
+            Due::Expiry => due::expiry(view, slot, before, limit, turn.as_ref()),
+        });
+        let looked = looked.await?;
+        if due == Due::Expiry {
+            let mut turns = self.turns.lock();
+            match looked.turn {
+                Some(turn) => turns.insert(slot, turn),
+                None => turns.remove(&slot),
+            };
+        }
+        self.clear(looked.spent).await;
+        Ok(looked.found)
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<RetainedEntries, StoreError> {
+        let look = move |view: &View| retained::look(view, (queue, from), before, limit);
+        let (retained, spent) = self.read(look).await?;
+        self.clear(spent).await;
+        Ok(retained)
+    }
+
+    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
+        let ids = ids.to_vec();
+        self.read(move |view| scan::get(view, queue, &ids)).await
+    }
+
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        let value = self.journal.get(Space::Totals, queue.as_bytes()).map_err(failed)?;
+        Ok(QueueTotals::decode(value.as_ref())?.totals)
+    }
+
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.read(move |view| scan::notes(view, queue, kind, after.as_ref(), limit)).await
+    }
+
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<DropResult, StoreError> {
+        let reached = self.drops.lock().remove(&slot);
+        let part = self.read(move |view| KeyRange::read(view, queue, limit, reached)).await?;
+        let reached = part.reached.clone();
+        let dropped =
+            self.journal.commit(move |txn| part.remove(txn, slot, epoch)).await.map_err(failed)??;
+        if let (DropResult::More, Some(reached)) = (dropped, reached) {
+            self.drops.lock().insert(slot, reached);
+        }
+        Ok(dropped)
+    }
+
+    async fn recount(&self) -> Result<Recount, StoreError> {
+        if self.journal.is_checked() {
+            return Ok(Recount::Done);
+        }
+        if let Err(closed) = self.journal.check_open() {
+            // It is opened again when no process reads the old files.
+            *self.counted.lock() = None;
+            return Err(failed(closed));
+        }
+        // A step that was dropped begins again.
+        let mut progress = self.counted.lock().take().unwrap_or_default();
+        if progress.is_end() {
+            *self.counted.lock() = Some(progress);
+            return Ok(Recount::Done);
+        }
+        let journal = self.journal.clone();
+        let step = tokio::task::spawn_blocking(move || {
+            let found = recount::step(&journal, &mut progress);
+            (progress, found)
+        });
+        let (progress, found) = step.await.map_err(|error| StoreError::NotSent(error.to_string()))?;
+        if progress.is_complete() {
+            self.journal.note_checked();
+        }
+        *self.counted.lock() = Some(progress);
+        let found = found?;
+        if let Some(correction) = found {
+            let correct = move |txn: &mut Txn<'_>| recount::correct(txn, &correction);
+            self.journal.commit_as(Durability::Relaxed, correct).await.map_err(failed)??;
+        }
+        Ok(Recount::More(found.into_iter().collect()))
+    }
+
+    fn reach(&self) -> Durability {
+        Durability::Sync
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        let asked = Instant::now();
+        self.read(|view| view.get(Space::Stamps, stored::STAMP_KEY).map_err(failed)).await?;
+        let space = self.journal.disk_space();
+        Ok(Health {
+            took: asked.elapsed(),
+            class: self.reach(),
+            free: space.map(|space| space.free),
+            total: space.map(|space| space.total),
+        })
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.read(scan::usage).await
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        self.journal.check_open().map_err(failed)
+    }
+
+    fn damage(&self) -> Option<StoredDamage> {
+        self.journal.damage().map(|met| StoredDamage { reads: met.reads, text: met.text })
+    }
+
+    fn check_room(&self) -> Result<(), StoreError> {
+        self.check_open()?;
+        if self.journal.room() == Room::Reserved { Err(StoreError::Full) } else { Ok(()) }
+    }
+}
+
+fn failed(error: JournalError) -> StoreError {
+    match error {
+        JournalError::Busy | JournalError::Closed(_) | JournalError::Read(_) => {
+            StoreError::NotSent(error.to_string())
+        }
+        JournalError::Damaged(_) => StoreError::Damaged(error.to_string()),
+        JournalError::Unknown(_) => StoreError::Unknown(error.to_string()),
+    }
+}
+
+fn record(txn: &Txn<'_>, slot: Slot) -> Result<Option<Record>, StoreError> {
+    let value = txn.get(Space::Records, &stored::record_key(slot)).map_err(failed)?;
+    value.map(|value| Record::decode(&value)).transpose()
+}
+
+/// Whether the batch is the next one: its record then, none when it was applied before, or why it is refused.
+fn next(record: Option<Record>, epoch: Epoch, seq: u64) -> Result<Option<Record>, StoreError> {
+    let Some(record) = record else { return Err(StoreError::WentBack) };
+    if record.epoch > epoch {
+        return Err(StoreError::Fenced(record.epoch));
+    }
+    if record.epoch < epoch || seq > record.seq + 1 {
+        return Err(StoreError::WentBack);
+    }
+    match seq {
+        seq if seq == record.seq + 1 => Ok(Some(record)),
+        seq if seq == record.seq => Ok(None),
+        _ => Err(StoreError::Stale),
+    }
+}

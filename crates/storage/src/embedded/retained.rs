@@ -1,0 +1,105 @@
+//! Entries that live by the retention of their queue, from the earliest base time on: their buckets are looked into, and those
+//! found empty go.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+
+use super::buckets::{Bucket, Ids};
+use super::due::{self, BucketUpdate, DueScan};
+use crate::{Due, RetainedEntries, RetainedPlace, StoreError, retained};
+use angarium_core::ids::QueueId;
+use angarium_core::limits;
+use angarium_core::time::Timestamp;
+use angarium_journal::{Space, View};
+
+/// A look through the buckets of a queue.
+struct Walk<'a> {
+    view: &'a View,
+    queue: QueueId,
+    before: Timestamp,
+    /// The first place that is not asked for.
+    past: u64,
+    look: DueScan<'a>,
+    oldest: Option<Timestamp>,
+}
+
+/// Looks at the entries of a queue, from a place on. Returns what it found, and which buckets may go.
+pub(super) fn look(
+    view: &View,
+    (queue, from): (QueueId, Option<RetainedPlace>),
+    before: Timestamp,
+    limit: usize,
+) -> Result<(RetainedEntries, Vec<BucketUpdate>), StoreError> {
+    let prefix = Bucket::prefix(queue.slot(), Due::Expiry);
+    let first = [&prefix[..], &retained::begin_at(queue, from).to_be_bytes()[..]].concat();
+    // The end of a bucket is not in it.
+    let past = retained::place(queue, before).saturating_add(1);
+    let mut walk = Walk { view, queue, before, past, look: DueScan::new(view, before, limit), oldest: None };
+    let (mut others, mut cut) = (0, None);
+    for pair in view.scan(Space::Buckets, &prefix, &first) {
+        let (bucket, key, value) = due::bucket(pair)?;
+        if bucket.end > retained::last(queue) {
+            break;
+        }
+        if bucket.queue == queue {
+            if walk.look_into(&bucket, key, value)?.is_break() {
+                break;
+            }
+            continue;
+        }
+        others += 1;
+        if others >= limits::RETAINED_WALK {
+            cut = Some(bucket.end);
+            break;
+        }
+    }
+    let resume = cut.map(|end| walk.end_at(end)).transpose()?.flatten();
+    let found = walk.look.looked.found.into_iter().map(|(_, header)| header).collect();
+    Ok((RetainedEntries { found, oldest: walk.oldest, resume }, walk.look.looked.spent))
+}
+
+impl Walk<'_> {
+    /// Looks into a bucket of the queue. Breaks where nothing behind it matters.
+    fn look_into(
+        &mut self,
+        bucket: &Bucket,
+        key: Bytes,
+        value: Bytes,
+    ) -> Result<ControlFlow<()>, StoreError> {
+        let begin = retained::begin(bucket.end, bucket.ttl);
+        if self.look.is_spent() {
+            self.oldest.get_or_insert(begin);
+            return Ok(ControlFlow::Break(()));
+        }
+        let (ids, is_past) = (Ids::decode(&value)?, bucket.end <= self.past);
+        // Of a bucket whose time has not come it is enough to know that it is not empty.
+        let mut first = DueScan::new(self.view, self.before, 1);
+        let into = if is_past { &mut self.look } else { &mut first };
+        let kept = into.into(bucket, &key, ids.least, ids.greatest)?;
+        if let Some(kept) = kept {
+            self.look.narrow(key, value, ids, kept);
+        }
+        if kept != Some(None) {
+            self.oldest.get_or_insert(begin);
+        }
+        let ends = kept.is_none() || (kept.flatten().is_some() && !is_past);
+        Ok(if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    /// Ends at buckets of others with this end, behind the queue's own with the same one. Returns where to go on.
+    fn end_at(&mut self, end: u64) -> Result<Option<RetainedPlace>, StoreError> {
+        let prefix = Bucket::prefix(self.queue.slot(), Due::Expiry);
+        let own = [&prefix[..], &end.to_be_bytes()[..], &self.queue.as_bytes()[..]].concat();
+        for pair in self.view.scan(Space::Buckets, &own, &own) {
+            let (bucket, key, value) = due::bucket(pair)?;
+            if self.look_into(&bucket, key, value)?.is_break() {
+                return Ok(None);
+            }
+        }
+        let next = end.saturating_add(1);
+        self.oldest.get_or_insert(retained::earliest(self.queue, next));
+        let is_before = self.look.looked.found.is_empty() && end <= self.past;
+        Ok(is_before.then_some(RetainedPlace(next)))
+    }
+}

@@ -1,0 +1,239 @@
+//! Batches on their way into PostgreSQL: one array for each column. It decides which change of an entry is.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::stored::{encode_peer, id_key, life_columns, millis, number, queue_key, seq, state_number};
+use crate::{Batch, Note, QueueChanges, StoreError};
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::limits;
+use angarium_core::message::{Header, State};
+
+/// Checks what of a batch came from outside without a check.
+pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
+    let fits =
+        |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
+    if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
+        Ok(())
+    } else {
+        Err(StoreError::NotSent("a note is too long".to_owned()))
+    }
+}
+
+/// The records that batches hang on, a column each.
+#[derive(Default)]
+struct Records {
+    slot: Vec<i16>,
+    generation: Vec<i64>,
+    transaction: Vec<i64>,
+    seq: Vec<i64>,
+    fences: Vec<Option<i64>>,
+    /// The greatest id among the appends, also of those that the batch removes again.
+    last_id: Vec<Uuid>,
+}
+
+/// Headers, a column each.
+#[derive(Default)]
+struct Headers {
+    slot: Vec<i16>,
+    queue: Vec<Uuid>,
+    id: Vec<Uuid>,
+    state: Vec<i16>,
+    created: Vec<i64>,
+    ready: Vec<i64>,
+    expires: Vec<i64>,
+    ttl: Vec<i32>,
+    attempts: Vec<i32>,
+    size: Vec<i32>,
+    client: Vec<Option<Uuid>>,
+    peer: Vec<Option<Vec<u8>>>,
+    group: Vec<Option<String>>,
+    first_claimed: Vec<Option<i64>>,
+}
+
+impl Headers {
+    fn push(&mut self, slot: Slot, queue: QueueId, header: &Header) {
+        self.slot.push(slot.0.into());
+        self.queue.push(queue_key(queue));
+        self.id.push(id_key(header.id));
+        self.state.push(state_number(&header.state));
+        self.created.push(millis(header.created));
+        self.ready.push(millis(header.ready));
+        let (ttl, expires) = life_columns(queue, header.life);
+        self.expires.push(expires);
+        self.ttl.push(ttl);
+        self.attempts.push(header.attempts.cast_signed());
+        self.size.push(header.size.cast_signed());
+        self.client.push(header.client);
+        self.peer.push(encode_peer(&header.state));
+        self.group.push(header.group.as_ref().map(ToString::to_string));
+        self.first_claimed.push(header.first_claimed.map(millis));
+    }
+
+    /// All but the group, which never changes.
+    fn columns(&self) -> [&(dyn ToSql + Sync); 13] {
+        let Self { slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, .. } = self;
+        let (peer, first_claimed) = (&self.peer, &self.first_claimed);
+        [slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed]
+    }
+}
+
+/// What appends add to the totals of queues, and where their heads may begin.
+#[derive(Default)]
+struct Queues {
+    slot: Vec<i16>,
+    queue: Vec<Uuid>,
+    low: Vec<Uuid>,
+    /// The least id that becomes ready.
+    least: Vec<Uuid>,
+    messages: Vec<i64>,
+    bytes: Vec<i64>,
+    scheduled: Vec<i64>,
+    in_transfer: Vec<i64>,
+}
+
+#[derive(Default)]
+struct Notes<'a> {
+    slot: Vec<i16>,
+    queue: Vec<Uuid>,
+    kind: Vec<i16>,
+    key: Vec<&'a [u8]>,
+    value: Vec<&'a [u8]>,
+    expires: Vec<i64>,
+}
+
+/// The arrays of batches of different slots. Each id is in one of appends, updates and removes: what a batch brings and
+/// removes again is only removed, and what it appends and updates is appended updated. So too with notes.
+#[derive(Default)]
+pub(super) struct Arrays<'a> {
+    records: Records,
+    queues: Queues,
+    appends: Headers,
+    bodies: Vec<&'a [u8]>,
+    updates: Headers,
+    remove_slots: Vec<i16>,
+    remove_queues: Vec<Uuid>,
+    removes: Vec<Uuid>,
+    notes: Notes<'a>,
+    note_removes: Notes<'a>,
+}
+
+impl<'a> Arrays<'a> {
+    /// Adds a batch to those of lower slots. With `fences` it is refused if the slot was fenced since.
+    pub(super) fn add(&mut self, batch: &'a Batch, fences: Option<i64>) -> Result<(), StoreError> {
+        self.records.transaction.push(number(batch.epoch.transaction)?);
+        self.records.generation.push(batch.epoch.generation.into());
+        self.records.slot.push(batch.slot.0.into());
+        self.records.seq.push(seq(batch.seq));
+        self.records.fences.push(fences);
+        let appended = batch.queues.iter().flat_map(|changes| &changes.appends);
+        let last_id = appended.map(|message| message.header.id).max();
+        self.records.last_id.push(last_id.map_or(Uuid::nil(), id_key));
+        for changes in &batch.queues {
+            self.add_entries(batch.slot, changes);
+            self.add_notes(batch.slot, changes);
+        }
+        Ok(())
+    }
+
+    fn add_entries(&mut self, slot: Slot, changes: &'a QueueChanges) {
+        let queue = changes.queue;
+        let removes: HashSet<MessageId> = changes.removes.iter().copied().collect();
+        let stays = |header: &&Header| !removes.contains(&header.id);
+        let updates = changes.updates.iter().filter(stays);
+        let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
+        let mut least = MessageId::MAX;
+        let (mut messages, mut bytes, mut scheduled, mut in_transfer) = (0, 0, 0, 0);
+        for message in &changes.appends {
+            if !stays(&&message.header) {
+                continue;
+            }
+            let header = updates.remove(&message.header.id).unwrap_or(&message.header);
+            match header.state {
+                State::Ready => least = least.min(header.id),
+                State::Scheduled => scheduled += 1,
+                State::Prepared(_) | State::Moving(_) | State::Failed => in_transfer += 1,
+            }
+            messages += 1;
+            bytes += i64::try_from(message.body.len()).expect("a body is in memory");
+            self.appends.push(slot, queue, header);
+            self.bodies.push(&message.body);
+        }
+        for header in updates.into_values() {
+            if header.state == State::Ready {
+                least = least.min(header.id);
+            }
+            self.updates.push(slot, queue, header);
+        }
+        self.remove_slots.extend(removes.iter().map(|_| i16::from(slot.0)));
+        self.remove_queues.extend(removes.iter().map(|_| queue_key(queue)));
+        self.removes.extend(removes.into_iter().map(id_key));
+        self.queues.slot.push(slot.0.into());
+        self.queues.queue.push(queue_key(queue));
+        self.queues.low.push(id_key(changes.low));
+        self.queues.least.push(id_key(least));
+        self.queues.messages.push(messages);
+        self.queues.bytes.push(bytes);
+        self.queues.scheduled.push(scheduled);
+        self.queues.in_transfer.push(in_transfer);
+    }
+
+    fn add_notes(&mut self, slot: Slot, changes: &'a QueueChanges) {
+        let kept = changes.notes.iter().map(|note| ((note.kind, &note.key[..]), Some(note)));
+        let gone = changes.note_removes.iter().map(|(kind, key)| ((*kind, &key[..]), None));
+        let last: BTreeMap<(u8, &[u8]), Option<&Note>> = gone.chain(kept).collect();
+        for ((kind, key), note) in last {
+            let notes = if note.is_some() { &mut self.notes } else { &mut self.note_removes };
+            notes.slot.push(slot.0.into());
+            notes.queue.push(queue_key(changes.queue));
+            notes.kind.push(kind.into());
+            notes.key.push(key);
+            if let Some(note) = note {
+                notes.value.push(&note.value);
+                notes.expires.push(millis(note.expires));
+            }
+        }
+    }
+
+    /// Whether they only post and delete.
+    pub(super) fn is_plain(&self) -> bool {
+        let Self { updates, notes, note_removes, .. } = self;
+        updates.id.is_empty() && notes.key.is_empty() && note_removes.key.is_empty()
+    }
+
+    /// The parameters of their statement, in its order, for the pool and how commits are to wait.
+    pub(super) fn parameters<'p>(
+        &'p self,
+        pool: &'p Uuid,
+        commits: &'p Option<&'static str>,
+    ) -> Vec<&'p (dyn ToSql + Sync)> {
+        let Records { slot, generation, transaction, seq, fences, last_id } = &self.records;
+        let mut columns: Vec<&(dyn ToSql + Sync)> =
+            vec![slot, pool, generation, transaction, seq, fences, last_id, commits];
+        let Queues { slot, queue, low, least, messages, bytes, scheduled, in_transfer } = &self.queues;
+        columns.extend([
+            slot as &(dyn ToSql + Sync),
+            queue,
+            low,
+            least,
+            messages,
+            bytes,
+            scheduled,
+            in_transfer,
+        ]);
+        columns.extend([&self.remove_slots as &(dyn ToSql + Sync), &self.remove_queues, &self.removes]);
+        columns.extend(self.appends.columns());
+        columns.extend([&self.appends.group as &(dyn ToSql + Sync), &self.bodies]);
+        if self.is_plain() {
+            return columns;
+        }
+        columns.extend(self.updates.columns());
+        let Notes { slot, queue, kind, key, value, expires } = &self.notes;
+        columns.extend([slot as &(dyn ToSql + Sync), queue, kind, key, value, expires]);
+        let Notes { slot, queue, kind, key, .. } = &self.note_removes;
+        columns.extend([slot as &(dyn ToSql + Sync), queue, kind, key]);
+        columns
+    }
+}

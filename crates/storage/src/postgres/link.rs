@@ -1,0 +1,184 @@
+//! Connections of a pool: kept ready, a bounded number, each to the storage with the right stamp. It knows no batch and no
+//! queue.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use deadpool::managed::{self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, Timeouts};
+use parking_lot::Mutex;
+
+use super::address::Address;
+use super::connection::Connection;
+use super::migrations;
+use crate::{Stamp, StoreError};
+use angarium_core::durability::Durability;
+use angarium_core::limits;
+
+/// What all links of a pool know of its server.
+#[derive(Default)]
+pub(super) struct ServerState {
+    /// Held to read or to write it.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The stamp that was found first. Another one, or none, is another storage.
+    stamp: Option<Stamp>,
+    class: Option<Durability>,
+    /// Bytes that messages took at the last look.
+    used: u64,
+    /// When and why the last try to connect failed.
+    failed: Option<(Instant, String)>,
+}
+
+impl ServerState {
+    /// The most durable class that was found with the last connection.
+    pub(super) fn class(&self) -> Durability {
+        self.state.lock().class.unwrap_or(Durability::Relaxed)
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.state.lock().used
+    }
+
+    pub(super) fn set_used(&self, used: u64) {
+        self.state.lock().used = used;
+    }
+
+    /// Whether a use has a chance: the last try to connect did not fail only a moment ago.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match &self.state.lock().failed {
+            Some((when, why)) if when.elapsed() < limits::POSTGRES_PAUSE => {
+                Err(StoreError::NotSent(why.clone()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn failed(&self, why: &str) {
+        self.state.lock().failed = Some((Instant::now(), why.to_owned()));
+    }
+
+    /// Takes in what a new connection found. When the server came down to a lower class that is an error once, so that
+    /// nothing is acknowledged by the old one.
+    fn learn(&self, class: Durability) -> Result<(), String> {
+        let mut state = self.state.lock();
+        match state.class.replace(class) {
+            Some(before) if class < before => {
+                Err(format!("the server only reaches {class} now, and no more {before}"))
+            }
+            Some(_) | None => {
+                state.failed = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks a stamp against the first one.
+    pub(super) fn recognise(&self, stamp: Option<Stamp>) -> Result<Stamp, StoreError> {
+        let mut state = self.state.lock();
+        match (stamp, state.stamp) {
+            (Some(stamp), Some(first)) if stamp != first => Err(StoreError::Stamped(stamp)),
+            (Some(stamp), _) => Ok(*state.stamp.insert(stamp)),
+            (None, Some(_)) => Err(StoreError::NotSent(
+                "the storage lost its stamp: it was emptied, or is another one".into(),
+            )),
+            (None, None) => Err(StoreError::NotSent("the storage was never registered".into())),
+        }
+    }
+}
+
+/// A connection, and the stamp that was found with it.
+pub(super) struct Session {
+    pub(super) connection: Connection,
+    stamp: Option<Stamp>,
+}
+
+/// Makes connections.
+pub(super) struct Sessions {
+    address: Arc<Address>,
+    known: Arc<ServerState>,
+}
+
+impl managed::Manager for Sessions {
+    type Type = Session;
+    type Error = String;
+
+    async fn create(&self) -> Result<Session, String> {
+        let connection = Connection::open(&self.address).await?;
+        let stamp =
+            migrations::look(&connection, &self.address.schema).await.map_err(|error| error.to_string())?;
+        self.known.learn(connection.class)?;
+        Ok(Session { connection, stamp })
+    }
+
+    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<String> {
+        if session.connection.is_usable() {
+            Ok(())
+        } else {
+            Err(RecycleError::message("the connection is broken"))
+        }
+    }
+}
+
+/// Connections for one kind of work.
+pub(super) struct Link {
+    sessions: managed::Pool<Sessions>,
+    schema: String,
+    known: Arc<ServerState>,
+}
+
+/// A session for one statement.
+pub(super) type LinkSession = Object<Sessions>;
+
+impl Link {
+    /// At most `size` connections; none is made yet.
+    pub(super) fn new(address: &Arc<Address>, known: &Arc<ServerState>, size: usize) -> Self {
+        let sessions = Sessions { address: Arc::clone(address), known: Arc::clone(known) };
+        let timeouts = Timeouts {
+            wait: Some(limits::POSTGRES_CONNECT),
+            // Connecting has its own bounds, and so has each statement.
+            create: None,
+            recycle: None,
+        };
+        let builder = managed::Pool::builder(sessions)
+            .max_size(size)
+            .timeouts(timeouts)
+            .queue_mode(QueueMode::Lifo)
+            .runtime(deadpool::Runtime::Tokio1);
+        let sessions = builder.build().expect("the runtime for the timeouts is named");
+        Self { sessions, schema: address.schema.clone(), known: Arc::clone(known) }
+    }
+
+    /// A session with whatever storage is there.
+    pub(super) async fn open(&self) -> Result<LinkSession, StoreError> {
+        self.known.check()?;
+        self.sessions.get().await.map_err(|error| match error {
+            PoolError::Backend(why) => {
+                self.known.failed(&why);
+                StoreError::NotSent(why)
+            }
+            PoolError::Timeout(_) => StoreError::NotSent("all connections to PostgreSQL are in use".into()),
+            PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
+                StoreError::NotSent(error.to_string())
+            }
+        })
+    }
+
+    /// A session with the storage of the pool, and the pool's stamp.
+    pub(super) async fn way(&self) -> Result<(LinkSession, Stamp), StoreError> {
+        let mut way = self.open().await?;
+        if way.stamp.is_none() {
+            way.stamp = migrations::look(&way.connection, &self.schema).await?;
+        }
+        match self.known.recognise(way.stamp) {
+            Ok(stamp) => Ok((way, stamp)),
+            Err(error) => {
+                // The next one looks again.
+                way.connection.give_up();
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What is read from a pool: pages, entries by id, what is due, notes, totals. Nothing here writes.
+
+use bytes::Bytes;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::PostgresPool;
+use super::errors::Failure;
+use super::stored::{self, bound, column, id_key, millis, queue_key, unsigned};
+use crate::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
+use angarium_core::group::GroupName;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Header, Message};
+use angarium_core::time::Timestamp;
+
+/// The columns of a header.
+macro_rules! header {
+    () => {
+        "id, state, created, ready, expires, ttl, attempts, client, size, peer, grouped, first_claimed"
+    };
+}
+pub(super) use header;
+
+/// A page: rows while the bodies before them do not exceed the bytes, and how many there are without that bound.
+macro_rules! page {
+    ($which:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            header!(),
+            ", body, found FROM (
+                SELECT e.*, count(*) OVER () AS found, COALESCE(sum(octet_length(e.body)) OVER (
+                    ORDER BY ",
+            $order,
+            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
+                FROM (SELECT * FROM entries WHERE queue = $1::uuid AND ",
+            $which,
+            " ORDER BY ",
+            $order,
+            " LIMIT $2::int8) AS e
+            ) AS pages WHERE before <= $3::int8 ORDER BY ",
+            $order
+        )
+    };
+}
+
+// From the head means from the bound below which nothing ready is left: no walk over what was removed.
+const READY_UP: &str =
+    page!("NOT aside AND id >= GREATEST($4::uuid, (SELECT low FROM queues WHERE queue = $1::uuid))", "id");
+const READY_DOWN: &str = page!(
+    "NOT aside AND id <= $4::uuid AND id >= COALESCE((SELECT low FROM queues WHERE queue = $1::uuid), \
+     '00000000-0000-0000-0000-000000000000'::uuid)",
+    "id DESC"
+);
+const ASIDE_UP: &str = page!("aside AND id >= $4::uuid", "id");
+const ASIDE_DOWN: &str = page!("aside AND id <= $4::uuid", "id DESC");
+const SCHEDULE_UP: &str = page!("state = 1 AND (ready, id) > ($5::int8, $4::uuid)", "ready, id");
+const SCHEDULE_DOWN: &str = page!("state = 1 AND (ready, id) < ($5::int8, $4::uuid)", "ready DESC, id DESC");
+
+const GROUP: &str = page!("grouped = $5::text AND id >= $4::uuid", "id");
+/// A walk from group to group: each step is one look into the index.
+const HEADS: &str = concat!(
+    "WITH RECURSIVE heads AS (
+        (SELECT grouped FROM entries
+        WHERE queue = $1::uuid AND grouped IS NOT NULL AND grouped > $2::text ORDER BY grouped LIMIT 1)
+        UNION ALL
+        SELECT (SELECT e.grouped FROM entries e
+            WHERE e.queue = $1::uuid AND e.grouped IS NOT NULL AND e.grouped > h.grouped ORDER BY e.grouped LIMIT 1)
+        FROM heads h WHERE h.grouped IS NOT NULL
+    ), named AS (
+        SELECT grouped AS name FROM heads WHERE grouped IS NOT NULL LIMIT $3::int8
+    )
+    SELECT ",
+    header!(),
+    ", body, NOT EXISTS (
+        SELECT FROM entries o WHERE o.queue = $1::uuid AND o.grouped = first.grouped AND o.id > first.id) AS is_only
+    FROM named, LATERAL (
+        SELECT * FROM entries e WHERE e.queue = $1::uuid AND e.grouped = name ORDER BY e.id LIMIT 1) AS first
+    ORDER BY grouped"
+);
+const GET: &str = concat!(
+    "SELECT ",
+    "e.id, e.state, e.created, e.ready, e.expires, e.ttl, e.attempts, e.client, e.size, e.peer, e.grouped, e.first_claimed,
+    e.body
+    FROM (
+        SELECT asked.id, asked.place, either.aside
+        FROM unnest($2::uuid[]) WITH ORDINALITY AS asked (id, place), unnest('{f,t}'::boolean[]) AS either (aside)
+        OFFSET 0) AS asked, entries e
+    WHERE e.queue = $1::uuid AND e.aside = asked.aside AND e.id = asked.id
+    ORDER BY asked.place"
+);
+const SCHEDULED: &str = concat!(
+    "SELECT queue, ",
+    header!(),
+    " FROM entries
+    WHERE slot = $1::int2 AND state = 1 AND ready <= $2::int8
+    ORDER BY slot, ready, queue, id LIMIT $3::int8"
+);
+const EXPIRED: &str = concat!(
+    "SELECT queue, ",
+    header!(),
+    " FROM entries
+    WHERE slot = $1::int2 AND state NOT IN (2, 3) AND expires <= $2::int8
+        AND (expires, queue, id) > ($4::int8, $5::uuid, $6::uuid)
+        AND (expires, queue, id) <= ($7::int8, $8::uuid, $9::uuid)
+    ORDER BY slot, expires, queue, id LIMIT $3::int8"
+);
+const NOTES: &str = "
+    SELECT key, value, expires FROM notes
+    WHERE queue = $1::uuid AND kind = $2::int2 AND key >= $3::bytea ORDER BY key LIMIT $4::int8";
+const TOTALS: &str = "SELECT messages, bytes, scheduled, aside FROM queues WHERE queue = $1::uuid";
+
+const USAGE: &str = "
+    SELECT count(*)::int8 AS queues, COALESCE(sum(messages), 0)::int8 AS messages, COALESCE(sum(bytes), 0)::int8 AS bytes
+    FROM queues WHERE messages > 0";
+
+/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
+pub(super) type DueCursor = (i64, Uuid, Uuid);
+
+const BEGIN: DueCursor = (-1, Uuid::nil(), Uuid::nil());
+const END: DueCursor = (i64::MAX, Uuid::max(), Uuid::max());
+
+/// What a scan asks for, but for where it begins.
+pub(super) struct ScanRequest {
+    pub(super) queue: QueueId,
+    pub(super) order: Order,
+    pub(super) direction: Direction,
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+/// A page of at most so many messages, of the rows that were found.
+fn page_of(rows: &[Row], messages: usize) -> Result<Page, StoreError> {
+    let found = rows.first().map(|row| column::<i64>(row, "found")).transpose()?.unwrap_or(0);
+    let shown = rows.len().min(messages);
+    let messages = rows[..shown].iter().map(stored::message).collect::<Result<_, _>>()?;
+    Ok(Page { messages, is_last: bound(shown) == found })
+}
+
+impl PostgresPool {
+    pub(super) async fn read(
+        &self,
+        text: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let (way, _) = self.reads.way().await?;
+        way.connection.query(text, parameters).await.map_err(Failure::of_read)
+    }
+
+    pub(super) async fn page(&self, asked: ScanRequest, after: Option<Position>) -> Result<Page, StoreError> {
+        let is_end = after.is_some_and(|after| match (asked.order, asked.direction) {
+            (Order::Schedule, _) => false,
+            (_, Direction::Up) => after.id == MessageId::MAX,
+            (_, Direction::Down) => after.id == MessageId::ZERO,
+        });
+        if is_end {
+            return Ok(Page { messages: Vec::new(), is_last: true });
+        }
+        let from = after.map(|after| after.id);
+        let (up, down) = (
+            id_key(from.map_or(MessageId::ZERO, MessageId::next)),
+            id_key(from.map_or(MessageId::MAX, MessageId::before)),
+        );
+        let least = (after.map_or(-1, |after| millis(after.ready)), id_key(from.unwrap_or(MessageId::ZERO)));
+        let most =
+            (after.map_or(i64::MAX, |after| millis(after.ready)), id_key(from.unwrap_or(MessageId::MAX)));
+        let (queue, limit) = (queue_key(asked.queue), bound(asked.messages.saturating_add(1)));
+        let bytes = bound(asked.bytes);
+        let rows = match (asked.order, asked.direction) {
+            (Order::Ready, Direction::Up) => self.read(READY_UP, &[&queue, &limit, &bytes, &up]).await,
+            (Order::Ready, Direction::Down) => self.read(READY_DOWN, &[&queue, &limit, &bytes, &down]).await,
+            (Order::Aside, Direction::Up) => self.read(ASIDE_UP, &[&queue, &limit, &bytes, &up]).await,
+            (Order::Aside, Direction::Down) => self.read(ASIDE_DOWN, &[&queue, &limit, &bytes, &down]).await,
+            (Order::Schedule, Direction::Up) => {
+                self.read(SCHEDULE_UP, &[&queue, &limit, &bytes, &least.1, &least.0]).await
+            }
+            (Order::Schedule, Direction::Down) => {
+                self.read(SCHEDULE_DOWN, &[&queue, &limit, &bytes, &most.1, &most.0]).await
+            }
+        }?;
+        page_of(&rows, asked.messages)
+    }
+
+    pub(super) async fn group_page(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        (after, messages, bytes): (Option<MessageId>, usize, usize),
+    ) -> Result<Page, StoreError> {
+        if after == Some(MessageId::MAX) {
+            return Ok(Page { messages: Vec::new(), is_last: true });
+        }
+        let from = id_key(after.map_or(MessageId::ZERO, MessageId::next));
+        let (queue, limit, bytes) = (queue_key(queue), bound(messages.saturating_add(1)), bound(bytes));
+        page_of(&self.read(GROUP, &[&queue, &limit, &bytes, &from, &group.as_str()]).await?, messages)
+    }
+
+    pub(super) async fn group_heads(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        // No name is empty.
+        let after = after.as_ref().map_or("", GroupName::as_str);
+        let rows = self.read(HEADS, &[&queue_key(queue), &after, &bound(limit)]).await?;
+        let head =
+            |row: &Row| Ok(GroupHead { message: stored::message(row)?, is_only: column(row, "is_only")? });
+        rows.iter().map(head).collect()
+    }
+
+    pub(super) async fn entries(
+        &self,
+        queue: QueueId,
+        ids: &[MessageId],
+    ) -> Result<Vec<Message>, StoreError> {
+        let ids: Vec<Uuid> = ids.iter().copied().map(id_key).collect();
+        let rows = self.read(GET, &[&queue_key(queue), &ids]).await?;
+        rows.iter().map(stored::message).collect()
+    }
+
+    pub(super) async fn scheduled(
+        &self,
+        slot: Slot,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        let parameters: [&(dyn ToSql + Sync); 3] = [&i16::from(slot.0), &millis(before), &bound(limit)];
+        let rows = self.read(SCHEDULED, &parameters).await?;
+        rows.iter().map(|row| Ok((stored::queue_id(row)?, stored::header(row)?))).collect()
+    }
+
+    /// What expired, from where the last look ended and around to it.
+    pub(super) async fn expired(
+        &self,
+        slot: Slot,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        let turn = self.turns.lock().get(&slot).copied();
+        let mut found = self.expired_within(slot, before, limit, turn.unwrap_or(BEGIN), END).await?;
+        if let Some(turn) = turn
+            && found.len() < limit
+        {
+            let left = limit - found.len();
+            found.extend(self.expired_within(slot, before, left, BEGIN, turn).await?);
+        }
+        let mut turns = self.turns.lock();
+        match found.last() {
+            Some((queue, last)) if found.len() == limit => {
+                let (_, expires) = stored::life_columns(*queue, last.life);
+                turns.insert(slot, (expires, queue_key(*queue), id_key(last.id)));
+            }
+            Some(_) | None => {
+                turns.remove(&slot);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn expired_within(
+        &self,
+        slot: Slot,
+        before: Timestamp,
+        limit: usize,
+        after: DueCursor,
+        last: DueCursor,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        let (slot, before, limit) = (i16::from(slot.0), millis(before), bound(limit));
+        let parameters: [&(dyn ToSql + Sync); 9] =
+            [&slot, &before, &limit, &after.0, &after.1, &after.2, &last.0, &last.1, &last.2];
+        let rows = self.read(EXPIRED, &parameters).await?;
+        rows.iter().map(|row| Ok((stored::queue_id(row)?, stored::header(row)?))).collect()
+    }
+
+    pub(super) async fn notes_of(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        // The next key in order is the same with a zero behind it.
+        let from = after.map_or_else(Vec::new, |after| [&after[..], &[0]].concat());
+        let parameters: [&(dyn ToSql + Sync); 4] =
+            [&queue_key(queue), &i16::from(kind), &from, &bound(limit)];
+        let rows = self.read(NOTES, &parameters).await?;
+        rows.iter().map(|row| stored::note(row, kind)).collect()
+    }
+
+    pub(super) async fn usage_of_all(&self) -> Result<Usage, StoreError> {
+        let rows = self.read(USAGE, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(Usage::default()) };
+        Ok(Usage {
+            queues: unsigned(row, "queues")?,
+            messages: unsigned(row, "messages")?,
+            bytes: unsigned(row, "bytes")?,
+        })
+    }
+
+    pub(super) async fn totals_of(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        let rows = self.read(TOTALS, &[&queue_key(queue)]).await?;
+        let Some(row) = rows.first() else { return Ok(Totals::default()) };
+        Ok(Totals {
+            messages: unsigned(row, "messages")?,
+            bytes: unsigned(row, "bytes")?,
+            scheduled: unsigned(row, "scheduled")?,
+            in_transfer: unsigned(row, "aside")?,
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! Entries that live by the retention of their queue, from the earliest base time on. The index has those of other queues among
+//! them: each statement walks over a bounded number of them.
+
+use tokio_postgres::types::ToSql;
+
+use super::PostgresPool;
+use super::reads::header;
+use super::stored::{self, bound, column, queue_key};
+use crate::{RetainedEntries, RetainedPlace, StoreError, retained};
+use angarium_core::ids::QueueId;
+use angarium_core::limits;
+use angarium_core::message::{Header, Life};
+use angarium_core::time::Timestamp;
+
+/// Entries of all queues between two places, at most so many.
+macro_rules! walked {
+    ($columns:literal, $most:literal) => {
+        concat!(
+            "(SELECT ",
+            $columns,
+            " FROM entries
+            WHERE slot = $1::int2 AND state NOT IN (2, 3) AND expires >= $2::int8 AND expires <= $3::int8
+            ORDER BY slot, expires, queue, id LIMIT ",
+            $most,
+            ") AS walked"
+        )
+    };
+}
+
+const BETWEEN: &str = concat!(
+    "SELECT ",
+    header!(),
+    " FROM ",
+    walked!("*", "$6::int8"),
+    " WHERE queue = $4::uuid ORDER BY expires, id LIMIT $5::int8"
+);
+const LAST_WALKED: &str =
+    concat!("SELECT count(*)::int8 AS many, max(expires) AS last FROM ", walked!("expires", "$4::int8"));
+const AT: &str = concat!(
+    "SELECT ",
+    header!(),
+    " FROM entries
+    WHERE slot = $1::int2 AND state NOT IN (2, 3) AND expires = $2::int8 AND queue = $3::uuid
+    ORDER BY slot, expires, queue, id LIMIT $4::int8"
+);
+
+impl PostgresPool {
+    /// Looks at the entries of a queue, from a place on.
+    pub(super) async fn read_retained(
+        &self,
+        queue: QueueId,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<RetainedEntries, StoreError> {
+        let (first, last) = (retained::begin_at(queue, from), retained::place(queue, before));
+        let found = self.retained_between(queue, (first, last), limit).await?;
+        if let Some(first) = found.first() {
+            let oldest = first.life.retained_since();
+            return Ok(RetainedEntries { found, oldest, resume: None });
+        }
+        if let Some(end) = self.last_walked(queue, (first, last), limit).await? {
+            // Others may have more than are walked over in one instant.
+            let found = self.retained_at(queue, end, limit).await?;
+            let next = RetainedPlace(end.saturating_add(1));
+            let resume = found.is_empty().then_some(next);
+            return Ok(RetainedEntries { found, oldest: Some(retained::since(end)), resume });
+        }
+        let later = (last.saturating_add(1).max(first), retained::last(queue));
+        let oldest = match self.retained_between(queue, later, 1).await?.first() {
+            Some(Header { life, .. }) => Life::retained_since(*life),
+            None => self.last_walked(queue, later, 1).await?.map(retained::since),
+        };
+        Ok(RetainedEntries { found, oldest, resume: None })
+    }
+
+    /// The entries of a queue between two places, of as many as are walked over.
+    async fn retained_between(
+        &self,
+        queue: QueueId,
+        (first, last): (u64, u64),
+        limit: usize,
+    ) -> Result<Vec<Header>, StoreError> {
+        let (slot, most) = (i16::from(queue.slot().0), walk(limit));
+        let (first, last) = (first.cast_signed(), last.cast_signed());
+        let (queue, limit) = (queue_key(queue), bound(limit));
+        let parameters: [&(dyn ToSql + Sync); 6] = [&slot, &first, &last, &queue, &limit, &most];
+        self.read(BETWEEN, &parameters).await?.iter().map(stored::header).collect()
+    }
+
+    /// The place where the same walk has ended before it came to the last one.
+    async fn last_walked(
+        &self,
+        queue: QueueId,
+        (first, last): (u64, u64),
+        limit: usize,
+    ) -> Result<Option<u64>, StoreError> {
+        let (slot, most) = (i16::from(queue.slot().0), walk(limit));
+        let parameters: [&(dyn ToSql + Sync); 4] = [&slot, &first.cast_signed(), &last.cast_signed(), &most];
+        let rows = self.read(LAST_WALKED, &parameters).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let (many, last): (i64, Option<i64>) = (column(row, "many")?, column(row, "last")?);
+        Ok(last.filter(|_| many >= most).map(i64::cast_unsigned))
+    }
+
+    /// The entries of a queue at one place.
+    async fn retained_at(&self, queue: QueueId, at: u64, limit: usize) -> Result<Vec<Header>, StoreError> {
+        let (slot, at) = (i16::from(queue.slot().0), at.cast_signed());
+        let parameters: [&(dyn ToSql + Sync); 4] = [&slot, &at, &queue_key(queue), &bound(limit)];
+        self.read(AT, &parameters).await?.iter().map(stored::header).collect()
+    }
+}
+
+/// Entries that one statement walks over.
+fn walk(limit: usize) -> i64 {
+    bound(limit.saturating_add(limits::RETAINED_WALK))
+}

@@ -1,0 +1,149 @@
+//! How a pool is in PostgreSQL. Migrations make the tables, one file a version, and no file changes once it was used.
+//!
+//! All tables are in one schema, `angarium` unless the URI states otherwise.
+//!
+//! | table | key | holds | life |
+//! |---|---|---|---|
+//! | `stamp` | one row | version of the tables, installation, pool | for ever |
+//! | `records` | slot | pool, epoch, number of the last batch, how often it was fenced, greatest id | for ever; made at registration |
+//! | `queues` | queue id | messages, bytes, scheduled, aside, low id | of the queue |
+//! | `entries` | queue id, whether it is not ready, message id | header, body | of the message |
+//! | `notes` | queue id, kind, key | value, expires | as its owner states |
+//!
+//! An entry that is by queue has the ttl 0, which no other has, and in `expires` its place of
+//! [`crate::retained`]: so the index of expiry is its order by queue and base time too.
+//!
+//! States and peers have the form of all drivers (`states.rs`). A ready entry is in the index of expiry beside its key;
+//! one that is scheduled in two more, one of a group in that of groups; those of a move in none but that. Times are
+//! milliseconds, ttl is seconds. Bodies are never compressed, and those of more than 2 kB lie apart, so that a new
+//! header does not write them again.
+
+use bytes::Bytes;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::states::{self, damaged};
+use crate::{Epoch, Note, StoreError, retained};
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Header, Life, Message, State};
+use angarium_core::time::Timestamp;
+
+pub(super) fn queue_key(queue: QueueId) -> Uuid {
+    Uuid::from_bytes(*queue.as_bytes())
+}
+
+pub(super) fn id_key(id: MessageId) -> Uuid {
+    Uuid::from_bytes(*id.as_bytes())
+}
+
+/// An instant as it is stored. Those beyond the end of time, as far as the store knows it, are its end.
+pub(super) fn millis(time: Timestamp) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis.try_into().unwrap_or(0))
+}
+
+/// The columns ttl and expires of a life.
+pub(super) fn life_columns(queue: QueueId, life: Life) -> (i32, i64) {
+    match life {
+        Life::Own { ttl, expires } => (ttl.cast_signed(), millis(expires)),
+        Life::Retained { since } => (0, retained::place(queue, since).cast_signed()),
+    }
+}
+
+fn life(ttl: u32, expires: i64) -> Life {
+    match u64::try_from(expires) {
+        Ok(place) if ttl == 0 && retained::is_place(place) => {
+            Life::Retained { since: retained::since(place) }
+        }
+        _ => Life::Own { ttl, expires: time(expires) },
+    }
+}
+
+/// A number that only grows and never gets near the bound.
+pub(super) fn number(number: u64) -> Result<i64, StoreError> {
+    i64::try_from(number)
+        .map_err(|_| StoreError::NotSent(format!("{number} is beyond what the store counts")))
+}
+
+/// The number of a batch. None gets near the bound; one beyond it is taken for the bound, and is not the next.
+pub(super) fn seq(seq: u64) -> i64 {
+    i64::try_from(seq).unwrap_or(i64::MAX)
+}
+
+/// A bound on how many there may be.
+pub(super) fn bound(many: usize) -> i64 {
+    i64::try_from(many).unwrap_or(i64::MAX)
+}
+
+pub(super) fn state_number(state: &State) -> i16 {
+    states::number(state).into()
+}
+
+pub(super) fn encode_peer(state: &State) -> Option<Vec<u8>> {
+    let mut value = Vec::new();
+    states::put_peer(&mut value, state);
+    (!value.is_empty()).then_some(value)
+}
+
+/// A column of an answer.
+pub(super) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    name: &str,
+) -> Result<T, StoreError> {
+    row.try_get(name).map_err(|_| damaged(&format!("the column {name}")))
+}
+
+pub(super) fn message_id(row: &Row, name: &str) -> Result<MessageId, StoreError> {
+    Ok(MessageId::from_bytes(*column::<Uuid>(row, name)?.as_bytes()))
+}
+
+pub(super) fn queue_id(row: &Row) -> Result<QueueId, StoreError> {
+    Ok(QueueId::from_bytes(*column::<Uuid>(row, "queue")?.as_bytes()))
+}
+
+pub(super) fn slot(row: &Row) -> Result<Slot, StoreError> {
+    column::<i16>(row, "slot")?.try_into().map(Slot).map_err(|_| damaged("the slot of a record"))
+}
+
+/// The header of a row with all columns of a header.
+pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
+    let number = column::<i16>(row, "state")?.try_into().map_err(|_| damaged("the state of a message"))?;
+    let mut peer = column::<Option<&[u8]>>(row, "peer")?.unwrap_or_default();
+    let state = states::take_state(number, &mut peer)?;
+    Ok(Header {
+        id: message_id(row, "id")?,
+        created: time(column(row, "created")?),
+        ready: time(column(row, "ready")?),
+        life: life(column::<i32>(row, "ttl")?.cast_unsigned(), column(row, "expires")?),
+        attempts: column::<i32>(row, "attempts")?.cast_unsigned(),
+        client: column(row, "client")?,
+        size: column::<i32>(row, "size")?.cast_unsigned(),
+        state,
+        group: column::<Option<&str>>(row, "grouped")?
+            .map(|group| states::take_group(group.as_bytes()))
+            .transpose()?,
+        first_claimed: column::<Option<i64>>(row, "first_claimed")?.map(time),
+    })
+}
+
+pub(super) fn message(row: &Row) -> Result<Message, StoreError> {
+    Ok(Message { header: header(row)?, body: Bytes::copy_from_slice(column(row, "body")?) })
+}
+
+pub(super) fn note(row: &Row, kind: u8) -> Result<Note, StoreError> {
+    let bytes = |name| column(row, name).map(Bytes::copy_from_slice);
+    Ok(Note { kind, key: bytes("key")?, value: bytes("value")?, expires: time(column(row, "expires")?) })
+}
+
+/// Who may write to a slot; none when no process ever fenced it.
+pub(super) fn epoch(row: &Row) -> Result<Option<Epoch>, StoreError> {
+    let Ok(generation) = u32::try_from(column::<i64>(row, "generation")?) else { return Ok(None) };
+    Ok(Some(Epoch { generation, transaction: unsigned(row, "transaction")? }))
+}
+
+pub(super) fn unsigned(row: &Row, name: &str) -> Result<u64, StoreError> {
+    column::<i64>(row, name)?.try_into().map_err(|_| damaged(&format!("the column {name}")))
+}

@@ -1,0 +1,267 @@
+//! What is written to a pool: fences, batches, drops, and what an answer that nothing matched means (P1).
+
+use std::sync::LazyLock;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::PostgresPool;
+use super::batch::Arrays;
+use super::committer::{Committer, SharedResult};
+use super::connection::Connection;
+use super::errors::Failure;
+use super::link::LinkSession;
+use super::stored::{self, bound, column, number, queue_key, unsigned};
+use crate::{Batch, DropResult, Epoch, Stamp, StoreError};
+use angarium_core::durability::Durability;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::limits;
+
+/// Batches that only post and delete.
+const PLAIN: &str = include_str!("sql/commit.sql");
+/// Batches of whatever there is.
+static COMMIT: LazyLock<String> = LazyLock::new(|| {
+    let sums = "UNION ALL SELECT queue, NULL, NULL, 0, 0, scheduled, aside FROM updated";
+    PLAIN.replace("-- and of updates", sums).replace("-- and the rest", include_str!("sql/rest.sql"))
+});
+const DROP: &str = include_str!("sql/drop.sql");
+const FENCE: &str = "
+    UPDATE records SET generation = $3::int8, transaction = $4::int8, seq = 0, fences = fences + 1
+    WHERE slot = $1::int2 AND pool = $2::uuid AND (generation, transaction) <= ($3::int8, $4::int8)
+    RETURNING last_id, fences";
+const RECORD: &str = "
+    SELECT generation, transaction, seq, fences FROM records WHERE slot = $1::int2 AND pool = $2::uuid";
+/// Written as it is: any process that sees this commit durable sees those before it durable.
+const AGAIN: &str = "
+    UPDATE records SET seq = seq
+    WHERE slot = $1::int2 AND pool = $2::uuid AND generation = $3::int8 AND transaction = $4::int8 AND seq = $5::int8
+    RETURNING slot";
+const USED: &str = "
+    SELECT COALESCE(sum(bytes + messages * $1::int8), 0)::int8 AS used FROM queues";
+
+/// What this process knows of its own writes to a slot.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OwnWrites {
+    /// Which fence of the slot was its own. A batch from before another fence with the same epoch, which hung somewhere,
+    /// is not taken for one of the new numbering.
+    fences: Option<i64>,
+    /// A batch of which one try has no known outcome: its appends may still come.
+    doubt: Option<(Epoch, u64)>,
+    /// Whether its last batch failed.
+    is_refused: bool,
+}
+
+/// What a batch is by the record of its slot.
+enum BatchPosition {
+    Next,
+    Done,
+}
+
+/// The parameters that say which record is meant.
+struct Record {
+    slot: i16,
+    stamp: Stamp,
+    generation: i64,
+    transaction: i64,
+}
+
+impl Record {
+    fn of(slot: Slot, epoch: Epoch, stamp: Stamp) -> Result<Self, StoreError> {
+        let transaction = number(epoch.transaction)?;
+        Ok(Self { slot: slot.0.into(), stamp, generation: epoch.generation.into(), transaction })
+    }
+
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 4] {
+        [&self.slot, &self.stamp.pool, &self.generation, &self.transaction]
+    }
+}
+
+impl PostgresPool {
+    fn own(&self, slot: Slot) -> OwnWrites {
+        self.slots.lock().get(&slot).copied().unwrap_or_default()
+    }
+
+    /// Fences a slot.
+    pub(super) async fn raise(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        let (way, stamp) = self.writes.way().await?;
+        let record = Record::of(slot, epoch, stamp)?;
+        let rows = way.connection.query(FENCE, &record.parameters()).await.map_err(Failure::of_write)?;
+        if let Some(row) = rows.first() {
+            let (last, fences) = (stored::message_id(row, "last_id")?, column(row, "fences")?);
+            self.slots.lock().insert(slot, OwnWrites { fences: Some(fences), ..OwnWrites::default() });
+            return Ok(last);
+        }
+        match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()? {
+            Some(Some(by)) if by > epoch => Err(StoreError::Fenced(by)),
+            Some(_) => Err(StoreError::NotSent("another owner fenced the slot at the same time".into())),
+            // Registration made the record. Without it the storage is not what it was.
+            None => Err(StoreError::NotSent(format!("the storage has lost the record of slot {slot}"))),
+        }
+    }
+
+    /// Applies a batch, or tells why it is not the next.
+    pub(super) async fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+        let own = self.own(batch.slot);
+        let is_in_doubt = own.doubt == Some((batch.epoch, batch.seq));
+        // After a failure it leaves apart: the answer states more then, and what holds it holds no other process.
+        let is_full = self.is_full() && batch.has_appends();
+        let may_share = own.doubt.is_none() && !own.is_refused && !is_full;
+        let result = if may_share && Committer::takes(batch) {
+            match self.share(batch, own.fences).await {
+                SharedResult::Answered(result) => result,
+                SharedResult::Alone(_turn) => self.send(batch, own, is_in_doubt).await,
+                SharedResult::NotApplied => self.send(batch, own, is_in_doubt).await,
+            }
+        } else {
+            self.send(batch, own, is_in_doubt).await
+        };
+        let mut slots = self.slots.lock();
+        let own = slots.entry(batch.slot).or_default();
+        own.is_refused = result.is_err();
+        match &result {
+            Err(StoreError::Unknown(_)) => own.doubt = Some((batch.epoch, batch.seq)),
+            Ok(()) | Err(StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack) => {
+                own.doubt = None
+            }
+            // An earlier try is where it was.
+            Err(
+                StoreError::Full | StoreError::NotSent(_) | StoreError::Damaged(_) | StoreError::Stamped(_),
+            ) => {}
+        }
+        result
+    }
+
+    /// Whether the quota was used up at the last look.
+    pub(super) fn is_full(&self) -> bool {
+        self.address.quota.is_some_and(|quota| quota <= self.known.used())
+    }
+
+    /// Sends batches of different slots, in the order of these, as one statement. Returns the slots whose batch was
+    /// applied.
+    pub(super) async fn send_all(
+        &self,
+        way: &LinkSession,
+        stamp: Stamp,
+        batches: &[(&Batch, Option<i64>)],
+    ) -> Result<Vec<Slot>, Failure> {
+        let mut arrays = Arrays::default();
+        for (batch, fences) in batches {
+            arrays.add(batch, *fences).map_err(|error| Failure::Refused(error.to_string()))?;
+        }
+        // One that must be synced takes the others along.
+        let is_relaxed = batches.iter().all(|(batch, _)| batch.durability == Durability::Relaxed);
+        let commits = is_relaxed.then_some("off");
+        let statement = if arrays.is_plain() { PLAIN } else { &COMMIT };
+        let rows = way.connection.query(statement, &arrays.parameters(&stamp.pool, &commits)).await?;
+        // What was answered was carried out, whatever the answer looks like.
+        rows.iter().map(|row| stored::slot(row).map_err(|error| Failure::Lost(error.to_string()))).collect()
+    }
+
+    async fn send(&self, batch: &Batch, own: OwnWrites, is_in_doubt: bool) -> Result<(), StoreError> {
+        let (way, stamp) = self.writes.way().await?;
+        let record = Record::of(batch.slot, batch.epoch, stamp)?;
+        // What may still come cannot be refused any more: then it arrives beyond the quota.
+        if self.is_full() && batch.has_appends() && !is_in_doubt {
+            return match self.place(&way, &record, batch, own).await? {
+                BatchPosition::Next => Err(StoreError::Full),
+                BatchPosition::Done => self.settle(&way, &record, batch).await,
+            };
+        }
+        match self.send_all(&way, stamp, &[(batch, own.fences)]).await {
+            Ok(applied) if !applied.is_empty() => Ok(()),
+            Ok(_) => match self.place(&way, &record, batch, own).await? {
+                BatchPosition::Done => self.settle(&way, &record, batch).await,
+                // The record changed between the two statements; the batch was not applied by this call.
+                BatchPosition::Next => {
+                    Err(StoreError::NotSent("the record of the slot was being changed".into()))
+                }
+            },
+            Err(Failure::Full(_)) if batch.has_appends() && !is_in_doubt => Err(StoreError::Full),
+            // Another try of it may come, so it is not certain that its number is free.
+            Err(Failure::Full(why) | Failure::Refused(why)) if is_in_doubt => Err(StoreError::Unknown(why)),
+            Err(failure) => Err(failure.of_write()),
+        }
+    }
+
+    async fn record(&self, way: &LinkSession, record: &Record) -> Result<Option<Row>, StoreError> {
+        let parameters: [&(dyn ToSql + Sync); 2] = [&record.slot, &record.stamp.pool];
+        let rows = way.connection.query(RECORD, &parameters).await.map_err(Failure::of_read)?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// What a batch is by the record of its slot, or why it is refused.
+    async fn place(
+        &self,
+        way: &LinkSession,
+        record: &Record,
+        batch: &Batch,
+        own: OwnWrites,
+    ) -> Result<BatchPosition, StoreError> {
+        // Whether an earlier try was applied is not known as long as this fails.
+        let found = self.record(way, record).await.map_err(|error| StoreError::Unknown(error.to_string()))?;
+        let row = found.ok_or(StoreError::WentBack)?;
+        let Some(epoch) = stored::epoch(&row)? else { return Err(StoreError::WentBack) };
+        if epoch > batch.epoch {
+            return Err(StoreError::Fenced(epoch));
+        }
+        let (seq, fences) = (unsigned(&row, "seq")?, column::<i64>(&row, "fences")?);
+        let is_other = own.fences.is_some_and(|own| own != fences);
+        if epoch < batch.epoch || is_other || batch.seq > seq.saturating_add(1) {
+            return Err(StoreError::WentBack);
+        }
+        match batch.seq {
+            next if next == seq.saturating_add(1) => Ok(BatchPosition::Next),
+            last if last == seq => Ok(BatchPosition::Done),
+            _ => Err(StoreError::Stale),
+        }
+    }
+
+    /// A batch that was applied is acknowledged once it is as durable as it asks for: any process that applied it may
+    /// not have waited for that.
+    async fn settle(&self, way: &LinkSession, record: &Record, batch: &Batch) -> Result<(), StoreError> {
+        if batch.durability == Durability::Relaxed {
+            return Ok(());
+        }
+        let seq = stored::seq(batch.seq);
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
+        parameters.push(&seq);
+        let unknown = |failure: Failure| StoreError::Unknown(failure.of_read().to_string());
+        let rows = way.connection.query(AGAIN, &parameters).await.map_err(unknown)?;
+        if rows.is_empty() {
+            return Err(StoreError::Unknown("the record of the slot was being changed".into()));
+        }
+        Ok(())
+    }
+
+    /// Removes a part of a queue.
+    pub(super) async fn drop_part(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<DropResult, StoreError> {
+        let (way, stamp) = self.writes.way().await?;
+        let record = Record::of(slot, epoch, stamp)?;
+        let (queue, limit) = (queue_key(queue), bound(limit));
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
+        parameters.extend([&queue as &(dyn ToSql + Sync), &limit]);
+        let rows = way.connection.query(DROP, &parameters).await.map_err(Failure::of_write)?;
+        if let Some(row) = rows.first() {
+            return Ok(if column(row, "is_last")? { DropResult::Done } else { DropResult::More });
+        }
+        match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()?.flatten() {
+            Some(by) if by > epoch => Err(StoreError::Fenced(by)),
+            Some(_) | None => Err(StoreError::WentBack),
+        }
+    }
+
+    /// Looks how much there is of what the quota bounds. It costs a walk over the queues, not over their messages.
+    pub(super) async fn look_at_room(&self, connection: &Connection) -> Result<(), StoreError> {
+        let rows =
+            connection.query(USED, &[&limits::POSTGRES_ENTRY_BYTES]).await.map_err(Failure::of_read)?;
+        let used = rows.first().map(|row| unsigned(row, "used")).transpose()?;
+        self.known.set_used(used.unwrap_or(0));
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! A batch as a call of its script: keys and arguments in the order in which `lua/commit.lua` reads them.
+
+use std::collections::BTreeMap;
+
+use redis::Cmd;
+
+use super::scripts::{APPEND, COMMIT, Script};
+use super::stored::{self, Bucket, Keys, Numbering, QUEUE_KEYS};
+use crate::{Batch, Note, QueueChanges, StoreError, states};
+use angarium_core::ids::MessageId;
+use angarium_core::limits;
+use angarium_core::message::{Header, State};
+
+/// Checks what of the batch came from outside without a check.
+pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
+    let fits =
+        |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
+    if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
+        Ok(())
+    } else {
+        Err(StoreError::NotSent("a note is too long".to_owned()))
+    }
+}
+
+/// The call that applies a batch.
+pub(super) fn call(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'static Script, Cmd) {
+    let script: &Script = if batch.has_appends() { &APPEND } else { &COMMIT };
+    (script, call_of(script, batch, own, keys))
+}
+
+/// The call that repeats a batch which was applied. It runs when the memory is full too, and must not be made for one
+/// that was not applied.
+pub(super) fn repeat(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'static Script, Cmd) {
+    (&COMMIT, call_of(&COMMIT, batch, own, keys))
+}
+
+/// `own` is the numbering that this process began with the slot's fence.
+fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) -> Cmd {
+    let mut names = Vec::with_capacity(4 + QUEUE_KEYS * batch.queues.len());
+    names.extend(keys.slot_keys(batch.slot));
+    names.extend(batch.queues.iter().flat_map(|changes| keys.queue_keys(changes.queue)));
+    let mut call = script.call(&names);
+    let before = batch.seq.checked_sub(1).map_or("none".to_owned(), stored::encode_seq);
+    let appended = batch.queues.iter().flat_map(|changes| &changes.appends);
+    let greatest = appended.map(|message| message.header.id).max();
+    call.arg(stored::encode_epoch(batch.epoch))
+        .arg(before)
+        .arg(stored::encode_seq(batch.seq))
+        .arg(greatest.map(stored::encode_hex_id).unwrap_or_default())
+        .arg(own.map(Numbering::encode).unwrap_or_default());
+    for changes in &batch.queues {
+        add_queue(&mut call, changes);
+    }
+    call
+}
+
+fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
+    let bytes: usize = changes.appends.iter().map(|message| message.body.len()).sum();
+    call.arg(&changes.queue.as_bytes()[..]).arg(bytes);
+    let mut value = Vec::new();
+    call.arg(changes.appends.len());
+    for message in &changes.appends {
+        value.clear();
+        stored::put_head(&mut value, &message.header);
+        value.extend_from_slice(&message.body);
+        call.arg(&message.header.id.as_bytes()[..]).arg(&value[..]);
+    }
+    let headers = || changes.appends.iter().map(|message| &message.header);
+    let ready: Vec<&Header> = headers().filter(|header| header.state == State::Ready).collect();
+    call.arg(ready.len());
+    for header in ready {
+        call.arg(&header.id.as_bytes()[..]);
+    }
+    let has_own = |header: &&Header| header.state != State::Ready || states::has_extras(header);
+    let own: Vec<&Header> = headers().filter(has_own).collect();
+    call.arg(own.len() + changes.updates.len());
+    for header in own.into_iter().chain(&changes.updates) {
+        value.clear();
+        stored::put_header(&mut value, header);
+        call.arg(&header.id.as_bytes()[..]).arg(&value[..]);
+    }
+    let mut removes = changes.removes.clone();
+    removes.sort_unstable();
+    removes.dedup();
+    call.arg(removes.len());
+    for id in &removes {
+        call.arg(&id.as_bytes()[..]);
+    }
+    add_buckets(call, changes);
+    call.arg(changes.note_removes.len());
+    for (kind, key) in &changes.note_removes {
+        call.arg(stored::note_name(*kind, key));
+    }
+    call.arg(changes.notes.len());
+    for note in &changes.notes {
+        call.arg(stored::note_name(note.kind, &note.key)).arg(stored::encode_note(note));
+    }
+}
+
+/// The buckets in which entries lie after the batch, with the ids that it brings there.
+fn add_buckets(call: &mut Cmd, changes: &QueueChanges) {
+    let mut touched: BTreeMap<Bucket, (MessageId, MessageId)> = BTreeMap::new();
+    let mut touch = |header: &Header| {
+        let (least, greatest) =
+            touched.entry(Bucket::of(changes.queue, header)).or_insert((header.id, header.id));
+        *least = (*least).min(header.id);
+        *greatest = (*greatest).max(header.id);
+    };
+    changes.appends.iter().map(|message| &message.header).chain(&changes.updates).for_each(&mut touch);
+    call.arg(touched.len());
+    for (bucket, (least, greatest)) in &touched {
+        call.arg(&bucket.encode()[..])
+            .arg(stored::encode_hex_id(*least))
+            .arg(stored::encode_hex_id(*greatest));
+    }
+}

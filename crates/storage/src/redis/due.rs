@@ -1,0 +1,208 @@
+//! What is due in a slot: the schedule is in its order; for expiry the past buckets are looked into, and those found
+//! empty go.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::RedisPool;
+use super::reads::{bytes, list};
+use super::scripts::EXPIRED;
+use super::stored::{self, Bucket, decode_header, decode_id};
+use crate::StoreError;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::limits;
+use angarium_core::message::{Header, State};
+use angarium_core::time::Timestamp;
+
+/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
+#[derive(Clone, Debug)]
+pub(super) struct DueCursor {
+    bucket: Bytes,
+    after: MessageId,
+}
+
+/// A look through the buckets of a slot.
+pub(super) struct DueScan {
+    slot: Slot,
+    before: Timestamp,
+    limit: usize,
+    pub(super) found: Vec<(QueueId, Header)>,
+    turn: Option<DueCursor>,
+}
+
+impl DueScan {
+    pub(super) fn new(slot: Slot, before: Timestamp, limit: usize) -> Self {
+        Self { slot, before, limit, found: Vec::new(), turn: None }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() >= self.limit
+    }
+}
+
+impl RedisPool {
+    /// What is scheduled for `before` or earlier, the earliest first.
+    pub(super) async fn scheduled(
+        &self,
+        slot: Slot,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        let mut found = Vec::new();
+        let mut first = b"-".to_vec();
+        let last = match before.as_millis().checked_add(1) {
+            Some(next) => [b"(", &next.to_be_bytes()[..]].concat(),
+            None => b"+".to_vec(),
+        };
+        while found.len() < limit {
+            let many = (limit - found.len()).min(limits::REDIS_PAGE);
+            let way = self.reads.way().await?;
+            let mut ask = redis::cmd("ZRANGEBYLEX");
+            ask.arg(way.keys.of_slot(slot, "schedule")).arg(&first).arg(&last).arg("LIMIT").arg(0).arg(many);
+            let members = list(self.reads.ask_one(way, &ask).await?)?;
+            let members = members.into_iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
+            self.add_scheduled(&members, &mut found).await?;
+            match members.last() {
+                Some(last) if members.len() == many => first = [b"(", &last[..]].concat(),
+                Some(_) | None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds the headers of members of a slot's schedule, but of those that left it since.
+    async fn add_scheduled(
+        &self,
+        members: &[Bytes],
+        found: &mut Vec<(QueueId, Header)>,
+    ) -> Result<(), StoreError> {
+        let mut of_queues: BTreeMap<QueueId, Vec<MessageId>> = BTreeMap::new();
+        for member in members {
+            let (_, queue, id) = stored::decode_scheduled(member)?;
+            of_queues.entry(queue).or_default().push(id);
+        }
+        let mut headers = BTreeMap::new();
+        for (queue, ids) in of_queues {
+            let way = self.reads.way().await?;
+            let mut ask = redis::cmd("HMGET");
+            ask.arg(way.keys.of_queue(queue, "headers"));
+            ids.iter().for_each(|id| {
+                ask.arg(&id.as_bytes()[..]);
+            });
+            for (id, value) in ids.into_iter().zip(list(self.reads.ask_one(way, &ask).await?)?) {
+                if value != Value::Nil {
+                    headers.insert((queue, id), decode_header(id, &bytes(value)?)?);
+                }
+            }
+        }
+        for member in members {
+            let (ready, queue, id) = stored::decode_scheduled(member)?;
+            let header = headers.remove(&(queue, id));
+            let is_still = |header: &Header| header.state == State::Scheduled && header.ready == ready;
+            found.extend(header.filter(is_still).map(|header| (queue, header)));
+        }
+        Ok(())
+    }
+
+    /// What expires at `before` or earlier, from where the last look ended and around to it.
+    pub(super) async fn expired(
+        &self,
+        slot: Slot,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        let turn = self.turns.lock().get(&slot).cloned();
+        let mut look = DueScan::new(slot, before, limit);
+        self.look_through(&mut look, turn.as_ref(), None).await?;
+        if turn.is_some() && !look.is_full() {
+            self.look_through(&mut look, None, turn.as_ref()).await?;
+        }
+        let mut turns = self.turns.lock();
+        match look.turn {
+            Some(turn) => turns.insert(slot, turn),
+            None => turns.remove(&slot),
+        };
+        Ok(look.found)
+    }
+
+    /// Looks into the past buckets behind one turn and up to another, until enough is found.
+    async fn look_through(
+        &self,
+        look: &mut DueScan,
+        after: Option<&DueCursor>,
+        until: Option<&DueCursor>,
+    ) -> Result<(), StoreError> {
+        let mut first = after.map_or_else(|| b"-".to_vec(), |turn| [b"[", &turn.bucket[..]].concat());
+        let last = match look.before.as_millis().checked_add(1) {
+            Some(next) => [b"(", &next.to_be_bytes()[..]].concat(),
+            None => b"+".to_vec(),
+        };
+        loop {
+            let way = self.reads.way().await?;
+            let mut ask = redis::cmd("ZRANGEBYLEX");
+            ask.arg(way.keys.of_slot(look.slot, "buckets")).arg(&first).arg(&last);
+            ask.arg("LIMIT").arg(0).arg(limits::REDIS_PAGE);
+            let members = list(self.reads.ask_one(way, &ask).await?)?;
+            let many = members.len();
+            for member in members {
+                let member = bytes(member)?;
+                if until.is_some_and(|turn| member > turn.bucket) {
+                    return Ok(());
+                }
+                first = [b"(", &member[..]].concat();
+                let from = after.filter(|turn| turn.bucket == member).map(|turn| turn.after);
+                let to = until.filter(|turn| turn.bucket == member).map(|turn| turn.after);
+                self.look_into(look, &member, from, to).await?;
+                if look.is_full() {
+                    return Ok(());
+                }
+            }
+            if many < limits::REDIS_PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks into a bucket, behind one id and up to another.
+    pub(super) async fn look_into(
+        &self,
+        look: &mut DueScan,
+        member: &Bytes,
+        from: Option<MessageId>,
+        to: Option<MessageId>,
+    ) -> Result<(), StoreError> {
+        let (queue, bucket) = Bucket::decode(member)?;
+        let mut after = from.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+        loop {
+            let way = self.write_link(look.slot).way().await?;
+            let names =
+                ["entries", "headers", "ready", "aside", "ranges"].map(|what| way.keys.of_queue(queue, what));
+            let mut names = names.to_vec();
+            names.insert(0, way.keys.of_slot(look.slot, "buckets"));
+            let many = (look.limit - look.found.len()).min(limits::REDIS_PAGE);
+            let mut call = EXPIRED.call(&names);
+            call.arg(&queue.as_bytes()[..]).arg(&bucket.encode()[..]).arg(bucket.span());
+            call.arg(&after).arg(many).arg(limits::REDIS_PAGE);
+            let answer = self.write_link(look.slot).write(way, &EXPIRED, call, Default::default()).await;
+            let mut answer =
+                list(answer.map_err(|error| StoreError::NotSent(error.to_string()))?)?.into_iter();
+            after = answer.next().map(bytes).transpose()?.unwrap_or_default().to_vec();
+            while let (Some(id), Some(header)) = (answer.next(), answer.next()) {
+                let id = decode_id(&bytes(id)?)?;
+                if to.is_some_and(|to| id > to) {
+                    return Ok(());
+                }
+                look.found.push((queue, decode_header(id, &bytes(header)?)?));
+                if look.is_full() {
+                    look.turn = Some(DueCursor { bucket: member.clone(), after: id });
+                    return Ok(());
+                }
+            }
+            if after.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A way to the servers: connects when it is needed, makes sure that a pool may lie there and that it is the right one,
+//! and does both again after every failure. It knows no batch and no queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use redis::{Cmd, RedisResult, Value};
+
+use super::address::{Address, WriteConcern};
+use super::connection::Connection;
+use super::errors;
+use super::scripts::Script;
+use super::server::{self, Server};
+use super::stored::{self, Keys};
+use crate::{Stamp, StoreError};
+use angarium_core::durability::Durability;
+use angarium_core::limits;
+
+/// What all links of a pool know of its servers.
+#[derive(Default)]
+pub(super) struct ServerState {
+    /// Leaves up when a connection is found broken: connections from before are not used any more, since they may lead
+    /// to a server that is no master now.
+    breaks: AtomicU64,
+    /// Held to read or to write it.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The stamp that was found first. Another one, or none, is another storage.
+    stamp: Option<Stamp>,
+    class: Option<Durability>,
+    masters: Vec<Server>,
+}
+
+impl ServerState {
+    /// The most durable class that was found at the last look.
+    pub(super) fn class(&self) -> Durability {
+        self.state.lock().class.unwrap_or(Durability::Relaxed)
+    }
+
+    /// Bytes used and the most that may be, over all masters; none where one has no bound.
+    pub(super) fn memory(&self) -> Option<(u64, u64)> {
+        let state = self.state.lock();
+        let is_bounded = !state.masters.is_empty() && state.masters.iter().all(|master| master.most > 0);
+        let sum = |of: fn(&Server) -> u64| state.masters.iter().map(of).fold(0, u64::saturating_add);
+        is_bounded.then(|| (sum(|master| master.used), sum(|master| master.most)))
+    }
+
+    /// Takes in what the servers say. When they came down to a lower class that is an error once, so that nothing is
+    /// acknowledged by the old one.
+    fn learn(&self, masters: Vec<Server>, waits: WriteConcern) -> Result<(), String> {
+        masters.iter().try_for_each(|master| master.check(waits))?;
+        let class =
+            masters.iter().map(|master| master.class(waits)).min().ok_or("the cluster has no master")?;
+        let mut state = self.state.lock();
+        let before = state.class.replace(class);
+        state.masters = masters;
+        match before {
+            Some(before) if class < before => {
+                Err(format!("the servers only reach {class} now, and no more {before}"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Checks a stamp against the first one.
+    fn recognise(&self, stamp: Option<Stamp>) -> Result<Stamp, StoreError> {
+        let mut state = self.state.lock();
+        match (stamp, state.stamp) {
+            (Some(stamp), Some(first)) if stamp != first => Err(StoreError::Stamped(stamp)),
+            (Some(stamp), _) => Ok(*state.stamp.insert(stamp)),
+            (None, Some(_)) => Err(StoreError::NotSent(
+                "the storage lost its stamp: it was emptied, or is another one".into(),
+            )),
+            (None, None) => Err(StoreError::NotSent("the storage was never registered".into())),
+        }
+    }
+}
+
+/// One connection at a time.
+pub(super) struct Link {
+    address: Arc<Address>,
+    known: Arc<ServerState>,
+    /// Held to copy or to replace the connection.
+    open: Mutex<Option<OpenConnection>>,
+    /// Held by the one who connects or looks again; the others wait for what results from it.
+    gate: tokio::sync::Mutex<()>,
+    /// How often a connection was begun.
+    turn: AtomicUsize,
+    /// When and why the last try failed. Held to read or to write it.
+    failed: Mutex<Option<(Instant, String)>>,
+}
+
+/// A connection whose servers were looked at.
+#[derive(Clone)]
+pub(super) struct OpenConnection {
+    pub(super) connection: Connection,
+    /// The stamp found there.
+    pub(super) stamp: Option<Stamp>,
+    looked: Instant,
+    breaks: u64,
+}
+
+/// A connection to the right storage, and the names of its keys.
+pub(super) struct LinkSession {
+    open: OpenConnection,
+    pub(super) keys: Keys,
+}
+
+impl Link {
+    pub(super) fn new(address: Arc<Address>, known: Arc<ServerState>) -> Self {
+        let (open, gate, failed) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
+        Self { address, known, open, gate, turn: AtomicUsize::new(0), failed }
+    }
+
+    /// Whether a use has a chance: the last try to connect did not fail only a moment ago.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match &*self.failed.lock() {
+            Some((at, why)) if at.elapsed() < limits::REDIS_PAUSE => Err(StoreError::NotSent(why.clone())),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A connection to the storage that was there from the first.
+    pub(super) async fn way(&self) -> Result<LinkSession, StoreError> {
+        let open = self.open().await?;
+        match self.known.recognise(open.stamp) {
+            Ok(stamp) => Ok(LinkSession { open, keys: Keys::new(&self.address.prefix, stamp) }),
+            Err(error) => {
+                // The right one may come back, or be registered.
+                self.forget(&open);
+                Err(error)
+            }
+        }
+    }
+
+    /// A connection, whatever the storage is stamped with.
+    pub(super) async fn open(&self) -> Result<OpenConnection, StoreError> {
+        if let Some(open) = self.fresh() {
+            return Ok(open);
+        }
+        let _gate = self.gate.lock().await;
+        if let Some(open) = self.fresh() {
+            return Ok(open);
+        }
+        self.check()?;
+        let looked = self.look().await;
+        let (open, failed) = match &looked {
+            Ok(open) => (Some(open.clone()), None),
+            Err(why) => (None, Some((Instant::now(), why.clone()))),
+        };
+        *self.open.lock() = open;
+        *self.failed.lock() = failed;
+        looked.map_err(StoreError::NotSent)
+    }
+
+    fn fresh(&self) -> Option<OpenConnection> {
+        let breaks = self.known.breaks.load(Ordering::SeqCst);
+        let open = self.open.lock();
+        open.as_ref()
+            .filter(|open| open.breaks == breaks && open.looked.elapsed() < limits::REDIS_LOOK)
+            .cloned()
+    }
+
+    /// Asks the servers what they are, over the connection there is or a new one.
+    async fn look(&self) -> Result<OpenConnection, String> {
+        let breaks = self.known.breaks.load(Ordering::SeqCst);
+        let existing = self.open.lock().take().filter(|open| open.breaks == breaks);
+        let mut connection = match existing {
+            Some(open) => open.connection,
+            None => Connection::open(&self.address, self.turn.fetch_add(1, Ordering::Relaxed)).await?,
+        };
+        let (masters, stamp) = self
+            .ask(&mut connection)
+            .await
+            .map_err(|error| format!("the servers do not say what they are: {error}"))?;
+        self.known.learn(masters, self.address.waits)?;
+        let stamp =
+            stamp.map(|text| stored::decode_stamp(&text)).transpose().map_err(|error| error.to_string())?;
+        Ok(OpenConnection { connection, stamp, looked: Instant::now(), breaks })
+    }
+
+    /// What the masters say of themselves, and the stamp.
+    async fn ask(&self, connection: &mut Connection) -> RedisResult<(Vec<Server>, Option<String>)> {
+        let info = connection.ask_masters(&redis::cmd("INFO")).await?;
+        let mut ask = redis::cmd("CONFIG");
+        ask.arg("GET").arg("*append*");
+        // Where this is not allowed nothing is known to be synced.
+        let settings = connection.ask_masters(&ask).await.unwrap_or_default();
+        let mut settings = settings.iter().map(server::pairs);
+        let mut masters = Vec::with_capacity(info.len());
+        for info in info {
+            let info: String = redis::from_redis_value(info)?;
+            masters.push(Server::read(&info, &settings.next().unwrap_or_default()));
+        }
+        let stamp = connection.send(redis::cmd("GET").arg(stored::stamp_key(&self.address.prefix))).await?;
+        Ok((masters, redis::from_redis_value(stamp)?))
+    }
+
+    /// Uses no connection from before any more, neither this link nor the others.
+    pub(super) fn forget(&self, open: &OpenConnection) {
+        let next = open.breaks + 1;
+        // Another process may have done so already.
+        let _ = self.known.breaks.compare_exchange(open.breaks, next, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Runs a script that writes, and waits for the replicas asked for.
+    pub(super) async fn write(
+        &self,
+        mut way: LinkSession,
+        script: &Script,
+        call: Cmd,
+        waits: WriteConcern,
+    ) -> Result<Value, StoreError> {
+        let connection = &mut way.open.connection;
+        let sent = connection.sent();
+        let mut answer = send_and_wait(connection, &call, waits).await;
+        if answer.as_ref().is_err_and(errors::is_unknown_script) {
+            answer = send_and_wait(connection, &script.with_body(&call), waits).await;
+        }
+        let (value, waited) = answer.map_err(|error| {
+            if errors::breaks(&error) {
+                self.forget(&way.open);
+            }
+            if errors::is_full(&error) { StoreError::Full } else { errors::write_failed(&error, sent) }
+        })?;
+        waited.map_err(StoreError::Unknown)?;
+        Ok(value)
+    }
+
+    /// Runs a script that only reads.
+    pub(super) async fn read(
+        &self,
+        mut way: LinkSession,
+        script: &Script,
+        call: &Cmd,
+    ) -> Result<Value, StoreError> {
+        let connection = &mut way.open.connection;
+        let mut answer = connection.send(call).await;
+        if answer.as_ref().is_err_and(errors::is_unknown_script) {
+            answer = connection.send(&script.with_body(call)).await;
+        }
+        self.check_reply(&way.open, answer)
+    }
+
+    /// Sends a command that only reads.
+    pub(super) async fn ask_one(&self, mut way: LinkSession, command: &Cmd) -> Result<Value, StoreError> {
+        let answer = way.open.connection.send(command).await;
+        self.check_reply(&way.open, answer)
+    }
+
+    /// Sends commands that only read, each to where its key is.
+    pub(super) async fn ask_each(
+        &self,
+        mut way: LinkSession,
+        commands: &[Cmd],
+    ) -> Result<Vec<Value>, StoreError> {
+        let answers = way.open.connection.send_each(commands).await;
+        self.check_reply(&way.open, answers)
+    }
+
+    fn check_reply<T>(&self, open: &OpenConnection, answer: RedisResult<T>) -> Result<T, StoreError> {
+        answer.map_err(|error| {
+            if errors::breaks(&error) {
+                self.forget(open);
+            }
+            errors::read_failed(&error)
+        })
+    }
+}
+
+/// Makes keys that may lie anywhere, as durably as is asked for.
+pub(super) async fn make_all(
+    connection: &mut Connection,
+    commands: &[Cmd],
+    waits: WriteConcern,
+) -> RedisResult<()> {
+    if !waits.any() {
+        return connection.send_each(commands).await.map(|_| ());
+    }
+    for command in commands {
+        let (_, waited) = send_and_wait(connection, command, waits).await?;
+        waited.map_err(std::io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Sends a write. What results from the waiting is apart from it: the write is done then.
+async fn send_and_wait(
+    connection: &mut Connection,
+    call: &Cmd,
+    waits: WriteConcern,
+) -> RedisResult<(Value, Result<(), String>)> {
+    if !waits.any() {
+        return Ok((connection.send(call).await?, Ok(())));
+    }
+    let mut others = Vec::new();
+    let bound = limits::REDIS_WAIT.as_millis().to_string();
+    if waits.replicas > 0 {
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(waits.replicas).arg(&bound);
+        others.push(wait);
+    }
+    if let Some(replicas) = waits.synced {
+        let mut wait = redis::cmd("WAITAOF");
+        wait.arg(1).arg(replicas).arg(&bound);
+        others.push(wait);
+    }
+    let mut answers = connection.send_all(call, &others).await?.into_iter();
+    let value = answers.next().unwrap_or_default().extract_error()?;
+    Ok((value, waited(waits, answers)))
+}
+
+/// Whether as many have it as were asked for.
+fn waited(waits: WriteConcern, mut answers: impl Iterator<Item = Value>) -> Result<(), String> {
+    let mut next = || answers.next().unwrap_or_default().extract_error().map_err(|error| error.to_string());
+    if waits.replicas > 0 {
+        let have: u32 = redis::from_redis_value(next()?).map_err(|error| error.to_string())?;
+        if have < waits.replicas {
+            return Err(format!("{have} replicas have the batch, and {} must", waits.replicas));
+        }
+    }
+    if let Some(replicas) = waits.synced {
+        let have: (u32, u32) = redis::from_redis_value(next()?).map_err(|error| error.to_string())?;
+        if have.0 < 1 || have.1 < replicas {
+            return Err(format!(
+                "{} masters and {} replicas have synced the batch, and 1 and {replicas} must",
+                have.0, have.1
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! Reads: pages in each order, entries by id, notes, totals. Each call of a script is of one moment; a long page is
+//! several calls, so that none holds up the server.
+
+use bytes::Bytes;
+use redis::{Cmd, Value};
+
+use super::RedisPool;
+use super::errors::strange;
+use super::scripts::{GET, GROUPS, NOTES, SCAN, TOTALS};
+use super::stored::{self, HEAD_BYTES, damaged};
+use crate::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
+use angarium_core::group::GroupName;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::limits;
+use angarium_core::message::Message;
+
+/// Which entries a page shows.
+pub(super) struct PageRequest {
+    pub(super) queue: QueueId,
+    pub(super) order: Order,
+    pub(super) direction: Direction,
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+/// The elements of an answer that is a list.
+pub(super) fn list(value: Value) -> Result<Vec<Value>, StoreError> {
+    match value {
+        Value::Array(values) => Ok(values),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) fn bytes(value: Value) -> Result<Bytes, StoreError> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes.into()),
+        Value::SimpleString(text) => Ok(text.into()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Names and values of a hash.
+fn pairs(value: Value) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+    let flat = match value {
+        Value::Map(pairs) => {
+            return pairs.into_iter().map(|(name, value)| Ok((bytes(name)?, bytes(value)?))).collect();
+        }
+        other => list(other)?,
+    };
+    let mut flat = flat.into_iter();
+    let mut pairs = Vec::with_capacity(flat.len() / 2);
+    while let (Some(name), Some(value)) = (flat.next(), flat.next()) {
+        pairs.push((bytes(name)?, bytes(value)?));
+    }
+    Ok(pairs)
+}
+
+fn number(value: &Value) -> Result<u64, StoreError> {
+    match value {
+        Value::Int(number) => Ok(u64::try_from(*number).unwrap_or(0)),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn unexpected(value: &Value) -> StoreError {
+    StoreError::NotSent(strange(value).to_string())
+}
+
+/// An entry of its value and, if that is not empty, the header that represents the one in it.
+fn message(id: MessageId, value: &Bytes, header: &Bytes) -> Result<Message, StoreError> {
+    if value.len() < HEAD_BYTES {
+        return Err(damaged("a message"));
+    }
+    let header = stored::decode_header(id, if header.is_empty() { value } else { header })?;
+    Ok(Message { header, body: value.slice(HEAD_BYTES..) })
+}
+
+/// Adds the entries of an answer to a page, and whether it is the last.
+fn add_entries(answer: Value, page: &mut Page) -> Result<(), StoreError> {
+    let mut answer = list(answer)?.into_iter();
+    page.is_last = answer.next().as_ref().map(number).transpose()? == Some(1);
+    while let (Some(id), Some(value), Some(header)) = (answer.next(), answer.next(), answer.next()) {
+        let id = stored::decode_id(&bytes(id)?)?;
+        page.messages.push(message(id, &bytes(value)?, &bytes(header)?)?);
+    }
+    Ok(())
+}
+
+impl PageRequest {
+    /// The command of Redis, and the bounds of the range behind `after`.
+    fn range(&self, after: Option<Position>) -> (&'static str, Vec<u8>, Vec<u8>) {
+        let member = |position: Position| match self.order {
+            Order::Ready | Order::Aside => position.id.as_bytes().to_vec(),
+            Order::Schedule => stored::schedule_member(position.ready, position.id),
+        };
+        let (command, first, last) = match self.direction {
+            Direction::Up => ("ZRANGEBYLEX", b"-", b"+"),
+            Direction::Down => ("ZREVRANGEBYLEX", b"+", b"-"),
+        };
+        let first = after.map_or_else(|| first.to_vec(), |after| [b"(", &member(after)[..]].concat());
+        (command, first, last.to_vec())
+    }
+}
+
+impl RedisPool {
+    pub(super) async fn page(&self, asked: PageRequest, after: Option<Position>) -> Result<Page, StoreError> {
+        let mut page = Page { messages: Vec::new(), is_last: false };
+        let (mut read, mut after) = (0, after);
+        loop {
+            let messages = (asked.messages - page.messages.len()).min(limits::REDIS_PAGE);
+            let is_part = self.part(&asked, after, messages, asked.bytes - read, &mut page).await?;
+            let last = page.messages.last();
+            read = page.messages.iter().map(|message| message.body.len()).sum();
+            if page.is_last || !is_part || page.messages.len() >= asked.messages || read > asked.bytes {
+                return Ok(page);
+            }
+            after = last.map(|message| Position::of(&message.header));
+        }
+    }
+
+    /// Adds what one call gives. States whether there may be more.
+    async fn part(
+        &self,
+        asked: &PageRequest,
+        after: Option<Position>,
+        messages: usize,
+        bytes_left: usize,
+        page: &mut Page,
+    ) -> Result<bool, StoreError> {
+        let way = self.reads.way().await?;
+        let (order, skip) = match asked.order {
+            Order::Ready => ("ready", 1),
+            Order::Aside => ("aside", 1),
+            Order::Schedule => ("scheduled", 9),
+        };
+        let (command, first, last) = asked.range(after);
+        let names = ["entries", "headers", order].map(|what| way.keys.of_queue(asked.queue, what));
+        let mut call = SCAN.call(&names);
+        call.arg(command).arg(first).arg(last);
+        call.arg(messages).arg(bytes_left.min(limits::REDIS_PAGE_BYTES)).arg(skip);
+        add_entries(self.reads.read(way, &SCAN, &call).await?, page)?;
+        Ok(!page.is_last)
+    }
+
+    pub(super) async fn group_page(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        (mut after, messages, bytes): (Option<MessageId>, usize, usize),
+    ) -> Result<Page, StoreError> {
+        let mut page = Page { messages: Vec::new(), is_last: false };
+        let prefix = stored::group_prefix(group);
+        let last = [b"(", group.as_str().as_bytes(), &[1]].concat();
+        loop {
+            let many = (messages - page.messages.len()).min(limits::REDIS_PAGE);
+            let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
+            let bound = match after {
+                Some(after) => [b"(", &prefix[..], after.as_bytes()].concat(),
+                None => [b"[", &prefix[..]].concat(),
+            };
+            let way = self.reads.way().await?;
+            let mut call =
+                SCAN.call(&["entries", "headers", "groups"].map(|what| way.keys.of_queue(queue, what)));
+            call.arg("ZRANGEBYLEX").arg(bound).arg(&last[..]);
+            call.arg(many).arg((bytes - read).min(limits::REDIS_PAGE_BYTES)).arg(prefix.len() + 1);
+            let answer = self.reads.read(way, &SCAN, &call).await?;
+            add_entries(answer, &mut page)?;
+            let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
+            if page.is_last || page.messages.len() >= messages || read > bytes {
+                return Ok(page);
+            }
+            after = page.messages.last().map(|message| message.header.id);
+        }
+    }
+
+    pub(super) async fn group_heads(
+        &self,
+        queue: QueueId,
+        mut after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        let mut heads: Vec<GroupHead> = Vec::new();
+        while heads.len() < limit {
+            let many = (limit - heads.len()).min(limits::REDIS_GET);
+            let bound =
+                after.map_or_else(|| b"-".to_vec(), |after| [b"[", after.as_str().as_bytes(), &[1]].concat());
+            let way = self.reads.way().await?;
+            let mut call =
+                GROUPS.call(&["entries", "headers", "groups"].map(|what| way.keys.of_queue(queue, what)));
+            call.arg(bound).arg(many);
+            let mut answer = list(self.reads.read(way, &GROUPS, &call).await?)?.into_iter();
+            let known = heads.len();
+            while let (Some(id), Some(value), Some(header), Some(is_only)) =
+                (answer.next(), answer.next(), answer.next(), answer.next())
+            {
+                let message = message(stored::decode_id(&bytes(id)?)?, &bytes(value)?, &bytes(header)?)?;
+                heads.push(GroupHead { message, is_only: number(&is_only)? == 1 });
+            }
+            if heads.len() < known + many {
+                break;
+            }
+            after = heads.last().and_then(|head| head.message.header.group.clone());
+        }
+        Ok(heads)
+    }
+
+    pub(super) async fn entries(
+        &self,
+        queue: QueueId,
+        ids: &[MessageId],
+    ) -> Result<Vec<Message>, StoreError> {
+        let mut found = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(limits::REDIS_GET) {
+            let way = self.reads.way().await?;
+            let mut call = GET.call(&["entries", "headers"].map(|what| way.keys.of_queue(queue, what)));
+            ids.iter().for_each(|id| {
+                call.arg(&id.as_bytes()[..]);
+            });
+            let mut answer = list(self.reads.read(way, &GET, &call).await?)?.into_iter();
+            for id in ids {
+                let (Some(value), Some(header)) = (answer.next(), answer.next()) else {
+                    return Err(damaged("an answer"));
+                };
+                let (value, header) = (bytes(value)?, bytes(header)?);
+                if !value.is_empty() {
+                    found.push(message(*id, &value, &header)?);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn totals_of(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        let way = self.reads.way().await?;
+        let bytes = way.keys.of_slot(queue.slot(), "bytes");
+        let [entries, in_transfer, scheduled] =
+            ["entries", "aside", "scheduled"].map(|what| way.keys.of_queue(queue, what));
+        let mut call = TOTALS.call(&[bytes, entries, in_transfer, scheduled]);
+        call.arg(&queue.as_bytes()[..]);
+        let answer = list(self.reads.read(way, &TOTALS, &call).await?)?;
+        let numbers = answer.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+        let &[messages, bytes, scheduled, not_ready] = &numbers[..] else { return Err(damaged("an answer")) };
+        Ok(Totals { messages, bytes, scheduled, in_transfer: not_ready.saturating_sub(scheduled) })
+    }
+
+    /// The sum over all queues, a slot at a time: each slot has the bytes of its queues at hand.
+    pub(super) async fn usage_of_all(&self) -> Result<Usage, StoreError> {
+        let mut usage = Usage::default();
+        for slot in Slot::all() {
+            let way = self.reads.way().await?;
+            let mut ask = redis::cmd("HGETALL");
+            ask.arg(way.keys.of_slot(slot, "bytes"));
+            let (mut counts, answer) = (Vec::new(), self.reads.ask_one(way, &ask).await?);
+            let way = self.reads.way().await?;
+            for (queue, size) in pairs(answer)? {
+                let queue = queue[..].try_into().map_err(|_| damaged("the id of a queue"))?;
+                let mut count = redis::cmd("HLEN");
+                count.arg(way.keys.of_queue(QueueId::from_bytes(queue), "entries"));
+                counts.push(count);
+                let size = str::from_utf8(&size).ok().and_then(|size| size.parse::<u64>().ok());
+                usage.bytes += size.ok_or_else(|| damaged("the bytes of a queue"))?;
+            }
+            usage.queues += counts.len() as u64;
+            for some in counts.chunks(limits::REDIS_PAGE) {
+                let way = self.reads.way().await?;
+                for count in self.reads.ask_each(way, some).await? {
+                    usage.messages += number(&count)?;
+                }
+            }
+        }
+        Ok(usage)
+    }
+
+    pub(super) async fn notes_of(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        let mut found: Vec<Note> = Vec::new();
+        let mut after = after;
+        while found.len() < limit {
+            let many = (limit - found.len()).min(limits::REDIS_PAGE);
+            let way = self.reads.way().await?;
+            let call =
+                notes_call(&["notes", "names"].map(|what| way.keys.of_queue(queue, what)), kind, after, many);
+            let mut answer = list(self.reads.read(way, &NOTES, &call).await?)?.into_iter();
+            let known = found.len();
+            while let (Some(name), Some(value)) = (answer.next(), answer.next()) {
+                found.push(stored::decode_note(bytes(name)?, bytes(value)?)?);
+            }
+            if found.len() < known + many {
+                break;
+            }
+            after = found.last().map(|note| note.key.clone());
+        }
+        Ok(found)
+    }
+}
+
+fn notes_call(names: &[String; 2], kind: u8, after: Option<Bytes>, limit: usize) -> Cmd {
+    let first = match &after {
+        Some(after) => [b"(", &stored::note_name(kind, after)[..]].concat(),
+        None => vec![b'[', kind],
+    };
+    let last = kind.checked_add(1).map_or_else(|| b"+".to_vec(), |next| vec![b'(', next]);
+    let mut call = NOTES.call(names);
+    call.arg(first).arg(last).arg(limit);
+    call
+}

@@ -1,0 +1,127 @@
+//! Entries that live by the retention of their queue, from the earliest base time on: their buckets are looked into, and those
+//! found empty go.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+
+use super::RedisPool;
+use super::due::DueScan;
+use super::reads::{bytes, list};
+use super::stored::Bucket;
+use crate::{RetainedEntries, RetainedPlace, StoreError, retained};
+use angarium_core::ids::QueueId;
+use angarium_core::limits;
+use angarium_core::time::Timestamp;
+
+/// A look through the buckets of a queue.
+struct Walk {
+    queue: QueueId,
+    before: Timestamp,
+    /// The first place that is not asked for.
+    past: u64,
+    look: DueScan,
+    looks: usize,
+    oldest: Option<Timestamp>,
+}
+
+impl RedisPool {
+    /// Looks at the entries of a queue, from a place on.
+    pub(super) async fn read_retained(
+        &self,
+        queue: QueueId,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<RetainedEntries, StoreError> {
+        let bound = |sign: &[u8], end: u64| [sign, &end.to_be_bytes()[..]].concat();
+        let mut first = bound(b"[", retained::begin_at(queue, from));
+        let last = bound(b"(", retained::last(queue).saturating_add(1));
+        // The end of a bucket is not in it.
+        let past = retained::place(queue, before).saturating_add(1);
+        let look = DueScan::new(queue.slot(), before, limit);
+        let mut walk = Walk { queue, before, past, look, looks: 0, oldest: None };
+        let mut others = 0;
+        loop {
+            let members = self.buckets_between(queue, &first, &last).await?;
+            for member in &members {
+                let (of, bucket) = Bucket::decode(member)?;
+                if of == queue {
+                    if self.look_at_bucket(&mut walk, member, bucket).await?.is_break() {
+                        return Ok(walk.ended(None));
+                    }
+                    continue;
+                }
+                others += 1;
+                if others >= limits::RETAINED_WALK {
+                    return self.end_at(walk, bucket.end).await;
+                }
+            }
+            match members.last() {
+                Some(member) if members.len() >= limits::REDIS_PAGE => first = [b"(", &member[..]].concat(),
+                Some(_) | None => return Ok(walk.ended(None)),
+            }
+        }
+    }
+
+    /// Members of the buckets of a queue's slot, at most a page.
+    async fn buckets_between(
+        &self,
+        queue: QueueId,
+        first: &[u8],
+        last: &[u8],
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let way = self.reads.way().await?;
+        let mut ask = redis::cmd("ZRANGEBYLEX");
+        ask.arg(way.keys.of_slot(queue.slot(), "buckets")).arg(first).arg(last);
+        ask.arg("LIMIT").arg(0).arg(limits::REDIS_PAGE);
+        list(self.reads.ask_one(way, &ask).await?)?.into_iter().map(bytes).collect()
+    }
+
+    /// Looks into a bucket of the queue. Breaks where nothing behind it matters.
+    async fn look_at_bucket(
+        &self,
+        walk: &mut Walk,
+        member: &Bytes,
+        bucket: Bucket,
+    ) -> Result<ControlFlow<()>, StoreError> {
+        let begin = retained::begin(bucket.end, bucket.ttl);
+        walk.looks += 1;
+        // Of a bucket whose time has not come it is enough to know that it is not empty.
+        let (is_past, found) = (bucket.end <= walk.past, walk.look.found.len());
+        let mut head = DueScan::new(walk.queue.slot(), walk.before, 1);
+        self.look_into(if is_past { &mut walk.look } else { &mut head }, member, None, None).await?;
+        if walk.look.found.len() > found || !head.found.is_empty() {
+            walk.oldest.get_or_insert(begin);
+        }
+        if walk.look.is_full() || !head.found.is_empty() || walk.looks >= limits::DUE_BUCKETS {
+            walk.oldest.get_or_insert(begin);
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Ends at buckets of others with this end, behind the queue's own with the same one.
+    async fn end_at(&self, mut walk: Walk, end: u64) -> Result<RetainedEntries, StoreError> {
+        let own = |second: u32| {
+            [b"[", &end.to_be_bytes()[..], &walk.queue.as_bytes()[..], &second.to_be_bytes()[..]].concat()
+        };
+        for member in self.buckets_between(walk.queue, &own(0), &own(u32::MAX)).await? {
+            let (_, bucket) = Bucket::decode(&member)?;
+            if self.look_at_bucket(&mut walk, &member, bucket).await?.is_break() {
+                return Ok(walk.ended(None));
+            }
+        }
+        let next = end.saturating_add(1);
+        walk.oldest.get_or_insert(retained::earliest(walk.queue, next));
+        let is_before = walk.look.found.is_empty() && end <= walk.past;
+        Ok(walk.ended(is_before.then_some(RetainedPlace(next))))
+    }
+}
+
+impl Walk {
+    fn ended(self, resume: Option<RetainedPlace>) -> RetainedEntries {
+        let found = self.look.found.into_iter().map(|(_, header)| header).collect();
+        RetainedEntries { found, oldest: self.oldest, resume }
+    }
+}

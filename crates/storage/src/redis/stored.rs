@@ -1,0 +1,420 @@
+//! How a pool is in Redis. These forms are in databases and never change; new ones get new tags.
+//!
+//! `P` is the prefix, `angarium` unless the URI states otherwise. `T` is `{P:system id:pool id:slot}`, ids in 32 hex
+//! digits and the slot in 2: its braces put all of a slot into one hash slot of a cluster. `Q` is the queue id in 32
+//! hex digits.
+//!
+//! | key | type | holds | life |
+//! |---|---|---|---|
+//! | `P:stamp` | string | installation, pool, in hex | for ever |
+//! | `T:record` | string | generation, transaction, tag of the numbering, number, greatest id, in hex (8 + 16 + 5 + 11 + 32) | for ever; made at registration |
+//! | `T:bytes` | hash | queue id → bytes of its bodies | of the queue's messages |
+//! | `T:schedule` | sorted set | ready, queue id, message id (8 + 16 + 16) | of the message, while it is scheduled |
+//! | `T:buckets` | sorted set | end, queue id, ttl (8 + 16 + 4) | until a look into the past bucket, or the first one of a queue, finds nothing |
+//! | `T:entries:Q` | hash | message id → head of the header, body | of the message |
+//! | `T:headers:Q` | hash | message id → header | from the first change, or from the first if it is not ready then, to the end |
+//! | `T:ready:Q` | sorted set | message id | of the message, while it is ready |
+//! | `T:aside:Q` | sorted set | message id | of the message, while it is in another state |
+//! | `T:scheduled:Q` | sorted set | ready, message id (8 + 16) | of the message, while it is scheduled |
+//! | `T:ranges:Q` | hash | end, ttl (8 + 4) → least id, greatest id, in hex | of the bucket |
+//! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | as the owner states |
+//! | `T:names:Q` | sorted set | kind, key | of the note |
+//! | `T:groups:Q` | sorted set | group, 0, message id (any + 1 + 16) | of the message, if it has a group |
+//!
+//! Scores are all 0: members lie in the order of their bytes. A header in headers represents the one in entries. Of an
+//! entry that is not ready or has a group it is always there.
+//!
+//! A bucket represents the entries of one queue and ttl whose life ends within one span of time, up to `end`; its range
+//! states where they are among the ids.
+//!
+//! Of entries that are by queue, end and ttl are those of [`crate::retained`].
+//!
+//! A header is tag 1 to 4, state, ready, expires, created, ttl, attempts, body bytes, client id (1, 1, 8, 8, 8, 4,
+//! 4, 4, 16 bytes); the client id is zero when there is none. That is its head. With tags 3 and 4 it is by queue: expires
+//! is the base time and ttl 0. With tags 2 and 4 the extras follow, in prepared and moving the peer, but not in
+//! entries; states, extras and peers have the form of [`crate::states`]. Numbers are big endian; times are
+//! milliseconds, ttl seconds.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes};
+use uuid::Uuid;
+
+pub(super) use crate::states::damaged;
+use crate::{Epoch, Note, Stamp, StoreError, retained, states};
+use angarium_core::group::GroupName;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Header, Life};
+use angarium_core::time::Timestamp;
+
+/// The tag of a header without extras, and of one with them; then of one that is by queue.
+const PLAIN: u8 = 1;
+const WITH_EXTRAS: u8 = 2;
+const RETAINED: u8 = 3;
+const RETAINED_WITH_EXTRAS: u8 = 4;
+/// Bytes of a header before its extras and its peer.
+pub(super) const HEAD_BYTES: usize = 54;
+/// Milliseconds of the least span of a bucket.
+const MIN_SPAN: u64 = 8_000;
+
+/// Keys of a queue.
+pub(super) const QUEUE_KEYS: usize = 9;
+
+/// The names of all keys of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    tag: Arc<str>,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str, stamp: Stamp) -> Self {
+        Self { tag: format!("{prefix}:{}:{}", stamp.system.simple(), stamp.pool.simple()).into() }
+    }
+
+    pub(super) fn record(&self, slot: Slot) -> String {
+        self.of_slot(slot, "record")
+    }
+
+    pub(super) fn of_slot(&self, slot: Slot, what: &str) -> String {
+        format!("{{{}:{slot}}}:{what}", self.tag)
+    }
+
+    pub(super) fn of_queue(&self, queue: QueueId, what: &str) -> String {
+        format!("{{{}:{}}}:{what}:{queue}", self.tag, queue.slot())
+    }
+
+    /// Keys of a slot that every script that writes names first.
+    pub(super) fn slot_keys(&self, slot: Slot) -> [String; 4] {
+        ["record", "bytes", "schedule", "buckets"].map(|what| self.of_slot(slot, what))
+    }
+
+    /// Keys of a queue, in the order of the scripts.
+    pub(super) fn queue_keys(&self, queue: QueueId) -> [String; QUEUE_KEYS] {
+        ["entries", "headers", "ready", "aside", "scheduled", "ranges", "notes", "names", "groups"]
+            .map(|what| self.of_queue(queue, what))
+    }
+}
+
+/// The key of the stamp, which is known before the stamp is.
+pub(super) fn stamp_key(prefix: &str) -> String {
+    format!("{prefix}:stamp")
+}
+
+pub(super) fn encode_hex_id(id: MessageId) -> String {
+    format!("{:032x}", u128::from_be_bytes(*id.as_bytes()))
+}
+
+pub(super) fn encode_stamp(stamp: Stamp) -> String {
+    format!("{} {}", stamp.system.simple(), stamp.pool.simple())
+}
+
+pub(super) fn decode_stamp(text: &str) -> Result<Stamp, StoreError> {
+    let ids = text.split_once(' ').and_then(|(system, pool)| {
+        Some(Stamp { system: Uuid::parse_str(system).ok()?, pool: Uuid::parse_str(pool).ok()? })
+    });
+    ids.ok_or_else(|| damaged("the stamp of the pool"))
+}
+
+/// The record of a slot that no process has fenced.
+pub(super) fn first_record() -> String {
+    "0".repeat(72)
+}
+
+pub(super) fn encode_epoch(epoch: Epoch) -> String {
+    format!("{:08x}{:016x}", epoch.generation, epoch.transaction)
+}
+
+pub(super) fn decode_epoch(text: &str) -> Result<Epoch, StoreError> {
+    let parts = text.split_at_checked(8).and_then(|(generation, transaction)| {
+        let generation = u32::from_str_radix(generation, 16).ok()?;
+        Some(Epoch { generation, transaction: u64::from_str_radix(transaction, 16).ok()? })
+    });
+    parts.ok_or_else(|| damaged("the record of a slot"))
+}
+
+/// What tells the numbering of one fence from that of another one with the same epoch: a fence that hung somewhere must not
+/// begin the numbers of its owner again, or the first batch could be applied twice (P1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbering(u32);
+
+impl Numbering {
+    const BITS: u32 = 20;
+
+    /// Another one than those before it, but for one time in a million. Programs of before have always the first.
+    pub(super) fn fresh() -> Self {
+        Self(rand::random_range(1..1 << Self::BITS))
+    }
+
+    pub(super) fn encode(self) -> String {
+        format!("{:05x}", self.0)
+    }
+}
+
+/// The record of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) epoch: Epoch,
+    pub(super) numbering: Numbering,
+    /// The number of the last batch.
+    pub(super) seq: u64,
+}
+
+pub(super) fn decode_record(text: &str) -> Result<Record, StoreError> {
+    let number = |from, to| text.get(from..to).and_then(|part| u64::from_str_radix(part, 16).ok());
+    let numbering = number(24, 29).and_then(|tag| u32::try_from(tag).ok());
+    let (Some(numbering), Some(seq)) = (numbering, number(29, 40)) else {
+        return Err(damaged("the record of a slot"));
+    };
+    Ok(Record { epoch: decode_epoch(&text[..24])?, numbering: Numbering(numbering), seq })
+}
+
+/// Eleven digits: no owner of a slot exhausts them.
+pub(super) fn encode_seq(seq: u64) -> String {
+    format!("{seq:011x}")
+}
+
+pub(super) fn decode_hex_id(text: &str) -> Result<MessageId, StoreError> {
+    let id = u128::from_str_radix(text, 16).map_err(|_| damaged("an id"))?;
+    Ok(MessageId::from_bytes(id.to_be_bytes()))
+}
+
+pub(super) fn decode_id(bytes: &[u8]) -> Result<MessageId, StoreError> {
+    bytes.try_into().map(MessageId::from_bytes).map_err(|_| damaged("the id of a message"))
+}
+
+/// Where an entry is in the schedule of its queue.
+pub(super) fn schedule_member(ready: Timestamp, id: MessageId) -> Vec<u8> {
+    [&ready.as_millis().to_be_bytes()[..], id.as_bytes()].concat()
+}
+
+/// What an element of a slot's schedule states.
+pub(super) fn decode_scheduled(mut member: &[u8]) -> Result<(Timestamp, QueueId, MessageId), StoreError> {
+    if member.len() != 40 {
+        return Err(damaged("the schedule of a slot"));
+    }
+    let ready = Timestamp::from_millis(member.get_u64());
+    let queue = QueueId::from_bytes(member.get_u128().to_be_bytes());
+    Ok((ready, queue, decode_id(member)?))
+}
+
+/// A bucket of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Bucket {
+    /// Milliseconds; the first instant that is not in it.
+    pub(super) end: u64,
+    pub(super) ttl: u32,
+}
+
+impl Bucket {
+    /// Where an entry is found when its life has ended.
+    pub(super) fn of(queue: QueueId, header: &Header) -> Self {
+        match header.life {
+            Life::Own { ttl, expires } => {
+                let span = span(ttl);
+                let end = (expires.as_millis() / span).saturating_add(1).saturating_mul(span);
+                Self { end, ttl }
+            }
+            Life::Retained { since } => {
+                let (end, ttl) = retained::bucket(queue, header.id, since);
+                Self { end, ttl }
+            }
+        }
+    }
+
+    /// Milliseconds that it covers.
+    pub(super) fn span(self) -> u64 {
+        if retained::is_place(self.end) { retained::span(self.ttl) } else { span(self.ttl) }
+    }
+
+    pub(super) fn encode(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.end.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.ttl.to_be_bytes());
+        bytes
+    }
+
+    /// The bucket of an element of a slot's buckets, and its queue.
+    pub(super) fn decode(mut member: &[u8]) -> Result<(QueueId, Self), StoreError> {
+        if member.len() != 28 {
+            return Err(damaged("the buckets of a slot"));
+        }
+        let end = member.get_u64();
+        let queue = QueueId::from_bytes(member.get_u128().to_be_bytes());
+        Ok((queue, Self { end, ttl: member.get_u32() }))
+    }
+}
+
+/// A power of two times the least, at most a thirty-second part of the ttl.
+fn span(ttl: u32) -> u64 {
+    let parts = u64::from(ttl) * 1_000 / 32 / MIN_SPAN;
+    MIN_SPAN << parts.max(1).ilog2()
+}
+
+/// What the places of a group's entries begin with.
+pub(super) fn group_prefix(group: &GroupName) -> Vec<u8> {
+    [group.as_str().as_bytes(), &[0]].concat()
+}
+
+pub(super) fn note_name(kind: u8, key: &[u8]) -> Vec<u8> {
+    [&[kind], key].concat()
+}
+
+pub(super) fn encode_note(note: &Note) -> Vec<u8> {
+    [&note.expires.as_millis().to_be_bytes()[..], &note.value].concat()
+}
+
+pub(super) fn decode_note(name: Bytes, value: Bytes) -> Result<Note, StoreError> {
+    let (Some(&kind), true) = (name.first(), value.len() >= 8) else { return Err(damaged("a note")) };
+    let expires = Timestamp::from_millis((&value[..8]).get_u64());
+    Ok(Note { kind, key: name.slice(1..), value: value.slice(8..), expires })
+}
+
+/// Appends the head of a header, which states nothing of its extras.
+pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
+    put_tagged(value, false, header);
+}
+
+fn put_tagged(value: &mut Vec<u8>, has_extras: bool, header: &Header) {
+    value.put_u8(match (header.life, has_extras) {
+        (Life::Own { .. }, false) => PLAIN,
+        (Life::Own { .. }, true) => WITH_EXTRAS,
+        (Life::Retained { .. }, false) => RETAINED,
+        (Life::Retained { .. }, true) => RETAINED_WITH_EXTRAS,
+    });
+    let (ttl, ends) = states::life_numbers(header.life);
+    value.put_u8(states::number(&header.state));
+    value.put_u64(header.ready.as_millis());
+    value.put_u64(ends);
+    value.put_u64(header.created.as_millis());
+    value.put_u32(ttl);
+    value.put_u32(header.attempts);
+    value.put_u32(header.size);
+    value.put_slice(header.client.unwrap_or_default().as_bytes());
+}
+
+/// Appends a whole header.
+pub(super) fn put_header(value: &mut Vec<u8>, header: &Header) {
+    let has_extras = states::has_extras(header);
+    put_tagged(value, has_extras, header);
+    if has_extras {
+        states::put_extras(value, header);
+    }
+    states::put_peer(value, &header.state);
+}
+
+pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, StoreError> {
+    let tag = rest.first().copied().filter(|tag| (PLAIN..=RETAINED_WITH_EXTRAS).contains(tag));
+    let Some(tag) = tag.filter(|_| rest.len() >= HEAD_BYTES) else {
+        return Err(damaged("the header of a message"));
+    };
+    rest.advance(1);
+    let state = rest.get_u8();
+    let (ready, expires, created) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
+    let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
+    let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
+    let has_extras = matches!(tag, WITH_EXTRAS | RETAINED_WITH_EXTRAS);
+    let (group, first_claimed) = if has_extras { states::take_extras(&mut rest)? } else { (None, None) };
+    Ok(Header {
+        id,
+        created: Timestamp::from_millis(created),
+        ready: Timestamp::from_millis(ready),
+        life: states::life_of(matches!(tag, RETAINED | RETAINED_WITH_EXTRAS), ttl, expires),
+        attempts,
+        client,
+        size,
+        state: states::take_state(state, &mut rest)?,
+        group,
+        first_claimed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use angarium_core::message::{Peer, State};
+    use angarium_core::names::{ProjectId, QueueName, QueueRef};
+
+    fn header(state: State) -> Header {
+        Header {
+            id: MessageId::from_bytes([7; 16]),
+            created: Timestamp::from_millis(1),
+            ready: Timestamp::from_millis(5),
+            life: Life::Own { ttl: 60, expires: Timestamp::from_millis(60_005) },
+            attempts: 3,
+            client: Some(Uuid::from_u128(9)),
+            size: 2,
+            state,
+            group: None,
+            first_claimed: None,
+        }
+    }
+
+    fn peer(queue: Option<QueueId>) -> Arc<Peer> {
+        let (project, name) = (ProjectId::new("p/q r").unwrap(), QueueName::new("dead").unwrap());
+        Arc::new(Peer { at: QueueRef { project, name }, queue })
+    }
+
+    #[test]
+    fn header_survives_every_state_and_truncation_is_damage() {
+        let queue = QueueId::from_bytes([3; 16]);
+        for state in [
+            State::Ready,
+            State::Scheduled,
+            State::Prepared(peer(Some(queue))),
+            State::Moving(peer(None)),
+            State::Failed,
+        ] {
+            let group = Some(GroupName::new("g:1", "group").unwrap());
+            let (plain, first_claimed) = (header(state), Some(Timestamp::from_millis(7)));
+            let life = Life::Retained { since: Timestamp::from_millis(9) };
+            let retained = Header { life, ..plain.clone() };
+            let retained_in_group = Header { life, group: group.clone(), ..plain.clone() };
+            let in_group = Header { group, first_claimed, ..plain.clone() };
+            for header in [in_group, retained_in_group, retained, plain] {
+                let mut value = Vec::new();
+                put_header(&mut value, &header);
+                assert_eq!(decode_header(header.id, &value).unwrap(), header);
+                for length in 0..value.len() {
+                    assert!(decode_header(header.id, &value[..length]).is_err(), "{length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_a_slot_share_their_hash_tag() {
+        let stamp = Stamp { system: Uuid::from_u128(1), pool: Uuid::from_u128(2) };
+        let (keys, queue) = (Keys::new("p", stamp), QueueId::from_bytes([0xab; 16]));
+        let tag = |key: &str| key.split_once('}').unwrap().0.to_owned();
+        let record = keys.record(Slot(0xab));
+        assert_eq!(tag(&record), format!("{{p:{:032x}:{:032x}:ab", 1, 2));
+        for key in keys.queue_keys(queue).iter().chain(&keys.slot_keys(Slot(0xab))) {
+            assert_eq!(tag(key), tag(&record), "{key}");
+        }
+    }
+
+    #[test]
+    fn records_and_stamps_survive_their_stored_form() {
+        let epoch = Epoch { generation: 3, transaction: u64::MAX };
+        assert_eq!(decode_epoch(&encode_epoch(epoch)).unwrap(), epoch);
+        let numbering = Numbering(0xabcde);
+        let tag = numbering.encode();
+        let record =
+            format!("{}{tag}{}{}", encode_epoch(epoch), encode_seq(77), encode_hex_id(MessageId::ZERO));
+        assert_eq!(record.len(), first_record().len());
+        assert_eq!(decode_record(&record).unwrap(), Record { epoch, numbering, seq: 77 });
+        let stamp = Stamp { system: Uuid::from_u128(1), pool: Uuid::from_u128(2) };
+        assert_eq!(decode_stamp(&encode_stamp(stamp)).unwrap(), stamp);
+        assert!(decode_stamp("angarium").is_err());
+    }
+
+    #[test]
+    fn instant_is_within_its_bucket() {
+        for (ttl, millis) in [(0, 0), (60, 7_999), (60, 8_000), (1_209_600, 123_456_789_012)] {
+            let life = Life::Own { ttl, expires: Timestamp::from_millis(millis) };
+            let bucket = Bucket::of(QueueId::from_bytes([7; 16]), &Header { life, ..header(State::Ready) });
+            assert!(bucket.end > millis && bucket.end - bucket.span() <= millis, "{bucket:?}");
+            assert!(bucket.span() <= 8_000.max(u64::from(ttl) * 1_000 / 32));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What the embedded pool is told of entries that go: it believes it, but in builds under test it looks them up and compares.
+
+use angarium_storage::{KnownEntry, QueueChanges};
+
+use angarium_testbed::drivers::{Storage, embedded};
+use angarium_testbed::owner::{Owner, SLOT, id, messages, queue, removes, scheduled};
+
+/// Whether this build compares. Fault tests of a release build are made with the feature.
+const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"));
+
+#[tokio::test]
+async fn false_hint_is_noticed_by_build_under_test() {
+    let at = queue(SLOT, 1);
+    let mut storage = embedded();
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let [ready, later] = messages([1, 2]).try_into().unwrap();
+    let later = scheduled(later, 30);
+    owner.append(at, &[ready.clone(), later.clone()]).await;
+    let told = |header| QueueChanges { leaving: vec![KnownEntry::of(header)], ..removes(at, &[header.id]) };
+    owner.apply(vec![told(&ready.header)]).await;
+    assert_eq!(owner.totals(at).await.0, 1);
+    let answer = owner.send(owner.seq + 1, vec![told(&later.header)]).await;
+    assert_eq!(answer.is_err(), VERIFIES_HINTS, "{answer:?}");
+    if !VERIFIES_HINTS {
+        // It is there still, and counted as gone: what the comparison is for.
+        assert_eq!(owner.get(at, &[id(2)]).await.len(), 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! Totals of an embedded pool that a crash may have left wrong are counted again, and only then.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use angarium_clock::Clock;
+use angarium_core::ids::QueueId;
+use angarium_core::message::{Header, Message, State};
+use angarium_journal::{Journal, Space};
+use angarium_storage::embedded::EmbeddedPool;
+use angarium_storage::{Correction, PoolStore, Recount, Totals};
+
+use angarium_testbed::owner::{Owner, SLOT, appends, messages, queue};
+
+fn open(path: &Path) -> (Journal, Arc<dyn PoolStore>) {
+    let journal = Journal::open(path, &Clock::manual(1_700_000_000_000)).unwrap();
+    (journal.clone(), Arc::new(EmbeddedPool::new(journal)))
+}
+
+/// The files as a crash at this moment leaves them.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// Makes the totals of a queue say so.
+async fn falsify(journal: &Journal, queue: QueueId, [messages, bytes, scheduled, in_transfer]: [u64; 4]) {
+    let mut value = Vec::new();
+    [messages, bytes, scheduled, in_transfer].iter().for_each(|number| value.extend(number.to_be_bytes()));
+    value.extend([0; 16]);
+    let key = Bytes::copy_from_slice(queue.as_bytes());
+    journal.commit(move |txn| txn.put(Space::Totals, key, value.into())).await.unwrap();
+}
+
+async fn recounted(store: &dyn PoolStore) -> Vec<Correction> {
+    let mut all = Vec::new();
+    for _ in 0..1_000 {
+        match store.recount().await.unwrap() {
+            Recount::Done => return all,
+            Recount::More(corrections) => all.extend(corrections),
+        }
+    }
+    panic!("the count has no end");
+}
+
+#[tokio::test]
+async fn totals_are_recounted_after_a_crash_and_not_else() {
+    let data = tempfile::tempdir().unwrap();
+    let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
+    let (right, wrong) = (queue(SLOT, 1), queue(SLOT, 2));
+    let (journal, store) = open(&first);
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    // More than one step counts.
+    let sent = messages(1..=2_500);
+    let put_off = |message: &Message| {
+        let header = Header { state: State::Scheduled, ..message.header.clone() };
+        Message { header, ..message.clone() }
+    };
+    let delayed: Vec<Message> = messages(3_000..=3_001).iter().map(put_off).collect();
+    owner.apply(vec![appends(right, &sent), appends(wrong, &[&sent[..], &delayed].concat())]).await;
+    let [before, expected] = [right, wrong].map(|queue| store.totals(queue));
+    let (before, expected) = (before.await.unwrap(), expected.await.unwrap());
+    falsify(&journal, wrong, [2, 7, 2, 0]).await;
+    copy(&first, &crashed);
+    assert_eq!(recounted(&*store).await, [], "there was no crash");
+    drop((owner, store, journal));
+
+    let (journal, store) = open(&crashed);
+    let mut owner = Owner::fence(&store, SLOT, 2).await;
+    let Recount::More(none) = store.recount().await.unwrap() else { panic!("it is to be counted") };
+    assert_eq!(none, []);
+    // Beside the count continues what is written.
+    owner.remove(wrong, &[sent[0].header.id]).await;
+    let found = recounted(&*store).await;
+    assert_eq!(found.iter().map(|found| found.queue).collect::<Vec<_>>(), [wrong]);
+    let removed = Totals { messages: 1, bytes: sent[0].body.len() as u64, ..Totals::default() };
+    let after = store.totals(wrong).await.unwrap();
+    assert_eq!(after.messages, expected.messages - removed.messages);
+    assert_eq!((after.bytes, after.scheduled), (expected.bytes - removed.bytes, 2));
+    assert_eq!(store.totals(right).await.unwrap(), before);
+    drop((owner, store, journal));
+
+    let (_journal, store) = open(&crashed);
+    assert_eq!(store.recount().await.unwrap(), Recount::Done, "it ended as it should");
+}
+
+#[tokio::test]
+async fn queue_drained_while_it_is_counted_has_right_totals() {
+    let data = tempfile::tempdir().unwrap();
+    let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
+    let wrong = queue(SLOT, 1);
+    let (journal, store) = open(&first);
+    let sent = messages(1..=2_500);
+    Owner::fence(&store, SLOT, 1).await.apply(vec![appends(wrong, &sent)]).await;
+    falsify(&journal, wrong, [2_000, 7, 0, 0]).await;
+    copy(&first, &crashed);
+    drop((store, journal));
+
+    let (journal, store) = open(&crashed);
+    let mut owner = Owner::fence(&store, SLOT, 2).await;
+    assert_eq!(store.recount().await.unwrap(), Recount::More(Vec::new()), "a part is counted");
+    for some in sent.chunks(500) {
+        let ids: Vec<_> = some.iter().map(|message| message.header.id).collect();
+        owner.remove(wrong, &ids).await;
+    }
+    recounted(&*store).await;
+    assert_eq!(store.totals(wrong).await.unwrap(), Totals::default());
+    assert!(journal.is_checked());
+}
+
+#[tokio::test]
+async fn queues_behind_unreadable_one_are_counted() {
+    let data = tempfile::tempdir().unwrap();
+    let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
+    let (damaged, wrong) = (queue(SLOT, 1), queue(SLOT, 2));
+    let (journal, store) = open(&first);
+    let sent = messages(1..=10);
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    owner.apply(vec![appends(damaged, &sent), appends(wrong, &sent)]).await;
+    let expected = store.totals(wrong).await.unwrap();
+    falsify(&journal, wrong, [2, 7, 2, 0]).await;
+    let key = Bytes::from([&damaged.as_bytes()[..], sent[4].header.id.as_bytes()].concat());
+    journal.commit(move |txn| txn.put(Space::Entries, key, Bytes::from_static(b"?"))).await.unwrap();
+    copy(&first, &crashed);
+    drop((owner, store, journal));
+
+    let (journal, store) = open(&crashed);
+    let found = recounted(&*store).await;
+    assert_eq!(found.iter().map(|found| found.queue).collect::<Vec<_>>(), [wrong]);
+    assert_eq!(store.totals(wrong).await.unwrap(), expected);
+    assert!(!journal.is_checked(), "the next start counts again");
+}

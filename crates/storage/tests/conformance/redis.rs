@@ -1,0 +1,279 @@
+//! What the Redis driver does beyond the promises of every pool: which servers it refuses, what it makes of their settings,
+//! and what it leaves behind.
+
+use std::path::Path;
+use std::process::Command;
+
+use angarium_core::durability::Durability;
+use angarium_core::ids::MessageId;
+use angarium_core::message::Message;
+use angarium_storage::{Due, Stamp, StoreError};
+use uuid::Uuid;
+
+use angarium_core::message::State;
+use angarium_testbed::drivers::{STAMP, opened, registered};
+use angarium_testbed::held::wait_until;
+use angarium_testbed::owner::{
+    Owner, SLOT, appends, epoch, id, ids, in_state, living, message, messages, peer, queue, start,
+};
+use angarium_testbed::redis::{Redis, SYNCED};
+
+async fn refusal(uri: &str) -> String {
+    match opened(uri).register(STAMP).await {
+        Err(StoreError::NotSent(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn evicting_server_is_refused_with_reason() {
+    let redis = Redis::start(&["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
+    let why = refusal(&redis.uri("")).await;
+    assert!(why.contains("maxmemory-policy is allkeys-lru and must be noeviction"), "{why}");
+    assert!(opened(&redis.uri("")).fence(SLOT, epoch(1)).await.is_err());
+}
+
+#[tokio::test]
+async fn replica_is_refused() {
+    let master = Redis::start(&[]);
+    let replica = Redis::start(&[&format!("replicaof 127.0.0.1 {}", master.port())]);
+    assert!(refusal(&replica.uri("")).await.contains("not a master"));
+}
+
+#[tokio::test]
+async fn absent_server_is_reported_unreachable() {
+    let mut redis = Redis::start(&[]);
+    redis.kill9();
+    let pool = opened(&redis.uri(""));
+    assert!(pool.check_open().is_ok(), "nobody has tried yet");
+    assert!(matches!(pool.health().await, Err(StoreError::NotSent(_))));
+    assert!(matches!(pool.check_open(), Err(StoreError::NotSent(_))));
+}
+
+#[tokio::test]
+async fn durability_class_follows_server_log() {
+    for (settings, class) in [
+        (SYNCED, Durability::Sync),
+        (&["appendonly yes", "appendfsync everysec"], Durability::Relaxed),
+        (&["appendonly yes", "appendfsync always", "no-appendfsync-on-rewrite yes"], Durability::Relaxed),
+        (&["appendonly no"], Durability::Relaxed),
+    ] {
+        let redis = Redis::start(settings);
+        let pool = registered(&redis.uri("")).await;
+        assert_eq!((pool.reach(), pool.health().await.unwrap().class), (class, class), "{settings:?}");
+    }
+}
+
+#[tokio::test]
+async fn pool_reduced_to_relaxed_acks_nothing_before_reporting() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1])).await;
+    redis.set("appendfsync", "everysec");
+    redis.cut_connections();
+    let batch = owner.batch(2, vec![appends(queue(SLOT, 1), &messages([2]))]);
+    let mut failures = Vec::new();
+    while let Err(error) = pool.commit(&batch).await {
+        failures.push(error.to_string());
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(failures.iter().any(|why| why.contains("only reach relaxed now")), "{failures:?}");
+    assert_eq!(pool.reach(), Durability::Relaxed);
+    assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(1), id(2)]);
+}
+
+/// A fence that hung in a connection arrives behind the batches of its owner.
+#[tokio::test]
+async fn late_fence_of_the_epoch_has_no_batch_applied_twice() {
+    let redis = Redis::start(SYNCED);
+    let (pool, late) = (registered(&redis.uri("")).await, registered(&redis.uri("")).await);
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1, 2])).await;
+    late.fence(SLOT, epoch(1)).await.unwrap();
+    // The outcome of the batch is unknown, so it is repeated.
+    let again = owner.send(1, vec![appends(queue(SLOT, 1), &messages([1, 2]))]).await;
+    assert!(matches!(again, Err(StoreError::WentBack)), "{again:?}");
+    let next = owner.send(2, vec![appends(queue(SLOT, 1), &messages([3]))]).await;
+    assert!(matches!(next, Err(StoreError::WentBack)), "{next:?}");
+    let mut owner = Owner::fence(&pool, SLOT, 2).await;
+    assert_eq!(owner.totals(queue(SLOT, 1)).await.0, 2);
+    // The deleted message of a batch that hung does not return with the numbering of another fence.
+    let old = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([3]))]);
+    owner.append(queue(SLOT, 1), &messages([3])).await;
+    owner.remove(queue(SLOT, 1), &[id(3)]).await;
+    late.fence(SLOT, epoch(2)).await.unwrap();
+    let returned = pool.commit(&old).await;
+    assert!(matches!(returned, Err(StoreError::WentBack)), "{returned:?}");
+    assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(1), id(2)]);
+}
+
+#[tokio::test]
+async fn waitaof_is_refused_where_the_server_does_not_have_it() {
+    let redis = Redis::start(SYNCED);
+    assert!(refusal(&redis.uri("waitaof=0")).await.contains("waitaof needs a server from 7.2 on"));
+}
+
+#[tokio::test]
+async fn batch_is_unknown_until_the_replicas_asked_for_have_it() {
+    let master = Redis::start(SYNCED);
+    let mut replica = Redis::start(&[&format!("replicaof 127.0.0.1 {}", master.port())]);
+    let is_linked = || {
+        let info: String = redis::cmd("INFO").arg("replication").query(&mut master.connect()).unwrap();
+        info.contains("state=online")
+    };
+    wait_until("the replica is linked", is_linked);
+    let pool = registered(&master.uri("wait=1")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1])).await;
+    replica.kill9();
+    let batch = owner.batch(2, vec![appends(queue(SLOT, 1), &messages([2]))]);
+    let failure = pool.commit(&batch).await;
+    assert!(matches!(&failure, Err(StoreError::Unknown(why)) if why.contains("0 replicas")), "{failure:?}");
+    // Neither is the repeat of a batch that the server has already.
+    assert!(matches!(pool.commit(&batch).await, Err(StoreError::Unknown(_))));
+    // A full memory refuses the repeat of what was applied, and no process has it but the master.
+    master.set("maxmemory", "1");
+    let failure = pool.commit(&batch).await;
+    assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
+    master.set("maxmemory", "0");
+    replica.restart();
+    wait_until("the replica is linked", is_linked);
+    pool.commit(&batch).await.unwrap();
+    assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1, 2]));
+    assert_eq!(owner.totals(queue(SLOT, 1)).await, (2, 20));
+}
+
+#[tokio::test]
+async fn storage_of_another_installation_is_refused() {
+    let redis = Redis::start(SYNCED);
+    let first = registered(&redis.uri("")).await;
+    let other = Stamp { system: Uuid::from_u128(3), ..STAMP };
+    let refused = opened(&redis.uri("")).register(other).await;
+    assert!(matches!(refused, Err(StoreError::Stamped(found)) if found == STAMP), "{refused:?}");
+    assert_eq!(opened(&redis.uri("")).stamp().await.unwrap(), Some(STAMP));
+    // Below another prefix it is another storage.
+    assert_eq!(opened(&redis.uri("prefix=other")).stamp().await.unwrap(), None);
+    opened(&redis.uri("prefix=other")).register(other).await.unwrap();
+    first.register(STAMP).await.unwrap();
+}
+
+#[tokio::test]
+async fn unregistered_storage_has_no_owner() {
+    let redis = Redis::start(SYNCED);
+    let refused = opened(&redis.uri("")).fence(SLOT, epoch(1)).await;
+    assert!(
+        matches!(&refused, Err(StoreError::NotSent(why)) if why.contains("never registered")),
+        "{refused:?}"
+    );
+    let keys: u64 = redis::cmd("DBSIZE").query(&mut redis.connect()).unwrap();
+    assert_eq!(keys, 0);
+}
+
+#[tokio::test]
+async fn emptied_storage_serves_nothing_as_if_all_were_well() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages([1])).await;
+    let _: () = redis::cmd("FLUSHALL").query(&mut redis.connect()).unwrap();
+    let late = owner.send(2, vec![appends(queue(SLOT, 1), &messages([2]))]).await;
+    assert!(matches!(late, Err(StoreError::WentBack)), "{late:?}");
+    let fenced = pool.fence(SLOT, epoch(2)).await;
+    assert!(
+        matches!(&fenced, Err(StoreError::NotSent(why)) if why.contains("lost the record")),
+        "{fenced:?}"
+    );
+    redis.cut_connections();
+    let mut why = String::new();
+    while !why.contains("lost its stamp") {
+        why = pool.totals(queue(SLOT, 1)).await.err().map(|error| error.to_string()).unwrap_or_default();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn passwords_are_used_and_never_shown() {
+    let redis = Redis::start(&["requirepass pass@word", "appendonly yes"]);
+    let uri = |password: &str| format!("redis://default:{password}@127.0.0.1:{}", redis.port());
+    registered(&uri("pass%40word")).await;
+    let why = refusal(&uri("wr0ngword")).await;
+    assert!(!why.contains("wr0ngword"), "{why}");
+    assert!(!refusal(&redis.uri("")).await.contains("pass@word"));
+}
+
+#[tokio::test]
+async fn tls_connection_checks_given_certificates() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    make_certificates(dir.path());
+    let (cert, key, ca) = (at("server.pem"), at("server.key"), at("ca.pem"));
+    let redis = Redis::start_with_tls(&cert, &key, &ca);
+    let pool = registered(&format!("rediss://127.0.0.1:{}?ca={ca}", redis.tls_port())).await;
+    assert_eq!(Owner::fence(&pool, SLOT, 1).await.totals(queue(SLOT, 1)).await, (0, 0));
+    // The system does not know any process that signed it.
+    refusal(&format!("rediss://127.0.0.1:{}", redis.tls_port())).await;
+}
+
+pub fn make_certificates(dir: &Path) {
+    let script = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=tests -keyout ca.key -out ca.pem && \
+                  openssl req -newkey rsa:2048 -nodes -subj /CN=redis -keyout server.key -out server.csr && \
+                  echo 'subjectAltName=IP:127.0.0.1' >extensions && openssl x509 -req -in server.csr -CA ca.pem \
+                  -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out server.pem";
+    let made = Command::new("sh").args(["-c", script]).current_dir(dir).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// The keys of a pool that holds nothing: its stamp and its records.
+const EMPTY: u64 = 1 + 256;
+
+async fn keys_left(redis: &Redis) -> u64 {
+    redis::cmd("DBSIZE").query(&mut redis.connect()).unwrap()
+}
+
+#[tokio::test]
+async fn removed_data_leaves_no_keys() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    assert_eq!(keys_left(&redis).await, EMPTY);
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    for number in 1..=20 {
+        let sent: Vec<Message> = (1..=20)
+            .map(|rank| living(message(100 * number + rank, "1"), 60))
+            .map(|message| if number % 2 == 0 { in_state(message, State::Moving(peer())) } else { message })
+            .collect();
+        owner.append(queue(SLOT, number), &sent).await;
+        owner.remove(queue(SLOT, number), &ids(&sent)).await;
+    }
+    assert_eq!(pool.due(SLOT, Due::Expiry, start().plus_seconds(1_000), 100).await.unwrap(), []);
+    assert_eq!(keys_left(&redis).await, EMPTY);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_dropped_queue() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    owner.append(queue(SLOT, 1), &messages(1..=100)).await;
+    owner.update(queue(SLOT, 1), &[in_state(message(7, "1"), State::Failed).header]).await;
+    owner.drop_queue(queue(SLOT, 1), 10).await;
+    assert_eq!(keys_left(&redis).await, EMPTY);
+}
+
+#[tokio::test]
+async fn long_reads_and_drops_are_joined_of_several_calls() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    let sent = messages(1..=5_000);
+    owner.append(queue(SLOT, 1), &sent).await;
+    assert!(owner.all(queue(SLOT, 1)).await == sent);
+    assert!(owner.get(queue(SLOT, 1), &ids(&sent)).await == sent);
+    let due = pool.due(SLOT, Due::Expiry, start().plus_seconds(100_000), 10_000).await.unwrap();
+    assert_eq!(due.len(), 5_000);
+    let gone: Vec<MessageId> = ids(&sent[..4_500]);
+    owner.remove(queue(SLOT, 1), &gone).await;
+    assert_eq!(owner.totals(queue(SLOT, 1)).await, (500, 5_000));
+    owner.drop_queue(queue(SLOT, 1), 5_000).await;
+    assert_eq!(owner.totals(queue(SLOT, 1)).await, (0, 0));
+}

@@ -1,0 +1,16 @@
+//! What tests of several crates stand on: private servers (ZooKeeper, Redis, PostgreSQL) that end with the test process,
+//! a proxy that cuts connections, and stand-ins of the two seams: a tree of planned faults, a naive pool. It never
+//! decides whether a test has passed.
+#![allow(missing_docs, reason = "each test reads what it uses")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by it")]
+
+pub mod drivers;
+pub mod faulty_tree;
+pub mod held;
+pub mod naive;
+pub mod owner;
+pub mod postgres;
+pub mod proxy;
+pub mod redis;
+pub mod settings;
+pub mod zookeeper;

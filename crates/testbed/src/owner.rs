@@ -1,0 +1,217 @@
+//! Owns the writer's side of the tests: a slot's owner that numbers its batches, and the entries it writes.
+//! It never judges an answer but where a test states that it must be a success.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use uuid::Uuid;
+
+use angarium_core::durability::Durability;
+use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Header, Life, Message, Peer, Retention, State};
+use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::time::Timestamp;
+use angarium_storage::{
+    Batch, Direction, DropResult, Due, Epoch, Order, Page, PoolStore, Position, QueueChanges, StoreError,
+    Totals,
+};
+
+/// The slot of most tests.
+pub const SLOT: Slot = Slot(7);
+
+/// The owner of a slot.
+pub struct Owner {
+    pub store: Arc<dyn PoolStore>,
+    pub slot: Slot,
+    pub epoch: Epoch,
+    /// The number of its last batch.
+    pub seq: u64,
+}
+
+impl Owner {
+    /// Fences `slot` with the transaction as its epoch.
+    pub async fn fence(store: &Arc<dyn PoolStore>, slot: Slot, transaction: u64) -> Self {
+        store.fence(slot, epoch(transaction)).await.expect("the fence is accepted");
+        Self { store: Arc::clone(store), slot, epoch: epoch(transaction), seq: 0 }
+    }
+
+    /// A batch of this owner under any number.
+    pub fn batch(&self, seq: u64, queues: Vec<QueueChanges>) -> Batch {
+        Batch { slot: self.slot, epoch: self.epoch, seq, durability: Durability::Sync, queues }
+    }
+
+    /// Sends a batch under any number.
+    pub async fn send(&self, seq: u64, queues: Vec<QueueChanges>) -> Result<(), StoreError> {
+        self.store.commit(&self.batch(seq, queues)).await
+    }
+
+    /// Applies the next batch.
+    pub async fn apply(&mut self, queues: Vec<QueueChanges>) {
+        self.seq += 1;
+        self.send(self.seq, queues).await.expect("the next batch is applied");
+    }
+
+    pub async fn append(&mut self, queue: QueueId, messages: &[Message]) {
+        self.apply(vec![appends(queue, messages)]).await;
+    }
+
+    pub async fn update(&mut self, queue: QueueId, headers: &[Header]) {
+        let none = QueueChanges::of(queue, MessageId::ZERO);
+        self.apply(vec![QueueChanges { updates: headers.to_vec(), ..none }]).await;
+    }
+
+    pub async fn remove(&mut self, queue: QueueId, ids: &[MessageId]) {
+        self.apply(vec![removes(queue, ids)]).await;
+    }
+
+    /// All ready entries of a queue, oldest first.
+    pub async fn all(&self, queue: QueueId) -> Vec<Message> {
+        self.page(queue, Direction::Up, None, usize::MAX).await.messages
+    }
+
+    /// A page of ready entries without a bound on bytes.
+    pub async fn page(
+        &self,
+        queue: QueueId,
+        direction: Direction,
+        after: Option<MessageId>,
+        messages: usize,
+    ) -> Page {
+        let after = after.map(Position::id);
+        let page = self.store.scan(queue, Order::Ready, direction, after, messages, usize::MAX).await;
+        page.expect("the scan is answered")
+    }
+
+    pub async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Vec<Message> {
+        self.store.get(queue, ids).await.expect("the read is answered")
+    }
+
+    /// Ids of the entries of a queue in an order.
+    pub async fn in_order(&self, queue: QueueId, order: Order) -> Vec<MessageId> {
+        let page = self.store.scan(queue, order, Direction::Up, None, usize::MAX, usize::MAX).await;
+        ids(&page.expect("the scan is answered").messages)
+    }
+
+    /// Ids of what is due in the slot.
+    pub async fn due(&self, due: Due, before: Timestamp) -> Vec<MessageId> {
+        let found = self.store.due(self.slot, due, before, usize::MAX).await.expect("the look is answered");
+        found.into_iter().map(|(_, header)| header.id).collect()
+    }
+
+    /// Drops a queue, some entries at a time.
+    pub async fn drop_queue(&self, queue: QueueId, limit: usize) {
+        while self.store.drop_queue(self.slot, self.epoch, queue, limit).await.expect("it is dropped")
+            == DropResult::More
+        {}
+    }
+
+    /// Messages and bytes of a queue.
+    pub async fn totals(&self, queue: QueueId) -> (u64, u64) {
+        let Totals { messages, bytes, .. } = self.store.totals(queue).await.expect("totals are answered");
+        (messages, bytes)
+    }
+}
+
+pub fn epoch(transaction: u64) -> Epoch {
+    Epoch { generation: 1, transaction }
+}
+
+/// One of the queues of a slot.
+pub fn queue(slot: Slot, number: u64) -> QueueId {
+    QueueId::new(slot, &mut SmallRng::seed_from_u64(number))
+}
+
+/// The id of this rank.
+pub fn id(rank: u64) -> MessageId {
+    MessageId::from_bytes((u128::from(rank) << 64 | 9).to_be_bytes())
+}
+
+pub fn message(rank: u64, body: &str) -> Message {
+    with_body(rank, Bytes::copy_from_slice(body.as_bytes()))
+}
+
+pub fn with_body(rank: u64, body: Bytes) -> Message {
+    let header = Header {
+        id: id(rank),
+        created: Timestamp::from_millis(start().as_millis() + rank),
+        ready: Timestamp::from_millis(start().as_millis() + rank),
+        life: Life::Own { ttl: 3_600, expires: Timestamp::from_millis(1_700_003_600_000 + rank) },
+        attempts: 0,
+        client: rank.is_multiple_of(2).then(|| Uuid::from_u128(u128::from(rank) + 1)),
+        size: u32::try_from(body.len()).expect("bodies of tests are small"),
+        state: State::Ready,
+        group: None,
+        first_claimed: None,
+    };
+    Message { header, body }
+}
+
+/// Entries of these ranks with bodies of ten bytes.
+pub fn messages(ranks: impl IntoIterator<Item = u64>) -> Vec<Message> {
+    ranks.into_iter().map(|rank| message(rank, "\"12345678\"")).collect()
+}
+
+/// The other queue of a move.
+pub fn peer() -> Arc<Peer> {
+    let (project, name) = (ProjectId::new(""), QueueName::new("dead-letters"));
+    let at = QueueRef { project: project.expect("it is empty"), name: name.expect("it is a name") };
+    Arc::new(Peer { at, queue: Some(queue(SLOT, 99)) })
+}
+
+/// The entry in another state.
+pub fn in_state(message: Message, state: State) -> Message {
+    Message { header: Header { state, ..message.header }, ..message }
+}
+
+/// The entry put off until so many seconds after [`start`]; it lives for its ttl from then on.
+pub fn scheduled(message: Message, seconds: u32) -> Message {
+    let ready = start().plus_seconds(seconds);
+    let life = Life::lasting(ttl(&message.header), ready);
+    let header = Header { ready, life, state: State::Scheduled, ..message.header };
+    Message { header, ..message }
+}
+
+/// The entry with so many seconds to live from [`start`] on.
+pub fn living(message: Message, ttl: u32) -> Message {
+    let header = Header { life: Life::lasting(ttl, start()), ..message.header };
+    Message { header, ..message }
+}
+
+/// The entry by queue, with this base time.
+pub fn retained(message: Message, since: Timestamp) -> Message {
+    let header = Header { life: Life::Retained { since }, ..message.header };
+    Message { header, ..message }
+}
+
+/// The seconds of an entry with a life of its own.
+fn ttl(header: &Header) -> u32 {
+    header.ttl(Retention::LONGEST)
+}
+
+/// When the entries of tests were posted, but for some milliseconds.
+pub fn start() -> Timestamp {
+    Timestamp::from_millis(1_700_000_000_000)
+}
+
+/// The header of an entry after another claim.
+pub fn claimed_again(header: &Header) -> Header {
+    let life = match header.life {
+        Life::Own { ttl, expires } => Life::Own { ttl: ttl + 60, expires: expires.plus_seconds(60) },
+        retained @ Life::Retained { .. } => retained,
+    };
+    Header { attempts: header.attempts + 1, life, ..header.clone() }
+}
+
+pub fn appends(queue: QueueId, messages: &[Message]) -> QueueChanges {
+    QueueChanges { appends: messages.to_vec(), ..QueueChanges::of(queue, MessageId::ZERO) }
+}
+
+pub fn removes(queue: QueueId, ids: &[MessageId]) -> QueueChanges {
+    QueueChanges { removes: ids.to_vec(), ..QueueChanges::of(queue, MessageId::ZERO) }
+}
+
+pub fn ids(messages: &[Message]) -> Vec<MessageId> {
+    messages.iter().map(|message| message.header.id).collect()
+}

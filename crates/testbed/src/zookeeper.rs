@@ -1,0 +1,236 @@
+//! Owns private ZooKeeper servers: the packaged jar on its own port and data directory, on the loopback alone.
+//! None outlives the test process.
+//!
+//! It needs Debian's `libzookeeper-java` and `default-jre-headless`. The jar's manifest names what it needs but
+//! for the binding of its log, so the class path is these two jars.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use angarium_coordination::zookeeper::Address;
+use tempfile::TempDir;
+
+use super::held::{LastWill, ShellServer, free_port, wait_until};
+
+const JARS: [&str; 2] = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"];
+const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
+const QUIET: &str = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn";
+/// The virtual machine of the tests: small and quick to start rather than quick to run.
+const SMALL: &[&str] = &["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+/// As ZooKeeper's own `zkServer.sh` runs it: a heap of 1,000 MB, and all of the compiler.
+const AS_DEPLOYED: &[&str] = &["-Xmx1000m"];
+/// Sessions last 2 to 20 of these.
+pub const TICK: Duration = Duration::from_millis(500);
+/// What a server makes of the session that replicas ask for, which is longer.
+pub const SESSION: Duration = TICK.saturating_mul(20);
+
+/// A server, alone or one of an [`Ensemble`]. Dropping it ends the process and removes its data.
+pub struct ZooKeeper {
+    data: TempDir,
+    port: u16,
+    machine: &'static [&'static str],
+    running: Option<ShellServer>,
+}
+
+impl ZooKeeper {
+    /// Starts a server with empty data and waits until it answers.
+    pub fn start() -> Self {
+        Self::start_with(SMALL, LastWill::KeepData)
+    }
+
+    /// As [`ZooKeeper::start`], in the virtual machine that a deployment has. It is fast once it is warm: compiling takes
+    /// seconds of load.
+    pub fn start_as_deployed() -> Self {
+        Self::start_with(AS_DEPLOYED, LastWill::KeepData)
+    }
+
+    fn start_with(machine: &'static [&'static str], will: LastWill) -> Self {
+        let mut server = Self::new(machine);
+        fs::write(server.data.path().join("zoo.cfg"), server.settings()).expect("the directory is ours");
+        server.run(will);
+        server.wait();
+        server
+    }
+
+    /// One that does not run yet and has no settings.
+    fn new(machine: &'static [&'static str]) -> Self {
+        let data = TempDir::new().expect("there is a temporary directory");
+        Self { data, port: free_port(), machine, running: None }
+    }
+
+    /// What is set for every server.
+    fn settings(&self) -> String {
+        format!(
+            "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
+             admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,wchs\n",
+            TICK.as_millis(),
+            self.data.path().display(),
+            self.port
+        )
+    }
+
+    fn run(&mut self, will: LastWill) {
+        let data = self.data.path();
+        let mut command: Vec<OsString> = vec![find_java().into()];
+        command.extend(self.machine.iter().chain([&QUIET, &"-cp"]).map(Into::into));
+        command.extend([JARS.join(":").into(), MAIN.into(), data.join("zoo.cfg").into()]);
+        self.running = Some(ShellServer::start(data, &command, will));
+    }
+
+    /// Waits until it serves: one of an ensemble does that only with a majority.
+    fn wait(&self) {
+        let running = self.running.as_ref().expect("the server runs");
+        running.wait_until_it(self.data.path(), || self.mode().is_some());
+    }
+
+    /// `standalone`, `leader` or `follower`; none when it does not serve.
+    fn mode(&self) -> Option<String> {
+        let answer = self.four_letter_reply("srvr")?;
+        answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(ToOwned::to_owned)
+    }
+
+    /// What it states to one of its words of four letters.
+    fn four_letter_reply(&self, word: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.endpoint()).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+        stream.write_all(word.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// How many watches its clients have set.
+    pub fn watches(&self) -> usize {
+        let answer = self.four_letter_reply("wchs").expect("it answers");
+        let total = answer.lines().find_map(|line| line.strip_prefix("Total watches:"));
+        total.and_then(|total| total.trim().parse().ok()).unwrap_or_else(|| panic!("no total: {answer}"))
+    }
+
+    /// How many requests it has got.
+    pub fn received(&self) -> u64 {
+        let answer = self.four_letter_reply("srvr").expect("it answers");
+        let received = answer.lines().find_map(|line| line.strip_prefix("Received: "));
+        received.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("no count: {answer}"))
+    }
+
+    /// Bytes of its heap that are in use after a collection. It needs `jcmd`, which a JDK has.
+    pub fn heap_after_collection(&self) -> u64 {
+        let process = self.running.as_ref().expect("the server runs").server.as_raw_nonzero().to_string();
+        let ask = |command: &str| {
+            let done = Command::new("jcmd").args([&process, command]).output();
+            let done = done.unwrap_or_else(|error| panic!("jcmd: {error}: it comes with a JDK"));
+            assert!(done.status.success(), "jcmd {command}: {}", String::from_utf8_lossy(&done.stderr));
+            String::from_utf8_lossy(&done.stdout).into_owned()
+        };
+        ask("GC.run");
+        // The young and the old part have a line each, or there is one for both.
+        let heap = ask("GC.heap_info");
+        let used = |line: &str| line.split(" used ").nth(1)?.split('K').next()?.parse::<u64>().ok();
+        let parts = heap.lines().filter(|line| !line.contains("space") && !line.contains("Metaspace"));
+        parts.filter_map(used).sum::<u64>() * 1024
+    }
+
+    /// The server that tests share, each below a root of its own. It ends with the test process.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<ZooKeeper> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start_with(SMALL, LastWill::RemoveData))
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The address of a tree below a root that no other caller uses.
+    pub fn fresh_tree(&self) -> Address {
+        fresh_tree_at(&self.endpoint().to_string())
+    }
+
+    /// SIGKILL. The data stays for [`ZooKeeper::restart`].
+    pub fn kill9(&mut self) {
+        drop(self.running.take().expect("the server runs"));
+    }
+
+    /// Starts the server on the data it had, and waits until it answers.
+    pub fn restart(&mut self) {
+        assert!(self.running.is_none(), "the server runs already");
+        self.run(LastWill::KeepData);
+        self.wait();
+    }
+}
+
+/// Three servers, of which one may be away.
+pub struct Ensemble(pub [ZooKeeper; 3]);
+
+impl Ensemble {
+    /// Starts three servers with empty data and waits until all of them serve.
+    pub fn start() -> Self {
+        let mut servers = [(); 3].map(|()| ZooKeeper::new(SMALL));
+        let members: String = (1..)
+            .zip(&servers)
+            .map(|(id, _)| format!("server.{id}=127.0.0.1:{}:{}\n", free_port(), free_port()))
+            .collect();
+        for (id, server) in (1..).zip(&mut servers) {
+            let dir = server.data.path();
+            // In ticks: how long a follower may take to join, and to fall behind.
+            let settings = format!("{}initLimit=20\nsyncLimit=6\n{members}", server.settings());
+            fs::write(dir.join("zoo.cfg"), settings).expect("the directory is ours");
+            fs::write(dir.join("myid"), format!("{id}\n")).expect("the directory is ours");
+            server.run(LastWill::KeepData);
+        }
+        servers.iter().for_each(ZooKeeper::wait);
+        Self(servers)
+    }
+
+    /// The address of a tree below a root that no other caller uses.
+    pub fn fresh_tree(&self) -> Address {
+        fresh_tree_at(&self.0.each_ref().map(|server| server.endpoint().to_string()).join(","))
+    }
+
+    /// SIGKILL to all of them. The data stays.
+    pub fn kill9(&mut self) {
+        self.0.iter_mut().for_each(ZooKeeper::kill9);
+    }
+
+    /// Starts all of them on the data they had, and waits until they serve.
+    pub fn restart(&mut self) {
+        self.0.iter_mut().for_each(|server| server.run(LastWill::KeepData));
+        self.0.iter().for_each(ZooKeeper::wait);
+    }
+
+    /// Which of them leads. Waits for an election.
+    pub fn leader(&self) -> usize {
+        let leads = |server: &ZooKeeper| server.mode().is_some_and(|mode| mode == "leader");
+        let mut found = None;
+        wait_until("a server leads", || {
+            found = self.0.iter().position(leads);
+            found.is_some()
+        });
+        found.expect("it was found")
+    }
+}
+
+/// As [`ZooKeeper::fresh_tree`], for a server that is reached in another way.
+pub fn fresh_tree_at(endpoints: &str) -> Address {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let next = NEXT.fetch_add(1, Ordering::SeqCst);
+    format!("zookeeper://{endpoints}/tests/{next}").parse().expect("it is an address")
+}
+
+fn find_java() -> PathBuf {
+    const MISSING: &str = "is missing: run the tests with tests/run, which installs what they need \
+                           (libzookeeper-java, default-jre-headless)";
+    for jar in JARS {
+        assert!(Path::new(jar).exists(), "{jar} {MISSING}");
+    }
+    let found = Command::new("java").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(found.is_ok_and(|status| status.success()), "java {MISSING}");
+    "java".into()
+}

@@ -1,0 +1,102 @@
+//! How the help is shaped: commands in groups, the commonest settings in `-h` and all of them in `--help`. Owns no text of a
+//! command or a setting.
+
+use std::fmt::Write;
+
+use clap::Command;
+
+use crate::config::layers::TAKE_SETTINGS;
+
+/// The commands, by what they are for. A test finds each of them here once.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Run a service", &["serve", "config", "token", "tree", "doctor"]),
+    ("Use queues", &["queue", "message", "claim", "quota"]),
+    ("Administer a service", &["top", "health", "pool", "flavor", "components", "drain"]),
+    ("More", &["context", "ping", "bench", "openapi", "completions", "help"]),
+];
+
+/// The settings that most services are given: those of `-h`.
+const COMMON: &[&str] = &[
+    "config",
+    "listen",
+    "data",
+    "pool",
+    "coordination",
+    "tokens",
+    "tls_cert",
+    "tls_key",
+    "allowed_host",
+    "sqs_keys",
+    "quotas",
+    "log",
+    // What else `tree` takes.
+    "action",
+    "file",
+];
+
+/// Shapes the help of the program.
+pub(super) fn shaped(command: Command) -> Command {
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}\n\n\
+         Without a command the service runs, with the settings of `angarium serve --help`.{{after-help}}",
+        groups(&command)
+    );
+    let command = command.mut_args(|arg| match arg.get_id().as_str() {
+        "help" | "version" => arg,
+        // They are those of `serve`, and told there.
+        _ => arg.hide(true),
+    });
+    let brief = |command: Command| {
+        let command = command.after_help("-h shows the commonest settings, --help all of them.");
+        command.mut_args(|arg| {
+            let is_common = COMMON.contains(&arg.get_id().as_str());
+            if is_common { arg } else { arg.hide_short_help(true) }
+        })
+    };
+    let command = command.help_template(template);
+    TAKE_SETTINGS.iter().fold(command, |command, name| command.mut_subcommand(name, brief))
+}
+
+/// The commands with what each does.
+fn groups(command: &Command) -> String {
+    let mut text = String::new();
+    for (heading, names) in GROUPS {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{heading}:");
+        for name in *names {
+            let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+            let about = about.unwrap_or_else(|| "Show the help of a command".to_owned());
+            let _ = writeln!(text, "  {name:<12} {about}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::commands::Cli;
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        grouped.sort_unstable();
+        let command = Cli::command();
+        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut all: Vec<&str> = shown.map(Command::get_name).chain(["help"]).collect();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn common_settings_exist() {
+        let command = Cli::command();
+        let has = |id: &str| command.get_arguments().any(|arg| arg.get_id().as_str() == id);
+        let missing: Vec<_> =
+            COMMON.iter().filter(|id| !has(id) && !["action", "file"].contains(id)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

@@ -1,0 +1,106 @@
+//! The commands of the program, one file each. Only this layer and `main` print.
+
+mod completions;
+mod config;
+mod docs;
+mod failure;
+mod help;
+mod here;
+mod openapi;
+mod serve;
+mod token;
+mod tree;
+
+use angarium_bench as bench;
+use angarium_client as client;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::config::layers::{self, Unread};
+use crate::config::{Config, LogFormat};
+
+/// A durable message queue.
+#[derive(Debug, Parser)]
+#[command(name = "angarium", version, about, args_conflicts_with_subcommands = true, after_help = client::EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    config: Config,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service; this is done when no command is named
+    Serve(Config),
+    /// Print the settings that the service would start with, and where each is from
+    Config(Config),
+    /// Load a server, and measure it beside an empty one
+    Bench(bench::BenchArgs),
+    /// Tokens, by which the service knows its callers
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Write the tree to a file while no service uses it, or put it into an empty tree: queues, pools, claims; no message
+    Tree(tree::TreeArgs),
+    #[command(flatten)]
+    Client(client::ClientCommand),
+    /// Print the OpenAPI document of the service
+    Openapi(openapi::OpenapiArgs),
+    /// Print a page of the documentation that is made of the program
+    #[command(hide = true)]
+    Docs(docs::DocsArgs),
+    /// Print the script that completes arguments in a shell
+    Completions(completions::CompletionsArgs),
+}
+
+/// Carries out the command that the arguments of the process name.
+pub fn run() -> anyhow::Result<()> {
+    let command = help::shaped(Cli::command());
+    let logs_json = failure::asks_for_json(&command);
+    let given = match layers::read(command) {
+        Ok(given) => given,
+        Err(Unread::Arguments(error)) if !(logs_json && error.use_stderr()) => error.exit(),
+        Err(error) if logs_json => return Err(failure::print(&error.to_string(), 2)),
+        Err(error) => return Err(error.into()),
+    };
+    let cli = Cli::from_arg_matches(&given.matches).unwrap_or_else(|error| error.exit());
+    match cli.command.unwrap_or(Command::Serve(cli.config)) {
+        Command::Serve(config) => {
+            let logs_json = config.log_format == LogFormat::Json;
+            let served = serve::run(config, &given.doubtful);
+            served.map_err(|error| if logs_json { failure::print(&format!("{error:#}"), 1) } else { error })
+        }
+        Command::Config(config) => config::run(&given, &config),
+        Command::Bench(args) => runtime()?.block_on(bench::run(args)),
+        Command::Token(command) => token::run(command),
+        Command::Tree(args) => tree::run(&args),
+        Command::Client(command) => Ok(client::run(command, here::root)?),
+        Command::Openapi(args) => openapi::run(&args),
+        Command::Docs(args) => docs::run(&args, Cli::command()),
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+/// Whether an error of [`run`] was printed already, as a line of JSON.
+pub fn is_printed(error: &anyhow::Error) -> bool {
+    error.is::<failure::Printed>()
+}
+
+/// The exit code that an error of [`run`] means: those of the client commands are documented in the help, every other is 1.
+/// 0 is for a reader of the output that has gone.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    let closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+    if let Some(printed) = error.downcast_ref::<failure::Printed>() {
+        return printed.code;
+    }
+    match (error.downcast_ref::<client::Failure>(), error.downcast_ref::<std::io::Error>()) {
+        (Some(failure), _) => failure.exit_code(),
+        (None, Some(error)) if closed(error) => 0,
+        (None, _) => 1,
+    }
+}
+
+/// The runtime of a command that does more than print: a thread for each core.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
