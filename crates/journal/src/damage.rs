@@ -140,9 +140,15 @@ pub(super) fn is_refused(error: &io::Error) -> bool {
 
 /// Whether the bytes are gone: not there, or not readable for the disk.
 fn is_lost(error: &io::Error) -> bool {
-    let lost = [Errno::NODATA, Errno::UCLEAN, Errno::BADMSG, Errno::ILSEQ];
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
-        || Errno::from_io_error(error).is_some_and(|error| lost.contains(&error))
+        || is_medium_lost(error)
+}
+
+/// Whether the kernel states that the medium has lost the bytes: a critical error of the medium, or a failed checksum of the
+/// file system or the device. It repeats with each read.
+pub(super) fn is_medium_lost(error: &io::Error) -> bool {
+    let lost = [Errno::NODATA, Errno::UCLEAN, Errno::BADMSG, Errno::ILSEQ];
+    Errno::from_io_error(error).is_some_and(|error| lost.contains(&error))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use lsm_tree::{CompressionType, InternalValue, ValueType};
 use tracing::{error, warn};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::damage::is_refused;
+use super::damage::{is_medium_lost, is_refused};
 use super::log::{self, DamagedRange, DamagedRanges, MendedTable, TableKeys};
 use super::tables;
 use angarium_core::limits;
@@ -146,7 +146,7 @@ fn move_into(table: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
     copy.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// All bytes of a file. Pages that the disk cannot read are zeros, if those that it refuses are given up.
+/// All bytes of a file. Bad pages are zeros, if those that the disk refuses are given up.
 fn read_all(file: &Path, refused: Refused) -> io::Result<Vec<u8>> {
     let from = File::open(file)?;
     let length = from.metadata()?.len();
@@ -154,14 +154,26 @@ fn read_all(file: &Path, refused: Refused) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(ErrorKind::InvalidData, "it is too long to be held in memory"));
     }
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    read_pages(&mut bytes, refused, |page, at| from.read_exact_at(page, at))?;
+    Ok(bytes)
+}
+
+/// Reads page by page. Only a page of which the kernel states that the medium does not have it is taken for bad: after any
+/// other error (no memory, a stale handle, a device that is away) the bytes may be whole, and zeros would destroy them.
+fn read_pages(
+    bytes: &mut [u8],
+    refused: Refused,
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
     for (number, page) in bytes.chunks_mut(PAGE).enumerate() {
-        match from.read_exact_at(page, (number * PAGE) as u64) {
-            Err(error) if refused == Refused::Leave && is_refused(&error) => return Err(error),
-            Err(_) => page.fill(0),
+        match read(page, (number * PAGE) as u64) {
             Ok(()) => {}
+            Err(error) if refused == Refused::GiveUp && is_refused(&error) => page.fill(0),
+            Err(error) if is_medium_lost(&error) => page.fill(0),
+            Err(error) => return Err(error),
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// What can be read of a table.
@@ -353,5 +365,39 @@ impl Metadata {
         let compression = if is_plain { CompressionType::None } else { CompressionType::Lz4 };
         let any = || Self { is_last: false, ..Self::listed(&[0], &[u8::MAX; limits::MEND_KEY_BYTES]) };
         Some(Self { compression, ..listed.unwrap_or_else(any) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    /// Reads three pages of ones, the second of which fails.
+    fn read(refused: Refused, failure: Errno) -> Result<Vec<u8>, Option<Errno>> {
+        let mut bytes = vec![7; 3 * PAGE];
+        let read = |page: &mut [u8], at: u64| {
+            page.fill(1);
+            if at == PAGE as u64 { Err(io::Error::from(failure)) } else { Ok(()) }
+        };
+        let done = read_pages(&mut bytes, refused, read);
+        done.map(|()| bytes).map_err(|error| Errno::from_io_error(&error))
+    }
+
+    #[test]
+    fn bad_page_is_zeros_and_other_errors_are_returned() {
+        let zeroed = [vec![1; PAGE], vec![0; PAGE], vec![1; PAGE]].concat();
+        assert_eq!(read(Refused::GiveUp, Errno::IO), Ok(zeroed.clone()));
+        assert_eq!(read(Refused::Leave, Errno::IO), Err(Some(Errno::IO)));
+        for refused in [Refused::GiveUp, Refused::Leave] {
+            // The kernel has these for sectors and blocks that are lost for good.
+            for lost in [Errno::NODATA, Errno::BADMSG, Errno::UCLEAN, Errno::ILSEQ] {
+                assert_eq!(read(refused, lost), Ok(zeroed.clone()), "{lost}");
+            }
+            for passing in [Errno::NOMEM, Errno::STALE, Errno::NXIO, Errno::TIMEDOUT, Errno::ACCESS] {
+                assert_eq!(read(refused, passing), Err(Some(passing)), "{passing}");
+            }
+        }
     }
 }

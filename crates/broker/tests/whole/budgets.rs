@@ -279,12 +279,7 @@ fn idle_queue_costs_little_memory() {
     let queues = 20_000;
     // In a process of its own: others would be measured too.
     let measured = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "budgets::idle_queue_costs_little_memory",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", "budgets::idle_queue_costs_little_memory", "--nocapture", "--test-threads=1"])
         .env(QUEUES, queues.to_string())
         .output()
         .unwrap();
