@@ -6,9 +6,12 @@ use std::time::Instant;
 
 use deadpool::managed::{self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, Timeouts};
 use parking_lot::Mutex;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::address::Address;
 use super::connection::Connection;
+use super::errors::Failure;
 use super::migrations;
 use crate::{Stamp, StoreError};
 use angarium_core::durability::Durability;
@@ -179,6 +182,50 @@ impl Link {
                 way.connection.give_up();
                 Err(error)
             }
+        }
+    }
+
+    /// A session whose statements all see the storage as it is at the first of them.
+    pub(super) async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let (way, _) = self.way().await?;
+        let snapshot = Snapshot { way, is_ended: false };
+        snapshot.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+        Ok(snapshot)
+    }
+}
+
+/// A session in a transaction that reads. One that is dropped before its end, by an error or with its caller, is closed: the
+/// next user of the session would be in the same transaction.
+pub(super) struct Snapshot {
+    way: LinkSession,
+    is_ended: bool,
+}
+
+impl Snapshot {
+    pub(super) async fn read(
+        &self,
+        text: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        self.way.connection.query(text, parameters).await.map_err(Failure::of_read)
+    }
+
+    /// Gives the session back.
+    pub(super) async fn end(mut self) -> Result<(), StoreError> {
+        self.run("COMMIT").await?;
+        self.is_ended = true;
+        Ok(())
+    }
+
+    async fn run(&self, text: &str) -> Result<(), StoreError> {
+        self.way.connection.run(text).await.map_err(Failure::of_read)
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.way.connection.give_up();
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Entries that live by the retention of their queue, from the earliest base time on. The index has those of other queues among
 //! them: each statement walks over a bounded number of them.
+//!
+//! All statements of a look see one state of the tables. If each saw its own, a second walk could pass over entries of the queue
+//! that the first one had not come to, because entries before them were removed in between.
 
 use tokio_postgres::types::ToSql;
 
 use super::PostgresPool;
+use super::link::Snapshot;
 use super::reads::header;
 use super::stored::{self, bound, column, queue_key};
 use crate::{RetainedEntries, RetainedPlace, StoreError, retained};
@@ -53,61 +57,73 @@ impl PostgresPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<RetainedEntries, StoreError> {
+        let look = RetainedLook { snapshot: self.reads.snapshot().await?, queue, limit };
+        let entries = look.entries(from, before).await?;
+        look.snapshot.end().await?;
+        Ok(entries)
+    }
+}
+
+/// A look at the entries of a queue, at most `limit` of them.
+struct RetainedLook {
+    snapshot: Snapshot,
+    queue: QueueId,
+    limit: usize,
+}
+
+impl RetainedLook {
+    async fn entries(
+        &self,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+    ) -> Result<RetainedEntries, StoreError> {
+        let queue = self.queue;
         let (first, last) = (retained::begin_at(queue, from), retained::place(queue, before));
-        let found = self.retained_between(queue, (first, last), limit).await?;
+        let found = self.between((first, last), self.limit).await?;
         if let Some(first) = found.first() {
             let oldest = first.life.retained_since();
             return Ok(RetainedEntries { found, oldest, resume: None });
         }
-        if let Some(end) = self.last_walked(queue, (first, last), limit).await? {
+        if let Some(end) = self.last_walked((first, last), self.limit).await? {
             // Others may have more than are walked over in one instant.
-            let found = self.retained_at(queue, end, limit).await?;
+            let found = self.at(end).await?;
             let next = RetainedPlace(end.saturating_add(1));
             let resume = found.is_empty().then_some(next);
             return Ok(RetainedEntries { found, oldest: Some(retained::since(end)), resume });
         }
         let later = (last.saturating_add(1).max(first), retained::last(queue));
-        let oldest = match self.retained_between(queue, later, 1).await?.first() {
+        let oldest = match self.between(later, 1).await?.first() {
             Some(Header { life, .. }) => Life::retained_since(*life),
-            None => self.last_walked(queue, later, 1).await?.map(retained::since),
+            None => self.last_walked(later, 1).await?.map(retained::since),
         };
         Ok(RetainedEntries { found, oldest, resume: None })
     }
 
-    /// The entries of a queue between two places, of as many as are walked over.
-    async fn retained_between(
-        &self,
-        queue: QueueId,
-        (first, last): (u64, u64),
-        limit: usize,
-    ) -> Result<Vec<Header>, StoreError> {
-        let (slot, most) = (i16::from(queue.slot().0), walk(limit));
+    /// The entries of the queue between two places, of as many as are walked over.
+    async fn between(&self, (first, last): (u64, u64), limit: usize) -> Result<Vec<Header>, StoreError> {
+        let (slot, most) = (i16::from(self.queue.slot().0), walk(limit));
         let (first, last) = (first.cast_signed(), last.cast_signed());
-        let (queue, limit) = (queue_key(queue), bound(limit));
+        let (queue, limit) = (queue_key(self.queue), bound(limit));
         let parameters: [&(dyn ToSql + Sync); 6] = [&slot, &first, &last, &queue, &limit, &most];
-        self.read(BETWEEN, &parameters).await?.iter().map(stored::header).collect()
+        self.snapshot.read(BETWEEN, &parameters).await?.iter().map(stored::header).collect()
     }
 
     /// The place where the same walk has ended before it came to the last one.
-    async fn last_walked(
-        &self,
-        queue: QueueId,
-        (first, last): (u64, u64),
-        limit: usize,
-    ) -> Result<Option<u64>, StoreError> {
-        let (slot, most) = (i16::from(queue.slot().0), walk(limit));
+    async fn last_walked(&self, (first, last): (u64, u64), limit: usize) -> Result<Option<u64>, StoreError> {
+        let (slot, most) = (i16::from(self.queue.slot().0), walk(limit));
         let parameters: [&(dyn ToSql + Sync); 4] = [&slot, &first.cast_signed(), &last.cast_signed(), &most];
-        let rows = self.read(LAST_WALKED, &parameters).await?;
+        let rows = self.snapshot.read(LAST_WALKED, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (many, last): (i64, Option<i64>) = (column(row, "many")?, column(row, "last")?);
         Ok(last.filter(|_| many >= most).map(i64::cast_unsigned))
     }
 
-    /// The entries of a queue at one place.
-    async fn retained_at(&self, queue: QueueId, at: u64, limit: usize) -> Result<Vec<Header>, StoreError> {
-        let (slot, at) = (i16::from(queue.slot().0), at.cast_signed());
-        let parameters: [&(dyn ToSql + Sync); 4] = [&slot, &at, &queue_key(queue), &bound(limit)];
-        self.read(AT, &parameters).await?.iter().map(stored::header).collect()
+    /// The entries of the queue at one place.
+    async fn at(&self, place: u64) -> Result<Vec<Header>, StoreError> {
+        let (slot, place) = (i16::from(self.queue.slot().0), place.cast_signed());
+        let parameters: [&(dyn ToSql + Sync); 4] =
+            [&slot, &place, &queue_key(self.queue), &bound(self.limit)];
+        self.snapshot.read(AT, &parameters).await?.iter().map(stored::header).collect()
     }
 }
 

@@ -7,13 +7,17 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use angarium_core::durability::Durability;
+use angarium_core::limits;
 use angarium_core::message::Message;
 use angarium_storage::{PoolStore, QueueChanges, Stamp, StoreError};
 
 use super::redis::make_certificates;
+use super::retained::{alike, at, fill};
 use angarium_testbed::drivers::{opened, registered};
 use angarium_testbed::held::wait_until;
-use angarium_testbed::owner::{Owner, SLOT, appends, epoch, id, ids, message, messages, queue, removes};
+use angarium_testbed::owner::{
+    Owner, SLOT, appends, epoch, id, ids, message, messages, queue, removes, retained,
+};
 use angarium_testbed::postgres::{PASSWORD, Postgres, fresh_schema};
 
 fn stamp(system: u128) -> Stamp {
@@ -298,4 +302,42 @@ async fn tables_and_indexes_stay_proportional_to_content() {
     }
     assert!(sizes[12] <= sizes[2] * 5 / 4, "{sizes:?}");
     assert_eq!(owner.totals(at).await.0, HELD);
+}
+
+/// A look at retained entries that walks over those of a neighbour, of which some are removed between its statements.
+#[tokio::test(flavor = "multi_thread")]
+async fn retained_look_sees_one_state_of_the_tables() {
+    let scene = Scene::new();
+    let mut owner = Owner::fence(&scene.pool().await, SLOT, 1).await;
+    let (neighbour, own) = (alike(1), alike(2));
+    fill(&mut owner, neighbour, |number| at(u32::try_from(number).unwrap())).await;
+    // A look walks over the neighbour up to a place before this one.
+    let place = u32::try_from(limits::RETAINED_WALK + 100).unwrap();
+    owner.append(own, &[retained(message(1_000_000, "1"), at(place))]).await;
+    let look = || owner.store.retained(own, None, at(100_000), 10);
+    let before = look().await.unwrap();
+    let (entries, server) = (format!("{}.entries", scene.schema), scene.server);
+    let holder = server.hold(&format!("LOCK TABLE {entries}"));
+    let remove = format!(
+        "BEGIN; LOCK TABLE {entries}; DELETE FROM {entries} WHERE id IN \
+         (SELECT id FROM {entries} ORDER BY expires LIMIT 500); COMMIT"
+    );
+    let removal = async {
+        scene.waiting(1..=1).await;
+        // It is the next one to have the table, before a second statement of the look.
+        let removal = tokio::task::spawn_blocking(move || server.sql(&remove));
+        let wait = move || {
+            let text = format!(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{entries}'::regclass"
+            );
+            wait_until("both wait", || server.sql(&text) == "2");
+        };
+        tokio::task::spawn_blocking(wait).await.unwrap();
+        drop(holder);
+        removal.await.unwrap();
+    };
+    let (looked, ()) = tokio::join!(look(), removal);
+    assert_eq!(looked.unwrap(), before);
+    let after = look().await.unwrap();
+    assert_eq!(after.found.len(), 1, "{after:?}");
 }

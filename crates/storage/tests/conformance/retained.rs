@@ -11,7 +11,7 @@ use angarium_testbed::owner::{
     Owner, SLOT, appends, id, in_state, living, message, peer, queue, removes, retained, start,
 };
 
-fn at(seconds: u32) -> Timestamp {
+pub fn at(seconds: u32) -> Timestamp {
     start().plus_seconds(seconds)
 }
 
@@ -130,14 +130,15 @@ pub async fn deleted_entries_leave_nothing_to_look_at(storage: &mut dyn Storage)
     assert_eq!(look(&owner, queue, at(200)).await.0, [id_at(100, 77)]);
 }
 
+/// Queues that places tell apart by nothing but their ids.
+pub fn alike(last: u8) -> QueueId {
+    let mut bytes = *queue(SLOT, 1).as_bytes();
+    bytes[15] = last;
+    QueueId::from_bytes(bytes)
+}
+
 pub async fn neighbouring_queues_do_not_show_theirs(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
-    // Places tell these queues apart by nothing but their ids.
-    let alike = |last: u8| {
-        let mut bytes = *queue(SLOT, 1).as_bytes();
-        bytes[15] = last;
-        QueueId::from_bytes(bytes)
-    };
     let (a, b) = (alike(1), alike(2));
     owner.apply(vec![appends(a, &[sent(10, 1), sent(50, 2)]), appends(b, &[sent(30, 3)])]).await;
     assert_eq!(look(&owner, a, at(100)).await.0, [id_at(10, 1), id_at(50, 2)]);
@@ -148,7 +149,7 @@ pub async fn neighbouring_queues_do_not_show_theirs(storage: &mut dyn Storage) {
 }
 
 /// Entries of another queue that no place tells apart but by its id, each in a bucket of its own.
-async fn fill(owner: &mut Owner, queue: QueueId, arrive: impl Fn(usize) -> Timestamp) {
+pub async fn fill(owner: &mut Owner, queue: QueueId, arrive: impl Fn(usize) -> Timestamp) {
     for page in 0..5 {
         let entries: Vec<Message> = (0..limits::RETAINED_WALK / 4)
             .map(|number| {
@@ -163,11 +164,6 @@ async fn fill(owner: &mut Owner, queue: QueueId, arrive: impl Fn(usize) -> Times
 /// What a look costs is bounded, whatever a neighbour holds: each finds nothing and states where the next one begins.
 pub async fn huge_neighbour_ends_a_look(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
-    let alike = |last: u8| {
-        let mut bytes = *queue(SLOT, 1).as_bytes();
-        bytes[15] = last;
-        QueueId::from_bytes(bytes)
-    };
     let (before, own, behind) = (alike(1), alike(2), alike(3));
     // One neighbour is before the queue in a single instant, the other one in many.
     fill(&mut owner, before, |_| at(40)).await;
