@@ -6,9 +6,11 @@
 //!                                       └────────────────────┘
 //! ```
 //!
-//! A queue that is opened or deleted leaves: pages of metrics look at open ones themselves.
+//! A queue that is opened or deleted leaves: pages of metrics look at open ones themselves. So does a queue that is left
+//! out of the figures, for want of room or for damage.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 
 use angarium_core::ids::QueueId;
@@ -22,8 +24,35 @@ pub(super) struct CountProgress {
     is_listed: bool,
     waiting: BTreeSet<QueueRef>,
     reading: HashMap<QueueRef, Reading>,
-    /// Queues for which there was no room, and such as cannot be read for damage.
-    left_out: u64,
+    /// Queues for which there is no room, and such as cannot be read for damage.
+    left_out: LeftOut,
+}
+
+/// Closed queues that are in no other list, by hashes of their names: about 16 bytes for each queue of the slot at most, which a
+/// listing holds whole for a moment. Two queues with one hash count as one, which no figure shows.
+#[derive(Debug, Default)]
+struct LeftOut(HashSet<u64>);
+
+impl LeftOut {
+    fn insert(&mut self, at: &QueueRef) {
+        self.0.insert(Self::hash(at));
+    }
+
+    fn remove(&mut self, at: &QueueRef) {
+        if !self.0.is_empty() {
+            self.0.remove(&Self::hash(at));
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn hash(at: &QueueRef) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        at.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// A queue that is being read.
@@ -55,12 +84,12 @@ impl CountProgress {
     /// Those of them whose messages are in the figures.
     pub(super) fn counted(&self) -> u64 {
         let open = (self.waiting.len() + self.reading.len()) as u64;
-        self.queues.saturating_sub(open).saturating_sub(self.left_out)
+        self.queues.saturating_sub(open).saturating_sub(self.left_out.len())
     }
 
     /// Whether every queue of the slot is counted.
     pub(super) fn is_done(&self) -> bool {
-        self.is_listed && self.waiting.is_empty() && self.reading.is_empty() && self.left_out == 0
+        self.is_listed && self.waiting.is_empty() && self.reading.is_empty() && self.left_out.len() == 0
     }
 
     /// Whether queues wait to be counted.
@@ -80,7 +109,7 @@ impl CountProgress {
 
     /// The slot has so many queues. Those of `unknown` are to be counted, as far as there is room.
     pub(super) fn list(&mut self, queues: u64, unknown: impl Iterator<Item = QueueRef>, room: usize) {
-        (self.queues, self.is_listed, self.left_out) = (queues, true, 0);
+        (self.queues, self.is_listed, self.left_out) = (queues, true, LeftOut::default());
         for at in unknown {
             if self.reading.contains_key(&at) || self.waiting.contains(&at) {
                 continue;
@@ -88,7 +117,7 @@ impl CountProgress {
             if self.waiting.len() < room {
                 self.waiting.insert(at);
             } else {
-                self.left_out += 1;
+                self.left_out.insert(&at);
             }
         }
     }
@@ -96,6 +125,11 @@ impl CountProgress {
     /// A queue was created, and is about to be opened.
     pub(super) fn created(&mut self, at: &QueueRef) {
         self.queues += 1;
+        self.wait(at);
+    }
+
+    fn wait(&mut self, at: &QueueRef) {
+        self.left_out.remove(at);
         self.waiting.insert(at.clone());
     }
 
@@ -109,25 +143,26 @@ impl CountProgress {
     pub(super) fn forget(&mut self, at: &QueueRef) {
         self.waiting.remove(at);
         self.reading.remove(at);
+        self.left_out.remove(at);
     }
 
     /// A closed queue is to be counted, or counted again.
     pub(super) fn recount(&mut self, at: &QueueRef) {
         match self.reading.get_mut(at) {
             Some(reading) => reading.is_stale = true,
-            None => drop(self.waiting.insert(at.clone())),
+            None => self.wait(at),
         }
     }
 
     /// There is no room for the figures of a queue.
-    pub(super) fn leave_out(&mut self) {
-        self.left_out += 1;
+    pub(super) fn leave_out(&mut self, at: &QueueRef) {
+        self.left_out.insert(at);
     }
 
     /// What is stored of a queue is damaged.
     pub(super) fn give_up(&mut self, at: &QueueRef) {
         if self.reading.remove(at).is_some() {
-            self.left_out += 1;
+            self.left_out.insert(at);
         }
     }
 
@@ -254,5 +289,22 @@ mod tests {
         assert_eq!((progress.counted(), progress.is_done()), (2, false));
         progress.relist();
         assert!(progress.wants_names());
+    }
+
+    #[test]
+    fn left_out_queues_are_those_of_the_present() {
+        let mut progress = listed(&["a", "b", "c"]);
+        progress.begin(None, 3);
+        ["a", "b", "c"].iter().for_each(|name| progress.give_up(&queue(name)));
+        progress.leave_out(&queue("a"));
+        assert_eq!((progress.queues(), progress.counted()), (3, 0), "each counts once");
+        progress.deleted(&queue("a"));
+        assert_eq!((progress.queues(), progress.counted()), (2, 0));
+        progress.forget(&queue("b"));
+        assert_eq!((progress.queues(), progress.counted()), (2, 1), "it is open");
+        progress.recount(&queue("c"));
+        assert_eq!(progress.begin(None, 3), [queue("c")]);
+        assert_eq!(progress.finish(&queue("c")), Finished::True);
+        assert_eq!((progress.counted(), progress.is_done()), (2, true));
     }
 }

@@ -147,7 +147,7 @@ impl SlotFigures {
             return;
         }
         if self.known.len() >= limits::SLOT_COUNTED {
-            return self.progress.leave_out();
+            return self.progress.leave_out(at);
         }
         self.put(id, ClosedQueueFigures { at: at.clone(), contents, has_name });
     }
