@@ -135,10 +135,10 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "futures_util",
         &[
+            "broker/counting_line.rs",
             "broker/listing_admission.rs",
             "broker/loads.rs",
             "broker/overview.rs",
-            "broker/queue_counting.rs",
             "broker/queue_counts.rs",
             "broker/quotas.rs",
             "broker/reach.rs",

@@ -18,6 +18,7 @@ mod closed_queues;
 mod components;
 mod copy_phase;
 mod count_progress;
+mod counting_line;
 mod deadlines;
 mod deepest;
 mod dropped;

@@ -3,40 +3,32 @@
 //!
 //! ```text
 //! slot taken ──▶ names of its queues ──▶ records, 1,000 a second ──▶ a line for each placement ──▶ figures of the slot
-//!                                               ▲                        │           ▲ │ no answer: a pause, then again
-//!                                               └──── the line is full ──┘           └─┘
+//!                                               ▲                        │
+//!                                               └──── the line is full ──┘
 //! ```
 //!
 //! No queue is opened for it, no gate of a queue or a pool is held, and no caller waits for it: neither a take-over nor
-//! a claim. Each placement is read by a task of its own, so a pool that is slow or hangs delays its own queues alone,
-//! and costs the tree nothing while it does not answer. A queue with a delayed message that is due is opened, which
-//! makes the message ready.
+//! a claim. Each placement is read by a task of its own ([`super::counting_line`]), so a pool that is slow or hangs
+//! delays its own queues alone, and costs the tree nothing while it does not answer. A queue with a delayed message that
+//! is due is opened, which makes the message ready.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{Instant, timeout};
+use tokio::sync::mpsc::Sender;
+use tokio::time::Instant;
 use tracing::debug;
 
 use super::Broker;
+use super::counting_line::{Uncounted, put_back};
 use super::slot::Slot;
 use angarium_catalogue::{Placement, QueueRecord};
-use angarium_core::error::{Error, Part};
-use angarium_core::ids::{QueueId, Slot as SlotNumber};
+use angarium_core::error::Error;
+use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::limits;
 use angarium_core::names::QueueRef;
 use angarium_storage::Epoch;
-
-/// A queue that is to be read.
-struct Uncounted {
-    slot: Arc<Slot>,
-    at: QueueRef,
-    id: QueueId,
-    placement: Placement,
-}
 
 /// The queues that wait for reads, by where they lie.
 type Lines = HashMap<Placement, Sender<Uncounted>>;
@@ -163,7 +155,7 @@ impl Broker {
         let progress = &mut state.figures.progress;
         // The task that deletes one states how many are left.
         let Some(record) = record else { return progress.forget(&at) };
-        // One that cannot be read is complained of when its queue is opened.
+        // One that cannot be read is logged when its queue is opened.
         let Ok(placement) = record.placement() else { return progress.give_up(&at) };
         if !progress.identify(&at, record.id) {
             return;
@@ -180,97 +172,4 @@ impl Broker {
             counting.full = Some(placement);
         }
     }
-
-    fn begin_line(&self) -> Sender<Uncounted> {
-        let (line, waiting) = channel(limits::COUNTING_LINE);
-        let broker = self.clone();
-        self.0.tasks.spawn(async move { broker.count_line(waiting).await });
-        line
-    }
-
-    /// Reads the queues of one placement as they come, until none has come for a while. Those that could not be read are read
-    /// again after a pause, before others.
-    async fn count_line(&self, mut waiting: Receiver<Uncounted>) {
-        let (mut pause, mut queues) = (limits::COUNTING_PAUSES.0, Vec::new());
-        loop {
-            if queues.is_empty() {
-                let come = waiting.recv_many(&mut queues, limits::COUNTING_AT_ONCE);
-                let come = tokio::select! {
-                    () = self.0.stop.cancelled() => return,
-                    come = timeout(limits::COUNTING_IDLE, come) => come,
-                };
-                match come {
-                    Ok(0) => return,
-                    Ok(_) => {}
-                    // What has come in the meantime is still read.
-                    Err(_) => {
-                        waiting.close();
-                        continue;
-                    }
-                }
-            }
-            let counted = join_all(queues.drain(..).map(|queue| self.count_closed(queue))).await;
-            queues = counted.into_iter().flatten().collect();
-            if queues.is_empty() {
-                pause = limits::COUNTING_PAUSES.0;
-                continue;
-            }
-            if !self.sleep_tick(pause).await {
-                return;
-            }
-            pause = limits::COUNTING_PAUSES.1.min(pause * 2);
-        }
-    }
-
-    /// Reads one queue into the figures of its slot. Returns it when its pool did not answer.
-    async fn count_closed(&self, queue: Uncounted) -> Option<Uncounted> {
-        let Uncounted { slot, at, id, placement } = &queue;
-        if slot.closed.is_cancelled() || !slot.state.lock().figures.progress.is_reading(at) {
-            return None;
-        }
-        match self.read_and_count(slot, (at, *id), placement).await {
-            Ok(()) => None,
-            Err(error) if error.is_damaged() => {
-                slot.state.lock().figures.progress.give_up(at);
-                None
-            }
-            Err(error) => {
-                debug!(%error, queue = %at.name, "a queue is not counted yet");
-                Some(queue)
-            }
-        }
-    }
-
-    async fn read_and_count(
-        &self,
-        slot: &Arc<Slot>,
-        (at, id): (&QueueRef, QueueId),
-        placement: &Placement,
-    ) -> Result<(), Error> {
-        let silent = || Error::unavailable(Part::Pool(placement.pool.clone()), "it does not answer");
-        let read = timeout(limits::COUNTING_WAIT, self.read_closed(slot, id, placement)).await;
-        let read = read.map_err(|_| silent())??;
-        let now = self.0.clock.now();
-        let mut next_look = read.next_ready;
-        if next_look.is_some_and(|next| next <= now) {
-            let opened = timeout(limits::COUNTING_WAIT, self.open(slot, at)).await;
-            if let Ok(Ok(_)) = opened {
-                slot.state.lock().figures.progress.forget(at);
-                return Ok(());
-            }
-            // What is due counts as delayed until then.
-            next_look = Some(now.plus_seconds(limits::DUE_RETRY_SECONDS));
-        }
-        let mut state = slot.state.lock();
-        state.finish_count((at, id), read.contents, self.0.meter.is_named(at));
-        if let Some(next) = next_look {
-            state.note_closed_wake(at, next);
-        }
-        Ok(())
-    }
-}
-
-fn put_back<'q>(slot: &Slot, queues: impl Iterator<Item = &'q QueueRef>) {
-    let mut state = slot.state.lock();
-    queues.for_each(|at| state.figures.progress.put_back(at));
 }

@@ -34,11 +34,13 @@ pub struct Hold {
     /// The queues of which the totals are said while those of others are held; none while nothing is held.
     free: Sender<Option<Vec<QueueId>>>,
     held: AtomicUsize,
+    /// The queue of which no totals can be read.
+    refused: Mutex<Option<QueueId>>,
 }
 
 impl Default for Hold {
     fn default() -> Self {
-        Self { free: Sender::new(None), held: AtomicUsize::new(0) }
+        Self { free: Sender::new(None), held: AtomicUsize::new(0), refused: Mutex::default() }
     }
 }
 
@@ -51,6 +53,11 @@ impl Hold {
     /// The totals of all queues are said again.
     pub fn release(&self) {
         self.free.send_replace(None);
+    }
+
+    /// From here on the totals of this queue cannot be read, or those of all can.
+    pub fn refuse(&self, queue: Option<QueueId>) {
+        *self.refused.lock() = queue;
     }
 
     /// How many calls have waited or do so.
@@ -149,6 +156,9 @@ impl PoolStore for CountingPool {
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.totals.fetch_add(1, Ordering::Relaxed);
         self.hold.pass(queue).await;
+        if *self.hold.refused.lock() == Some(queue) {
+            return Err(StoreError::NotSent("as planned".into()));
+        }
         self.pool.totals(queue).await
     }
 

@@ -10,6 +10,7 @@ use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::delay::Delay;
+use angarium_core::ids::QueueId;
 use angarium_core::limits::{self, Limits};
 use angarium_core::message::NewMessage;
 use angarium_core::names::{ProjectId, QueueRef};
@@ -58,6 +59,12 @@ impl House {
 
     async fn catalogue(&self) -> Catalogue {
         Catalogue::new(Arc::new(EmbeddedTree::open(self.journal.clone()).await.unwrap()))
+    }
+
+    /// The id of a queue, while no broker runs.
+    async fn queue_id(&self, at: &QueueRef) -> QueueId {
+        let records = self.catalogue().await.queue_records(std::slice::from_ref(at)).await.unwrap();
+        records.into_iter().flatten().next().unwrap().id
     }
 
     fn whole(&self, broker: Broker) -> Whole {
@@ -265,11 +272,8 @@ async fn first_claim_does_not_wait_for_counting() {
     }
     before.broker.stop().await;
     let at = queue("q7");
-    let catalogue = house.catalogue().await;
-    let record = catalogue.queue_records(std::slice::from_ref(&at)).await.unwrap().pop().flatten().unwrap();
-    drop(catalogue);
     // No other queue can be counted, whatever time passes.
-    house.hold.all_but(vec![record.id]);
+    house.hold.all_but(vec![house.queue_id(&at).await]);
     let after = house.start_held().await;
     until("nothing is counted", async || house.hold.held() > 0).await;
     assert_eq!(after.claim(&at, 1, 600).await.len(), 1);
@@ -281,6 +285,31 @@ async fn first_claim_does_not_wait_for_counting() {
     house.hold.release();
     until_counted(&after).await;
     assert_eq!(sums(&after).await, [uncounted as u64, 1, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_queue_is_passed_by_and_read_later() {
+    const QUEUES: usize = 40;
+    let house = House::new();
+    let before = house.start().await;
+    for number in 0..QUEUES {
+        before.post(&queue(&format!("q{number}")), 1, 3_600).await;
+    }
+    before.broker.stop().await;
+    house.hold.refuse(Some(house.queue_id(&queue("q7")).await));
+    let after = house.start_held().await;
+    let others = QUEUES as f64 - 1.0;
+    let counted = async || gauge(&after, "angarium_queues_counted").await;
+    until("the others are not counted", async || counted().await == others).await;
+    // A queue that is closed uncounted later is read too.
+    after.post(&queue("late"), 1, 3_600).await;
+    let closed: usize = (0..limits::IDLE_ROUNDS).map(|_| after.broker.close_idle_round().0).sum();
+    assert_eq!(closed, 1);
+    until("the late one is not counted", async || counted().await == others + 1.0).await;
+    assert!(gauge(&after, "angarium_slots_counted").await < 256.0);
+    house.hold.refuse(None);
+    until_counted(&after).await;
+    assert_eq!(sums(&after).await, [QUEUES as u64 + 1, 0, 0, 0]);
 }
 
 /// What a page of queues with their numbers states of each, and what each states itself.

@@ -10,14 +10,15 @@ pub const COUNTING_QUEUES: usize = 50;
 pub const COUNTING_STEP: Duration = Duration::from_millis(50);
 /// How often it is looked for queues to be counted.
 pub const COUNTING_TICK: Duration = Duration::from_millis(500);
-/// Queues that wait for the reads of one pool: a second of counting. More of them wait for a later pass over their slot.
+/// Queues that wait for the reads of one pool, a second of counting; and as many that could not be read. More of them wait for a
+/// later pass over their slot.
 pub const COUNTING_LINE: usize = 1_024;
 /// Queues of one pool that are read at once: half of the connections that PostgreSQL is read by, so that the reads of clients
 /// find one that is free.
 pub const COUNTING_AT_ONCE: usize = super::POSTGRES_READS / 2;
 /// How long the reads of one queue may take: longer than a command to Redis or a statement to PostgreSQL without an answer does.
 pub const COUNTING_WAIT: Duration = Duration::from_secs(8);
-/// Pauses after a pool that did not answer, and before the queues of a slot are tried again that could not be read: the first,
+/// Pauses after reads of a pool none of which was answered, and before the queues of a slot are tried again that could not be read: the first,
 /// and the longest. Each is twice the one before.
 pub const COUNTING_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// A closed queue that could not be opened for a delayed message that is due is looked at again after so many seconds.

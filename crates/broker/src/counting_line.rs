@@ -1,0 +1,197 @@
+//! Reading the queues of one placement that are to be counted ([`super::queue_counting`]): a task for each placement.
+//!
+//! ```text
+//! line ──▶ first read ──▶ figures of the slot
+//!              │ no answer          ▲
+//!              └──▶ read again, in turn, with a backoff
+//! ```
+//!
+//! A queue that cannot be read is passed by: the rest of the line is read meanwhile, and only a round in which no queue could be
+//! read, as of a pool that is away, delays the next one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::debug;
+
+use super::Broker;
+use super::slot::Slot;
+use angarium_catalogue::Placement;
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::QueueId;
+use angarium_core::limits;
+use angarium_core::names::QueueRef;
+
+/// A queue that is to be read.
+pub(super) struct Uncounted {
+    pub(super) slot: Arc<Slot>,
+    pub(super) at: QueueRef,
+    pub(super) id: QueueId,
+    pub(super) placement: Placement,
+}
+
+/// The queues of one placement, as their task has them.
+struct CountingLine {
+    waiting: Receiver<Uncounted>,
+    /// Those that could not be read, at most [`limits::COUNTING_LINE`].
+    unread: VecDeque<Uncounted>,
+    /// Of the first reads of queues.
+    first: Backoff,
+    /// Of the reads of queues that could not be read before.
+    repeat: Backoff,
+}
+
+/// Queues that are read at once.
+struct Round {
+    queues: Vec<Uncounted>,
+    is_repeat: bool,
+}
+
+/// When the next reads may begin.
+struct Backoff {
+    next: Instant,
+    pause: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { next: Instant::now(), pause: limits::COUNTING_PAUSES.0 }
+    }
+}
+
+impl Backoff {
+    /// No queue of a round could be read.
+    fn fail(&mut self) {
+        self.next = Instant::now() + self.pause;
+        self.pause = limits::COUNTING_PAUSES.1.min(self.pause * 2);
+    }
+}
+
+impl CountingLine {
+    fn new(waiting: Receiver<Uncounted>) -> Self {
+        Self { waiting, unread: VecDeque::new(), first: Backoff::default(), repeat: Backoff::default() }
+    }
+
+    /// Waits for the queues that are read next; none when none has arrived for a while.
+    async fn next_round(&mut self) -> Option<Round> {
+        loop {
+            let (first, is_idle) = (self.first.next, self.unread.is_empty());
+            let has_room = self.unread.len() + limits::COUNTING_AT_ONCE <= limits::COUNTING_LINE;
+            let (waiting, mut queues) = (&mut self.waiting, Vec::new());
+            let arrive = async {
+                sleep_until(first).await;
+                waiting.recv_many(&mut queues, limits::COUNTING_AT_ONCE).await
+            };
+            tokio::select! {
+                biased;
+                () = sleep_until(self.repeat.next), if !is_idle => {
+                    let most = self.unread.len().min(limits::COUNTING_AT_ONCE);
+                    return Some(Round { queues: self.unread.drain(..most).collect(), is_repeat: true });
+                }
+                arrived = arrive, if has_room => {
+                    return (arrived > 0).then_some(Round { queues, is_repeat: false });
+                }
+                // What has arrived in the meantime is still read.
+                () = sleep(limits::COUNTING_IDLE), if is_idle => self.waiting.close(),
+            }
+        }
+    }
+
+    /// Takes back the queues of a round of `size` that could not be read.
+    fn finish_round(&mut self, unread: Vec<Uncounted>, size: usize, is_repeat: bool) {
+        if unread.len() < size {
+            (self.first, self.repeat) = (Backoff::default(), Backoff::default());
+        } else if is_repeat {
+            self.repeat.fail();
+        } else {
+            self.first.fail();
+        }
+        for queue in unread {
+            if self.waiting.is_closed() {
+                put_back(&queue.slot, [&queue.at].into_iter());
+            } else {
+                self.unread.push_back(queue);
+            }
+        }
+    }
+}
+
+impl Broker {
+    /// Begins to read the queues of a placement that the returned sender is given.
+    pub(super) fn begin_line(&self) -> Sender<Uncounted> {
+        let (line, waiting) = channel(limits::COUNTING_LINE);
+        let broker = self.clone();
+        self.0.tasks.spawn(async move { broker.count_line(CountingLine::new(waiting)).await });
+        line
+    }
+
+    async fn count_line(&self, mut line: CountingLine) {
+        loop {
+            let round = tokio::select! {
+                () = self.0.stop.cancelled() => return,
+                round = line.next_round() => round,
+            };
+            let Some(Round { queues, is_repeat }) = round else { return };
+            let size = queues.len();
+            let read = join_all(queues.into_iter().map(|queue| self.count_closed(queue))).await;
+            line.finish_round(read.into_iter().flatten().collect(), size, is_repeat);
+        }
+    }
+
+    /// Reads one queue into the figures of its slot. Returns it when its pool did not answer.
+    async fn count_closed(&self, queue: Uncounted) -> Option<Uncounted> {
+        let Uncounted { slot, at, id, placement } = &queue;
+        if slot.closed.is_cancelled() || !slot.state.lock().figures.progress.is_reading(at) {
+            return None;
+        }
+        match self.read_and_count(slot, (at, *id), placement).await {
+            Ok(()) => None,
+            Err(error) if error.is_damaged() => {
+                slot.state.lock().figures.progress.give_up(at);
+                None
+            }
+            Err(error) => {
+                debug!(%error, queue = %at.name, "a queue is not counted yet");
+                Some(queue)
+            }
+        }
+    }
+
+    async fn read_and_count(
+        &self,
+        slot: &Arc<Slot>,
+        (at, id): (&QueueRef, QueueId),
+        placement: &Placement,
+    ) -> Result<(), Error> {
+        let silent = || Error::unavailable(Part::Pool(placement.pool.clone()), "it does not answer");
+        let read = timeout(limits::COUNTING_WAIT, self.read_closed(slot, id, placement)).await;
+        let read = read.map_err(|_| silent())??;
+        let now = self.0.clock.now();
+        let mut next_look = read.next_ready;
+        if next_look.is_some_and(|next| next <= now) {
+            let opened = timeout(limits::COUNTING_WAIT, self.open(slot, at)).await;
+            if let Ok(Ok(_)) = opened {
+                slot.state.lock().figures.progress.forget(at);
+                return Ok(());
+            }
+            // What is due counts as delayed until then.
+            next_look = Some(now.plus_seconds(limits::DUE_RETRY_SECONDS));
+        }
+        let mut state = slot.state.lock();
+        state.finish_count((at, id), read.contents, self.0.meter.is_named(at));
+        if let Some(next) = next_look {
+            state.note_closed_wake(at, next);
+        }
+        Ok(())
+    }
+}
+
+/// Queues of a slot that were not read wait for another pass.
+pub(super) fn put_back<'q>(slot: &Slot, queues: impl Iterator<Item = &'q QueueRef>) {
+    let mut state = slot.state.lock();
+    queues.for_each(|at| state.figures.progress.put_back(at));
+}
