@@ -9,16 +9,16 @@
 //!
 //! No queue is opened for it, no gate of a queue or a pool is held, and no caller waits for it: neither a take-over nor
 //! a claim. Each placement is read by a task of its own ([`super::counting_line`]), so a pool that is slow or hangs
-//! delays its own queues alone, and costs the tree nothing while it does not answer. A queue with a delayed message that
-//! is due is opened, which makes the message ready.
+//! delays its own queues alone, and costs the tree nothing while it does not answer. A queue whose record cannot be read
+//! is left out. A queue with a delayed message that is due is opened, which makes the message ready.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::Broker;
 use super::counting_line::{Uncounted, put_back};
@@ -51,9 +51,18 @@ struct Counting {
     taken: usize,
     /// A line that was full in this pass.
     full: Option<Placement>,
+    /// Queues whose records could not be read, as far as they were logged: at most [`limits::COUNTING_LOGGED`].
+    logged: HashSet<QueueRef>,
 }
 
 impl Counting {
+    /// Logs a record that cannot be read, once.
+    fn log_unreadable(&mut self, at: &QueueRef, error: &Error) {
+        if self.logged.len() < limits::COUNTING_LOGGED && self.logged.insert(at.clone()) {
+            warn!(project = %at.project, queue = %at.name, %error, "queue record not readable");
+        }
+    }
+
     fn is_due(&self, slot: &Slot) -> bool {
         let again = self.again.get(&slot.owned.slot).filter(|again| again.epoch == slot.epoch);
         let has_room = |placement: &Placement| {
@@ -133,14 +142,20 @@ impl Broker {
             let Some(last) = begun.last() else { return Ok(()) };
             after = Some(last.clone());
             counting.taken += begun.len();
-            let records = self.0.catalogue.queue_records(&begun).await;
+            let records = self.0.catalogue.queue_records_each(&begun).await;
             let records = records.inspect_err(|_| {
                 put_back(slot, begun.iter());
                 // They are taken again in the next pass.
                 counting.taken -= begun.len();
             })?;
             for (at, record) in begun.into_iter().zip(records) {
-                self.line_up(slot, at, record, counting);
+                match record {
+                    Ok(record) => self.line_up(slot, at, record, counting),
+                    Err(error) => {
+                        counting.log_unreadable(&at, &error);
+                        slot.state.lock().figures.progress.give_up(&at);
+                    }
+                }
             }
             if counting.taken == limits::COUNTING_QUEUES {
                 counting.taken = 0;

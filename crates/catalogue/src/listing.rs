@@ -6,6 +6,7 @@
 use futures_util::future::try_join_all;
 
 use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout};
+use angarium_coordination::{Node, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
 use angarium_core::limits::{LISTING_DIRECTORIES, TREE_READS_AT_ONCE};
@@ -134,6 +135,35 @@ impl Catalogue {
         let paths: Vec<String> = queues.iter().map(|queue| layout::queue(queue.slot(), queue)).collect();
         let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
         nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
+    }
+
+    /// The records of queues as [`Catalogue::queue_records`] reads them, with an error in place of each record that is damaged
+    /// or cannot be decoded.
+    ///
+    /// # Errors
+    ///
+    /// That of a tree that does not answer.
+    pub async fn queue_records_each(
+        &self,
+        queues: &[QueueRef],
+    ) -> Result<Vec<Result<Option<QueueRecord>, Error>>, Error> {
+        let paths: Vec<String> = queues.iter().map(|queue| layout::queue(queue.slot(), queue)).collect();
+        let record = |node: Option<Node>| node.as_ref().map(from_json).transpose();
+        match self.tree.get_many(&paths).await {
+            Ok(nodes) => return Ok(nodes.into_iter().map(record).collect()),
+            Err(TreeError::Damaged(_)) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        // One of them is damaged; the error does not name it.
+        let mut records = Vec::with_capacity(paths.len());
+        for path in &paths {
+            records.push(match self.node(path).await {
+                Ok(node) => record(node),
+                Err(error) if error.is_damaged() => Err(error),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(records)
     }
 }
 

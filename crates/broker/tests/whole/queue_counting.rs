@@ -9,6 +9,7 @@ use angarium_broker::{Broker, QueueFilter};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_coordination::embedded::EmbeddedTree;
+use angarium_coordination::{Coordination, Op};
 use angarium_core::delay::Delay;
 use angarium_core::ids::QueueId;
 use angarium_core::limits::{self, Limits};
@@ -65,6 +66,16 @@ impl House {
     async fn queue_id(&self, at: &QueueRef) -> QueueId {
         let records = self.catalogue().await.queue_records(std::slice::from_ref(at)).await.unwrap();
         records.into_iter().flatten().next().unwrap().id
+    }
+
+    /// Puts what is no record in place of that of a queue, while no broker runs.
+    async fn spoil_record(&self, at: &QueueRef) {
+        let tree = EmbeddedTree::open(self.journal.clone()).await.unwrap();
+        let directory = format!("/queues/{:02x}", at.slot().0);
+        let project = tree.children(&directory).await.unwrap().pop().unwrap();
+        let path = format!("{directory}/{project}/{}", at.name);
+        let data = "{".into();
+        tree.commit(&[], &[Op::Set { path, data, version: None }]).await.unwrap();
     }
 
     fn whole(&self, broker: Broker) -> Whole {
@@ -310,6 +321,26 @@ async fn unreadable_queue_is_passed_by_and_read_later() {
     house.hold.refuse(None);
     until_counted(&after).await;
     assert_eq!(sums(&after).await, [QUEUES as u64 + 1, 0, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undecodable_record_is_left_out_alone() {
+    let house = House::new();
+    let before = house.start().await;
+    let spoilt = (0..).map(|number| queue(&format!("s{number}"))).find(|at| at.slot().0 < 8).unwrap();
+    let mut names = (0..).map(|number| queue(&format!("n{number}")));
+    let neighbour = names.find(|at| at.slot() == spoilt.slot()).unwrap();
+    let others: Vec<QueueRef> = (0..20).map(|number| queue(&format!("q{number}"))).collect();
+    for at in others.iter().chain([&spoilt, &neighbour]) {
+        before.post(at, 1, 3_600).await;
+    }
+    before.broker.stop().await;
+    house.spoil_record(&spoilt).await;
+    let after = house.start().await;
+    let counted = async || gauge(&after, "angarium_queues_counted").await;
+    until("the others are not counted", async || counted().await == 21.0).await;
+    assert_eq!(gauge(&after, "angarium_queues").await, 22.0);
+    assert_eq!(gauge(&after, "angarium_slots_counted").await, 255.0);
 }
 
 /// What a page of queues with their numbers states of each, and what each states itself.

@@ -21,6 +21,8 @@ pub const COUNTING_WAIT: Duration = Duration::from_secs(8);
 /// Pauses after reads of a pool none of which was answered, and before the queues of a slot are tried again that could not be read: the first,
 /// and the longest. Each is twice the one before.
 pub const COUNTING_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Queues with a record that cannot be read, each of which is logged once.
+pub const COUNTING_LOGGED: usize = 256;
 /// A closed queue that could not be opened for a delayed message that is due is looked at again after so many seconds.
 pub const DUE_RETRY_SECONDS: u32 = 30;
 /// A task that reads a pool, and that has had nothing to read for this long, ends.
