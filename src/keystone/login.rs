@@ -139,12 +139,12 @@ impl Login {
             && when.elapsed() < limits::KEYSTONE_LOGIN_PAUSE
             && *with == secret
         {
-            return Err(Unusable("it has refused the service's credentials a moment ago".to_owned()));
+            return Err(Unusable::Away("it has refused the service's credentials a moment ago".to_owned()));
         }
         let body = wire::authentication(&self.credentials, &secret);
         let token = transport.authenticate(body).await?;
         state.refused = token.is_none().then(|| (Instant::now(), secret));
-        token.ok_or_else(|| Unusable("it refuses the service's credentials".to_owned()))
+        token.ok_or_else(|| Unusable::Away("it refuses the service's credentials".to_owned()))
     }
 }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::warn;
 
 use angarium_clock::Clock;
 use angarium_core::access::{Role, TokenHash};
@@ -34,7 +35,7 @@ use login::Login;
 pub use login::{Credentials, Secret};
 use lookups::Lookups;
 use memory::Memory;
-use outage::Outage;
+use outage::{Outage, RepeatedEvent};
 use transport::{Transport, Unusable};
 use wire::Subject;
 
@@ -100,6 +101,8 @@ struct Validator {
     /// Held for single looks.
     memory: Mutex<Memory>,
     outage: Outage,
+    /// Look-ups that the service's user may not make.
+    forbidden: RepeatedEvent,
     roles: RoleNames,
     cache_time: Duration,
     timeout: Duration,
@@ -137,6 +140,7 @@ impl Keystone {
             lookups: Lookups::default(),
             memory: Mutex::default(),
             outage: Outage::default(),
+            forbidden: RepeatedEvent::new(limits::KEYSTONE_FORBIDDEN_LOG),
             roles,
             cache_time,
             timeout,
@@ -211,15 +215,23 @@ impl Validator {
             self.look_up(token).await
         };
         let found = tokio::time::timeout(self.timeout, looking).await;
-        let found = found
-            .unwrap_or_else(|_| Err(Unusable(format!("there was no answer in {}", humane(self.timeout)))));
+        let found = found.unwrap_or_else(|_| {
+            Err(Unusable::Away(format!("there was no answer in {}", humane(self.timeout))))
+        });
         let answer = match found {
             Ok(found) => {
                 self.outage.end();
                 found.map_or(Err(Refusal::Unknown), |holder| self.unexpired(holder))
             }
-            Err(Unusable(why)) => {
+            Err(Unusable::Away(why)) => {
                 self.outage.note(&why);
+                Err(Refusal::Unavailable)
+            }
+            // Keystone has answered. What the token is worth is not known.
+            Err(Unusable::Forbidden) => {
+                if let Some(left_out) = self.forbidden.note() {
+                    warn!(left_out, "keystone user may not validate tokens");
+                }
                 Err(Refusal::Unavailable)
             }
         };
@@ -248,21 +260,24 @@ impl Validator {
         }
     }
 
-    /// Asks Keystone for a token's holder; none when Keystone does not know the token. When Keystone refuses the service's own
-    /// token, which a change of Keystone's keys does before its time, another one is fetched once.
+    /// Asks Keystone for a token's holder; none when Keystone does not know the token (404). When Keystone refuses the service's
+    /// own token (401), which a change of Keystone's keys does before its time, another one is fetched once. A user that may not
+    /// validate the token (403) is no outage, and a new token of that user would change nothing.
     async fn look_up(&self, token: &str) -> Result<Option<TokenHolder>, Unusable> {
         let mut is_renewed = false;
         loop {
             let own = self.login.token(&self.transport, &self.clock).await?;
             match self.transport.subject(token, own.header()).await? {
-                Subject::Known(found) => return found.holder(&self.roles).map(Some).map_err(Unusable),
+                Subject::Known(found) => return found.holder(&self.roles).map(Some).map_err(Unusable::Away),
                 Subject::Unknown => return Ok(None),
                 Subject::NotAllowed if !is_renewed => {
                     self.login.discard(&own).await;
                     is_renewed = true;
                 }
                 Subject::NotAllowed => {
-                    return Err(Unusable("it refuses the service's own token, which is new".to_owned()));
+                    return Err(Unusable::Away(
+                        "it refuses the service's own token, which is new".to_owned(),
+                    ));
                 }
             }
         }

@@ -1,4 +1,7 @@
 //! Whether Keystone can be used, for the log: what fails is logged when it begins, and then now and again with its number.
+//! A user that may not validate tokens is no outage.
+
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -56,6 +59,36 @@ impl Outage {
     }
 }
 
+/// An event that is logged once in a while: how many had no line.
+pub(super) struct RepeatedEvent {
+    pause: Duration,
+    /// When it was logged last, and how many there were since then. The lock is held for one look.
+    logged: Mutex<Option<(Instant, u64)>>,
+}
+
+impl RepeatedEvent {
+    /// At most one line in each `pause`.
+    pub(super) fn new(pause: Duration) -> Self {
+        Self { pause, logged: Mutex::default() }
+    }
+
+    /// Notes an event. If it has a line: how many had none since the last one.
+    pub(super) fn note(&self) -> Option<u64> {
+        let (mut logged, now) = (self.logged.lock(), Instant::now());
+        match &mut *logged {
+            Some((when, left_out)) if now.duration_since(*when) < self.pause => {
+                *left_out += 1;
+                None
+            }
+            last => {
+                let left_out = last.map_or(0, |(_, left_out)| left_out);
+                *last = Some((now, 0));
+                Some(left_out)
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +104,13 @@ mod tests {
         assert_eq!(state.fail(later), Some(2));
         assert_eq!(state.succeed(later + limits::KEYSTONE_LOG), Some(0));
         assert_eq!(state.succeed(later + limits::KEYSTONE_LOG), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repeated_event_is_logged_once_in_its_pause() {
+        let event = RepeatedEvent::new(Duration::from_secs(10));
+        assert_eq!([event.note(), event.note(), event.note()], [Some(0), None, None]);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!([event.note(), event.note()], [Some(2), None]);
     }
 }

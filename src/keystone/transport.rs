@@ -31,9 +31,14 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("C
 /// Tries of a request to validate a token, which changes nothing: a connection that Keystone has closed meanwhile fails the first.
 const TRIES: usize = 2;
 
-/// Why Keystone cannot be used, in words for the log. It never holds a token or a secret.
-#[derive(Debug)]
-pub(super) struct Unusable(pub(super) String);
+/// Why there is no answer about a token.
+#[derive(Clone, Debug)]
+pub(super) enum Unusable {
+    /// Keystone cannot be used, in words for the log. They never hold a token or a secret.
+    Away(String),
+    /// Keystone does not let the service's user validate the token.
+    Forbidden,
+}
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, Failure>;
@@ -78,9 +83,9 @@ impl Transport {
     /// Asks for the holder of a token, with the service's own.
     pub(super) async fn subject(&self, token: &str, own: &HeaderValue) -> Result<Subject, Unusable> {
         let mut subject = HeaderValue::from_str(token)
-            .map_err(|_| Unusable("the token cannot be sent to it".to_owned()))?;
+            .map_err(|_| Unusable::Away("the token cannot be sent to it".to_owned()))?;
         subject.set_sensitive(true);
-        let mut answer = Err(Unusable(String::new()));
+        let mut answer = Err(Unusable::Away(String::new()));
         for _ in 0..TRIES {
             let mut request = self.request(Method::GET, Bytes::new());
             request.headers_mut().insert(AUTH_TOKEN, own.clone());
@@ -95,17 +100,15 @@ impl Transport {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Ok(Subject::Unknown),
             StatusCode::UNAUTHORIZED => return Ok(Subject::NotAllowed),
-            StatusCode::FORBIDDEN => {
-                return Err(Unusable("it does not let the service's user validate tokens".to_owned()));
-            }
-            status => return Err(Unusable(format!("it answers {status} to a look-up"))),
+            StatusCode::FORBIDDEN => return Err(Unusable::Forbidden),
+            status => return Err(Unusable::Away(format!("it answers {status} to a look-up"))),
         }
         // Were an answer taken for that of another request, one caller would be taken for another.
         if answer.headers().get_all(SUBJECT_TOKEN).iter().any(|echoed| *echoed != subject) {
-            return Err(Unusable("its answer is about another token".to_owned()));
+            return Err(Unusable::Away("its answer is about another token".to_owned()));
         }
         let body = body(answer).await?;
-        wire::token(&body).map(Subject::Known).map_err(Unusable)
+        wire::token(&body).map(Subject::Known).map_err(Unusable::Away)
     }
 
     /// Asks for a token of the service; none when the credentials are refused.
@@ -116,13 +119,16 @@ impl Transport {
         match answer.status() {
             StatusCode::CREATED | StatusCode::OK => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Ok(None),
-            status => return Err(Unusable(format!("it answers {status} to the service's credentials"))),
+            status => {
+                return Err(Unusable::Away(format!("it answers {status} to the service's credentials")));
+            }
         }
         let token = answer.headers_mut().remove(SUBJECT_TOKEN);
         let token = token.filter(|token| (1..=limits::KEYSTONE_TOKEN_BYTES).contains(&token.len()));
-        let token = token.ok_or_else(|| Unusable("its answer has no token for the service".to_owned()))?;
-        let body = wire::token(&body(answer).await?).map_err(Unusable)?;
-        Ok(Some(OwnToken::new(token, body.expires().map_err(Unusable)?)))
+        let token =
+            token.ok_or_else(|| Unusable::Away("its answer has no token for the service".to_owned()))?;
+        let body = wire::token(&body(answer).await?).map_err(Unusable::Away)?;
+        Ok(Some(OwnToken::new(token, body.expires().map_err(Unusable::Away)?)))
     }
 
     fn request(&self, method: Method, body: Bytes) -> Request<Full<Bytes>> {
@@ -136,7 +142,7 @@ impl Transport {
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unusable> {
         let sent = self.client.request(request).await;
-        sent.map_err(|error| Unusable(format!("no answer: {}", described(&error))))
+        sent.map_err(|error| Unusable::Away(format!("no answer: {}", described(&error))))
     }
 }
 
@@ -144,8 +150,8 @@ impl Transport {
 async fn body(answer: Response<Incoming>) -> Result<Bytes, Unusable> {
     let body = Limited::new(answer.into_body(), limits::KEYSTONE_ANSWER_BYTES).collect().await;
     let in_words = |error: Failure| match error.is::<http_body_util::LengthLimitError>() {
-        true => Unusable(format!("its answer has more than {} bytes", limits::KEYSTONE_ANSWER_BYTES)),
-        false => Unusable(format!("its answer broke off: {}", described(&*error))),
+        true => Unusable::Away(format!("its answer has more than {} bytes", limits::KEYSTONE_ANSWER_BYTES)),
+        false => Unusable::Away(format!("its answer broke off: {}", described(&*error))),
     };
     body.map(http_body_util::Collected::to_bytes).map_err(in_words)
 }

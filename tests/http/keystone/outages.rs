@@ -68,6 +68,27 @@ fn hanging_keystone_takes_no_place_of_others() {
 }
 
 #[test]
+fn forbidden_validation_is_no_outage() {
+    let guarded = guarded(&["--keystone-cache-time", "0"]);
+    let member = guarded.client(&guarded.member());
+    assert_eq!(member.get("/v2/queues").unwrap().status, StatusCode::OK);
+    for number in 0..3 {
+        guarded.identity.set_behaviour(Behaviour::Canned(403, Vec::new(), String::new()));
+        let answer = guarded.client(&format!("gAAAAAB{number}")).get("/v2/queues").unwrap();
+        assert_code(&answer, 503, "unavailable");
+        guarded.identity.set_behaviour(Behaviour::Well);
+        assert_eq!(member.get("/v2/queues").unwrap().status, StatusCode::OK);
+    }
+    assert_eq!(guarded.identity.asked().logins, 1, "another token of the same user changes nothing");
+    wait_until("it is logged", || {
+        guarded.server.last_lines().contains("keystone user may not validate tokens")
+    });
+    let lines = guarded.server.last_lines();
+    assert_eq!(lines.matches("keystone user may not validate tokens").count(), 1, "{lines}");
+    assert!(!lines.contains("keystone cannot be used"), "{lines}");
+}
+
+#[test]
 fn thousand_bad_tokens_are_few_look_ups_at_once() {
     let guarded = guarded(&[]);
     let member = guarded.member();

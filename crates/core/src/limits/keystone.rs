@@ -45,3 +45,6 @@ pub const KEYSTONE_LOGIN_PAUSE: Duration = Duration::from_secs(30);
 pub const KEYSTONE_SECRET_BYTES: u64 = 16 << 10;
 /// Of failed look-ups one is logged in this time.
 pub const KEYSTONE_LOG: Duration = Duration::from_secs(10);
+/// Of look-ups that Keystone forbids the service's user one is logged in this time: the setting of Keystone is wrong until an
+/// operator changes it, or a policy of Keystone excepts some tokens.
+pub const KEYSTONE_FORBIDDEN_LOG: Duration = Duration::from_secs(3_600);
