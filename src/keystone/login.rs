@@ -1,13 +1,18 @@
-//! The service's own token, with which it asks Keystone: fetched when it is needed first, kept until shortly before it expires,
-//! fetched again when Keystone refuses it.
+//! The service's own token, with which it asks Keystone: fetched when it is needed first, renewed in the background shortly before
+//! it expires, fetched again when Keystone refuses it.
 
 use std::fmt;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::Shared;
 use http::HeaderValue;
-use tokio::sync::{Mutex, watch};
-use tokio::time::Instant;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
 use super::transport::{Transport, Unusable};
 use super::wire;
@@ -85,66 +90,125 @@ impl OwnToken {
 }
 
 /// Fetches and keeps the service's token.
-pub(super) struct Login {
+pub(super) struct Login(Arc<LoginParts>);
+
+struct LoginParts {
     credentials: Credentials,
     secret: watch::Receiver<Arc<Secret>>,
-    /// Held while a token is fetched, so that one is fetched for all who need it.
+    transport: Arc<Transport>,
+    /// How long Keystone may take for a token.
+    timeout: Duration,
+    /// Held for single looks.
     state: Mutex<State>,
 }
+
+/// The outcome of a renewal, for all that wait for it.
+type Renewal = Shared<Pin<Box<dyn Future<Output = Result<Arc<OwnToken>, Unusable>> + Send>>>;
 
 #[derive(Default)]
 struct State {
     token: Option<Arc<OwnToken>>,
+    /// The task that fetches the next token, of which there is one at a time.
+    renewal: Option<Renewal>,
     /// When Keystone refused the credentials, and with which secret.
     refused: Option<(Instant, Arc<Secret>)>,
 }
 
+/// Ends the renewal of a state, also when its task panics.
+struct RenewalEnd(Arc<LoginParts>);
+
+impl Drop for RenewalEnd {
+    fn drop(&mut self) {
+        self.0.state.lock().renewal = None;
+    }
+}
+
 impl Login {
     /// Has no token yet.
-    pub(super) fn new(credentials: Credentials, secret: watch::Receiver<Arc<Secret>>) -> Self {
-        Self { credentials, secret, state: Mutex::default() }
+    pub(super) fn new(
+        credentials: Credentials,
+        secret: watch::Receiver<Arc<Secret>>,
+        transport: Arc<Transport>,
+        timeout: Duration,
+    ) -> Self {
+        Self(Arc::new(LoginParts { credentials, secret, transport, timeout, state: Mutex::default() }))
     }
 
-    /// A token of the service that is valid for a while yet. One that cannot be replaced is used to its end.
-    pub(super) async fn token(
-        &self,
-        transport: &Transport,
-        clock: &Clock,
-    ) -> Result<Arc<OwnToken>, Unusable> {
-        let mut state = self.state.lock().await;
-        let now = clock.wall();
-        let kept = state.token.clone().filter(|token| token.expires > now);
-        if let Some(token) = &kept
-            && token.expires > now.plus_seconds(limits::KEYSTONE_RENEWAL)
-        {
-            return Ok(Arc::clone(token));
-        }
-        match self.fetch(&mut state, transport).await {
-            Ok(token) => Ok(state.token.insert(Arc::new(token)).clone()),
-            Err(error) => kept.ok_or(error),
-        }
+    /// A token of the service. One that expires soon is renewed in the background and used meanwhile, to its end if it cannot be
+    /// replaced; only without a valid one Keystone is waited for.
+    pub(super) async fn token(&self, clock: &Clock) -> Result<Arc<OwnToken>, Unusable> {
+        let renewal = {
+            let mut state = self.0.state.lock();
+            let now = clock.wall();
+            let kept = state.token.clone().filter(|token| token.expires > now);
+            match kept {
+                Some(token) => {
+                    if token.expires <= now.plus_seconds(limits::KEYSTONE_RENEWAL) {
+                        // Why there is none matters when this one has expired.
+                        drop(self.0.renew(&mut state));
+                    }
+                    return Ok(token);
+                }
+                None => self.0.renew(&mut state)?,
+            }
+        };
+        renewal.await
     }
 
     /// Forgets a token that Keystone refuses, unless it has been replaced meanwhile.
-    pub(super) async fn discard(&self, refused: &Arc<OwnToken>) {
-        let mut state = self.state.lock().await;
+    pub(super) fn discard(&self, refused: &Arc<OwnToken>) {
+        let mut state = self.0.state.lock();
         if state.token.as_ref().is_some_and(|token| Arc::ptr_eq(token, refused)) {
             state.token = None;
         }
     }
+}
 
-    async fn fetch(&self, state: &mut State, transport: &Transport) -> Result<OwnToken, Unusable> {
+impl LoginParts {
+    /// Joins the renewal, or begins one unless Keystone has refused the credentials a moment ago.
+    fn renew(self: &Arc<Self>, state: &mut State) -> Result<Renewal, Unusable> {
+        if let Some(renewal) = &state.renewal {
+            return Ok(renewal.clone());
+        }
         let secret = Arc::clone(&self.secret.borrow());
         if let Some((when, with)) = &state.refused
             && when.elapsed() < limits::KEYSTONE_LOGIN_PAUSE
             && *with == secret
         {
-            return Err(Unusable::Away("it has refused the service's credentials a moment ago".to_owned()));
+            let why = "it has refused the service's credentials a moment ago";
+            return Err(Unusable::Away(why.to_owned()));
         }
+        let renewal = Arc::clone(self).begin(secret);
+        state.renewal = Some(renewal.clone());
+        Ok(renewal)
+    }
+
+    /// Fetches a token in a task: it does not end with the look-up that needed it first.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it ends with its timeout, and nothing of the service waits for it"
+    )]
+    fn begin(self: Arc<Self>, secret: Arc<Secret>) -> Renewal {
+        let task = tokio::spawn(async move {
+            let end = RenewalEnd(self);
+            end.0.fetch(secret).await
+        });
+        let ended = || Err(Unusable::Away("the request for the service's token was cut short".to_owned()));
+        let renewal = async move { task.await.unwrap_or_else(|_| ended()) };
+        (Box::pin(renewal) as Pin<Box<dyn Future<Output = _> + Send>>).shared()
+    }
+
+    async fn fetch(&self, secret: Arc<Secret>) -> Result<Arc<OwnToken>, Unusable> {
         let body = wire::authentication(&self.credentials, &secret);
-        let token = transport.authenticate(body).await?;
+        let fetched = timeout(self.timeout, self.transport.authenticate(body)).await;
+        let silent = || Unusable::Away("it gives the service no token in time".to_owned());
+        let token = fetched.map_err(|_| silent())??;
+        let mut state = self.state.lock();
         state.refused = token.is_none().then(|| (Instant::now(), secret));
-        token.ok_or_else(|| Unusable::Away("it refuses the service's credentials".to_owned()))
+        let refused = || Unusable::Away("it refuses the service's credentials".to_owned());
+        let token = Arc::new(token.ok_or_else(refused)?);
+        state.token = Some(Arc::clone(&token));
+        Ok(token)
     }
 }
 

@@ -95,7 +95,7 @@ type Validation = Result<TokenHolder, Refusal>;
 pub struct Keystone(Arc<Validator>);
 
 struct Validator {
-    transport: Transport,
+    transport: Arc<Transport>,
     login: Login,
     lookups: Lookups,
     /// Held for single looks.
@@ -134,9 +134,10 @@ impl Keystone {
     /// In words, when the certificates or the address cannot be used.
     pub fn new(options: KeystoneOptions, clock: Clock) -> Result<Self, String> {
         let KeystoneOptions { url, credentials, secret, ca, roles, cache_time, timeout } = options;
+        let transport = Arc::new(Transport::new(&url, ca.as_deref())?);
         Ok(Self(Arc::new(Validator {
-            transport: Transport::new(&url, ca.as_deref())?,
-            login: Login::new(credentials, secret),
+            login: Login::new(credentials, secret, Arc::clone(&transport), timeout),
+            transport,
             lookups: Lookups::default(),
             memory: Mutex::default(),
             outage: Outage::default(),
@@ -266,12 +267,12 @@ impl Validator {
     async fn look_up(&self, token: &str) -> Result<Option<TokenHolder>, Unusable> {
         let mut is_renewed = false;
         loop {
-            let own = self.login.token(&self.transport, &self.clock).await?;
+            let own = self.login.token(&self.clock).await?;
             match self.transport.subject(token, own.header()).await? {
                 Subject::Known(found) => return found.holder(&self.roles).map(Some).map_err(Unusable::Away),
                 Subject::Unknown => return Ok(None),
                 Subject::NotAllowed if !is_renewed => {
-                    self.login.discard(&own).await;
+                    self.login.discard(&own);
                     is_renewed = true;
                 }
                 Subject::NotAllowed => {

@@ -93,6 +93,8 @@ struct Book {
     /// How long tokens of the service live.
     service_life: Option<Duration>,
     password_refused: bool,
+    /// Whether requests for tokens are answered never.
+    logins_hang: bool,
     messaging: String,
     base: String,
     /// All tokens that it was asked about.
@@ -162,6 +164,11 @@ impl IdentityService {
     /// Refuses the service's credentials, or takes them again.
     pub fn refuse_password(&self, is_refused: bool) {
         self.book.lock().password_refused = is_refused;
+    }
+
+    /// Answers no request for a token, or all again.
+    pub fn hang_logins(&self, hang: bool) {
+        self.book.lock().logins_hang = hang;
     }
 
     /// How long tokens of the service live from here on.
@@ -350,8 +357,15 @@ fn refused(status: StatusCode) -> Response {
 }
 
 async fn issue(State(book): State<Shared>, RawQuery(query): RawQuery, body: Bytes) -> Response {
+    let hangs = {
+        let mut book = book.lock();
+        book.asked.logins += 1;
+        book.logins_hang
+    };
+    if hangs {
+        std::future::pending::<()>().await;
+    }
     let mut book = book.lock();
-    book.asked.logins += 1;
     let body = serde_json::from_slice(&body).unwrap_or_default();
     let Some(issued) = book.known(&body) else { return refused(StatusCode::UNAUTHORIZED) };
     let description = book.body(&issued, query.is_none());

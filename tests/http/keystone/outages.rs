@@ -68,6 +68,21 @@ fn hanging_keystone_takes_no_place_of_others() {
 }
 
 #[test]
+fn valid_own_token_is_used_while_its_renewal_hangs() {
+    let guarded = guarded(&["--keystone-cache-time", "0"]);
+    guarded.identity.set_service_life(Duration::from_secs(50));
+    let client = guarded.client(&guarded.member());
+    assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
+    guarded.identity.hang_logins(true);
+    let began = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(client.get("/v2/queues").unwrap().status, StatusCode::OK);
+    }
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    wait_until("one renewal is under way", || guarded.identity.asked().logins == 2);
+}
+
+#[test]
 fn forbidden_validation_is_no_outage() {
     let guarded = guarded(&["--keystone-cache-time", "0"]);
     let member = guarded.client(&guarded.member());
@@ -193,13 +208,18 @@ fn own_token_is_fetched_again_when_it_ends() {
     guarded.identity.set_service_life(Duration::from_secs(50));
     works();
     assert_eq!(guarded.identity.asked().logins, 2);
-    // One that expires within a minute is replaced before it does.
+    // One that expires within a minute is replaced before it does, in the background.
     works();
-    assert_eq!(guarded.identity.asked().logins, 3);
+    wait_until("it is replaced", || guarded.identity.asked().logins == 3);
     // One that cannot be replaced is used to its end.
     guarded.identity.refuse_password(true);
+    wait_until("the renewal is refused", || {
+        works();
+        guarded.identity.asked().logins == 4
+    });
+    thread::sleep(Duration::from_millis(300));
     works();
-    works();
+    thread::sleep(Duration::from_millis(300));
     assert_eq!(guarded.identity.asked().logins, 4, "refused credentials are not tried again at once");
     guarded.identity.forget_service_tokens();
     assert_code(&client.get("/v2/queues").unwrap(), 503, "unavailable");
