@@ -12,7 +12,7 @@ use super::auth::{AuthRefusal, Identity};
 use super::bodies::client_address;
 use super::error::CHALLENGE;
 use super::extract::PROJECT;
-use crate::keystone::{Keystone, Refusal};
+use crate::keystone::{Keystone, Refusal, TokenHolder};
 use angarium_core::access::{Grant, Role, TOKEN_PREFIX, TokenTable};
 use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::names::ProjectId;
@@ -70,7 +70,8 @@ impl Credentials {
         match &self.keystone {
             Some(keystone) if !token.starts_with(TOKEN_PREFIX) => {
                 // In a box: a look-up has a large state, and each request of the other kinds would carry room for it.
-                Box::pin(of_keystone(keystone, token, headers, extensions)).await
+                let holder = Box::pin(holder(keystone, token, extensions)).await?;
+                of_holder(holder, headers)
             }
             _ => Err(unknown()),
         }
@@ -92,14 +93,20 @@ fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, AuthRefusal> 
     Ok(Identity { project, role: grant.role, is_anonymous: false })
 }
 
-/// The caller with a token that Keystone knows: it is in the project of the token, whatever its role.
-async fn of_keystone(
+/// The holder of a token that Keystone knows.
+async fn holder(
     keystone: &Keystone,
     token: &str,
-    headers: &HeaderMap,
     extensions: &Extensions,
-) -> Result<Identity, AuthRefusal> {
-    let holder = keystone.validate(token, client_address(extensions)).await.map_err(refused)?;
+) -> Result<TokenHolder, AuthRefusal> {
+    if let Some(holder) = keystone.remembered(token).map_err(refused)? {
+        return Ok(holder);
+    }
+    keystone.look_up(token, client_address(extensions)).await.map_err(refused)
+}
+
+/// The caller with a token of Keystone: it is in the project of the token, whatever its role.
+fn of_holder(holder: TokenHolder, headers: &HeaderMap) -> Result<Identity, AuthRefusal> {
     let Some(project) = holder.project else {
         return Err(AuthRefusal::of(AuthenticationFailure::UnscopedToken, Error::Unscoped));
     };

@@ -81,7 +81,7 @@ pub enum Refusal {
     Unknown,
     /// It has expired.
     Expired,
-    /// Too many requests wait for look-ups.
+    /// Too many requests wait for look-ups, or this one has waited too long for its turn: Keystone was not asked.
     Busy,
     /// Keystone could not be asked, or has given no answer that can be used.
     Unavailable,
@@ -101,6 +101,8 @@ struct Validator {
     /// Held for single looks.
     memory: Mutex<Memory>,
     outage: Outage,
+    /// Requests for which there was no look-up in time.
+    congestion: RepeatedEvent,
     /// Look-ups that the service's user may not make.
     forbidden: RepeatedEvent,
     roles: RoleNames,
@@ -141,6 +143,7 @@ impl Keystone {
             lookups: Lookups::default(),
             memory: Mutex::default(),
             outage: Outage::default(),
+            congestion: RepeatedEvent::new(limits::KEYSTONE_LOG),
             forbidden: RepeatedEvent::new(limits::KEYSTONE_FORBIDDEN_LOG),
             roles,
             cache_time,
@@ -150,30 +153,38 @@ impl Keystone {
         })))
     }
 
-    /// Finds the holder of a token that a client at `address` has brought. Waits for Keystone when that is not remembered, no longer than
-    /// a look-up may take.
-    pub async fn validate(&self, token: &str, address: IpAddr) -> Result<TokenHolder, Refusal> {
+    /// The holder of a token that is remembered; none when Keystone is to be asked.
+    ///
+    /// # Errors
+    ///
+    /// What is remembered of a refused token; [`Refusal::Malformed`] when Keystone cannot be asked about it.
+    pub fn remembered(&self, token: &str) -> Result<Option<TokenHolder>, Refusal> {
         let is_well_formed = !token.is_empty()
             && token.len() <= limits::KEYSTONE_TOKEN_BYTES
             && token.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_well_formed {
             return Err(Refusal::Malformed);
         }
-        let key = TokenHash::of(token).to_bytes();
-        if let Some(answer) = self.0.remembered(&key) {
-            return answer;
-        }
-        // Apart, as every request would carry the room that a look-up needs.
-        Box::pin(self.ask(key, token, address)).await
+        self.0.remembered(&TokenHash::of(token).to_bytes()).transpose()
     }
 
-    /// Waits for Keystone's answer.
-    async fn ask(&self, key: Key, token: &str, address: IpAddr) -> Validation {
-        let waiting = self.0.lookups.wait(address).ok_or(Refusal::Busy)?;
-        let validator = Arc::clone(&self.0);
-        let (line, token) = (waiting.line(), token.to_owned());
-        let lookup = async move { validator.look_up_within(&key, &token, line).await };
-        waiting.join(key, Box::pin(lookup)).await
+    /// Asks Keystone for the holder of a token that a client at `address` has brought. Waits no longer than a look-up may take; a
+    /// look-up that was sent continues without the request.
+    pub async fn look_up(&self, token: &str, address: IpAddr) -> Result<TokenHolder, Refusal> {
+        let (validator, key) = (Arc::clone(&self.0), TokenHash::of(token).to_bytes());
+        let token = token.to_owned();
+        let lookup = async move { validator.look_up_within(&key, &token).await };
+        let answer = match self.0.lookups.wait(address) {
+            // Apart, as every request would carry the room that a look-up needs.
+            Some(waiting) => Box::pin(waiting.join(key, lookup, self.0.timeout)).await,
+            None => Err(Refusal::Busy),
+        };
+        if answer == Err(Refusal::Busy)
+            && let Some(left_out) = self.0.congestion.note()
+        {
+            warn!(waiting = self.0.lookups.waiting(), left_out, "keystone look-ups congested");
+        }
+        answer
     }
 
     /// What was asked and remembered since the start.
@@ -209,16 +220,11 @@ impl Validator {
         if holder.expires > self.clock.wall() { Ok(holder) } else { Err(Refusal::Expired) }
     }
 
-    /// Looks a token up once the requests of its client have room for it, and remembers the answer.
-    async fn look_up_within(&self, key: &Key, token: &str, line: lookups::Line) -> Validation {
-        let looking = async {
-            let _turn = self.lookups.turn(&line).await;
-            self.look_up(token).await
-        };
-        let found = tokio::time::timeout(self.timeout, looking).await;
-        let found = found.unwrap_or_else(|_| {
-            Err(Unusable::Away(format!("there was no answer in {}", humane(self.timeout))))
-        });
+    /// Looks a token up, no longer than that may take, and remembers the answer.
+    async fn look_up_within(&self, key: &Key, token: &str) -> Validation {
+        let found = tokio::time::timeout(self.timeout, self.look_up(token)).await;
+        let silent = || Unusable::Away(format!("there was no answer in {}", humane(self.timeout)));
+        let found = found.unwrap_or_else(|_| Err(silent()));
         let answer = match found {
             Ok(found) => {
                 self.outage.end();
@@ -276,9 +282,8 @@ impl Validator {
                     is_renewed = true;
                 }
                 Subject::NotAllowed => {
-                    return Err(Unusable::Away(
-                        "it refuses the service's own token, which is new".to_owned(),
-                    ));
+                    let why = "it refuses the service's own token, which is new";
+                    return Err(Unusable::Away(why.to_owned()));
                 }
             }
         }

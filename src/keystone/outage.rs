@@ -1,5 +1,5 @@
 //! Whether Keystone can be used, for the log: what fails is logged when it begins, and then now and again with its number.
-//! A user that may not validate tokens is no outage.
+//! Requests that wait for a place are no outage of Keystone, and neither is a user that may not validate tokens.
 
 use std::time::Duration;
 

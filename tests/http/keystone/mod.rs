@@ -12,8 +12,8 @@ use crate::support::identity::{IdentityService, SERVICE_PASSWORD, SERVICE_USER};
 use crate::support::server::{Server, ServerBuilder};
 
 const DEMO: &str = "demo";
-/// The places at Keystone of one address: a quarter of all.
-const PLACES: usize = 8;
+/// The places at Keystone that one address has while no other has any: three eighths of all.
+const PLACES: usize = 12;
 
 /// A service that asks a stand-in of Keystone.
 struct Guarded {
