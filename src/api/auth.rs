@@ -236,7 +236,7 @@ impl Gate {
                 role: Role::Member,
                 is_anonymous: true,
             },
-            Authentication::On(credentials) => credentials.identify(headers, extensions).await?,
+            Authentication::On(credentials) => credentials.identify(headers, extensions, &self.quota).await?,
         };
         let may_be_of_key = identity.project.as_str().contains('@') && !identity.is_anonymous;
         if self.regional == RegionalAccess::Refused && may_be_of_key {

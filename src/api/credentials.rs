@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::http::{Extensions, HeaderMap, HeaderValue, header};
 use tokio::sync::watch;
 
+use super::admission::AdmissionControl;
 use super::auth::{AuthRefusal, Identity};
 use super::bodies::client_address;
 use super::error::CHALLENGE;
@@ -57,11 +58,12 @@ impl Credentials {
         table.iter().flat_map(|table| table.projects()).cloned().collect()
     }
 
-    /// What the token of a request grants.
+    /// What the token of a request grants. A request that waits for Keystone counts in `quota` for its address.
     pub(super) async fn identify(
         &self,
         headers: &HeaderMap,
         extensions: &Extensions,
+        quota: &AdmissionControl,
     ) -> Result<Identity, AuthRefusal> {
         let token = token(headers)?;
         if let Some(grant) = self.granted(token) {
@@ -70,7 +72,7 @@ impl Credentials {
         match &self.keystone {
             Some(keystone) if !token.starts_with(TOKEN_PREFIX) => {
                 // In a box: a look-up has a large state, and each request of the other kinds would carry room for it.
-                let holder = Box::pin(holder(keystone, token, extensions)).await?;
+                let holder = Box::pin(holder(keystone, token, extensions, quota)).await?;
                 of_holder(holder, headers)
             }
             _ => Err(unknown()),
@@ -98,10 +100,12 @@ async fn holder(
     keystone: &Keystone,
     token: &str,
     extensions: &Extensions,
+    quota: &AdmissionControl,
 ) -> Result<TokenHolder, AuthRefusal> {
     if let Some(holder) = keystone.remembered(token).map_err(refused)? {
         return Ok(holder);
     }
+    let _counted = quota.forwarded(extensions)?;
     keystone.look_up(token, client_address(extensions)).await.map_err(refused)
 }
 

@@ -96,6 +96,28 @@ fn leaving_client_makes_no_room_for_look_ups() {
 }
 
 #[test]
+fn waits_for_keystone_count_for_their_address() {
+    let guarded =
+        guarded(&["--max-requests-per-address=2", "--trusted-proxy=127.0.0.1", "--keystone-timeout=4"]);
+    let known = guarded.member();
+    assert_eq!(guarded.client(&known).get("/v2/queues").unwrap().status, StatusCode::OK);
+    guarded.identity.set_behaviour(Behaviour::Hanging);
+    let ask = |client: &str, number: usize| {
+        let asking = guarded.client(&format!("gAAAAAB{number}")).with_header("X-Forwarded-For", client);
+        thread::spawn(move || code(&asking.get("/v2/queues").unwrap()))
+    };
+    let waiting = [ask("203.0.113.1", 1), ask("203.0.113.1", 2)];
+    wait_until("both wait", || guarded.identity.asked().at_once == 2);
+    assert_eq!(ask("203.0.113.1", 3).join().unwrap(), (503, "overloaded".to_owned()));
+    assert_eq!(guarded.identity.asked().at_once, 2);
+    let other = ask("203.0.113.2", 4);
+    wait_until("another address may wait", || guarded.identity.asked().at_once == 3);
+    for answer in waiting.into_iter().chain([other]) {
+        assert_eq!(answer.join().unwrap(), (503, "unavailable".to_owned()));
+    }
+}
+
+#[test]
 fn valid_own_token_is_used_while_its_renewal_hangs() {
     let guarded = guarded(&["--keystone-cache-time", "0"]);
     guarded.identity.set_service_life(Duration::from_secs(50));
