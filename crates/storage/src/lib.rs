@@ -6,13 +6,13 @@
 
 mod batch;
 pub mod embedded;
+mod header;
 pub mod merged;
 pub mod open;
 mod page;
 pub mod postgres;
 pub mod redis;
 mod retained;
-mod states;
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -1,32 +1,24 @@
 //! Headers and entries in their stored form, described in `stored.rs`.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use uuid::Uuid;
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::StoreError;
-use crate::states::{self, damaged};
+use crate::header::{HEAD_BYTES, HeaderForm, TimeOrder};
 use angarium_core::ids::MessageId;
-use angarium_core::message::{Header, Life, Message};
-use angarium_core::time::Timestamp;
+use angarium_core::message::{Header, Message};
 
-/// The tag of a header without extras, and of one with them; then of one that is by queue.
-const PLAIN: u8 = 2;
-const WITH_EXTRAS: u8 = 3;
-const RETAINED: u8 = 4;
-const RETAINED_WITH_EXTRAS: u8 = 5;
-/// Bytes of a header without extras and peer.
-const HEAD_BYTES: usize = 54;
+const HEADER_FORM: HeaderForm = HeaderForm { first_tag: 2, times: TimeOrder::CreatedFirst };
 
 pub(super) fn encode_entry(header: &Header, body: &[u8]) -> Bytes {
     let mut value = BytesMut::with_capacity(HEAD_BYTES + body.len());
-    put_header(&mut value, header);
+    HEADER_FORM.put(&mut value, header);
     value.put_slice(body);
     value.freeze()
 }
 
 pub(super) fn decode_entry(id: MessageId, value: &Bytes) -> Result<Message, StoreError> {
     let mut rest = value.clone();
-    let header = take_header(id, &mut rest)?;
+    let header = HEADER_FORM.take(id, &mut rest)?;
     Ok(Message { header, body: rest })
 }
 
@@ -35,56 +27,7 @@ pub(super) fn encode_header(header: &Header) -> Bytes {
 }
 
 pub(super) fn decode_header(id: MessageId, value: &Bytes) -> Result<Header, StoreError> {
-    take_header(id, &mut value.clone())
-}
-
-fn put_header(value: &mut BytesMut, header: &Header) {
-    let has_extras = states::has_extras(header);
-    value.put_u8(match (header.life, has_extras) {
-        (Life::Own { .. }, false) => PLAIN,
-        (Life::Own { .. }, true) => WITH_EXTRAS,
-        (Life::Retained { .. }, false) => RETAINED,
-        (Life::Retained { .. }, true) => RETAINED_WITH_EXTRAS,
-    });
-    let (ttl, ends) = states::life_numbers(header.life);
-    value.put_u8(states::number(&header.state));
-    value.put_u64(header.created.as_millis());
-    value.put_u64(header.ready.as_millis());
-    value.put_u64(ends);
-    value.put_u32(ttl);
-    value.put_u32(header.attempts);
-    value.put_u32(header.size);
-    value.put_slice(header.client.unwrap_or_default().as_bytes());
-    if has_extras {
-        states::put_extras(value, header);
-    }
-    states::put_peer(value, &header.state);
-}
-
-fn take_header(id: MessageId, rest: &mut Bytes) -> Result<Header, StoreError> {
-    let tag = rest.first().copied().filter(|tag| (PLAIN..=RETAINED_WITH_EXTRAS).contains(tag));
-    let Some(tag) = tag.filter(|_| rest.len() >= HEAD_BYTES) else {
-        return Err(damaged("the header of a message"));
-    };
-    rest.advance(1);
-    let state = rest.get_u8();
-    let (created, ready, expires) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
-    let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
-    let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
-    let has_extras = matches!(tag, WITH_EXTRAS | RETAINED_WITH_EXTRAS);
-    let (group, first_claimed) = if has_extras { states::take_extras(rest)? } else { (None, None) };
-    Ok(Header {
-        id,
-        created: Timestamp::from_millis(created),
-        ready: Timestamp::from_millis(ready),
-        life: states::life_of(matches!(tag, RETAINED | RETAINED_WITH_EXTRAS), ttl, expires),
-        attempts,
-        client,
-        size,
-        state: states::take_state(state, rest)?,
-        group,
-        first_claimed,
-    })
+    HEADER_FORM.take(id, &mut value.clone())
 }
 
 #[cfg(test)]
@@ -94,8 +37,10 @@ mod tests {
     use super::*;
     use angarium_core::group::GroupName;
     use angarium_core::ids::QueueId;
-    use angarium_core::message::{Peer, State};
+    use angarium_core::message::{Life, Peer, State};
     use angarium_core::names::{ProjectId, QueueName, QueueRef};
+    use angarium_core::time::Timestamp;
+    use uuid::Uuid;
 
     fn peer(queue: Option<QueueId>) -> Arc<Peer> {
         let (project, name) = (ProjectId::new("p/q r").unwrap(), QueueName::new("dead").unwrap());

@@ -21,16 +21,14 @@
 //! for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`. Of entries that are by
 //! queue, end and ttl are those of [`crate::retained`].
 //!
-//! The head of a header is tag 2 to 5, state, created, ready, expires, ttl, attempts, body bytes, client id (1, 1, 8,
-//! 8, 8, 4, 4, 4, 16 bytes); the client id is zero when there is none. With tags 4 and 5 it is by queue: expires is
-//! the base time and ttl 0. With tags 3 and 5 the extras follow, in prepared and moving the peer; states, extras and
-//! peers have the form of [`crate::states`]. Numbers are big endian; times are milliseconds, ttl seconds.
+//! Headers have the form of `crate::header`, with the tags 2 to 5 and the times in the order created, ready, end of life.
+//! Numbers are big endian; times are milliseconds, ttl seconds.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
-pub(super) use crate::states::damaged;
-use crate::{Epoch, Note, Stamp, StoreError, Totals, states};
+pub(super) use crate::header::damaged;
+use crate::{Epoch, Note, Stamp, StoreError, Totals, header};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::time::Timestamp;
@@ -157,7 +155,7 @@ pub(super) fn group_place(key: &[u8]) -> Result<(GroupName, MessageId), StoreErr
     let rest = key.get(16..).filter(|rest| rest.len() > 17);
     let (group, mut id) =
         rest.map(|rest| rest.split_at(rest.len() - 16)).ok_or_else(|| damaged("a group"))?;
-    Ok((states::take_group(&group[..group.len() - 1])?, take_id(&mut id)))
+    Ok((header::take_group(&group[..group.len() - 1])?, take_id(&mut id)))
 }
 
 /// What all notes of a queue and kind begin with.

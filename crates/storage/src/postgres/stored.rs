@@ -22,7 +22,7 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::states::{self, damaged};
+use crate::header::{self, damaged};
 use crate::{Epoch, Note, StoreError, retained};
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, State};
@@ -79,12 +79,12 @@ pub(super) fn bound(many: usize) -> i64 {
 }
 
 pub(super) fn state_number(state: &State) -> i16 {
-    states::number(state).into()
+    header::number(state).into()
 }
 
 pub(super) fn encode_peer(state: &State) -> Option<Vec<u8>> {
     let mut value = Vec::new();
-    states::put_peer(&mut value, state);
+    header::put_peer(&mut value, state);
     (!value.is_empty()).then_some(value)
 }
 
@@ -112,7 +112,7 @@ pub(super) fn slot(row: &Row) -> Result<Slot, StoreError> {
 pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
     let number = column::<i16>(row, "state")?.try_into().map_err(|_| damaged("the state of a message"))?;
     let mut peer = column::<Option<&[u8]>>(row, "peer")?.unwrap_or_default();
-    let state = states::take_state(number, &mut peer)?;
+    let state = header::take_state(number, &mut peer)?;
     Ok(Header {
         id: message_id(row, "id")?,
         created: time(column(row, "created")?),
@@ -123,7 +123,7 @@ pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
         size: column::<i32>(row, "size")?.cast_unsigned(),
         state,
         group: column::<Option<&str>>(row, "grouped")?
-            .map(|group| states::take_group(group.as_bytes()))
+            .map(|group| header::take_group(group.as_bytes()))
             .transpose()?,
         first_claimed: column::<Option<i64>>(row, "first_claimed")?.map(time),
     })

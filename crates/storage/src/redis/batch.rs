@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use redis::Cmd;
 
 use super::scripts::{APPEND, COMMIT, Script};
-use super::stored::{self, Bucket, Keys, Numbering, QUEUE_KEYS};
-use crate::{Batch, Note, QueueChanges, StoreError, states};
+use super::stored::{self, Bucket, HEADER_FORM, Keys, Numbering, QUEUE_KEYS};
+use crate::{Batch, Note, QueueChanges, StoreError, header};
 use angarium_core::ids::MessageId;
 use angarium_core::limits;
 use angarium_core::message::{Header, State};
@@ -61,7 +61,7 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
     call.arg(changes.appends.len());
     for message in &changes.appends {
         value.clear();
-        stored::put_head(&mut value, &message.header);
+        HEADER_FORM.put_head(&mut value, &message.header);
         value.extend_from_slice(&message.body);
         call.arg(&message.header.id.as_bytes()[..]).arg(&value[..]);
     }
@@ -71,12 +71,12 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
     for header in ready {
         call.arg(&header.id.as_bytes()[..]);
     }
-    let has_own = |header: &&Header| header.state != State::Ready || states::has_extras(header);
+    let has_own = |header: &&Header| header.state != State::Ready || header::has_extras(header);
     let own: Vec<&Header> = headers().filter(has_own).collect();
     call.arg(own.len() + changes.updates.len());
     for header in own.into_iter().chain(&changes.updates) {
         value.clear();
-        stored::put_header(&mut value, header);
+        HEADER_FORM.put(&mut value, header);
         call.arg(&header.id.as_bytes()[..]).arg(&value[..]);
     }
     let mut removes = changes.removes.clone();

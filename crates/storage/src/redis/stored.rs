@@ -29,31 +29,25 @@
 //!
 //! Of entries that are by queue, end and ttl are those of [`crate::retained`].
 //!
-//! A header is tag 1 to 4, state, ready, expires, created, ttl, attempts, body bytes, client id (1, 1, 8, 8, 8, 4,
-//! 4, 4, 16 bytes); the client id is zero when there is none. That is its head. With tags 3 and 4 it is by queue: expires
-//! is the base time and ttl 0. With tags 2 and 4 the extras follow, in prepared and moving the peer, but not in
-//! entries; states, extras and peers have the form of [`crate::states`]. Numbers are big endian; times are
-//! milliseconds, ttl seconds.
+//! Headers have the form of `crate::header`, with the tags 1 to 4 and the times in the order ready, end of life,
+//! created; entries have the head alone. Scripts read the state and the time at which an entry becomes ready out of it.
+//! Numbers are big endian; times are milliseconds, ttl seconds.
 
 use std::sync::Arc;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, Bytes};
 use uuid::Uuid;
 
-pub(super) use crate::states::damaged;
-use crate::{Epoch, Note, Stamp, StoreError, retained, states};
+pub(super) use crate::header::{HEAD_BYTES, damaged};
+use crate::header::{HeaderForm, TimeOrder};
+use crate::{Epoch, Note, Stamp, StoreError, retained};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life};
 use angarium_core::time::Timestamp;
 
-/// The tag of a header without extras, and of one with them; then of one that is by queue.
-const PLAIN: u8 = 1;
-const WITH_EXTRAS: u8 = 2;
-const RETAINED: u8 = 3;
-const RETAINED_WITH_EXTRAS: u8 = 4;
-/// Bytes of a header before its extras and its peer.
-pub(super) const HEAD_BYTES: usize = 54;
+pub(super) const HEADER_FORM: HeaderForm = HeaderForm { first_tag: 1, times: TimeOrder::CreatedLast };
+
 /// Milliseconds of the least span of a bucket.
 const MIN_SPAN: u64 = 8_000;
 
@@ -269,63 +263,8 @@ pub(super) fn decode_note(name: Bytes, value: Bytes) -> Result<Note, StoreError>
     Ok(Note { kind, key: name.slice(1..), value: value.slice(8..), expires })
 }
 
-/// Appends the head of a header, which states nothing of its extras.
-pub(super) fn put_head(value: &mut Vec<u8>, header: &Header) {
-    put_tagged(value, false, header);
-}
-
-fn put_tagged(value: &mut Vec<u8>, has_extras: bool, header: &Header) {
-    value.put_u8(match (header.life, has_extras) {
-        (Life::Own { .. }, false) => PLAIN,
-        (Life::Own { .. }, true) => WITH_EXTRAS,
-        (Life::Retained { .. }, false) => RETAINED,
-        (Life::Retained { .. }, true) => RETAINED_WITH_EXTRAS,
-    });
-    let (ttl, ends) = states::life_numbers(header.life);
-    value.put_u8(states::number(&header.state));
-    value.put_u64(header.ready.as_millis());
-    value.put_u64(ends);
-    value.put_u64(header.created.as_millis());
-    value.put_u32(ttl);
-    value.put_u32(header.attempts);
-    value.put_u32(header.size);
-    value.put_slice(header.client.unwrap_or_default().as_bytes());
-}
-
-/// Appends a whole header.
-pub(super) fn put_header(value: &mut Vec<u8>, header: &Header) {
-    let has_extras = states::has_extras(header);
-    put_tagged(value, has_extras, header);
-    if has_extras {
-        states::put_extras(value, header);
-    }
-    states::put_peer(value, &header.state);
-}
-
-pub(super) fn decode_header(id: MessageId, mut rest: &[u8]) -> Result<Header, StoreError> {
-    let tag = rest.first().copied().filter(|tag| (PLAIN..=RETAINED_WITH_EXTRAS).contains(tag));
-    let Some(tag) = tag.filter(|_| rest.len() >= HEAD_BYTES) else {
-        return Err(damaged("the header of a message"));
-    };
-    rest.advance(1);
-    let state = rest.get_u8();
-    let (ready, expires, created) = (rest.get_u64(), rest.get_u64(), rest.get_u64());
-    let (ttl, attempts, size) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
-    let client = Some(Uuid::from_u128(rest.get_u128())).filter(|client| !client.is_nil());
-    let has_extras = matches!(tag, WITH_EXTRAS | RETAINED_WITH_EXTRAS);
-    let (group, first_claimed) = if has_extras { states::take_extras(&mut rest)? } else { (None, None) };
-    Ok(Header {
-        id,
-        created: Timestamp::from_millis(created),
-        ready: Timestamp::from_millis(ready),
-        life: states::life_of(matches!(tag, RETAINED | RETAINED_WITH_EXTRAS), ttl, expires),
-        attempts,
-        client,
-        size,
-        state: states::take_state(state, &mut rest)?,
-        group,
-        first_claimed,
-    })
+pub(super) fn decode_header(id: MessageId, mut value: &[u8]) -> Result<Header, StoreError> {
+    HEADER_FORM.take(id, &mut value)
 }
 
 #[cfg(test)]
@@ -372,7 +311,7 @@ mod tests {
             let in_group = Header { group, first_claimed, ..plain.clone() };
             for header in [in_group, retained_in_group, retained, plain] {
                 let mut value = Vec::new();
-                put_header(&mut value, &header);
+                HEADER_FORM.put(&mut value, &header);
                 assert_eq!(decode_header(header.id, &value).unwrap(), header);
                 for length in 0..value.len() {
                     assert!(decode_header(header.id, &value[..length]).is_err(), "{length}");
