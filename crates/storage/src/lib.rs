@@ -13,6 +13,7 @@ mod page;
 pub mod postgres;
 pub mod redis;
 mod retained;
+mod stamp;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,10 +21,10 @@ use thiserror::Error as ThisError;
 
 pub use batch::{Batch, Epoch, KnownEntry, Note, QueueChanges};
 pub use page::{
-    Correction, Direction, DropResult, Due, GroupHead, Health, Order, Page, Position, Recount, Stamp, Totals,
-    Usage,
+    Correction, Direction, DropResult, Due, GroupHead, Health, Order, Page, Position, Recount, Totals, Usage,
 };
 pub use retained::{RetainedEntries, RetainedPlace};
+pub use stamp::Stamp;
 
 use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
@@ -91,9 +92,14 @@ pub trait PoolStore: Send + Sync + 'static {
     /// Whose pool this storage is; none when it was never registered. Writes nothing.
     async fn stamp(&self) -> Result<Option<Stamp>, StoreError>;
 
+    /// Writes the stamp, durably and in one step, where the storage has none. Returns the one that it has then.
+    async fn put_stamp(&self, stamp: Stamp) -> Result<Stamp, StoreError>;
+
     /// Makes the storage that of a pool, durably. One that has another stamp is refused; the same again is no
-    /// change.
-    async fn register(&self, stamp: Stamp) -> Result<(), StoreError>;
+    /// change. No driver has an implementation of its own.
+    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
+        stamp.check(self.put_stamp(stamp).await?)
+    }
 
     /// Makes `epoch` the only one that may write to `slot` and begins its numbering. Returns the greatest id that was
     /// ever appended to the slot. An epoch below the stored one is refused; the stored one itself is accepted and

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, Message};
@@ -128,15 +126,6 @@ pub struct Health {
     pub free: Option<u64>,
     /// Bytes of where it is in all, if it knows.
     pub total: Option<u64>,
-}
-
-/// States whose pool a storage is, so that no process serves an empty or a foreign one in its place (P9).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// The installation.
-    pub system: Uuid,
-    /// The pool.
-    pub pool: Uuid,
 }
 
 /// What came of a step of counting entries again.

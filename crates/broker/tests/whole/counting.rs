@@ -81,8 +81,8 @@ impl PoolStore for CountingPool {
         self.pool.stamp().await
     }
 
-    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
-        self.pool.register(stamp).await
+    async fn put_stamp(&self, stamp: Stamp) -> Result<Stamp, StoreError> {
+        self.pool.put_stamp(stamp).await
     }
 
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {

@@ -81,17 +81,14 @@ impl PoolStore for EmbeddedPool {
         value.map(|value| stored::decode_stamp(&value)).transpose()
     }
 
-    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
-        let work = move |txn: &mut Txn<'_>| match txn.get(Space::Stamps, stored::STAMP_KEY).map_err(failed)? {
-            Some(value) => match stored::decode_stamp(&value)? {
-                found if found == stamp => Ok(()),
-                found => Err(StoreError::Stamped(found)),
-            },
-            None => {
-                let key = Bytes::from_static(stored::STAMP_KEY);
-                txn.put(Space::Stamps, key, stored::encode_stamp(stamp));
-                Ok(())
+    async fn put_stamp(&self, stamp: Stamp) -> Result<Stamp, StoreError> {
+        let work = move |txn: &mut Txn<'_>| {
+            if let Some(value) = txn.get(Space::Stamps, stored::STAMP_KEY).map_err(failed)? {
+                return stored::decode_stamp(&value);
             }
+            let key = Bytes::from_static(stored::STAMP_KEY);
+            txn.put(Space::Stamps, key, stored::encode_stamp(stamp));
+            Ok(stamp)
         };
         self.journal.commit(work).await.map_err(failed)?
     }

@@ -13,21 +13,21 @@ use super::address::Address;
 use super::connection::Connection;
 use super::errors::Failure;
 use super::migrations;
-use crate::{Stamp, StoreError};
+use crate::StoreError;
+use crate::stamp::{FirstStamp, Stamp};
 use angarium_core::durability::Durability;
 use angarium_core::limits;
 
 /// What all links of a pool know of its server.
 #[derive(Default)]
 pub(super) struct ServerState {
+    stamp: FirstStamp,
     /// Held to read or to write it.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The stamp that was found first. Another one, or none, is another storage.
-    stamp: Option<Stamp>,
     class: Option<Durability>,
     /// Bytes that messages took at the last look.
     used: u64,
@@ -75,19 +75,6 @@ impl ServerState {
                 state.failed = None;
                 Ok(())
             }
-        }
-    }
-
-    /// Checks a stamp against the first one.
-    pub(super) fn recognise(&self, stamp: Option<Stamp>) -> Result<Stamp, StoreError> {
-        let mut state = self.state.lock();
-        match (stamp, state.stamp) {
-            (Some(stamp), Some(first)) if stamp != first => Err(StoreError::Stamped(stamp)),
-            (Some(stamp), _) => Ok(*state.stamp.insert(stamp)),
-            (None, Some(_)) => Err(StoreError::NotSent(
-                "the storage lost its stamp: it was emptied, or is another one".into(),
-            )),
-            (None, None) => Err(StoreError::NotSent("the storage was never registered".into())),
         }
     }
 }
@@ -175,7 +162,7 @@ impl Link {
         if way.stamp.is_none() {
             way.stamp = migrations::look(&way.connection, &self.schema).await?;
         }
-        match self.known.recognise(way.stamp) {
+        match self.known.stamp.recognise(way.stamp) {
             Ok(stamp) => Ok((way, stamp)),
             Err(error) => {
                 // The next one looks again.

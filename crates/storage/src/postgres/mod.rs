@@ -75,14 +75,13 @@ impl PoolStore for PostgresPool {
         migrations::look(&way.connection, &self.address.schema).await
     }
 
-    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
+    async fn put_stamp(&self, stamp: Stamp) -> Result<Stamp, StoreError> {
         let way = self.writes.open().await?;
         let schema = &self.address.schema;
-        let found = match migrations::look(&way.connection, schema).await? {
-            Some(found) => found,
-            None => migrations::make(&way.connection, schema, stamp).await?,
-        };
-        if found == stamp { Ok(()) } else { Err(StoreError::Stamped(found)) }
+        match migrations::look(&way.connection, schema).await? {
+            Some(found) => Ok(found),
+            None => migrations::make(&way.connection, schema, stamp).await,
+        }
     }
 
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {

@@ -14,7 +14,8 @@ use super::errors;
 use super::scripts::Script;
 use super::server::{self, Server};
 use super::stored::{self, Keys};
-use crate::{Stamp, StoreError};
+use crate::StoreError;
+use crate::stamp::{FirstStamp, Stamp};
 use angarium_core::durability::Durability;
 use angarium_core::limits;
 
@@ -24,14 +25,13 @@ pub(super) struct ServerState {
     /// Leaves up when a connection is found broken: connections from before are not used any more, since they may lead
     /// to a server that is no master now.
     breaks: AtomicU64,
+    stamp: FirstStamp,
     /// Held to read or to write it.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The stamp that was found first. Another one, or none, is another storage.
-    stamp: Option<Stamp>,
     class: Option<Durability>,
     masters: Vec<Server>,
 }
@@ -64,19 +64,6 @@ impl ServerState {
                 Err(format!("the servers only reach {class} now, and no more {before}"))
             }
             Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Checks a stamp against the first one.
-    fn recognise(&self, stamp: Option<Stamp>) -> Result<Stamp, StoreError> {
-        let mut state = self.state.lock();
-        match (stamp, state.stamp) {
-            (Some(stamp), Some(first)) if stamp != first => Err(StoreError::Stamped(stamp)),
-            (Some(stamp), _) => Ok(*state.stamp.insert(stamp)),
-            (None, Some(_)) => Err(StoreError::NotSent(
-                "the storage lost its stamp: it was emptied, or is another one".into(),
-            )),
-            (None, None) => Err(StoreError::NotSent("the storage was never registered".into())),
         }
     }
 }
@@ -128,7 +115,7 @@ impl Link {
     /// A connection to the storage that was there from the first.
     pub(super) async fn way(&self) -> Result<LinkSession, StoreError> {
         let open = self.open().await?;
-        match self.known.recognise(open.stamp) {
+        match self.known.stamp.recognise(open.stamp) {
             Ok(stamp) => Ok(LinkSession { open, keys: Keys::new(&self.address.prefix, stamp) }),
             Err(error) => {
                 // The right one may come back, or be registered.

@@ -117,8 +117,8 @@ impl RedisPool {
         link.write(way, script, call, waits).await.and_then(read_reply).map(|_| ())
     }
 
-    /// Makes the records of all slots, and then the stamp.
-    async fn make(&self, stamp: Stamp) -> Result<(), StoreError> {
+    /// Makes the records of all slots, and then the stamp if there is none. Returns the one that is there then.
+    async fn make(&self, stamp: Stamp) -> Result<Stamp, StoreError> {
         let mut open = self.reads.open().await?;
         let keys = stored::Keys::new(&self.address.prefix, stamp);
         let unknown = |error: redis::RedisError| errors::write_failed(&error, errors::SendMode::Repeatedly);
@@ -135,11 +135,7 @@ impl RedisPool {
         // The stamp that is there now is read again, with the next connection: another process's may have come first.
         self.reads.forget(&open);
         made.map_err(unknown)?;
-        match self.reads.open().await?.stamp {
-            Some(found) if found == stamp => Ok(()),
-            Some(found) => Err(StoreError::Stamped(found)),
-            None => Err(StoreError::WentBack),
-        }
+        self.reads.open().await?.stamp.ok_or(StoreError::WentBack)
     }
 }
 
@@ -181,10 +177,9 @@ impl PoolStore for RedisPool {
         Ok(self.reads.open().await?.stamp)
     }
 
-    async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
+    async fn put_stamp(&self, stamp: Stamp) -> Result<Stamp, StoreError> {
         match self.reads.open().await?.stamp {
-            Some(found) if found == stamp => Ok(()),
-            Some(found) => Err(StoreError::Stamped(found)),
+            Some(found) => Ok(found),
             None => self.make(stamp).await,
         }
     }

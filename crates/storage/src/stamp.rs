@@ -1,0 +1,67 @@
+//! Whose pool a storage is (P9). What a stamp means is decided here; a driver only reads the stamp of its storage, and
+//! writes it where there is none, in one step.
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::StoreError;
+
+/// States whose pool a storage is, so that no process serves an empty or a foreign one in its place (P9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The installation.
+    pub system: Uuid,
+    /// The pool.
+    pub pool: Uuid,
+}
+
+impl Stamp {
+    /// Checks that a storage with the stamp `found` is that of this pool.
+    pub(super) fn check(self, found: Self) -> Result<(), StoreError> {
+        if found == self { Ok(()) } else { Err(StoreError::Stamped(found)) }
+    }
+}
+
+/// The stamp that a driver found first: behind an address that another storage answers later is another pool.
+#[derive(Debug, Default)]
+pub(super) struct FirstStamp(
+    /// Held to read or to write it.
+    Mutex<Option<Stamp>>,
+);
+
+impl FirstStamp {
+    /// Checks the stamp that a new connection found against the first one, and keeps it if it is the first.
+    pub(super) fn recognise(&self, found: Option<Stamp>) -> Result<Stamp, StoreError> {
+        let mut first = self.0.lock();
+        match (found, *first) {
+            (Some(found), Some(first)) => first.check(found).map(|()| found),
+            (Some(found), None) => Ok(*first.insert(found)),
+            (None, Some(_)) => Err(StoreError::NotSent(
+                "the storage lost its stamp: it was emptied, or is another one".into(),
+            )),
+            (None, None) => Err(StoreError::NotSent("the storage was never registered".into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(pool: u128) -> Stamp {
+        Stamp { system: Uuid::from_u128(1), pool: Uuid::from_u128(pool) }
+    }
+
+    #[test]
+    fn storage_with_another_stamp_than_the_first_is_refused() {
+        let first = FirstStamp::default();
+        let unregistered = first.recognise(None);
+        assert!(matches!(&unregistered, Err(StoreError::NotSent(why)) if why.contains("never registered")));
+        assert_eq!(first.recognise(Some(stamp(1))).unwrap(), stamp(1));
+        let foreign = first.recognise(Some(stamp(2)));
+        assert!(matches!(foreign, Err(StoreError::Stamped(found)) if found == stamp(2)));
+        let emptied = first.recognise(None);
+        assert!(matches!(&emptied, Err(StoreError::NotSent(why)) if why.contains("lost its stamp")));
+        assert_eq!(first.recognise(Some(stamp(1))).unwrap(), stamp(1));
+    }
+}
