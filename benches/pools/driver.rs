@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use angarium_clock::Clock;
 use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::limits;
 use angarium_core::message::{Header, Life, Message, State};
 use angarium_core::time::Timestamp;
 use angarium_storage::open::PoolOpener;
@@ -82,7 +81,7 @@ async fn write(store: Arc<dyn PoolStore>, slot: Slot, transaction: u64, end: Ins
         // A server that is short of processors may answer a connection too late; then the batch is sent again.
         while let Err(error) = store.commit(&batch).await {
             assert!(matches!(error, StoreError::NotSent(_)), "{error}");
-            tokio::time::sleep(limits::POSTGRES_PAUSE).await;
+            tokio::time::sleep(angarium_storage::postgres::limits::PAUSE).await;
         }
     }
     seq

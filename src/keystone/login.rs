@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::limits;
 use super::transport::{Transport, Unusable};
 use super::wire;
 use angarium_clock::Clock;
-use angarium_core::limits;
 use angarium_core::time::Timestamp;
 use angarium_settings::files;
 

@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
+use super::limits;
 use super::{Key, Refusal, Validation};
-use angarium_core::limits;
 
 /// A look-up that has its place.
 type Lookup = Pin<Box<dyn Future<Output = Validation> + Send>>;

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::time::Instant;
 
+use super::limits;
 use super::{Key, Refusal, TokenHolder, Validation};
-use angarium_core::limits;
 
 /// Answers that are remembered.
 pub(super) struct Memory {

@@ -3,8 +3,9 @@
 //!
 //! A token is looked up with the service's own token (`login`), by one request for all callers that bring the token at the same
 //! time (`lookups`), and the answer is remembered for a while (`memory`). A token that cannot be looked up is never taken for valid.
-//! How much is asked and remembered has bounds: `domain::limits::keystone`.
+//! How much is asked and remembered has bounds: [`limits`].
 
+pub mod limits;
 mod login;
 mod lookups;
 mod memory;
@@ -26,7 +27,6 @@ use tracing::warn;
 
 use angarium_clock::Clock;
 use angarium_core::access::{Role, TokenHash};
-use angarium_core::limits;
 use angarium_core::names::ProjectId;
 use angarium_core::role_names::RoleNames;
 use angarium_core::time::Timestamp;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use angarium_core::limits;
+use super::limits;
 
 /// What was logged lately. The lock is held for one look.
 #[derive(Default)]

@@ -18,9 +18,9 @@ use tokio::net::TcpStream;
 use tower::service_fn;
 use tower::util::BoxCloneSyncService;
 
+use super::limits;
 use super::login::OwnToken;
 use super::wire::{self, Subject};
-use angarium_core::limits;
 use angarium_settings::files;
 
 const AUTH_TOKEN: &str = "x-auth-token";

@@ -6,6 +6,7 @@ pub mod deadline;
 pub mod exchange;
 mod face;
 mod instance;
+pub mod limits;
 pub mod listener;
 mod peers;
 mod proxy_header;

@@ -28,8 +28,9 @@ use tower::Service;
 
 use super::addresses::{Addresses, CountedConnection};
 use super::exchange::App;
+use super::limits;
 use super::listener::ConnectionLimits;
-use angarium_core::{limits, probe};
+use angarium_core::probe;
 use angarium_metrics::Meter;
 
 /// Where an address is, as far as it can be told from the address.

@@ -22,8 +22,8 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use super::exchange::App;
+use super::limits;
 use super::proxy_header;
-use angarium_core::limits;
 use angarium_core::network::Network;
 use angarium_core::source::{ForwardedFor, Source};
 

@@ -1,6 +1,7 @@
 //! The documents: every link resolves, every shell block runs, the pages that the program prints are fresh, and the examples
 //! work. What tests the documents name is the matter of `tidy`.
 
+mod budgets;
 mod keda;
 mod links;
 mod page;

@@ -9,7 +9,7 @@ use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout};
 use angarium_coordination::{Node, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
-use angarium_core::limits::{LISTING_DIRECTORIES, TREE_READS_AT_ONCE};
+use angarium_core::limits::TREE_READS_AT_ONCE;
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 
 /// Names that are first read from each directory. Of many queues, which the directories share evenly, four from
@@ -19,6 +19,9 @@ const SHARE: usize = 4;
 const GROWTH: usize = 8;
 /// Names that one read takes from a directory at most: 256 of them are in memory at once.
 const SHARE_MAX: usize = 256;
+/// Directories of names that a long listing reads before others have their turn: some thousands of names, which an embedded
+/// tree reads in a few milliseconds of one thread.
+const LISTING_DIRECTORIES: usize = 16;
 
 /// A walk through the names of the queues of a project, in order: that of ASCII, but names that begin with a dot come
 /// first.

@@ -1,7 +1,7 @@
 //! The course of tree time over the machine's monotonic time: where it is, and how it follows the clock of the coordination
 //! servers without a step. Pure: monotonic time is an argument.
 
-use angarium_core::limits;
+use crate::limits;
 
 /// Where tree time is and where it is going. `passed` is monotonic time in milliseconds, everywhere.
 #[derive(Clone, Debug)]

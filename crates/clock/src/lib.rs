@@ -1,6 +1,7 @@
 //! The one place that reads clocks. Every caller else gets a `Clock` or an instant.
 
 mod course;
+pub mod limits;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tracing::{error, info, warn};
 
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use angarium_core::time::Timestamp;
 use course::{Course, ServerTime, difference};
 
@@ -325,7 +326,7 @@ fn beside(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> (u64
 }
 
 fn tell_agreed(behind: i64) {
-    if u128::from(behind.unsigned_abs()) > limits::CLOCK_LOOK.as_millis() {
+    if u128::from(behind.unsigned_abs()) > core_limits::CLOCK_LOOK.as_millis() {
         info!(behind_ms = behind, "tree time taken from replicas");
     }
 }

@@ -184,7 +184,7 @@ impl World {
         let asked = clock.asking();
         self.record = TimeRecords { time: clock.now(), servers: at(self.servers) };
         clock.learn(asked, at(self.servers));
-        self.due[replica] = u64::try_from(limits::TREE_CLOCK_TICK.as_millis()).unwrap();
+        self.due[replica] = u64::try_from(core_limits::TREE_CLOCK_TICK.as_millis()).unwrap();
     }
 
     /// Lets so many tenths of a second pass for all, of which these reach the tree, and holds their times together.

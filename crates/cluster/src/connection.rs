@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::peers::PeerFailure;
-use angarium_core::limits;
+use crate::limits;
 
 /// Connects, and keeps the connections that no replica uses.
 pub(super) struct Connections {
@@ -278,7 +278,7 @@ mod tests {
             assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
             stream.shutdown().await.unwrap();
-            tokio::time::sleep(limits::FORWARD_PAUSE).await;
+            tokio::time::sleep(angarium_core::limits::FORWARD_PAUSE).await;
         };
         let (answer, ()) = tokio::join!(link.send(request()), answering);
         assert!(answer.is_ok(), "{:?}", answer.err().map(|(failure, _)| failure));

@@ -3,6 +3,7 @@
 //! It knows nothing of what is in a slot.
 
 mod connection;
+pub mod limits;
 pub mod peer_client;
 mod peer_response;
 pub mod peers;

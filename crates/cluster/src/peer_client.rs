@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::peers::{PeerFailure, Peers};
+use crate::limits;
 use angarium_core::access::PeerSecret;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
-use angarium_core::limits;
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 
 /// The header by which a replica shows that it is one.
@@ -187,7 +187,7 @@ pub struct LoadsRequest {}
 /// The answer to [`LoadsRequest`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LoadsResponse {
-    /// The busiest queues, at most [`limits::LOADS`].
+    /// The busiest queues, at most [`core_limits::LOADS`].
     pub queues: Vec<QueueLoad>,
 }
 
@@ -203,7 +203,7 @@ pub struct QueueLoad {
 /// To the owner of queues: how much is in each of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountsRequest {
-    /// Which ones, at most [`limits::PAGE_MAX`].
+    /// Which ones, at most [`core_limits::PAGE_MAX`].
     pub queues: Vec<QueueAddress>,
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
 
 use super::connection::BusyConnection;
-use angarium_core::limits;
+use crate::limits;
 
 /// The body of an answer.
 pub type PeerResponseBody = Either<Full<Bytes>, StreamTail>;

@@ -15,7 +15,8 @@ use tokio::time::timeout;
 
 use super::connection::{BusyConnection, Connections, described};
 use super::peer_response::StreamTail;
-use angarium_core::limits;
+use crate::limits;
+use angarium_core::limits as core_limits;
 
 pub use super::peer_response::PeerResponseBody;
 
@@ -45,7 +46,10 @@ impl fmt::Debug for Peers {
 
 impl Default for Peers {
     fn default() -> Self {
-        Self { connections: Connections::default(), places: Arc::new(Semaphore::new(limits::PEER_REQUESTS)) }
+        Self {
+            connections: Connections::default(),
+            places: Arc::new(Semaphore::new(core_limits::PEER_REQUESTS)),
+        }
     }
 }
 
@@ -286,11 +290,11 @@ mod tests {
                 let mut body = sent.into_body();
                 let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
                 assert!(first.starts_with(b"begin"));
-                assert_eq!(peers.places.available_permits(), limits::PEER_REQUESTS - 1);
+                assert_eq!(peers.places.available_permits(), core_limits::PEER_REQUESTS - 1);
                 asked.send(()).await.unwrap();
                 let rest = body.collect().await.map(|rest| rest.to_bytes().len());
                 assert_eq!(rest.is_ok_and(|rest| first.len() + rest == long), is_whole);
-                assert_eq!(peers.places.available_permits(), limits::PEER_REQUESTS);
+                assert_eq!(peers.places.available_permits(), core_limits::PEER_REQUESTS);
             }
         };
         tokio::join!(serving, asking);

@@ -4,6 +4,7 @@
 //! knows nothing of queues. Callers learn from an error whether a write certainly did not happen or may have.
 
 pub mod embedded;
+pub mod limits;
 mod path;
 mod watch;
 pub mod zookeeper;
@@ -18,7 +19,7 @@ use tokio::sync::watch::Receiver;
 pub use embedded::nodes as nodes_on_disk;
 pub use watch::{Event, Mailbox, Watch};
 
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use angarium_core::time::Timestamp;
 
 /// A node as it was read.
@@ -281,10 +282,10 @@ fn size(fences: &[Fence], ops: &[Op]) -> usize {
 
 /// Checks a commit against the bounds that every implementation has, before anything is sent.
 fn check_bounds(fences: &[Fence], ops: &[Op]) -> Result<(), TreeError> {
-    if fences.len() + ops.len() > limits::TREE_BATCH_OPS {
+    if fences.len() + ops.len() > core_limits::TREE_BATCH_OPS {
         return Err(TreeError::Bounds("more than 100 operations in a commit"));
     }
-    if size(fences, ops) > limits::TREE_BATCH_BYTES {
+    if size(fences, ops) > core_limits::TREE_BATCH_BYTES {
         return Err(TreeError::Bounds("more than 256 KiB in a commit"));
     }
     for op in ops {
@@ -293,7 +294,7 @@ fn check_bounds(fences: &[Fence], ops: &[Op]) -> Result<(), TreeError> {
             return Err(TreeError::Bounds("the root is always there"));
         }
         if let Op::Create { data, .. } | Op::Set { data, .. } = op
-            && data.len() > limits::TREE_VALUE_BYTES
+            && data.len() > core_limits::TREE_VALUE_BYTES
         {
             return Err(TreeError::Bounds("more than 128 KiB in a value"));
         }

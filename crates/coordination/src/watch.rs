@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use angarium_core::limits;
+use crate::limits;
 
 /// What who watches is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,15 +1,14 @@
-//! Every bound of the service in one place, each with its unit and its reason.
+//! Bounds that clients meet or that several parts share, each with its unit and its reason. Those of one part are in its
+//! own `limits.rs`.
 //!
 //! The values of the first group are Zaqar's defaults (its `[transport]` options), which its clients expect. An operator
 //! may set others (see [`Limits`]) up to the bounds of the second group.
 
-mod connections;
 mod counting;
 mod engine;
 mod entry;
 mod keystone;
 mod listings;
-mod log;
 mod memory;
 mod peers;
 mod settable;
@@ -20,13 +19,11 @@ mod waits;
 
 use std::time::Duration;
 
-pub use connections::*;
 pub use counting::*;
 pub use engine::*;
 pub use entry::*;
 pub use keystone::*;
 pub use listings::*;
-pub use log::*;
 pub use memory::*;
 pub use peers::*;
 pub use settable::{Limits, Span};
@@ -190,11 +187,6 @@ pub const TRACE_STATE_BYTES: usize = 512;
 /// Its members (W3C Trace Context: 32).
 pub const TRACE_STATE_MEMBERS: usize = 32;
 
-/// Queues with figures of their own among the metrics, unless the settings say otherwise: at a dozen series each it is what
-/// one scrape should bring.
-pub const NAMED_QUEUES: usize = 200;
-/// The most that the settings may say: some hundred thousand series.
-pub const NAMED_QUEUES_MAX: usize = 10_000;
 /// How long one page of metrics may look at queues that have changed; what is left shows older figures.
 pub const OBSERVATION: Duration = Duration::from_secs(3);
 
@@ -216,47 +208,17 @@ pub const SLOTS: usize = 256;
 
 /// Bytes of ready messages that a queue keeps in memory; what waits behind them stays in the pool.
 pub const READY_CACHE_BYTES: usize = 1 << 20;
-/// Ready messages that a queue keeps in memory, so that tiny ones cannot outgrow the byte budget by their headers.
-pub const READY_CACHE_MESSAGES: usize = 4_096;
 /// Bytes of the windows of all queues together, looked at so often: beyond it windows are left to the pools. What arrives
 /// between two looks is as much as is posted in that time.
 pub const READY_CACHES_BYTES: usize = 192 << 20;
 /// See [`READY_CACHES_BYTES`].
 pub const READY_CACHES_TICK: Duration = Duration::from_secs(1);
-/// A window below this, and below a quarter of its bytes, is filled from the pool before it runs empty. With
-/// large bodies a few messages fill it, and a page read then would be read for nothing.
-pub const READY_CACHE_LOW: usize = 256;
 /// Messages that one refill reads.
 pub const REFILL_MESSAGES: usize = 1_024;
-/// A group of a queue that is not in order of groups is noisy when it has so many messages under claims (SQS: 30), ...
-pub const NOISY_MESSAGES: usize = 30;
-/// ... and more than one of so many of all those of the queue (SQS: a tenth).
-pub const NOISY_SHARE: usize = 10;
-/// Seconds without a message sent after which it is quiet again (SQS: five minutes).
-pub const NOISY_SECONDS: u32 = 300;
-/// A group is noisy too when its messages were in flight for so many message-milliseconds in the last spans, and for more than one of
-/// [`NOISY_SHARE`] of all: thirty messages for a minute, so that a few messages of a queue with few consumers are in order.
-pub const NOISY_TIME: u64 = 30 * 60_000;
-/// The length of a span: the one that runs and the one before are looked at.
-pub const NOISY_SPAN_SECONDS: u32 = 150;
-/// Groups whose times in flight are known; those with less than a hundredth of all messages in flight are left out.
-pub const NOISY_KNOWN: usize = 1_024;
-/// See [`NOISY_KNOWN`].
-pub const NOISY_MIN: usize = 100;
-/// Groups of a queue that may be noisy at once: at any one time nine have more than a tenth, and each stays so for a while.
-pub const NOISY_GROUPS: usize = 64;
-/// Messages of quiet groups that a queue knows beyond a window full of noisy ones.
-pub const AHEAD_MESSAGES: usize = 1_024;
-/// Groups of an ordered queue that are known at once, at some hundred bytes each beside their messages.
-pub const GROUPS_KNOWN: usize = 8_192;
 /// Groups that one look into the list of a queue's groups brings, each with its first message.
 pub const GROUPS_PAGE: usize = 64;
-/// Messages that one read of a group brings at most: as many as a claim may have.
-pub const GROUP_MESSAGES: usize = 512;
 /// Bytes of bodies of such a read, and a body more.
 pub const GROUP_BYTES: usize = 256 << 10;
-/// Groups of a queue that are read at once.
-pub const GROUP_READS: usize = 16;
 /// Seconds for which an id of deduplication is remembered (SQS: five minutes), and that of a try of a receive.
 pub const DEDUP_SECONDS: u32 = 300;
 /// Ids of deduplication that one queue remembers, at about a hundred bytes each; beyond it posts with one are answered 429.
@@ -285,47 +247,17 @@ pub const TREE_BATCH_OPS: usize = 100;
 /// Bytes of one commit to the tree (ZooKeeper refuses requests near one megabyte and cuts the connection).
 pub const TREE_BATCH_BYTES: usize = 256 * 1024;
 
-/// Events that wait for who watches a part of the tree; more of them become one that states to read all again.
-pub const WATCH_EVENTS: usize = 256;
-/// Commits that wait for ZooKeeper; one more is refused, certainly unsent.
-pub const TREE_QUEUE: usize = 4_096;
-/// Reads of ZooKeeper that wait or are on their way; one more is refused.
-pub const TREE_READS: usize = 4_096;
 /// Reads that are on their way to ZooKeeper at once: more of them only wait at the server.
 pub const TREE_READS_AT_ONCE: usize = 64;
-/// An operation of ZooKeeper without an answer after this time has failed. A leader is elected well before.
-pub const TREE_DEADLINE: Duration = Duration::from_secs(8);
 /// Seconds of the session timeout to ask ZooKeeper for, least and most: a pause of a process or a server should be no reason to
 /// lose a session, and that of a replica that died is how long its queues wait.
 pub const TREE_SESSION: (u32, u32) = (2, 120);
 /// See [`TREE_SESSION`].
 pub const TREE_SESSION_DEFAULT: u32 = 12;
-/// How long a start waits for ZooKeeper before it gives up.
-pub const TREE_START: Duration = Duration::from_secs(30);
 
-/// Pieces of work that wait for the journal's committer; one more is refused, certainly unwritten.
-pub const JOURNAL_QUEUE: usize = 16_384;
-/// Pieces of work that share one sync.
-pub const JOURNAL_GROUP: usize = 4_096;
 /// Bytes of free space on the disk of an embedded pool below which new messages are refused: enough to go on removing
 /// them, which takes room too before it gives any (P12).
 pub const RESERVE_BYTES: u64 = 256 << 20;
-/// How often the free space is asked for: the disk must not fill by more than the reserve in between.
-pub const ROOM_LOOK: Duration = Duration::from_millis(250);
-/// The pause between two rounds of getting room back on a disk that is nearly full: each writes out what is in memory.
-pub const RECLAIM_PAUSE: Duration = Duration::from_secs(3);
-/// How long such a round waits until that is on disk.
-pub const RECLAIM_FLUSH: Duration = Duration::from_secs(30);
-/// Bytes that merging tables must give back to be done on such a disk.
-pub const RECLAIM_GAIN: u64 = 8 << 20;
-/// Bytes that must be free for it beside what is left: the log continues meanwhile.
-pub const RECLAIM_MARGIN: u64 = 32 << 20;
-/// The first pause after a try to open a journal again that failed, and the longest; each is twice the one before.
-pub const REOPEN_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Bytes of the name of a note in a pool: a dedup id of SQS has 128 characters.
-pub const NOTE_KEY_BYTES: usize = 1_024;
-/// Bytes of what a note in a pool states.
-pub const NOTE_BYTES: usize = 65_536;
 /// A sync of a write of the class `relaxed` begins after this time at the latest: what a power cut may take.
 pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
 
@@ -370,8 +302,6 @@ pub const FAREWELL_IDLE: Duration = Duration::from_secs(1);
 /// For how long at most: a client may know no other replica.
 pub const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A step of the time by more than this is taken for a broken clock.
-pub const CLOCK_STEP: Duration = Duration::from_secs(24 * 3_600);
 /// How often the time is recorded, and learnt from the tree: a start cannot tell a pause that is shorter from none.
 pub const CLOCK_TICK: Duration = Duration::from_secs(60);
 /// How often the owner looks for claims that ended when no deadline is nearer: so late a deadline may be met that was noted

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 
 /// Of each group the messages that block it.
 #[derive(Debug, Default)]

@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::queue::QueueEngine;
 use super::ready_cache::ReadyMessage;
+use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 

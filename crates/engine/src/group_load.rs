@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
+use crate::limits;
 use angarium_core::group::GroupName;
-use angarium_core::limits;
 use angarium_core::time::Timestamp;
 
 /// Less than this between two looks is added to the next.

@@ -31,6 +31,7 @@ mod group_load;
 mod groups;
 mod hidden;
 mod idle;
+pub mod limits;
 mod lookahead;
 mod missing;
 mod ordered;

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashSet};
 use super::queue::QueueEngine;
 use super::ready_cache::ReadyMessage;
 use super::refill::Refill;
+use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::message::{Header, Message, State};
 
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use super::groups::{GroupBounds, GroupRead, Groups, Heads};
 use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason, RemovalKind};
 use super::queue::{ClaimSelection, QueueEngine, StoredTotals, TakeBounds};
 use super::ready_cache::{ReadyCache, ReadyMessage};
+use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::message::{Header, Message, Retention, State};
 use angarium_core::time::Timestamp;
 

@@ -10,9 +10,10 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use super::fair::FairOrder;
+use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 
@@ -77,11 +78,11 @@ impl ReadyCache {
     }
 
     pub(super) fn is_low(&self) -> bool {
-        self.ready.len() < limits::READY_CACHE_LOW && self.bytes < limits::READY_CACHE_BYTES / 4
+        self.ready.len() < limits::READY_CACHE_LOW && self.bytes < core_limits::READY_CACHE_BYTES / 4
     }
 
     fn is_full(&self) -> bool {
-        self.bytes >= limits::READY_CACHE_BYTES || self.ready.len() >= limits::READY_CACHE_MESSAGES
+        self.bytes >= core_limits::READY_CACHE_BYTES || self.ready.len() >= limits::READY_CACHE_MESSAGES
     }
 
     pub(super) fn first(&self) -> Option<MessageId> {

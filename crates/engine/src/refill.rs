@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 use super::groups::Groups;
 use super::queue::QueueEngine;
 use super::ready_cache::ReadyMessage;
+use crate::limits;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::message::{Message, State};
 
 /// A page to read from the pool.

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use super::hidden::{HiddenMessage, HiddenReason};
 use super::queue::QueueEngine;
+use crate::limits;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
 

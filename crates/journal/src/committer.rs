@@ -27,9 +27,10 @@ use super::stall::{Queue, QueueEnd, Stall, StallWatch};
 use super::store::{Acceptance, Store};
 use super::work::{self, Work, WorkReceiver};
 use super::{JournalError, Txn, rescue};
+use crate::limits;
 use angarium_clock::Clock;
 use angarium_core::durability::Durability;
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use angarium_core::time::millis;
 
 /// The write side of a journal.
@@ -214,7 +215,7 @@ impl Run {
     fn next(&self) -> CommitterTick {
         let queue = self.work.lock();
         let Some(work) = queue.as_ref() else { return CommitterTick::Close };
-        let first = match self.unsynced.map(|since| limits::RELAXED_SYNC.checked_sub(since.elapsed())) {
+        let first = match self.unsynced.map(|since| core_limits::RELAXED_SYNC.checked_sub(since.elapsed())) {
             None => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(None) => return CommitterTick::Sync,
             Some(Some(left)) => work.recv_timeout(left),

@@ -16,7 +16,7 @@ use super::View;
 use super::log::{self, number};
 use super::store::Store;
 use super::{SPACES, rescue};
-use angarium_core::limits;
+use crate::limits;
 
 /// The directory of a key space that has its tables.
 const TABLES: &str = "tables";

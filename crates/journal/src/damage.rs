@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use tracing::error;
 
 use super::{JournalError, Space};
-use angarium_core::limits;
+use crate::limits;
 
 /// What an operator does about damage that was met.
 const NEXT_STEP: &str =

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tracing::{info, warn};
 
-use angarium_core::limits;
+use crate::limits;
 use angarium_core::time::millis;
 
 /// Bytes of a file system.

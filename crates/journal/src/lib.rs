@@ -14,6 +14,7 @@ mod current;
 mod damage;
 mod disk;
 mod inspect;
+pub mod limits;
 mod log;
 mod lost;
 mod mend;
@@ -36,7 +37,7 @@ use thiserror::Error as ThisError;
 
 use angarium_clock::Clock;
 use angarium_core::durability::Durability;
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use committer::Committer;
 pub use copy::StoreCopy;
 use current::Current;
@@ -181,7 +182,7 @@ pub struct JournalOptions {
 impl Default for JournalOptions {
     fn default() -> Self {
         Self {
-            reserve: limits::RESERVE_BYTES,
+            reserve: core_limits::RESERVE_BYTES,
             accept_damage: false,
             commit_deadline: limits::COMMIT_DEADLINE,
         }
@@ -278,7 +279,7 @@ impl Journal {
     }
 
     /// The same, but returns as soon as what it wrote is as durable as asked: a relaxed write outlives the process at
-    /// once, and a power cut [`limits::RELAXED_SYNC`] later.
+    /// once, and a power cut [`core_limits::RELAXED_SYNC`] later.
     pub async fn commit_as<T: Send + 'static>(
         &self,
         durability: Durability,

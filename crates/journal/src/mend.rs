@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::damage::{is_medium_lost, is_refused};
 use super::log::{self, DamagedRange, DamagedRanges, MendedTable, TableKeys};
 use super::tables;
-use angarium_core::limits;
+use crate::limits;
 use angarium_core::time::Timestamp;
 
 /// Bytes that are read at a time: the disk may refuse each of them alone.

@@ -13,7 +13,7 @@ use tracing::{debug, error, warn};
 
 use super::SPACES;
 use super::store::Store;
-use angarium_core::limits;
+use crate::limits;
 
 /// How often it is looked whether what was flushed is on disk.
 const LOOK: Duration = Duration::from_millis(10);

@@ -26,7 +26,7 @@ use tracing::{error, info};
 use super::JournalError;
 use super::current::Current;
 use super::work::Work;
-use angarium_core::limits;
+use crate::limits;
 use angarium_core::time::millis;
 
 /// The queue of a committer, until its thread ends. That thread holds the lock while it waits for work, the watch while it

@@ -12,7 +12,7 @@ use super::log::{self, CheckError, DamagedRanges, Mark, Numbering, Position, Rem
 use super::lost::LostRanges;
 use super::mend::{self, MendResult, Refused, Scope};
 use super::{FORMAT, JournalError, JournalOptions, OpenError, SPACES, Space, tables};
-use angarium_core::limits;
+use crate::limits;
 use angarium_core::time::Timestamp;
 
 const FORMAT_KEY: &[u8] = b"format";

@@ -8,6 +8,7 @@ mod authentication;
 mod budgets;
 mod forwards;
 mod keystone;
+pub mod limits;
 mod observed;
 mod plain;
 mod process;
@@ -34,7 +35,6 @@ pub use queues::QueueCounters;
 pub use requests::{OperationMeter, Refusal};
 pub use work::{CommitMeter, OpenConnection};
 
-use angarium_core::limits;
 use angarium_core::names::QueueRef;
 use authentication::Failures;
 use budgets::Budgets;

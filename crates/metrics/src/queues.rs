@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use angarium_core::limits;
+use crate::limits;
 use angarium_core::names::QueueRef;
 
 /// The name that queues without figures of their own share.

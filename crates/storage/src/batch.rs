@@ -122,9 +122,9 @@ impl KnownEntry {
 pub struct Note {
     /// What it is: kinds are numbered by the engine.
     pub kind: u8,
-    /// Its name within the kind, at most [`limits::NOTE_KEY_BYTES`](angarium_core::limits::NOTE_KEY_BYTES).
+    /// Its name within the kind, at most [`limits::NOTE_KEY_BYTES`](limits::NOTE_KEY_BYTES).
     pub key: Bytes,
-    /// What it states, at most [`limits::NOTE_BYTES`](angarium_core::limits::NOTE_BYTES).
+    /// What it states, at most [`limits::NOTE_BYTES`](limits::NOTE_BYTES).
     pub value: Bytes,
     /// When its owner may forget it.
     pub expires: Timestamp,

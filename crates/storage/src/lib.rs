@@ -7,6 +7,7 @@
 mod batch;
 pub mod embedded;
 mod header;
+pub mod limits;
 pub mod merged;
 pub mod open;
 mod page;

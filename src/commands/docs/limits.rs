@@ -8,7 +8,8 @@ use angarium_settings::units::{size_of, span};
 const INTRODUCTION: &str = "\
 These are the bounds that a client can meet. A request beyond one of them is answered 400, unless the row names
 another status. A setting changes a bound for the whole service; what is stored already stays as it is. Bounds with
-their reasons are in `crates/core/src/limits.rs`; bounds of memory are in [Budgets of memory](../architecture/memory.md).
+their reasons are in `crates/core/src/limits.rs` and in `limits.rs` of each part; bounds of memory are in
+[Budgets of memory](../architecture/memory.md).
 ";
 
 /// A bound: its subject, its default, its widest value and how to set it.

@@ -1,7 +1,5 @@
-//! What is kept in memory: the budgets are those that are written down, and a queue that no caller uses costs next to
-//! nothing.
+//! What is kept in memory: a queue that no caller uses costs next to nothing.
 
-use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +10,7 @@ use angarium_clock::Clock;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::{CommitResult, Coordination, Fence, Node, Op, Session, TreeError, Watch};
 use angarium_core::ids::QueueId;
-use angarium_core::limits::{self, Limits};
+use angarium_core::limits::Limits;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
@@ -24,108 +22,6 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch::Receiver;
 
 use super::{limit, one_pool, queue, replica, terms};
-
-#[test]
-fn budgets_of_memory_are_as_written_down() {
-    let page = include_str!("../../../../docs/architecture/memory.md");
-    let rows: Vec<Vec<&str>> = page
-        .lines()
-        .skip_while(|line| !line.starts_with("|---"))
-        .skip(1)
-        .take_while(|line| line.starts_with('|'))
-        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-        .collect();
-    let written: Vec<(String, String)> =
-        rows.iter().map(|row| (row[0].replace('`', ""), row[1].replace(',', ""))).collect();
-    let real: Vec<(String, String)> =
-        budgets().iter().map(|(name, most)| ((*name).to_owned(), most.to_string())).collect();
-    assert_eq!(written, real);
-    assert_eq!(limits::IDLE_TICK, Duration::from_secs(60));
-}
-
-fn budgets() -> Vec<(&'static str, u64)> {
-    let count = |count: usize| count as u64;
-    vec![
-        ("BODY_BYTES", limits::BODY_BYTES.into()),
-        ("UNSENT_BYTES", limits::UNSENT_BYTES.into()),
-        ("PROBE_CONNECTIONS", count(limits::PROBE_CONNECTIONS)),
-        ("READY_CACHES_BYTES", count(limits::READY_CACHES_BYTES)),
-        ("READY_CACHE_BYTES", count(limits::READY_CACHE_BYTES)),
-        ("READY_CACHE_MESSAGES", count(limits::READY_CACHE_MESSAGES)),
-        ("AHEAD_MESSAGES", count(limits::AHEAD_MESSAGES)),
-        ("GROUPS_KNOWN", count(limits::GROUPS_KNOWN)),
-        ("FREED_GROUPS", count(limits::FREED_GROUPS)),
-        ("NOISY_KNOWN", count(limits::NOISY_KNOWN)),
-        ("DEDUP_KNOWN", count(limits::DEDUP_KNOWN)),
-        ("DEDUP_KNOWN_ALL", count(limits::DEDUP_KNOWN_ALL)),
-        ("IN_TRANSFER_KNOWN", count(limits::IN_TRANSFER_KNOWN)),
-        ("WAKE_CHANGES", count(limits::WAKE_CHANGES)),
-        ("WRITER_MESSAGES", count(limits::WRITER_MESSAGES)),
-        ("WRITER_BYTES", count(limits::WRITER_BYTES)),
-        ("SLOT_CLAIMS", count(limits::SLOT_CLAIMS)),
-        ("QUEUE_WAITERS", count(limits::QUEUE_WAITERS)),
-        ("SLOT_WAITERS", count(limits::SLOT_WAITERS)),
-        ("LISTINGS_IN_LINE", count(limits::LISTINGS_IN_LINE)),
-        ("SURVEY_QUEUES", count(limits::SURVEY_QUEUES)),
-        ("NAMED_QUEUES_MAX", count(limits::NAMED_QUEUES_MAX)),
-        ("SLOT_COUNTED", count(limits::SLOT_COUNTED)),
-        ("COUNTING_LINE", count(limits::COUNTING_LINE)),
-        ("METERED_QUOTAS", count(limits::METERED_QUOTAS)),
-        ("COUNTED_PROJECTS", count(limits::COUNTED_PROJECTS)),
-        ("RATED_PROJECTS", count(limits::RATED_PROJECTS)),
-        ("SQS_PAUSES", count(limits::SQS_PAUSES)),
-        ("KEYSTONE_TOKENS_KNOWN", count(limits::KEYSTONE_TOKENS_KNOWN)),
-        ("KEYSTONE_REFUSED_KNOWN", count(limits::KEYSTONE_REFUSED_KNOWN)),
-        ("KEYSTONE_WAITING", count(limits::KEYSTONE_WAITING)),
-        ("KEYSTONE_ANSWER_BYTES", count(limits::KEYSTONE_ANSWER_BYTES)),
-        ("PEER_REQUESTS", count(limits::PEER_REQUESTS)),
-        ("PEER_ANSWER_BYTES", count(limits::PEER_ANSWER_BYTES)),
-        ("WATCH_EVENTS", count(limits::WATCH_EVENTS)),
-        ("TREE_QUEUE", count(limits::TREE_QUEUE)),
-        ("TREE_READS", count(limits::TREE_READS)),
-        ("JOURNAL_QUEUE", count(limits::JOURNAL_QUEUE)),
-        ("STORE_TABLE_BYTES", limits::STORE_TABLE_BYTES),
-        ("STORE_CACHE_BYTES", limits::STORE_CACHE_BYTES),
-        ("DAMAGED_PLACES", count(limits::DAMAGED_PLACES)),
-        ("MEND_BYTES", limits::MEND_BYTES),
-        ("SQS_RECEIVE_BYTES", count(limits::SQS_RECEIVE_BYTES)),
-        ("TREE_CHILDREN", count(limits::TREE_CHILDREN)),
-        ("RETAINED_IDLE", count(limits::RETAINED_IDLE)),
-        ("IDLE_ROUNDS", limits::IDLE_ROUNDS.into()),
-    ]
-}
-
-/// Bounds that speak of memory and bound something else: one answer, a setting, a time, a record in the tree.
-const OTHERS: [&str; 5] =
-    ["PAGE_MAX", "SQS_IN_FLIGHT_MAX", "DEDUP_SECONDS", "MOVE_TASKS", "PEER_ANSWER_KEPT"];
-
-#[test]
-fn bound_of_memory_is_in_the_table() {
-    let limits = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/src/limits");
-    let files = std::fs::read_dir(limits).unwrap().map(|entry| entry.unwrap().path());
-    let texts =
-        files.chain([format!("{limits}.rs").into()]).map(|path| std::fs::read_to_string(path).unwrap());
-    let (mut found, mut doc) = (BTreeSet::new(), String::new());
-    for line in texts.collect::<String>().lines() {
-        if let Some(text) = line.strip_prefix("///") {
-            doc += text;
-        } else if let Some((name, kind)) =
-            line.strip_prefix("pub const ").and_then(|rest| rest.split_once(": "))
-        {
-            let is_number = ["u8", "u32", "u64", "usize"].iter().any(|number| kind.starts_with(number));
-            if is_number && ["memory", "remember"].iter().any(|word| doc.contains(word)) {
-                found.insert(name.to_owned());
-            }
-            doc.clear();
-        } else {
-            doc.clear();
-        }
-    }
-    let known: BTreeSet<String> =
-        budgets().into_iter().map(|(name, _)| name).chain(OTHERS).map(ToOwned::to_owned).collect();
-    assert!(found.contains("BODY_BYTES") && found.contains("READY_CACHE_BYTES"), "{found:?}");
-    assert_eq!(found.difference(&known).collect::<Vec<_>>(), [""; 0], "they are not in the table");
-}
 
 /// Set for a process of its own, which measures: the number of queues.
 const QUEUES: &str = "ANGARIUM_TEST_IDLE_QUEUES";

@@ -16,10 +16,11 @@ use super::address::Address;
 use super::committer::Committer;
 use super::errors::{Verdict, not_sent, verdict};
 use super::lease::Lease;
+use super::limits;
 use super::pieces::PendingPieces;
 use super::session::{Session, SessionLoss};
 use super::{Link, Session as SessionView, TreeError, ZooKeeperTimeouts};
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use angarium_core::time::millis;
 
 /// The pause before a session is recreated, which doubles up to the longest while that fails.
@@ -58,7 +59,7 @@ impl Shared {
             lease: Lease::default(),
             trouble: Mutex::new("none was made yet".into()),
             admitted: Arc::new(Semaphore::new(limits::TREE_READS)),
-            reading: Semaphore::new(limits::TREE_READS_AT_ONCE),
+            reading: Semaphore::new(core_limits::TREE_READS_AT_ONCE),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }

@@ -13,6 +13,7 @@ mod directories;
 mod errors;
 mod keeper;
 mod lease;
+pub mod limits;
 mod multi;
 mod pieces;
 mod reachability;
@@ -37,7 +38,7 @@ use super::{
     CommitResult, Coordination, Fence, Link, Mode, Node, Op, Refusal, Session, Stat, TreeError, Watch,
     check_bounds, path, size,
 };
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use angarium_core::time::{Timestamp, millis};
 use keeper::Shared;
 use pieces::{PendingPieces, Piece};
@@ -59,7 +60,7 @@ pub struct ZooKeeperTimeouts {
 impl Default for ZooKeeperTimeouts {
     fn default() -> Self {
         Self {
-            session: Duration::from_secs(limits::TREE_SESSION_DEFAULT.into()),
+            session: Duration::from_secs(core_limits::TREE_SESSION_DEFAULT.into()),
             operation: limits::TREE_DEADLINE,
             start: limits::TREE_START,
             // Versions of nodes end at twice this number.
@@ -215,7 +216,7 @@ async fn get(session: Arc<Live>, path: Arc<str>) -> Result<Option<Node>, ZkError
 /// Requests go out when they are made, so the answers of some take one round trip.
 async fn get_many(session: Arc<Live>, paths: Arc<[String]>) -> Result<Vec<Option<Node>>, ZkError> {
     let mut nodes = Vec::with_capacity(paths.len());
-    for some in paths.chunks(limits::TREE_READS_AT_ONCE) {
+    for some in paths.chunks(core_limits::TREE_READS_AT_ONCE) {
         let asked: Vec<_> = some.iter().map(|path| session.client.get_data(path)).collect();
         for answer in asked {
             nodes.push(found(answer.await)?);

@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::limits;
 use super::{CommitResult, Fence, Op, TreeError, path};
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 
 /// Fences of the pieces of a multi. Pieces share them as a rule, and a check costs next to nothing.
-const FENCES: usize = 2 * limits::TREE_BATCH_OPS;
+const FENCES: usize = 2 * core_limits::TREE_BATCH_OPS;
 
 const WAITING: u8 = 0;
 const TAKEN: u8 = 1;
@@ -152,9 +153,9 @@ struct Sum {
 
 impl Sum {
     fn admits(&self, piece: &Piece) -> bool {
-        self.ops + piece.ops.len() <= limits::TREE_BATCH_OPS
+        self.ops + piece.ops.len() <= core_limits::TREE_BATCH_OPS
             && self.fences + piece.fences.len() <= FENCES
-            && self.bytes + piece.bytes() <= limits::TREE_BATCH_BYTES
+            && self.bytes + piece.bytes() <= core_limits::TREE_BATCH_BYTES
             && !self.touches(piece)
     }
 

@@ -7,6 +7,3 @@ pub const LISTINGS_IN_LINE: usize = 128;
 /// Queues of a project without a quota whose messages are counted for one who asks how much it holds: some hundred milliseconds
 /// of reading. Of one with more nothing is said.
 pub const COUNTED_QUEUES: usize = 10_000;
-/// Directories of names that a long listing reads before others have their turn: some thousands of names, which an embedded
-/// tree reads in a few milliseconds of one thread.
-pub const LISTING_DIRECTORIES: usize = 16;

@@ -42,9 +42,3 @@ pub const DEDUP_KNOWN_ALL: usize = 4_000_000;
 /// Closed queues of one slot of which it is known from when on they have retained messages, about 64 bytes each; the messages of
 /// others stay until their queue is opened.
 pub const RETAINED_IDLE: usize = 4_096;
-/// Groups that became free and that no caller has asked for: beyond it they are entered at once.
-pub const FREED_GROUPS: usize = 1_024;
-/// Bytes of recent writes that an embedded store keeps in memory, for each of its key spaces.
-pub const STORE_TABLE_BYTES: u64 = 16 << 20;
-/// Bytes of blocks that an embedded store has read from the disk and keeps in memory.
-pub const STORE_CACHE_BYTES: u64 = 32 << 20;

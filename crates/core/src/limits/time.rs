@@ -5,14 +5,6 @@ use std::time::Duration;
 /// How often a replica records tree time, and learns the clock of the servers, on a tree with a clock of its own. Two replicas
 /// notice a step at most this much apart, and so differ by a tenth of it while they follow the step.
 pub const TREE_CLOCK_TICK: Duration = Duration::from_secs(5);
-/// Tree time follows the servers' clock by one part in so many: at most 1 s in 10 s, at a rate of 0.9 to 1.1.
-pub const CLOCK_SLEW_PARTS: u64 = 10;
-/// A replica that is ahead of the others after it was away gives its lead up by one part in so many: at half the rate.
-pub const CLOCK_LEAD_PARTS: u64 = 2;
-/// A replica that has not reached the servers for so long follows the clock that it last saw no further.
-pub const CLOCK_SLEW_UNSEEN: Duration = Duration::from_secs(15);
-/// A step of the servers' clock above this is logged, and shown until tree time has followed it.
-pub const CLOCK_STEP_TOLD: Duration = Duration::from_secs(5);
 /// A replica that could not record tree time for so long takes it from the others, if there are any.
 pub const CLOCK_AWAY: Duration = Duration::from_secs(15);
 /// Two replicas whose distances from the servers' clock differ by more than this do not agree on the time. Those that do may

@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-/// How long a commit of the journal may take before new work is refused, and its waiters are answered that its outcome is
-/// unknown. The default of a setting: a disk that flushes takes seconds, a stalled one never ends.
-pub const COMMIT_DEADLINE: Duration = Duration::from_secs(10);
-/// How often the journal looks whether a commit is late: a tenth of its deadline, within these.
-pub const COMMIT_LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 /// How long a request may take from the last byte of its body on, without the time that it waits for a message. Another replica
 /// to which it is passed on has as long.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(45);

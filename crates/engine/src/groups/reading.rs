@@ -7,10 +7,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{Group, GroupCoverage, Groups};
 use crate::hidden::HiddenMessages;
+use crate::limits;
 use crate::ready_cache::ReadyMessage;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::message::{Message, State};
 
 /// What to read from the pool. Messages beyond `until` may be of posts whose outcome is not known yet.

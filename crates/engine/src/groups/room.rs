@@ -6,9 +6,10 @@
 //! shrinks, and its turn stays.
 
 use super::{Group, GroupCoverage, GroupPosition, Groups};
+use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
 
 /// Turns that groups take while each of them is served once, at most: it is open, rests, and may be found blocked.
@@ -33,8 +34,8 @@ impl Default for GroupBounds {
     fn default() -> Self {
         Self {
             known: limits::GROUPS_KNOWN,
-            open: limits::GROUPS_KNOWN - limits::GROUPS_PAGE,
-            bytes: limits::READY_CACHE_BYTES,
+            open: limits::GROUPS_KNOWN - core_limits::GROUPS_PAGE,
+            bytes: core_limits::READY_CACHE_BYTES,
             messages: limits::READY_CACHE_MESSAGES,
         }
     }

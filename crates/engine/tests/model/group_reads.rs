@@ -148,7 +148,7 @@ impl World {
             let number = u64::try_from(number * RECEIVE).unwrap();
             (number..number + 10).for_each(|number| self.post(group(groups.start + number % count)));
         }
-        if usize::try_from(count).is_ok_and(|count| count < limits::GROUPS_KNOWN) {
+        if usize::try_from(count).is_ok_and(|count| count < angarium_engine::limits::GROUPS_KNOWN) {
             let Reads { lists, whole, .. } = self.reads;
             assert_eq!((lists, whole), (0, 0), "all groups are known: {:?}", self.reads);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use angarium_core::limits;
+use crate::limits;
 
 /// The file whose lock the store holds while it is open.
 const LOCK: &str = "lock";

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::files::{entries, read_bounded};
 use super::witness::FILE as WITNESS;
 use super::{Damage, Remedy};
-use angarium_core::limits;
+use crate::limits;
 
 /// The file that makes a directory a store, and all that is in it.
 const VERSION: &str = "version";

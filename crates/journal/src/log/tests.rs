@@ -9,10 +9,10 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::limits;
 use crate::{Journal, JournalOptions, OpenError, SPACES, Space};
 use angarium_clock::Clock;
 use angarium_core::durability::Durability;
-use angarium_core::limits;
 
 const PAGE: usize = 4_096;
 pub(super) const GROUPS: u32 = 40;

@@ -18,8 +18,8 @@ use super::files;
 use super::table_keys::TableKeys;
 use super::unflushed::{Tracker, Unflushed};
 use crate::current::Current;
+use crate::limits;
 use crate::{SPACES, Space};
-use angarium_core::limits;
 
 pub(super) const FILE: &str = "log-witness";
 /// The new file until it takes its place. One that was left is written over.

@@ -11,10 +11,10 @@ use super::buckets::TouchedBuckets;
 use super::entries;
 use super::failed;
 use super::stored::{self, QueueTotals};
+use crate::limits;
 use crate::{KnownEntry, Note, QueueChanges, StoreError, Totals};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
-use angarium_core::limits;
 use angarium_core::message::{Header, Message, State};
 use angarium_journal::{Space, Txn};
 

@@ -9,6 +9,7 @@ mod buckets;
 mod drop;
 mod due;
 mod entries;
+pub mod limits;
 mod recount;
 mod retained;
 mod scan;

@@ -10,11 +10,11 @@
 use bytes::Bytes;
 use tracing::warn;
 
+use super::limits;
 use super::stored::{self, QueueTotals};
 use super::{batch, entries, failed, scan};
 use crate::{Correction, StoreError, Totals};
 use angarium_core::ids::QueueId;
-use angarium_core::limits;
 use angarium_core::message::State;
 use angarium_journal::{Journal, Space, Txn, View};
 

@@ -7,9 +7,9 @@ use bytes::Bytes;
 
 use super::buckets::{Bucket, Ids};
 use super::due::{self, BucketUpdate, DueScan};
+use crate::limits;
 use crate::{Due, RetainedEntries, RetainedPlace, StoreError, retained};
 use angarium_core::ids::QueueId;
-use angarium_core::limits;
 use angarium_core::time::Timestamp;
 use angarium_journal::{Space, View};
 

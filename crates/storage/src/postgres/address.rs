@@ -7,7 +7,7 @@ use thiserror::Error as ThisError;
 use tokio_postgres::Config;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
-use angarium_core::limits;
+use super::limits;
 use angarium_settings::files;
 
 const SCHEMA: &str = "angarium";
@@ -69,8 +69,8 @@ impl FromStr for Address {
         config.ssl_mode(SslMode::Disable);
         config.application_name("angarium");
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        config.connect_timeout(limits::POSTGRES_CONNECT);
-        config.tcp_user_timeout(limits::POSTGRES_ANSWER);
+        config.connect_timeout(limits::CONNECT);
+        config.tcp_user_timeout(limits::ANSWER);
         let mut address = Self { config, schema: SCHEMA.to_owned(), quota: None, ca: None };
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));

@@ -6,9 +6,9 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::stored::{encode_peer, id_key, life_columns, millis, number, queue_key, seq, state_number};
+use crate::limits;
 use crate::{Batch, Note, QueueChanges, StoreError};
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::limits;
 use angarium_core::message::{Header, State};
 
 /// Checks what of a batch came from outside without a check.

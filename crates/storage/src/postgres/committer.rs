@@ -8,8 +8,8 @@ use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use super::PostgresPool;
 use super::errors::Failure;
+use super::limits;
 use crate::{Batch, StoreError};
-use angarium_core::limits;
 
 /// Where batches gather.
 pub(super) struct Committer {
@@ -22,7 +22,7 @@ pub(super) struct Committer {
 
 impl Default for Committer {
     fn default() -> Self {
-        Self { gathered: Mutex::default(), turns: Semaphore::new(limits::POSTGRES_SHARED) }
+        Self { gathered: Mutex::default(), turns: Semaphore::new(limits::SHARED) }
     }
 }
 
@@ -122,7 +122,7 @@ impl Size {
 
     /// Whether a shared statement may write so much.
     fn fits(self) -> bool {
-        self.changes <= limits::POSTGRES_SHARED_CHANGES && self.bytes <= limits::POSTGRES_SHARED_BYTES
+        self.changes <= limits::SHARED_CHANGES && self.bytes <= limits::SHARED_BYTES
     }
 }
 

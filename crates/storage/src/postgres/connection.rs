@@ -17,8 +17,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address::Address;
 use super::errors::{Failure, describe, leaves_session};
+use super::limits;
 use angarium_core::durability::Durability;
-use angarium_core::limits;
 
 /// Since this version all statements work.
 const OLDEST: i32 = 130_000;
@@ -51,9 +51,9 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, and makes sure that a pool may lie there.
     pub(super) async fn open(address: &Address) -> Result<Self, String> {
-        let (client, is_warned) = timeout(limits::POSTGRES_CONNECT, connect(address))
+        let (client, is_warned) = timeout(limits::CONNECT, connect(address))
             .await
-            .map_err(|_| format!("PostgreSQL does not answer within {:?}", limits::POSTGRES_CONNECT))??;
+            .map_err(|_| format!("PostgreSQL does not answer within {:?}", limits::CONNECT))??;
         let mut connection = Self {
             client,
             statements: Mutex::default(),
@@ -68,7 +68,7 @@ impl Connection {
     }
 
     async fn set_up(&mut self, address: &Address) -> Result<(), Failure> {
-        let statement_timeout = limits::POSTGRES_STATEMENT.as_millis();
+        let statement_timeout = limits::STATEMENT.as_millis();
         let schema = &address.schema;
         self.run(&format!(
             "{SETTINGS} SET statement_timeout = {statement_timeout}; SET search_path = \"{schema}\", pg_catalog;"
@@ -114,7 +114,7 @@ impl Connection {
     ) -> Result<Vec<Row>, Failure> {
         let statement = self.prepared(text).await?;
         self.is_warned.store(false, Ordering::Relaxed);
-        match timeout(limits::POSTGRES_ANSWER, self.client.query(&statement, parameters)).await {
+        match timeout(limits::ANSWER, self.client.query(&statement, parameters)).await {
             Ok(Ok(_)) if self.is_warned.load(Ordering::Relaxed) => {
                 Err(Failure::Lost("PostgreSQL answered with a warning".into()))
             }
@@ -126,7 +126,7 @@ impl Connection {
 
     /// Runs statements without parameters, as one transaction unless they say otherwise.
     pub(super) async fn run(&self, text: &str) -> Result<(), Failure> {
-        match timeout(limits::POSTGRES_ANSWER, self.client.batch_execute(text)).await {
+        match timeout(limits::ANSWER, self.client.batch_execute(text)).await {
             Ok(done) => done.map_err(|error| self.failed(&error)),
             Err(_) => Err(self.silent()),
         }
@@ -136,7 +136,7 @@ impl Connection {
         if let Some(known) = self.statements.lock().get(text) {
             return Ok(known.clone());
         }
-        let prepared = match timeout(limits::POSTGRES_ANSWER, self.client.prepare(text)).await {
+        let prepared = match timeout(limits::ANSWER, self.client.prepare(text)).await {
             Ok(Ok(prepared)) => prepared,
             // Nothing was executed, whatever the reason is.
             Ok(Err(error)) => {
@@ -161,7 +161,7 @@ impl Connection {
 
     fn silent(&self) -> Failure {
         self.give_up();
-        Failure::Lost(format!("PostgreSQL does not answer within {:?}", limits::POSTGRES_ANSWER))
+        Failure::Lost(format!("PostgreSQL does not answer within {:?}", limits::ANSWER))
     }
 }
 

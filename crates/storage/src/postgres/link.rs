@@ -12,11 +12,11 @@ use tokio_postgres::types::ToSql;
 use super::address::Address;
 use super::connection::Connection;
 use super::errors::Failure;
+use super::limits;
 use super::migrations;
 use crate::StoreError;
 use crate::stamp::{FirstStamp, Stamp};
 use angarium_core::durability::Durability;
-use angarium_core::limits;
 
 /// What all links of a pool know of its server.
 #[derive(Default)]
@@ -52,9 +52,7 @@ impl ServerState {
     /// Whether a use has a chance: the last try to connect did not fail only a moment ago.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match &self.state.lock().failed {
-            Some((when, why)) if when.elapsed() < limits::POSTGRES_PAUSE => {
-                Err(StoreError::NotSent(why.clone()))
-            }
+            Some((when, why)) if when.elapsed() < limits::PAUSE => Err(StoreError::NotSent(why.clone())),
             Some(_) | None => Ok(()),
         }
     }
@@ -127,7 +125,7 @@ impl Link {
     pub(super) fn new(address: &Arc<Address>, known: &Arc<ServerState>, size: usize) -> Self {
         let sessions = Sessions { address: Arc::clone(address), known: Arc::clone(known) };
         let timeouts = Timeouts {
-            wait: Some(limits::POSTGRES_CONNECT),
+            wait: Some(limits::CONNECT),
             // Connecting has its own bounds, and so has each statement.
             create: None,
             recycle: None,

@@ -9,6 +9,7 @@ mod batch;
 mod committer;
 mod connection;
 mod errors;
+pub mod limits;
 mod link;
 mod migrations;
 mod reads;
@@ -33,7 +34,7 @@ use super::{
 use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::limits;
+use angarium_core::limits as core_limits;
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 use committer::Committer;
@@ -61,8 +62,8 @@ impl PostgresPool {
     /// The pool at `address`. Nothing is connected yet.
     pub fn new(address: Address) -> Self {
         let (address, known) = (Arc::new(address), Arc::new(ServerState::default()));
-        let reads = Link::new(&address, &known, limits::POSTGRES_READS);
-        let writes = Link::new(&address, &known, limits::POSTGRES_WRITES);
+        let reads = Link::new(&address, &known, core_limits::POSTGRES_READS);
+        let writes = Link::new(&address, &known, limits::WRITES);
         let committer = Committer::default();
         Self { address, known, reads, writes, committer, turns: Mutex::default(), slots: Mutex::default() }
     }
@@ -174,7 +175,7 @@ impl PoolStore for PostgresPool {
         queue: QueueId,
         limit: usize,
     ) -> Result<DropResult, StoreError> {
-        self.drop_part(slot, epoch, queue, limit.min(limits::POSTGRES_PAGE)).await
+        self.drop_part(slot, epoch, queue, limit.min(limits::PAGE)).await
     }
 
     fn reach(&self) -> Durability {

@@ -10,9 +10,9 @@ use super::PostgresPool;
 use super::link::Snapshot;
 use super::reads::header;
 use super::stored::{self, bound, column, queue_key};
+use crate::limits;
 use crate::{RetainedEntries, RetainedPlace, StoreError, retained};
 use angarium_core::ids::QueueId;
-use angarium_core::limits;
 use angarium_core::message::{Header, Life};
 use angarium_core::time::Timestamp;
 

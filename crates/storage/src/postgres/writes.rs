@@ -10,12 +10,12 @@ use super::batch::Arrays;
 use super::committer::{Committer, SharedResult};
 use super::connection::Connection;
 use super::errors::Failure;
+use super::limits;
 use super::link::LinkSession;
 use super::stored::{self, bound, column, number, queue_key, unsigned};
 use crate::{Batch, DropResult, Epoch, Stamp, StoreError};
 use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::limits;
 
 /// Batches that only post and delete.
 const PLAIN: &str = include_str!("sql/commit.sql");
@@ -258,8 +258,7 @@ impl PostgresPool {
 
     /// Looks how much there is of what the quota bounds. It costs a walk over the queues, not over their messages.
     pub(super) async fn look_at_room(&self, connection: &Connection) -> Result<(), StoreError> {
-        let rows =
-            connection.query(USED, &[&limits::POSTGRES_ENTRY_BYTES]).await.map_err(Failure::of_read)?;
+        let rows = connection.query(USED, &[&limits::ENTRY_BYTES]).await.map_err(Failure::of_read)?;
         let used = rows.first().map(|row| unsigned(row, "used")).transpose()?;
         self.known.set_used(used.unwrap_or(0));
         Ok(())

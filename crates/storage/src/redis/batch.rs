@@ -6,9 +6,9 @@ use redis::Cmd;
 
 use super::scripts::{APPEND, COMMIT, Script};
 use super::stored::{self, Bucket, HEADER_FORM, Keys, Numbering, QUEUE_KEYS};
+use crate::limits;
 use crate::{Batch, Note, QueueChanges, StoreError, header};
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::message::{Header, State};
 
 /// Checks what of the batch came from outside without a check.

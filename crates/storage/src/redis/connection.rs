@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, TlsMode, 
 
 use super::address::{Address, Discovery};
 use super::errors::SendMode;
-use angarium_core::limits;
+use super::limits;
 
 /// How often the client of a cluster repeats what was sent to the wrong server, or could not be sent.
 const CLUSTER_RETRIES: u32 = 3;
@@ -45,9 +45,9 @@ impl Connection {
                 }
             }
         };
-        match tokio::time::timeout(limits::REDIS_CONNECT, connecting).await {
+        match tokio::time::timeout(limits::CONNECT, connecting).await {
             Ok(connected) => connected,
-            Err(_) => Err(format!("no connection after {:?}", limits::REDIS_CONNECT)),
+            Err(_) => Err(format!("no connection after {:?}", limits::CONNECT)),
         }
     }
 
@@ -137,8 +137,8 @@ fn server_client(address: &Address) -> Result<Client, String> {
 
 async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(limits::REDIS_CONNECT))
-        .set_response_timeout(Some(limits::REDIS_ANSWER));
+        .set_connection_timeout(Some(limits::CONNECT))
+        .set_response_timeout(Some(limits::ANSWER));
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
@@ -181,9 +181,9 @@ fn cluster_client(address: &Address) -> Result<ClusterClient, String> {
     let nodes = nodes.collect::<RedisResult<Vec<_>>>().map_err(|error| error.to_string())?;
     let mut builder = ClusterClient::builder(nodes)
         .retries(CLUSTER_RETRIES)
-        .connection_timeout(limits::REDIS_CONNECT)
-        .response_timeout(limits::REDIS_ANSWER)
-        .overall_response_timeout(Some(limits::REDIS_ANSWER));
+        .connection_timeout(limits::CONNECT)
+        .response_timeout(limits::ANSWER)
+        .overall_response_timeout(Some(limits::ANSWER));
     if let Some(certificates) = address.certificates()? {
         builder = builder.certs(certificates);
     }

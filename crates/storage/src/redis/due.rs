@@ -7,12 +7,12 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::RedisPool;
+use super::limits;
 use super::reads::{bytes, list};
 use super::scripts::EXPIRED;
 use super::stored::{self, Bucket, decode_header, decode_id};
 use crate::StoreError;
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::limits;
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
 
@@ -57,7 +57,7 @@ impl RedisPool {
             None => b"+".to_vec(),
         };
         while found.len() < limit {
-            let many = (limit - found.len()).min(limits::REDIS_PAGE);
+            let many = (limit - found.len()).min(limits::PAGE);
             let way = self.reads.way().await?;
             let mut ask = redis::cmd("ZRANGEBYLEX");
             ask.arg(way.keys.of_slot(slot, "schedule")).arg(&first).arg(&last).arg("LIMIT").arg(0).arg(many);
@@ -143,7 +143,7 @@ impl RedisPool {
             let way = self.reads.way().await?;
             let mut ask = redis::cmd("ZRANGEBYLEX");
             ask.arg(way.keys.of_slot(look.slot, "buckets")).arg(&first).arg(&last);
-            ask.arg("LIMIT").arg(0).arg(limits::REDIS_PAGE);
+            ask.arg("LIMIT").arg(0).arg(limits::PAGE);
             let members = list(self.reads.ask_one(way, &ask).await?)?;
             let many = members.len();
             for member in members {
@@ -159,7 +159,7 @@ impl RedisPool {
                     return Ok(());
                 }
             }
-            if many < limits::REDIS_PAGE {
+            if many < limits::PAGE {
                 return Ok(());
             }
         }
@@ -181,10 +181,10 @@ impl RedisPool {
                 ["entries", "headers", "ready", "aside", "ranges"].map(|what| way.keys.of_queue(queue, what));
             let mut names = names.to_vec();
             names.insert(0, way.keys.of_slot(look.slot, "buckets"));
-            let many = (look.limit - look.found.len()).min(limits::REDIS_PAGE);
+            let many = (look.limit - look.found.len()).min(limits::PAGE);
             let mut call = EXPIRED.call(&names);
             call.arg(&queue.as_bytes()[..]).arg(&bucket.encode()[..]).arg(bucket.span());
-            call.arg(&after).arg(many).arg(limits::REDIS_PAGE);
+            call.arg(&after).arg(many).arg(limits::PAGE);
             let answer = self.write_link(look.slot).write(way, &EXPIRED, call, Default::default()).await;
             let mut answer =
                 list(answer.map_err(|error| StoreError::NotSent(error.to_string()))?)?.into_iter();

@@ -11,13 +11,13 @@ use redis::{Cmd, RedisResult, Value};
 use super::address::{Address, WriteConcern};
 use super::connection::Connection;
 use super::errors;
+use super::limits;
 use super::scripts::Script;
 use super::server::{self, Server};
 use super::stored::{self, Keys};
 use crate::StoreError;
 use crate::stamp::{FirstStamp, Stamp};
 use angarium_core::durability::Durability;
-use angarium_core::limits;
 
 /// What all links of a pool know of its servers.
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl Link {
     /// Whether a use has a chance: the last try to connect did not fail only a moment ago.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match &*self.failed.lock() {
-            Some((at, why)) if at.elapsed() < limits::REDIS_PAUSE => Err(StoreError::NotSent(why.clone())),
+            Some((at, why)) if at.elapsed() < limits::PAUSE => Err(StoreError::NotSent(why.clone())),
             Some(_) | None => Ok(()),
         }
     }
@@ -148,9 +148,7 @@ impl Link {
     fn fresh(&self) -> Option<OpenConnection> {
         let breaks = self.known.breaks.load(Ordering::SeqCst);
         let open = self.open.lock();
-        open.as_ref()
-            .filter(|open| open.breaks == breaks && open.looked.elapsed() < limits::REDIS_LOOK)
-            .cloned()
+        open.as_ref().filter(|open| open.breaks == breaks && open.looked.elapsed() < limits::LOOK).cloned()
     }
 
     /// Asks the servers what they are, over the connection there is or a new one.
@@ -286,7 +284,7 @@ async fn send_and_wait(
         return Ok((connection.send(call).await?, Ok(())));
     }
     let mut others = Vec::new();
-    let bound = limits::REDIS_WAIT.as_millis().to_string();
+    let bound = limits::WAIT.as_millis().to_string();
     if waits.replicas > 0 {
         let mut wait = redis::cmd("WAIT");
         wait.arg(waits.replicas).arg(&bound);

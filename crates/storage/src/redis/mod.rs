@@ -8,6 +8,7 @@ mod batch;
 mod connection;
 mod due;
 mod errors;
+pub mod limits;
 mod link;
 mod reads;
 mod retained;
@@ -34,7 +35,6 @@ use address::WriteConcern;
 use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::limits;
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 use due::DueCursor;
@@ -66,7 +66,7 @@ impl RedisPool {
     pub fn new(address: Address) -> Self {
         let (address, known) = (Arc::new(address), Arc::new(ServerState::default()));
         let link = || Link::new(Arc::clone(&address), Arc::clone(&known));
-        let many = if address.waits.any() { limits::REDIS_WAITING } else { 1 };
+        let many = if address.waits.any() { limits::WAITING } else { 1 };
         let (reads, writes) = (link(), (0..many).map(|_| link()).collect());
         Self { address, known, reads, writes, turns: Mutex::default(), numberings: Mutex::default() }
     }
@@ -303,7 +303,7 @@ impl PoolStore for RedisPool {
         let way = link.way().await?;
         let names: Vec<_> = way.keys.slot_keys(slot).into_iter().chain(way.keys.queue_keys(queue)).collect();
         let mut call = scripts::DROP.call(&names);
-        call.arg(stored::encode_epoch(epoch)).arg(&queue.as_bytes()[..]).arg(limit.min(limits::REDIS_PAGE));
+        call.arg(stored::encode_epoch(epoch)).arg(&queue.as_bytes()[..]).arg(limit.min(limits::PAGE));
         match read_reply(link.write(way, &scripts::DROP, call, self.address.waits).await?)? {
             ScriptReply::Done(_) => Ok(DropResult::Done),
             ScriptReply::More => Ok(DropResult::More),

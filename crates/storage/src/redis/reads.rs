@@ -6,12 +6,12 @@ use redis::{Cmd, Value};
 
 use super::RedisPool;
 use super::errors::strange;
+use super::limits;
 use super::scripts::{GET, GROUPS, NOTES, SCAN, TOTALS};
 use super::stored::{self, HEAD_BYTES, damaged};
 use crate::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::limits;
 use angarium_core::message::Message;
 
 /// Which entries a page shows.
@@ -107,7 +107,7 @@ impl RedisPool {
         let mut page = Page { messages: Vec::new(), is_last: false };
         let (mut read, mut after) = (0, after);
         loop {
-            let messages = (asked.messages - page.messages.len()).min(limits::REDIS_PAGE);
+            let messages = (asked.messages - page.messages.len()).min(limits::PAGE);
             let is_part = self.part(&asked, after, messages, asked.bytes - read, &mut page).await?;
             let last = page.messages.last();
             read = page.messages.iter().map(|message| message.body.len()).sum();
@@ -137,7 +137,7 @@ impl RedisPool {
         let names = ["entries", "headers", order].map(|what| way.keys.of_queue(asked.queue, what));
         let mut call = SCAN.call(&names);
         call.arg(command).arg(first).arg(last);
-        call.arg(messages).arg(bytes_left.min(limits::REDIS_PAGE_BYTES)).arg(skip);
+        call.arg(messages).arg(bytes_left.min(limits::PAGE_BYTES)).arg(skip);
         add_entries(self.reads.read(way, &SCAN, &call).await?, page)?;
         Ok(!page.is_last)
     }
@@ -152,7 +152,7 @@ impl RedisPool {
         let prefix = stored::group_prefix(group);
         let last = [b"(", group.as_str().as_bytes(), &[1]].concat();
         loop {
-            let many = (messages - page.messages.len()).min(limits::REDIS_PAGE);
+            let many = (messages - page.messages.len()).min(limits::PAGE);
             let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
             let bound = match after {
                 Some(after) => [b"(", &prefix[..], after.as_bytes()].concat(),
@@ -162,7 +162,7 @@ impl RedisPool {
             let mut call =
                 SCAN.call(&["entries", "headers", "groups"].map(|what| way.keys.of_queue(queue, what)));
             call.arg("ZRANGEBYLEX").arg(bound).arg(&last[..]);
-            call.arg(many).arg((bytes - read).min(limits::REDIS_PAGE_BYTES)).arg(prefix.len() + 1);
+            call.arg(many).arg((bytes - read).min(limits::PAGE_BYTES)).arg(prefix.len() + 1);
             let answer = self.reads.read(way, &SCAN, &call).await?;
             add_entries(answer, &mut page)?;
             let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
@@ -181,7 +181,7 @@ impl RedisPool {
     ) -> Result<Vec<GroupHead>, StoreError> {
         let mut heads: Vec<GroupHead> = Vec::new();
         while heads.len() < limit {
-            let many = (limit - heads.len()).min(limits::REDIS_GET);
+            let many = (limit - heads.len()).min(limits::GET);
             let bound =
                 after.map_or_else(|| b"-".to_vec(), |after| [b"[", after.as_str().as_bytes(), &[1]].concat());
             let way = self.reads.way().await?;
@@ -210,7 +210,7 @@ impl RedisPool {
         ids: &[MessageId],
     ) -> Result<Vec<Message>, StoreError> {
         let mut found = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(limits::REDIS_GET) {
+        for ids in ids.chunks(limits::GET) {
             let way = self.reads.way().await?;
             let mut call = GET.call(&["entries", "headers"].map(|what| way.keys.of_queue(queue, what)));
             ids.iter().for_each(|id| {
@@ -261,7 +261,7 @@ impl RedisPool {
                 usage.bytes += size.ok_or_else(|| damaged("the bytes of a queue"))?;
             }
             usage.queues += counts.len() as u64;
-            for some in counts.chunks(limits::REDIS_PAGE) {
+            for some in counts.chunks(limits::PAGE) {
                 let way = self.reads.way().await?;
                 for count in self.reads.ask_each(way, some).await? {
                     usage.messages += number(&count)?;
@@ -281,7 +281,7 @@ impl RedisPool {
         let mut found: Vec<Note> = Vec::new();
         let mut after = after;
         while found.len() < limit {
-            let many = (limit - found.len()).min(limits::REDIS_PAGE);
+            let many = (limit - found.len()).min(limits::PAGE);
             let way = self.reads.way().await?;
             let call =
                 notes_call(&["notes", "names"].map(|what| way.keys.of_queue(queue, what)), kind, after, many);

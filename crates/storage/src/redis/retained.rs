@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use super::RedisPool;
 use super::due::DueScan;
+use super::limits;
 use super::reads::{bytes, list};
 use super::stored::Bucket;
 use crate::{RetainedEntries, RetainedPlace, StoreError, retained};
 use angarium_core::ids::QueueId;
-use angarium_core::limits;
 use angarium_core::time::Timestamp;
 
 /// A look through the buckets of a queue.
@@ -53,12 +53,12 @@ impl RedisPool {
                     continue;
                 }
                 others += 1;
-                if others >= limits::RETAINED_WALK {
+                if others >= crate::limits::RETAINED_WALK {
                     return self.end_at(walk, bucket.end).await;
                 }
             }
             match members.last() {
-                Some(member) if members.len() >= limits::REDIS_PAGE => first = [b"(", &member[..]].concat(),
+                Some(member) if members.len() >= limits::PAGE => first = [b"(", &member[..]].concat(),
                 Some(_) | None => return Ok(walk.ended(None)),
             }
         }
@@ -74,7 +74,7 @@ impl RedisPool {
         let way = self.reads.way().await?;
         let mut ask = redis::cmd("ZRANGEBYLEX");
         ask.arg(way.keys.of_slot(queue.slot(), "buckets")).arg(first).arg(last);
-        ask.arg("LIMIT").arg(0).arg(limits::REDIS_PAGE);
+        ask.arg("LIMIT").arg(0).arg(limits::PAGE);
         list(self.reads.ask_one(way, &ask).await?)?.into_iter().map(bytes).collect()
     }
 
@@ -94,7 +94,7 @@ impl RedisPool {
         if walk.look.found.len() > found || !head.found.is_empty() {
             walk.oldest.get_or_insert(begin);
         }
-        if walk.look.is_full() || !head.found.is_empty() || walk.looks >= limits::DUE_BUCKETS {
+        if walk.look.is_full() || !head.found.is_empty() || walk.looks >= crate::limits::DUE_BUCKETS {
             walk.oldest.get_or_insert(begin);
             return Ok(ControlFlow::Break(()));
         }

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::time::Timestamp;
 use angarium_storage::{Note, QueueChanges, StoreError};
 
@@ -109,11 +108,14 @@ pub async fn note_beyond_its_bounds_is_refused(storage: &mut dyn Storage) {
         value: vec![0; value].into(),
         ..note(1, "", "")
     };
-    for refused in [long(limits::NOTE_KEY_BYTES + 1, 0), long(0, limits::NOTE_BYTES + 1)] {
+    for refused in [
+        long(angarium_storage::limits::NOTE_KEY_BYTES + 1, 0),
+        long(0, angarium_storage::limits::NOTE_BYTES + 1),
+    ] {
         let answer = owner.send(1, vec![notes(&[refused])]).await;
         assert!(matches!(answer, Err(StoreError::NotSent(_))), "{answer:?}");
     }
-    let greatest = long(limits::NOTE_KEY_BYTES, limits::NOTE_BYTES);
+    let greatest = long(angarium_storage::limits::NOTE_KEY_BYTES, angarium_storage::limits::NOTE_BYTES);
     owner.send(1, vec![notes(std::slice::from_ref(&greatest))]).await.unwrap();
     assert_eq!(of_kind(&owner, 1).await, [greatest]);
 }

@@ -4,7 +4,6 @@ use tokio::task::JoinSet;
 
 use angarium_core::durability::Durability;
 use angarium_core::ids::Slot;
-use angarium_core::limits;
 use angarium_storage::{Batch, PoolStore, QueueChanges, StoreError};
 
 use super::postgres::Scene;
@@ -44,7 +43,7 @@ impl Crowd {
             let store = self.owners[place].store.clone();
             commits.spawn(async move { (place, commit(&*store, &batch).await) });
         }
-        self.scene.waiting(limits::POSTGRES_SHARED..).await;
+        self.scene.waiting(angarium_storage::postgres::limits::SHARED..).await;
         drop(holder);
         let mut results = commits.join_all().await;
         results.sort_by_key(|(place, _)| *place);
@@ -67,7 +66,7 @@ async fn commit(store: &dyn PoolStore, batch: &Batch) -> Result<(), StoreError> 
     loop {
         match store.commit(batch).await {
             Err(StoreError::NotSent(why)) if !why.contains("unique") => {
-                tokio::time::sleep(limits::POSTGRES_PAUSE).await;
+                tokio::time::sleep(angarium_storage::postgres::limits::PAUSE).await;
             }
             result => return result,
         }

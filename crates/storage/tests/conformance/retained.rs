@@ -1,7 +1,6 @@
 //! Entries that live by the retention of their queue: found by base time, whatever that retention is.
 
 use angarium_core::ids::{MessageId, QueueId};
-use angarium_core::limits;
 use angarium_core::message::{Header, Message, State};
 use angarium_core::time::Timestamp;
 use angarium_storage::{Due, QueueChanges, RetainedEntries};
@@ -151,10 +150,13 @@ pub async fn neighbouring_queues_do_not_show_theirs(storage: &mut dyn Storage) {
 /// Entries of another queue that no place tells apart but by its id, each in a bucket of its own.
 pub async fn fill(owner: &mut Owner, queue: QueueId, arrive: impl Fn(usize) -> Timestamp) {
     for page in 0..5 {
-        let entries: Vec<Message> = (0..limits::RETAINED_WALK / 4)
+        let entries: Vec<Message> = (0..angarium_storage::limits::RETAINED_WALK / 4)
             .map(|number| {
-                let rank = u64::try_from(page * limits::RETAINED_WALK + number).unwrap();
-                retained(message(rank, "1"), arrive(page * limits::RETAINED_WALK / 4 + number))
+                let rank = u64::try_from(page * angarium_storage::limits::RETAINED_WALK + number).unwrap();
+                retained(
+                    message(rank, "1"),
+                    arrive(page * angarium_storage::limits::RETAINED_WALK / 4 + number),
+                )
             })
             .collect();
         owner.append(queue, &entries).await;
@@ -185,7 +187,11 @@ pub async fn huge_neighbour_ends_a_look(storage: &mut dyn Storage) {
         from = resume.or(from);
     }
     assert_eq!(found, [same_instant.header.id, later.header.id]);
-    assert!(looks > 2, "one look has passed over {} entries", 10 * limits::RETAINED_WALK / 4);
+    assert!(
+        looks > 2,
+        "one look has passed over {} entries",
+        10 * angarium_storage::limits::RETAINED_WALK / 4
+    );
     // The way is free to the end.
     let mut resume = None;
     for _ in 0..20 {

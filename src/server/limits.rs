@@ -1,4 +1,4 @@
-//! Bounds of the room for probes, which is there when there is none for other connections.
+//! Bounds of what is looked at before a caller is known: connections for probes, and the header of a proxy.
 
 use std::time::Duration;
 
@@ -15,3 +15,11 @@ pub const PROBE_CONNECTION: Duration = Duration::from_secs(10);
 pub const PROBE_HEADER_BYTES: usize = 8 * 1024;
 /// Seconds after which who was refused for want of a connection may come again.
 pub const CONNECTION_RETRY_SECONDS: u32 = 2;
+
+/// Bytes of a PROXY protocol header beyond its fixed part. Addresses take 36; the fields behind them, such as the name of a
+/// certificate, a few hundred.
+pub const PROXY_HEADER_BYTES: usize = 2_048;
+/// How often a connection of a proxy is looked at whose header is not there yet. Proxies send it in one piece.
+pub const PROXY_HEADER_LOOK: Duration = Duration::from_millis(5);
+/// Hops that `X-Forwarded-For` is read back over. One with more proxies than this is not resolved.
+pub const FORWARDED_HOPS: usize = 32;
