@@ -39,9 +39,10 @@ fn host_and_port(text: &str) -> Result<String, &'static str> {
     let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
     let is_bracketed = host.starts_with('[') && host.ends_with(']');
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    let is_host = match is_bracketed {
-        true => host[1..host.len() - 1].parse::<std::net::Ipv6Addr>().is_ok(),
-        false => !host.is_empty() && host.bytes().all(is_name),
+    let is_host = if is_bracketed {
+        host[1..host.len() - 1].parse::<std::net::Ipv6Addr>().is_ok()
+    } else {
+        !host.is_empty() && host.bytes().all(is_name)
     };
     if is_port && is_host { Ok(text.to_owned()) } else { Err(form) }
 }

@@ -149,9 +149,12 @@ impl Transport {
 /// The whole body of an answer.
 async fn body(answer: Response<Incoming>) -> Result<Bytes, Unusable> {
     let body = Limited::new(answer.into_body(), limits::KEYSTONE_ANSWER_BYTES).collect().await;
-    let in_words = |error: Failure| match error.is::<http_body_util::LengthLimitError>() {
-        true => Unusable::Away(format!("its answer has more than {} bytes", limits::KEYSTONE_ANSWER_BYTES)),
-        false => Unusable::Away(format!("its answer broke off: {}", described(&*error))),
+    let in_words = |error: Failure| {
+        if error.is::<http_body_util::LengthLimitError>() {
+            Unusable::Away(format!("its answer has more than {} bytes", limits::KEYSTONE_ANSWER_BYTES))
+        } else {
+            Unusable::Away(format!("its answer broke off: {}", described(&*error)))
+        }
     };
     body.map(http_body_util::Collected::to_bytes).map_err(in_words)
 }

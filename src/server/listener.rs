@@ -149,10 +149,13 @@ pub async fn run_behind<A: App>(
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
         // A token of its own, so that connections do not share the lock of the one.
         let (host, stop) = (host.clone(), stop.child_token());
-        let place = slot.and_then(|slot| match host.proxies.trust(from.ip()) {
-            // It brings many clients: they count by what it states of them.
-            true => Some((slot, None)),
-            false => Some((slot, Some(host.addresses.admit(from.ip())?))),
+        let place = slot.and_then(|slot| {
+            if host.proxies.trust(from.ip()) {
+                // It brings many clients: they count by what it states of them.
+                Some((slot, None))
+            } else {
+                Some((slot, Some(host.addresses.admit(from.ip())?)))
+            }
         });
         let (place, reserved) = match place {
             Some(place) => (Some(place), None),
@@ -227,12 +230,13 @@ impl<A: App> Host<A> {
             Err(error) => return debug!(%from, %error, "connection of a proxy failed"),
         };
         let address = connection.address.unwrap_or(from).to_canonical();
-        let _counted = match address == from.to_canonical() {
-            true => None,
-            false => match self.count(&stream, address) {
+        let _counted = if address == from.to_canonical() {
+            None
+        } else {
+            match self.count(&stream, address) {
                 None => return,
                 counted => counted,
-            },
+            }
         };
         let client = Client { address, unsent: self.unsent };
         let app = SourcedApp { app: self.app, connection, proxies: self.proxies };

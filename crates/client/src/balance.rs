@@ -86,10 +86,11 @@ pub(super) fn balance(remote: &Remote, printer: &mut Printer, args: &BalanceArgs
     };
     let Plan { complete, silent, moves } = reply.parse()?;
     let rows: Vec<_> = moves.iter().map(PlanMove::row).collect();
-    let mut people = match moves.is_empty() {
-        true => "the pools hold their shares\n".to_owned(),
-        false => Table::new(&["PROJECT", "QUEUE", "FROM", "TO", "MESSAGES", "BYTES", "LOAD/MIN", "MOVE"])
-            .with_head(&rows),
+    let mut people = if moves.is_empty() {
+        "the pools hold their shares\n".to_owned()
+    } else {
+        Table::new(&["PROJECT", "QUEUE", "FROM", "TO", "MESSAGES", "BYTES", "LOAD/MIN", "MOVE"])
+            .with_head(&rows)
     };
     if !complete {
         people.push_str("not all queues were looked at: there are too many\n");

@@ -49,9 +49,10 @@ pub struct HealthArgs {
 }
 
 pub(super) fn ping(args: &PingArgs, here: LocalAddress) -> Result<(), Failure> {
-    let remote = match args.here {
-        true => Remote::beside(&here().map_err(Failure::Usage)?, args.caller.timeout())?,
-        false => args.caller.remote()?,
+    let remote = if args.here {
+        Remote::beside(&here().map_err(Failure::Usage)?, args.caller.timeout())?
+    } else {
+        args.caller.remote()?
     };
     let path = match args.probe {
         Probe::Storage => "/v2/ping",
@@ -129,9 +130,10 @@ fn failing(operations: &RawValue) -> String {
         .filter(|(_, operation)| !operation.succeeded)
         .map(|(name, _)| name.as_str())
         .collect();
-    match failing.is_empty() {
-        true => String::new(),
-        false => format!("these fail: {}\n", printable(&failing.join(", "))),
+    if failing.is_empty() {
+        String::new()
+    } else {
+        format!("these fail: {}\n", printable(&failing.join(", ")))
     }
 }
 

@@ -67,9 +67,10 @@ pub(super) fn drain(remote: &Remote, printer: &mut Printer, args: &DrainArgs) ->
 
 fn show(printer: &mut Printer, reply: &Reply) -> Result<(), Failure> {
     let Progress { done, waiting, moving } = reply.parse()?;
-    let people = match done {
-        true => "no queue is in it\n".to_owned(),
-        false => format!("{moving} queues are on their way, and {waiting} wait\n"),
+    let people = if done {
+        "no queue is in it\n".to_owned()
+    } else {
+        format!("{moving} queues are on their way, and {waiting} wait\n")
     };
     printer.show(&Display { people, json: reply.json_text()?, plain: vec![(waiting + moving).to_string()] })
 }

@@ -235,9 +235,10 @@ impl Clock {
             let goes_on = if is_old { time } else { carried(time, servers.as_millis(), age) };
             course.set(goes_on.saturating_sub(passed), passed);
             let gap = difference(now, goes_on);
-            match self.is_doubtful(gap.unsigned_abs()) {
-                true => self.report(gap.unsigned_abs()),
-                false => self.follow(course, ServerTime { step: gap, gap }),
+            if self.is_doubtful(gap.unsigned_abs()) {
+                self.report(gap.unsigned_abs())
+            } else {
+                self.follow(course, ServerTime { step: gap, gap })
             }
         });
     }
@@ -335,9 +336,10 @@ fn tell_agreed(behind: i64) {
 /// beside it has followed the servers' clock meanwhile.
 fn carried(time: u64, servers: u64, age: u64) -> u64 {
     let gap = difference(servers, time);
-    let most = match u128::from(gap.unsigned_abs()) > limits::CLOCK_STEP.as_millis() {
-        true => 0,
-        false => i64::try_from(age / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX),
+    let most = if u128::from(gap.unsigned_abs()) > limits::CLOCK_STEP.as_millis() {
+        0
+    } else {
+        i64::try_from(age / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX)
     };
     time.saturating_add(age).saturating_add_signed(gap.clamp(-most, most))
 }

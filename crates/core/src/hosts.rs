@@ -79,9 +79,10 @@ pub struct WrongHost;
 
 /// The host of an authority, without its port; an IPv6 address keeps its brackets. None when it is no authority.
 pub fn host_of(authority: &str) -> Option<&str> {
-    let end = match authority.starts_with('[') {
-        true => authority.find(']')? + 1,
-        false => authority.find(':').unwrap_or(authority.len()),
+    let end = if authority.starts_with('[') {
+        authority.find(']')? + 1
+    } else {
+        authority.find(':').unwrap_or(authority.len())
     };
     let (host, port) = authority.split_at_checked(end)?;
     let port = port.strip_prefix(':').unwrap_or(port);

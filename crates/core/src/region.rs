@@ -103,9 +103,10 @@ impl Accounts {
         while let (shorter, Some(_)) = self.split(account) {
             account = shorter;
         }
-        match account.len() == project.as_str().len() {
-            true => project.clone(),
-            false => ProjectId::new(account).unwrap_or_else(|_| project.clone()),
+        if account.len() == project.as_str().len() {
+            project.clone()
+        } else {
+            ProjectId::new(account).unwrap_or_else(|_| project.clone())
         }
     }
 }

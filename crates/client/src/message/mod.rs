@@ -235,9 +235,10 @@ fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<
         notice::tell_if_missing(remote, queue);
     }
     let rows: Vec<_> = messages.iter().map(whole).collect();
-    let people = match rows.is_empty() {
-        true => "there is nothing to pop\n".to_owned(),
-        false => Table::new(&["ID", "AGE", "TTL", "BODY"]).with_head(&rows),
+    let people = if rows.is_empty() {
+        "there is nothing to pop\n".to_owned()
+    } else {
+        Table::new(&["ID", "AGE", "TTL", "BODY"]).with_head(&rows)
     };
     let plain = messages.iter().map(Message::plain).collect();
     caller.printer().show(&Display { people, json: reply.json_text()?, plain })

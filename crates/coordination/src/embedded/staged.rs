@@ -161,9 +161,10 @@ impl<'t, 'a> StagedCommit<'t, 'a> {
         }
         for (path, is_ephemeral) in self.ephemerals {
             let key = stored::ephemeral_key(&path);
-            match is_ephemeral {
-                true => self.txn.put(Space::Tree, key, Bytes::new()),
-                false => self.txn.remove(Space::Tree, key),
+            if is_ephemeral {
+                self.txn.put(Space::Tree, key, Bytes::new())
+            } else {
+                self.txn.remove(Space::Tree, key)
             }
         }
         let transaction = Bytes::copy_from_slice(&self.transaction.to_be_bytes());

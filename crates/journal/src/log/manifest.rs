@@ -48,9 +48,10 @@ pub(super) fn damage(path: &Path, known: Option<&[u64]>) -> io::Result<Vec<Damag
     let found = entries(&spaces)?;
     if !is_store(path) {
         // What was not made to its end has no key space, and no commit.
-        return Ok(match known.is_some() || !found.is_empty() {
-            true => vec![missing(path.join(VERSION))],
-            false => Vec::new(),
+        return Ok(if known.is_some() || !found.is_empty() {
+            vec![missing(path.join(VERSION))]
+        } else {
+            Vec::new()
         });
     }
     let version = path.join(VERSION);
