@@ -51,7 +51,6 @@ pub enum SettingsError {
     /// The file that it names.
     #[error(transparent)]
     File(#[from] BadFile),
-    /// One of its variables.
     #[error("{}", first_line(.0))]
     Variable(#[from] clap::Error),
 }
@@ -189,7 +188,6 @@ fn meant(settings: &Command, key: &str) -> String {
 /// A variable of the environment that looks like one of ours, and is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoubtfulVariable {
-    /// Its name.
     pub name: String,
     /// The variable that it is nearly the same as.
     pub meant: String,

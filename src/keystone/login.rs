@@ -25,21 +25,9 @@ use angarium_settings::files;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// A user in a project, by their names, with a password.
-    Password {
-        /// The user.
-        user: String,
-        /// The domain of the user.
-        user_domain: String,
-        /// The project.
-        project: String,
-        /// The domain of the project.
-        project_domain: String,
-    },
+    Password { user: String, user_domain: String, project: String, project_domain: String },
     /// An application credential, by its id, with its secret.
-    Application {
-        /// Its id.
-        id: String,
-    },
+    Application { id: String },
 }
 
 /// The password, or the secret of an application credential.

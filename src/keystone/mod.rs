@@ -79,7 +79,6 @@ pub enum Refusal {
     Malformed,
     /// Keystone does not know it, or does not any more.
     Unknown,
-    /// It has expired.
     Expired,
     /// Too many requests wait for look-ups, or this one has waited too long for its turn: Keystone was not asked.
     Busy,

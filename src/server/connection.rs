@@ -39,7 +39,6 @@ const SEND_BUFFER: usize = 64 * 1024;
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its address.
     pub address: IpAddr,
     /// What its answers count for.
     pub unsent: UnsentBudget,

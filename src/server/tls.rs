@@ -68,7 +68,6 @@ pub enum Transport {
 pub enum Protocol {
     /// HTTP/1.1, also for who chose nothing.
     Http1,
-    /// HTTP/2.
     Http2,
 }
 

@@ -38,7 +38,6 @@ pub fn watch(meter: &Meter, budget: UnsentBudget) {
     });
 }
 
-/// The unsent answers of one connection.
 #[derive(Clone, Debug)]
 pub struct UnsentAnswers(Arc<Connection>);
 

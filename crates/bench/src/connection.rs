@@ -52,9 +52,7 @@ impl Target {
 /// A whole answer.
 #[derive(Debug)]
 pub struct BenchAnswer {
-    /// Its status.
     pub status: StatusCode,
-    /// Its body.
     pub body: Bytes,
     /// From the moment before sending to the end of the body.
     pub took: Duration,

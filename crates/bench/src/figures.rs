@@ -75,7 +75,6 @@ impl Round {
 }
 
 impl Figures {
-    /// The figures of one window.
     pub fn of(measured: &WindowResult) -> Self {
         let tally = &measured.tally;
         let requests = tally.requests();

@@ -104,7 +104,6 @@ impl Report {
             .extend(tally.first_errors.iter().take(room).map(|error| format!("{name}: {error}")));
     }
 
-    /// Adds a round.
     pub fn add(&mut self, round: Round) {
         self.rounds.push(round);
     }

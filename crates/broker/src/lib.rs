@@ -4,6 +4,8 @@
 //! durable: claims in the tree, messages in the pool. It never sees a status code, a header or a path of the
 //! tree. A change that has begun runs to its end in a task of its own, whether its client still waits or not.
 
+#![warn(missing_docs)]
+
 mod alarm;
 mod assignment;
 mod attempts;

@@ -26,7 +26,6 @@ const COMMIT_BYTES: usize = limits::TREE_BATCH_BYTES / 2;
 /// Why a tree was not written down, or not put into another.
 #[derive(Debug, ThisError)]
 pub enum BackupError {
-    /// The tree.
     #[error("the tree could not be used: {}", cause(.0))]
     Tree(#[from] Error),
     /// The lines could not be read or written.

@@ -68,7 +68,6 @@ impl AttemptRecord {
 /// A message in a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedMessage {
-    /// The message.
     pub id: MessageId,
     /// How often it has been claimed, this claim included.
     pub attempt: u32,

@@ -10,7 +10,6 @@ use angarium_core::pool::Pool;
 /// A flavor with its name and the version of its record.
 #[derive(Clone, Debug)]
 pub struct FlavorEntry {
-    /// Its name.
     pub name: FlavorName,
     /// Its record.
     pub flavor: Flavor,

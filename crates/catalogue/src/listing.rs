@@ -81,7 +81,6 @@ impl Catalogue {
         elements.iter().map(|element| project(element)).collect()
     }
 
-    /// The queues of a project in a slot.
     pub async fn project_queues(&self, slot: Slot, project: &ProjectId) -> Result<Vec<QueueRef>, Error> {
         let elements = self.tree.children(&layout::project(slot, project)).await.map_err(failed)?;
         let queue = |element: &String| Ok(QueueRef { project: project.clone(), name: queue_name(element)? });

@@ -10,7 +10,6 @@ use angarium_core::names::QueueRef;
 /// A record of a queue as it was read, and what states whether it has changed since.
 #[derive(Clone, Debug)]
 pub struct QueueEntry {
-    /// The record.
     pub record: QueueRecord,
     version: u32,
 }

@@ -28,7 +28,6 @@ impl Catalogue {
         node.as_ref().map(from_json).transpose()
     }
 
-    /// Queues of a slot that have an active task.
     pub async fn active_move_tasks(&self, slot: Slot) -> Result<Vec<(QueueId, QueueRef)>, Error> {
         let damaged = |error: uuid::Error| Error::unavailable(Part::Coordination, error);
         let names = self.tree.children(&layout::slot_tasks(slot)).await.map_err(failed)?;

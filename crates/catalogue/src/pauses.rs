@@ -20,7 +20,6 @@ pub enum Act {
 /// An act on a queue, by its name: whether the queue is there still does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActRecord {
-    /// The queue.
     #[serde(flatten, with = "address")]
     pub at: QueueRef,
     /// What was done to it.

@@ -9,10 +9,8 @@ use angarium_core::limits;
 use angarium_core::names::PoolName;
 use angarium_core::pool::Pool;
 
-/// Users of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolUsers {
-    /// Nothing.
     Nothing,
     /// Data of deleted queues, which is being removed.
     Remains,
@@ -23,7 +21,6 @@ pub enum PoolUsers {
 /// A pool with its name and the version of its record.
 #[derive(Clone, Debug)]
 pub struct PoolEntry {
-    /// Its name.
     pub name: PoolName,
     /// Its record.
     pub pool: Pool,

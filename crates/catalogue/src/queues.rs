@@ -57,7 +57,6 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// One pool.
     pub fn one(pool: PoolName) -> Self {
         Self { pool, older: None }
     }
@@ -88,7 +87,6 @@ pub(super) struct StoredPlacement {
 }
 
 impl QueueRecord {
-    /// A queue that is in one pool.
     pub fn new(id: QueueId, pool: &PoolName, metadata: &Metadata, created: Timestamp) -> Self {
         Self {
             id,

@@ -28,7 +28,6 @@ pub struct Owner {
 /// A slot that this process took, as it must be named in every commit for it.
 #[derive(Clone, Debug)]
 pub struct OwnedSlot {
-    /// The slot.
     pub slot: Slot,
     /// The version of its node: the fence of its commits.
     pub version: u32,

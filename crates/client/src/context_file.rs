@@ -35,7 +35,6 @@ pub struct Context {
     pub ca: Option<PathBuf>,
 }
 
-/// All contexts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contexts {
@@ -62,7 +61,6 @@ impl Contexts {
         toml::from_str(&text).map_err(|error| unreadable(error.message().to_owned()))
     }
 
-    /// The context of this name.
     pub fn named(&self, name: &str) -> Result<&Context, Failure> {
         self.contexts.get(name).ok_or_else(|| {
             Failure::Usage(format!(

@@ -28,7 +28,6 @@ pub struct Columns {
 /// A queue of a listing.
 #[derive(Deserialize)]
 pub struct QueueEntry {
-    /// Its name.
     pub name: String,
     #[serde(default)]
     metadata: BTreeMap<String, Box<RawValue>>,

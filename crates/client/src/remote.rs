@@ -45,7 +45,6 @@ impl ApiRequest {
         Self { method, path: path.into(), body: None, media: JSON, longer: Duration::ZERO, headers: &[] }
     }
 
-    /// With this JSON as its body.
     pub fn json(self, body: &impl serde::Serialize) -> Result<Self, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(Self { body: Some(body), ..self })
@@ -78,9 +77,7 @@ pub struct Reply {
     asked: String,
     /// Its status, a success.
     pub status: StatusCode,
-    /// Its headers.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Vec<u8>,
 }
 

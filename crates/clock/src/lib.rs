@@ -115,7 +115,6 @@ impl Clock {
         self.shared.accepts.store(true, Ordering::Relaxed);
     }
 
-    /// Now.
     pub fn now(&self) -> Timestamp {
         let now = if self.shared.is_steady.load(Ordering::Acquire) {
             self.shared.base.load(Ordering::Relaxed).saturating_add(self.passed())
@@ -153,7 +152,6 @@ impl Clock {
         }
     }
 
-    /// Changes the course.
     fn change<T>(&self, change: impl FnOnce(&mut Course, u64) -> T) -> T {
         let mut course = self.shared.course.lock();
         self.shared.is_steady.store(false, Ordering::Release);

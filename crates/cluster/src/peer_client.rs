@@ -55,7 +55,6 @@ impl From<&QueueRef> for QueueAddress {
 }
 
 impl QueueAddress {
-    /// The queue.
     pub fn queue(&self) -> Result<QueueRef, Error> {
         Ok(QueueRef { project: ProjectId::new(&self.project)?, name: QueueName::new(&self.name)? })
     }
@@ -64,7 +63,6 @@ impl QueueAddress {
 /// As what an owner of a slot speaks: the parts of its epoch.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct OwnerEpoch {
-    /// The slot.
     pub slot: u8,
     /// See [`angarium_storage::Epoch`].
     pub generation: u32,
@@ -133,9 +131,7 @@ pub struct StatesResponse {
 /// To the replica that has granted a claim: its holder left before the answer was handed over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UndeliveredClaim {
-    /// The queue that it is of.
     pub queue: QueueAddress,
-    /// Its id.
     pub claim: ClaimId,
 }
 
@@ -149,9 +145,7 @@ pub struct HoldingsRequest {
 /// The answer to [`HoldingsRequest`].
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct HoldingsResponse {
-    /// Queues.
     pub queues: u64,
-    /// Their messages.
     pub messages: u64,
     /// The bytes of those.
     pub bytes: u64,

@@ -3,6 +3,8 @@
 //! It has the shape of ZooKeeper's tree, so that either can serve: the embedded one for a process alone. It
 //! knows nothing of queues. Callers learn from an error whether a write certainly did not happen or may have.
 
+#![warn(missing_docs)]
+
 pub mod embedded;
 pub mod limits;
 mod path;
@@ -25,7 +27,7 @@ use angarium_core::time::Timestamp;
 /// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its value.
+    /// The bytes that the last commit set.
     pub data: Bytes,
     /// How often it has been set since it was created.
     pub version: u32,
@@ -40,7 +42,7 @@ pub struct Node {
 /// A condition on the whole commit: the node at `path` has `version`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fence {
-    /// The node.
+    /// Path of the node.
     pub path: String,
     /// The version it must have.
     pub version: u32,
@@ -51,16 +53,16 @@ pub struct Fence {
 pub enum Op {
     /// Makes a node; its parent must exist and it must not.
     Create {
-        /// The node.
+        /// Path of the node.
         path: String,
-        /// Its value.
+        /// The first value.
         data: Bytes,
         /// How long it lives.
         mode: Mode,
     },
     /// Replaces the value of a node that exists.
     Set {
-        /// The node.
+        /// Path of the node.
         path: String,
         /// Its new value.
         data: Bytes,
@@ -69,7 +71,7 @@ pub enum Op {
     },
     /// Removes a node without children.
     Delete {
-        /// The node.
+        /// Path of the node.
         path: String,
     },
 }
@@ -143,7 +145,7 @@ pub enum Link {
 pub struct Session {
     /// Grows with each session of this handle; 0 before the first.
     pub generation: u64,
-    /// Its link.
+    /// Whether the session can be used now.
     pub link: Link,
 }
 
@@ -171,9 +173,9 @@ pub enum TreeError {
     /// An operation was refused; nothing was written.
     #[error("operation {op} was refused: {why:?}")]
     Refused {
-        /// Which one.
+        /// Its place among the operations of the commit.
         op: usize,
-        /// Why.
+        /// What of it did not hold.
         why: Refusal,
     },
     /// A path, value or commit breaks a bound; nothing was written.

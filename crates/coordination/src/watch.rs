@@ -150,7 +150,6 @@ impl Watches {
         }
     }
 
-    /// Ends all watches.
     pub(super) fn end(&self) {
         self.0.lock().drain(..).for_each(|mailbox| mailbox.end());
     }

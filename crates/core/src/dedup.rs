@@ -48,7 +48,7 @@ impl DedupKey {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The form that is stored.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

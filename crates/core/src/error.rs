@@ -199,7 +199,7 @@ pub enum Error {
     InUse {
         /// The kind of the used thing.
         resource: Resource,
-        /// Its name.
+        /// The one that the request names.
         name: String,
         /// What uses it.
         by: &'static str,
@@ -226,7 +226,7 @@ pub enum Error {
     TooMany {
         /// What there are too many of.
         what: &'static str,
-        /// The bound.
+        /// So many are allowed.
         bound: usize,
     },
     /// The queue has as many messages under claims as a receive allows. Deleting or releasing makes room.
@@ -268,7 +268,7 @@ pub enum Error {
     /// A part cannot be used now. It is certain that nothing was written.
     #[error("{part} is unavailable, please try again in a few seconds")]
     Unavailable {
-        /// The part.
+        /// The part that failed.
         part: Part,
         /// Why, for the log.
         #[source]
@@ -280,7 +280,7 @@ pub enum Error {
          damage with angarium doctor --data"
     )]
     Damaged {
-        /// The part.
+        /// The part that failed.
         part: Part,
         /// Where, for the log.
         #[source]
@@ -289,7 +289,7 @@ pub enum Error {
     /// A part failed in the middle: the request may have been carried out or not.
     #[error("{part} failed while the request was carried out: it may have been done or not")]
     Unknown {
-        /// The part.
+        /// The part that failed.
         part: Part,
         /// Why, for the log.
         #[source]

@@ -3,6 +3,8 @@
 //! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
 //! rolls dice: instants and randomness come in as arguments.
 
+#![warn(missing_docs)]
+
 pub mod access;
 pub mod access_keys;
 pub mod attributes;

@@ -64,10 +64,10 @@ pub enum MoveFailure {
     NoTarget,
 }
 
-/// A task.
+/// A task that moves the messages of a queue, as it is stored and listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveTask {
-    /// Its id.
+    /// Names the task to the client that stops it.
     pub id: Uuid,
     /// Where the messages go; each to where it came from when absent.
     pub target: Option<MoveTarget>,
@@ -86,7 +86,7 @@ pub struct MoveTask {
 /// Where a task moves messages to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveTarget {
-    /// The queue.
+    /// A queue of the same service.
     #[serde(flatten, with = "address")]
     pub at: QueueRef,
 }

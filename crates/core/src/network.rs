@@ -26,7 +26,6 @@ pub fn customer(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The form of a network.
 const FORM: &str =
     "a network is an IP address, and a prefix if it is more than one, as in 10.0.0.0/8 or fd00::/8";
 

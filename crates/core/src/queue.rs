@@ -116,7 +116,7 @@ impl QueueStats {
 /// A message that statistics point to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Milestone {
-    /// Its id.
+    /// May name a message that is gone by now.
     pub id: MessageId,
     /// When it was posted.
     pub created: Timestamp,

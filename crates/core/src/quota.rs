@@ -12,7 +12,7 @@ use crate::region::Accounts;
 /// The most that a project may hold of each; none: as much as it likes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Queues.
+    /// Queues, with or without messages.
     pub queues: Option<u64>,
     /// Messages in all its queues.
     pub messages: Option<u64>,
@@ -115,7 +115,7 @@ impl Amount {
 /// What a project holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Queues.
+    /// Queues, with or without messages.
     pub queues: u64,
     /// What is in them.
     pub amount: Amount,

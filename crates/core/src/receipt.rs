@@ -31,7 +31,7 @@ const TAG: usize = 16;
 pub struct Receipt {
     /// The incarnation of the queue.
     pub queue: QueueId,
-    /// The message.
+    /// The message that was received.
     pub message: MessageId,
     /// How often it had been claimed, this receive included.
     pub attempt: u32,

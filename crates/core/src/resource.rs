@@ -3,23 +3,17 @@
 use std::fmt;
 
 /// Kind of a thing that a request names. Programs tell missing things apart by it, never by the text of an error.
+#[allow(missing_docs, reason = "most names say it all")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
-    /// A queue.
     Queue,
-    /// A message.
     Message,
     /// A message that must be under the claim of the request.
     ClaimedMessage,
-    /// A claim.
     Claim,
-    /// A pool.
     Pool,
-    /// The drain of a pool.
     PoolDrain,
-    /// A flavor.
     Flavor,
-    /// The migration of a queue.
     Migration,
     /// A replica in the list of components.
     Component,

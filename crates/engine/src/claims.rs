@@ -12,7 +12,7 @@ use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
 
-/// A claim.
+/// A claim as its queue knows it.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Its ttl and grace.
@@ -50,7 +50,7 @@ impl Claim {
 /// A claim that has not ended, in a listing.
 #[derive(Clone, Debug)]
 pub struct LiveClaim {
-    /// Its id.
+    /// Names the claim to its holder.
     pub id: ClaimId,
     /// Its ttl and grace.
     pub terms: ClaimTerms,

@@ -16,7 +16,7 @@ use angarium_core::time::Timestamp;
 /// A message that was posted before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstPost {
-    /// Its id.
+    /// The answer to the duplicate names it too.
     pub id: MessageId,
     /// Whether it is durable. If not, what becomes of it must be awaited.
     pub is_durable: bool,

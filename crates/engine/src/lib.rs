@@ -19,6 +19,8 @@
 //!  begin_copy: ready, scheduled or failed ──▶ copying ──finish_copy──▶ as before
 //! ```
 
+#![warn(missing_docs)]
+
 mod blocking;
 mod browse;
 mod bulk;

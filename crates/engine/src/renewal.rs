@@ -20,7 +20,7 @@ pub enum Renewal {
 /// A claim as its holder may see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSnapshot {
-    /// Its terms.
+    /// The terms in force: those of the last renewal.
     pub terms: ClaimTerms,
     /// The `Client-ID` that it was made under.
     pub client: Option<ClientId>,

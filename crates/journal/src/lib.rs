@@ -147,7 +147,6 @@ pub enum OpenError {
         /// What is damaged, and what can be done.
         damage: Box<Damage>,
     },
-    /// A file of it.
     #[error("cannot read {path}")]
     File {
         /// Where.

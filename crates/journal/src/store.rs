@@ -67,7 +67,6 @@ impl Store {
         }
     }
 
-    /// Opens it as it is.
     fn open_whole(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<Self, OpenError> {
         let failed = |source| match source {
             fjall::Error::Locked => OpenError::InUse(path.to_owned()),

@@ -91,7 +91,6 @@ impl SessionState {
     }
 }
 
-/// A queue.
 #[derive(Clone, Debug)]
 pub struct ObservedQueue {
     /// Which one.
@@ -128,10 +127,8 @@ impl QueueFigures {
     }
 }
 
-/// A pool.
 #[derive(Clone, Debug)]
 pub struct ObservedPool {
-    /// Its name.
     pub name: String,
     /// Whether it was reached when it was last asked.
     pub is_up: bool,

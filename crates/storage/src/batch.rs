@@ -29,7 +29,7 @@ pub struct Batch {
     pub slot: Slot,
     /// Who sends it.
     pub epoch: Epoch,
-    /// Its number.
+    /// Its number, one more than that of the batch before.
     pub seq: u64,
     /// How durable it must be when it is answered. A pool may do more, and never less than it can reach.
     pub durability: Durability,
@@ -51,7 +51,7 @@ impl Batch {
 /// makes the batch leaves the note out ([`QueueChanges::forget_notes`]).
 #[derive(Clone, Debug)]
 pub struct QueueChanges {
-    /// The queue.
+    /// A queue of the batch's slot.
     pub queue: QueueId,
     /// New entries. Their ids were never used before.
     pub appends: Vec<Message>,
@@ -101,9 +101,9 @@ impl QueueChanges {
 /// A ready entry as its owner knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownEntry {
-    /// Its id.
+    /// Unique in its queue, for ever.
     pub id: MessageId,
-    /// Its group.
+    /// The group that it was appended with.
     pub group: Option<GroupName>,
     /// Bytes of its body.
     pub bytes: u64,

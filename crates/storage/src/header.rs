@@ -114,7 +114,6 @@ pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} is damaged"))
 }
 
-/// The number of a state.
 pub(super) fn number(state: &State) -> u8 {
     match state {
         State::Ready => 0,

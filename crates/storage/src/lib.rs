@@ -4,6 +4,8 @@
 //! aside. It knows nothing of claims, visibility or the tree: what an entry means is for the engine to say, and no
 //! entry changes or follows itself. Drivers are named once, in [`open`].
 
+#![warn(missing_docs)]
+
 mod batch;
 pub mod embedded;
 mod header;

@@ -32,7 +32,7 @@ pub enum Direction {
 pub struct Position {
     /// When the entry there becomes ready.
     pub ready: Timestamp,
-    /// Its id.
+    /// Decides where entries become ready at the same time.
     pub id: MessageId,
 }
 
@@ -60,7 +60,7 @@ pub struct Page {
 /// The first entry of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupHead {
-    /// The entry.
+    /// The entry with the least id.
     pub message: Message,
     /// Whether it is the only one.
     pub is_only: bool,
@@ -140,7 +140,7 @@ pub enum Recount {
 /// Totals of a queue that were wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Correction {
-    /// The queue.
+    /// The queue whose totals were wrong.
     pub queue: QueueId,
     /// What its totals said.
     pub before: Totals,

@@ -60,7 +60,6 @@ pub(super) fn place(queue: QueueId, since: Timestamp) -> u64 {
     MARK | class << TIME_BITS | since.as_millis().min(LAST)
 }
 
-/// The last place of a queue.
 pub(super) fn last(queue: QueueId) -> u64 {
     place(queue, Timestamp::from_millis(LAST))
 }

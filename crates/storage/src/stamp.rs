@@ -9,9 +9,9 @@ use super::StoreError;
 /// States whose pool a storage is, so that no process serves an empty or a foreign one in its place (P9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The installation.
+    /// The installation: the id in `/meta/system`.
     pub system: Uuid,
-    /// The pool.
+    /// The id in the record of the pool.
     pub pool: Uuid,
 }
 

@@ -152,7 +152,6 @@ pub async fn registered(uri: &str) -> Arc<dyn PoolStore> {
     store
 }
 
-/// The pool at a URI.
 pub fn opened(uri: &str) -> Arc<dyn PoolStore> {
     PoolOpener::new(Path::new(""), Clock::manual(0), []).open(uri).expect("it is a URI")
 }

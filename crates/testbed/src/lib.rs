@@ -1,7 +1,6 @@
 //! What tests of several crates stand on: private servers (ZooKeeper, Redis, PostgreSQL) that end with the test process,
 //! a proxy that cuts connections, and stand-ins of the two seams: a tree of planned faults, a naive pool. It never
 //! decides whether a test has passed.
-#![allow(missing_docs, reason = "each test reads what it uses")]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by it")]
 
 pub mod drivers;

@@ -118,12 +118,10 @@ pub fn epoch(transaction: u64) -> Epoch {
     Epoch { generation: 1, transaction }
 }
 
-/// One of the queues of a slot.
 pub fn queue(slot: Slot, number: u64) -> QueueId {
     QueueId::new(slot, &mut SmallRng::seed_from_u64(number))
 }
 
-/// The id of this rank.
 pub fn id(rank: u64) -> MessageId {
     MessageId::from_bytes((u128::from(rank) << 64 | 9).to_be_bytes())
 }

@@ -52,7 +52,6 @@ pub struct ReplicaService {
     pub ready: bool,
     /// Its session with what holds queues and claims.
     pub session: String,
-    /// Slots of 256.
     pub slots: u64,
     /// Queues that it has opened.
     pub open_queues: u64,

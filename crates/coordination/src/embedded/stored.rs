@@ -26,7 +26,6 @@ const HEAD: usize = 16;
 const IS_TIMED: u32 = 1 << 31;
 const IS_EPHEMERAL: u32 = 1 << 30;
 
-/// A node as it is stored.
 #[derive(Clone)]
 pub(super) struct StoredNode {
     pub(super) node: Node,

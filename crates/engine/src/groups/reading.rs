@@ -18,7 +18,7 @@ use angarium_core::message::{Message, State};
 pub enum GroupRead {
     /// Messages of a group behind this id.
     Group {
-        /// The group.
+        /// A group of which more messages are wanted.
         name: GroupName,
         /// Read behind this id.
         after: MessageId,

@@ -22,7 +22,6 @@ pub enum Target {
     Known(u8),
     /// One that is durable, though its post is not answered yet: listings show it.
     Unanswered(u8),
-    /// One that is gone.
     Gone(u8),
     /// One that never was.
     Never,

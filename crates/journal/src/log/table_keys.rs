@@ -32,7 +32,6 @@ pub(crate) struct KeyRange {
     pub(crate) last: Vec<u8>,
 }
 
-/// The key ranges of all tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableKeys(Vec<KeyRange>);
 

@@ -46,11 +46,9 @@ struct PendingBatch {
 
 /// What a shared statement did of a batch.
 enum StatementOutcome {
-    /// It is applied.
     Applied,
     /// It is not, for certain. It may be to blame, or another one.
     NotApplied,
-    /// It is unknown.
     Unknown(String),
 }
 

@@ -29,7 +29,6 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, AddressError> {
 /// How the servers are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Discovery {
-    /// It is this one.
     Server,
     /// These know the others of their cluster.
     Cluster,

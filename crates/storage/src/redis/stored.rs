@@ -51,7 +51,6 @@ pub(super) const HEADER_FORM: HeaderForm = HeaderForm { first_tag: 1, times: Tim
 /// Milliseconds of the least span of a bucket.
 const MIN_SPAN: u64 = 8_000;
 
-/// Keys of a queue.
 pub(super) const QUEUE_KEYS: usize = 9;
 
 /// The names of all keys of a pool.
