@@ -29,7 +29,7 @@ pub struct ClusterSettings {
     /// How long until ZooKeeper gives up a replica that it learns nothing of, and others serve its queues. Its servers
     /// grant 2 to 20 of their ticks
     #[arg(long, env = "ANGARIUM_SESSION_TIMEOUT", value_name = "DURATION")]
-    #[arg(default_value_t = limits::TREE_SESSION_DEFAULT, value_parser = units::seconds_within(limits::TREE_SESSION))]
+    #[arg(default_value_t = limits::TREE_SESSION_DEFAULT, value_parser = units::seconds_within(limits::TREE_SESSION.0, limits::TREE_SESSION.1))]
     pub session_timeout: u32,
 }
 

@@ -54,7 +54,7 @@ pub struct ConnectionSettings {
 
     /// Bytes of answers that wait for their clients to read on; beyond them the slowest connection is cut
     #[arg(long, env = "ANGARIUM_MAX_UNSENT_BYTES", default_value_t = limits::UNSENT_BYTES, value_name = "SIZE")]
-    #[arg(value_parser = units::bytes_within((limits::UNSENT_BYTES_MIN, u32::MAX)))]
+    #[arg(value_parser = units::bytes_within(limits::UNSENT_BYTES_MIN, u32::MAX))]
     pub max_unsent_bytes: u32,
 
     /// How long a connection may rest between requests; more than a load balancer in front keeps its own
@@ -69,7 +69,7 @@ pub struct ConnectionSettings {
 
     /// Bytes of the header of a request
     #[arg(long, env = "ANGARIUM_MAX_HEADER_BYTES", default_value = "65536", value_name = "SIZE")]
-    #[arg(value_parser = units::bytes_within((8_192, 1_048_576)))]
+    #[arg(value_parser = units::bytes_within(8_192, 1_048_576))]
     pub max_header_bytes: u32,
 
     /// Networks of the proxies, with commas between them, that are believed when they say where a request is from: in a

@@ -55,12 +55,12 @@ pub struct KeystoneSettings {
 
     /// How long a valid token is not looked up again: so long a revoked one may still pass. 0 looks up each time
     #[arg(long, env = "ANGARIUM_KEYSTONE_CACHE_TIME", value_name = "DURATION")]
-    #[arg(default_value_t = limits::KEYSTONE_CACHE_DEFAULT, value_parser = units::seconds_within(limits::KEYSTONE_CACHE))]
+    #[arg(default_value_t = limits::KEYSTONE_CACHE_DEFAULT, value_parser = units::seconds_within(limits::KEYSTONE_CACHE.0, limits::KEYSTONE_CACHE.1))]
     pub keystone_cache_time: u32,
 
     /// How long a look-up of a token may take; then the request is answered 503
     #[arg(long, env = "ANGARIUM_KEYSTONE_TIMEOUT", value_name = "DURATION")]
-    #[arg(default_value_t = limits::KEYSTONE_TIMEOUT_DEFAULT, value_parser = units::seconds_within(limits::KEYSTONE_TIMEOUT))]
+    #[arg(default_value_t = limits::KEYSTONE_TIMEOUT_DEFAULT, value_parser = units::seconds_within(limits::KEYSTONE_TIMEOUT.0, limits::KEYSTONE_TIMEOUT.1))]
     pub keystone_timeout: u32,
 }
 

@@ -190,19 +190,19 @@ fn claim() -> RangedI64ValueParser<u32> {
 }
 
 fn metadata() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::bytes_within((1, limits::METADATA_BYTES_MAX as u32))
+    units::bytes_within(1, limits::METADATA_BYTES_MAX as u32)
 }
 
 fn message() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::bytes_within((1, limits::MESSAGE_BYTES_MAX as u32))
+    units::bytes_within(1, limits::MESSAGE_BYTES_MAX as u32)
 }
 
 fn time() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::seconds_within((1, limits::SECONDS_MAX))
+    units::seconds_within(1, limits::SECONDS_MAX)
 }
 
 fn time_or_none() -> impl Fn(&str) -> Result<u32, String> + Clone {
-    units::seconds_within((0, limits::SECONDS_MAX))
+    units::seconds_within(0, limits::SECONDS_MAX)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub struct RequestSettings {
 
     /// Bytes of request bodies in memory, from their arrival to the answer; a project holds a quarter of them at most
     #[arg(long, env = "ANGARIUM_MAX_BODY_BYTES", default_value_t = limits::BODY_BYTES, value_name = "SIZE")]
-    #[arg(value_parser = units::bytes_within((limits::BODY_BYTES_MIN, u32::MAX)))]
+    #[arg(value_parser = units::bytes_within(limits::BODY_BYTES_MIN, u32::MAX))]
     pub max_body_bytes: u32,
 
     /// Requests of each project in a second; without it as many as it likes

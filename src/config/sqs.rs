@@ -48,14 +48,14 @@ pub struct SqsSettings {
 }
 
 fn batch(text: &str) -> Result<usize, String> {
-    number(text, (limits::SQS_BATCH, limits::SQS_BATCH_MAX))
+    number(text, limits::SQS_BATCH, limits::SQS_BATCH_MAX)
 }
 
 fn in_flight(text: &str) -> Result<usize, String> {
-    number(text, (1, limits::SQS_IN_FLIGHT_MAX))
+    number(text, 1, limits::SQS_IN_FLIGHT_MAX)
 }
 
-fn number(text: &str, (least, most): (usize, usize)) -> Result<usize, String> {
+fn number(text: &str, least: usize, most: usize) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| format!("it is a number from {least} to {most}"))
 }

@@ -122,12 +122,12 @@ fn size(least: u64, most: u64) -> RangedU64ValueParser<usize> {
 
 /// A time as an argument.
 fn seconds(least: u32, most: u32) -> impl Fn(&str) -> Result<u64, String> + Clone {
-    let read = units::seconds_within((least, most));
+    let read = units::seconds_within(least, most);
     move |text| read(text).map(u64::from)
 }
 
 fn body_size(text: &str) -> Result<usize, String> {
-    units::bytes_within((2, 1 << 20))(text).map(|size| size as usize)
+    units::bytes_within(2, 1 << 20)(text).map(|size| size as usize)
 }
 
 /// Runs the command: a few seconds for each round, bounded by its arguments whatever the server does. An error, hence

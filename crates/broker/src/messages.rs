@@ -255,7 +255,7 @@ impl Broker {
             let state = self.message_state(slot, at, id).await?;
             let answered = state.as_ref().map_or(LookupResult::Absent, LookupResult::There);
             begun = self.begin_delete(slot, at, id, |engine, now| {
-                engine.begin_remove_after_lookup(id, claim, (asked, answered), now)
+                engine.begin_remove_after_lookup(id, claim, asked, answered, now)
             })?;
         }
     }

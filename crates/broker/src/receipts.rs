@@ -196,7 +196,7 @@ impl Broker {
         let mut claimed = BTreeSet::new();
         for Receipt { message, attempt, received, .. } in asked {
             let is_good = !engine.is_ordered()
-                || matches!(engine.worth(*message, (*attempt, *received), now), ReceiptStatus::Holds(_));
+                || matches!(engine.worth(*message, *attempt, *received, now), ReceiptStatus::Holds(_));
             if is_good && engine.begin_remove_claimed(*message) {
                 claimed.insert(*message);
             }
@@ -230,7 +230,7 @@ impl Broker {
                 let found = self.message_state(slot, at, id).await?;
                 let answered = found.as_ref().map_or(LookupResult::Absent, LookupResult::There);
                 begun = Some(self.begin_delete(slot, at, id, |engine, now| {
-                    engine.begin_remove_after_lookup(id, None, (asked, answered), now)
+                    engine.begin_remove_after_lookup(id, None, asked, answered, now)
                 })?);
             }
             if let Some(DeleteStart::Removal(outcome)) = begun {
@@ -326,7 +326,7 @@ impl Broker {
         let worth = {
             let state = slot.state.lock();
             let engine = &state.queues.get(at).ok_or_else(closed)?.engine;
-            engine.worth(receipt.message, (receipt.attempt, receipt.received), self.claim_time())
+            engine.worth(receipt.message, receipt.attempt, receipt.received, self.claim_time())
         };
         Ok(match worth {
             ReceiptStatus::Holds(claim) => ReceiptTarget::Held(claim),

@@ -11,7 +11,7 @@ use super::Broker;
 use super::deadlines::Deadline;
 use super::receipts::closed;
 use super::slot::Slot;
-use angarium_catalogue::{ClaimRecord, ClaimedMessage};
+use angarium_catalogue::{ClaimRecord, ClaimedMessage, SplitPart};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
@@ -113,8 +113,8 @@ impl Broker {
         let split = SplitCommit::new(at, (queue, old), (rest, parted), terms, self.0.clock.now());
         let (kept, own) = (split.kept.clone(), split.own.clone());
         let is_new_bucket = slot.state.lock().buckets >> split.new.bucket() & 1 == 0;
-        let done =
-            self.0.catalogue.split_claim(&slot.owned, (old, &kept), (split.new, &own), is_new_bucket).await;
+        let (kept, own) = (SplitPart { id: old, record: &kept }, SplitPart { id: split.new, record: &own });
+        let done = self.0.catalogue.split_claim(&slot.owned, kept, own, is_new_bucket).await;
         match done {
             Ok(()) => self.finish_split(slot, &split),
             Err(error) if error.nothing_written() => {
@@ -135,7 +135,8 @@ impl Broker {
         warn!(slot = slot.owned.slot.0, claim = %split.old, "claim split in doubt");
         let pause = Duration::from_secs(limits::RETRY_SECONDS.into());
         while self.sleep_tick(pause).await && slot.check_served().is_ok() {
-            let (kept, own) = ((split.old, &split.kept), (split.new, &split.own));
+            let kept = SplitPart { id: split.old, record: &split.kept };
+            let own = SplitPart { id: split.new, record: &split.own };
             let is_new_bucket = slot.state.lock().buckets >> split.new.bucket() & 1 == 0;
             let settled = match self.0.catalogue.repeat_split(&slot.owned, kept, own, is_new_bucket).await {
                 // Without messages in the old claim the new one gets none, and its record is cleared away.

@@ -82,6 +82,13 @@ pub struct SlotClaims {
     pub buckets: u64,
 }
 
+/// One of the two claims that a claim is split into, with the record that it has from then on.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitPart<'a> {
+    pub id: ClaimId,
+    pub record: &'a ClaimRecord,
+}
+
 impl Catalogue {
     /// All claims of a slot. Its directories are read at the same time.
     pub async fn claims(&self, slot: &OwnedSlot) -> Result<SlotClaims, Error> {
@@ -158,11 +165,11 @@ impl Catalogue {
     pub async fn split_claim(
         &self,
         slot: &OwnedSlot,
-        (old, kept): (ClaimId, &ClaimRecord),
-        (new, parted): (ClaimId, &ClaimRecord),
+        old: SplitPart<'_>,
+        new: SplitPart<'_>,
         new_bucket: bool,
     ) -> Result<(), Error> {
-        match self.commit_split(slot, (old, kept), (new, parted), new_bucket).await {
+        match self.commit_split(slot, old, new, new_bucket).await {
             Ok(()) => Ok(()),
             Err(TreeError::Refused { why: Refusal::Full, .. }) => {
                 Err(Error::TooMany { what: "live claims in one slot", bound: limits::SLOT_CLAIMS })
@@ -177,11 +184,11 @@ impl Catalogue {
     pub async fn repeat_split(
         &self,
         slot: &OwnedSlot,
-        (old, kept): (ClaimId, &ClaimRecord),
-        (new, parted): (ClaimId, &ClaimRecord),
+        old: SplitPart<'_>,
+        new: SplitPart<'_>,
         new_bucket: bool,
     ) -> Result<bool, Error> {
-        match self.commit_split(slot, (old, kept), (new, parted), new_bucket).await {
+        match self.commit_split(slot, old, new, new_bucket).await {
             // The first try has made it, and its id is no other replica's.
             Ok(()) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => Ok(true),
             Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
@@ -192,14 +199,15 @@ impl Catalogue {
     async fn commit_split(
         &self,
         slot: &OwnedSlot,
-        (old, kept): (ClaimId, &ClaimRecord),
-        (new, parted): (ClaimId, &ClaimRecord),
+        old: SplitPart<'_>,
+        new: SplitPart<'_>,
         new_bucket: bool,
     ) -> Result<(), TreeError> {
-        let set = Op::Set { path: layout::claim(slot.slot, old), data: to_json(kept), version: None };
-        let ops = [set, Op::create(layout::claim(slot.slot, new), to_json(parted))];
+        let set =
+            Op::Set { path: layout::claim(slot.slot, old.id), data: to_json(old.record), version: None };
+        let ops = [set, Op::create(layout::claim(slot.slot, new.id), to_json(new.record))];
         if new_bucket {
-            let directory = Op::create(layout::bucket(slot.slot, new.bucket()), "{}");
+            let directory = Op::create(layout::bucket(slot.slot, new.id.bucket()), "{}");
             let ops = [&[directory], &ops[..]].concat();
             match self.commit_as_owner(slot, &[], &ops).await {
                 // Another claim of this process made it at the same time.

@@ -31,7 +31,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use backup::{Backup, BackupError};
-pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims};
+pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims, SplitPart};
 pub use components::{Component, ComponentState, ReachReport, Registry, UnreachedParts};
 pub use dropped::DroppedQueue;
 pub use flavors::{FlavorEntry, PoolUpdate};

@@ -48,7 +48,7 @@ pub struct CallerArgs {
     #[arg(hide_short_help = true)]
     contexts: Option<PathBuf>,
     /// How long an answer may take, beyond what the server is asked to wait
-    #[arg(long, default_value = "60s", value_parser = units::seconds_within((1, 3600)),
+    #[arg(long, default_value = "60s", value_parser = units::seconds_within(1, 3600),
           value_name = "DURATION", global = true, help_heading = HEADING, hide_short_help = true)]
     timeout: u32,
     /// Form of the result on standard output

@@ -39,7 +39,7 @@ enum ClaimCommand {
         #[command(flatten)]
         terms: Terms,
         /// How long to wait for a message when there is none
-        #[arg(long, value_name = "DURATION", value_parser = units::seconds_within((0, 3600)))]
+        #[arg(long, value_name = "DURATION", value_parser = units::seconds_within(0, 3600))]
         wait: Option<u32>,
     },
     /// List the claims of a queue that have not ended

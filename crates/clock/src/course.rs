@@ -76,10 +76,10 @@ impl Course {
 
     /// Takes in the least and the greatest offset of the servers' clock that agree with an answer. It is taken to be where it
     /// was before as far as that agrees.
-    pub(super) fn learn(&mut self, (low, high): (u64, u64), passed: u64) -> ServerTime {
+    pub(super) fn learn(&mut self, offset: Bounds, passed: u64) -> ServerTime {
         self.settle(passed);
         let before = self.servers.unwrap_or(self.base);
-        let servers = before.clamp(low, high);
+        let servers = before.clamp(offset.low, offset.high);
         let step = if self.servers.is_some() { difference(servers, before) } else { 0 };
         self.servers = Some(servers);
         ServerTime { step, gap: difference(servers, self.base.saturating_sub(self.lead)) }
@@ -99,12 +99,12 @@ impl Course {
         self.correction = 0;
     }
 
-    /// Leaves over to the time of the other replicas, which is `low` at least and `high` at most by now: at once to a
+    /// Leaves over to the time of the other replicas, which is within `time` by now: at once to a
     /// later one, at half the rate to an earlier one. Returns by how much it was behind; negative when it was ahead.
-    pub(super) fn agree(&mut self, (low, high): (u64, u64), passed: u64) -> i64 {
+    pub(super) fn agree(&mut self, time: Bounds, passed: u64) -> i64 {
         self.settle(passed);
         let here = self.at(passed);
-        let behind = difference(here.clamp(low, high), here);
+        let behind = difference(here.clamp(time.low, time.high), here);
         // What is left of the way to the servers' clock stays as far.
         self.correction -= difference(self.lead, 0) + behind;
         self.lead = behind.min(0).unsigned_abs();
@@ -125,6 +125,13 @@ impl Course {
         let servers = self.servers.filter(|_| self.is_behind_step)?;
         Some(difference(servers, self.at(passed).saturating_sub(passed)))
     }
+}
+
+/// The least and the greatest value that something may have, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) low: u64,
+    pub(super) high: u64,
 }
 
 /// `a - b`.

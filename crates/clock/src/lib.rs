@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 
 use angarium_core::limits as core_limits;
 use angarium_core::time::Timestamp;
-use course::{Course, ServerTime, difference};
+use course::{Bounds, Course, ServerTime, difference};
 
 /// Tells the time: tree time, by which messages and claims live (P3).
 ///
@@ -220,9 +220,9 @@ impl Clock {
         self.shared.doubt.store(0, Ordering::Relaxed);
         self.shared.told.store(0, Ordering::Relaxed);
         self.change(|course, passed| {
-            let (low, high) = bounds(asked, theirs, passed);
-            *course = Course::new(course.base.clamp(low, high));
-            course.learn((low, high), passed);
+            let offset = bounds(asked, theirs, passed);
+            *course = Course::new(course.base.clamp(offset.low, offset.high));
+            course.learn(offset, passed);
             let Some(TimeRecords { time, servers }) = last else { return };
             let now = course.at(passed);
             let (time, age) = (time.as_millis(), now.saturating_sub(servers.as_millis()));
@@ -245,9 +245,9 @@ impl Clock {
     /// way at once.
     pub fn begin_beside(&self, asked: ClockQuery, theirs: Timestamp) {
         let behind = self.change(|course, passed| {
-            let (low, high) = beside(asked, theirs, passed);
+            let time = beside(asked, theirs, passed);
             let here = course.at(passed);
-            let behind = difference(here.clamp(low, high), here);
+            let behind = difference(here.clamp(time.low, time.high), here);
             course.shift(behind, passed);
             behind
         });
@@ -313,15 +313,16 @@ fn wall_millis() -> u64 {
 }
 
 /// The least and the greatest offset of the servers' clock that agree with an answer.
-fn bounds(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> (u64, u64) {
-    (theirs.as_millis().saturating_sub(passed), theirs.as_millis().saturating_sub(asked))
+fn bounds(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> Bounds {
+    let theirs = theirs.as_millis();
+    Bounds { low: theirs.saturating_sub(passed), high: theirs.saturating_sub(asked) }
 }
 
 /// The least and the greatest that tree time can be by now at a replica that recorded `theirs` some time after it was asked.
-fn beside(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> (u64, u64) {
+fn beside(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> Bounds {
     let longest = passed.saturating_sub(asked);
     let latest = theirs.as_millis().saturating_add(longest + longest / limits::CLOCK_SLEW_PARTS);
-    (theirs.as_millis(), latest)
+    Bounds { low: theirs.as_millis(), high: latest }
 }
 
 fn tell_agreed(behind: i64) {

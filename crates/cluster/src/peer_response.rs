@@ -30,7 +30,7 @@ pub struct StreamTail {
 
 impl StreamTail {
     /// The rest of an answer to a request that holds this place.
-    pub(super) fn new((body, link): (Incoming, BusyConnection), place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(body: Incoming, link: BusyConnection, place: OwnedSemaphorePermit) -> Self {
         Self { body, link: Some(link), late: None, _place: place }
     }
 }

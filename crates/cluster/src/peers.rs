@@ -86,7 +86,7 @@ impl Peers {
             let (parts, body) = answer.into_parts();
             let is_short = body.size_hint().upper().is_some_and(|bytes| bytes <= limits::PEER_ANSWER_KEPT);
             if !is_short {
-                return Ok(Response::from_parts(parts, Either::Right(StreamTail::new((body, link), place))));
+                return Ok(Response::from_parts(parts, Either::Right(StreamTail::new(body, link, place))));
             }
             let body = whole(link, body, limits::PEER_ANSWER_BYTES).await?;
             Ok(Response::from_parts(parts, Either::Left(Full::new(body))))

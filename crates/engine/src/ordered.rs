@@ -1,7 +1,7 @@
 //! What is different in a queue in order of groups: where its ready messages are, and which of them a claim may have.
 //! Source of the rule: SQS, which calls it FIFO.
 
-use super::groups::{GroupBounds, GroupRead, Groups, Heads};
+use super::groups::{GroupBounds, GroupPage, GroupRead, Groups, Heads};
 use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason, RemovalKind};
 use super::queue::{ClaimSelection, QueueEngine, StoredTotals, TakeBounds};
 use super::ready_cache::{ReadyCache, ReadyMessage};
@@ -40,7 +40,7 @@ impl QueueEngine {
     /// Hides messages: of each group in its turn as many as there are before the first that blocks it.
     pub(super) fn take_of_groups(&mut self, taking: TakeBounds, now: Timestamp) -> ClaimSelection {
         let mut taken = ClaimSelection::default();
-        let retention = self.retention;
+        let of_group = GroupTaking { bounds: taking, now, retention: self.retention };
         let Self { groups: Some(groups), hidden, .. } = self else { return taken };
         if let Some(blocking) = hidden.blocking() {
             groups.settle(blocking);
@@ -49,7 +49,7 @@ impl QueueEngine {
         while taking.can_continue(&taken) && to_read < limits::GROUP_READS {
             let Some((next, name)) = groups.next_open(turn) else { break };
             turn = next + 1;
-            match take_of_group(groups, hidden, &name, (taking, now, retention), &mut taken) {
+            match take_of_group(groups, hidden, &name, &of_group, &mut taken) {
                 GroupTake::Taken | GroupTake::Blocked => {}
                 GroupTake::MustRead => to_read += 1,
             }
@@ -67,14 +67,19 @@ impl QueueEngine {
     /// A page of a group was read, with messages in order of id; `is_last` when there is nothing behind it.
     pub fn finish_group_read(&mut self, read: &GroupRead, messages: Vec<Message>, is_last: bool) {
         if let (Some(groups), GroupRead::Group { name, after, until, .. }) = (&mut self.groups, read) {
-            groups.finish_group((name, *after, *until), messages, is_last, &mut self.hidden);
+            groups.finish_group(
+                GroupPage { name, after: *after, until: *until },
+                messages,
+                is_last,
+                &mut self.hidden,
+            );
         }
     }
 
     /// The first messages of groups were read; `is_end` when there are no groups behind them.
     pub fn finish_heads_read(&mut self, read: &GroupRead, heads: Heads, is_end: bool) {
         if let (Some(groups), GroupRead::Heads { until, .. }) = (&mut self.groups, read) {
-            groups.finish_heads(*until, (heads, is_end), &mut self.hidden);
+            groups.finish_heads(*until, heads, is_end, &mut self.hidden);
         }
     }
 
@@ -157,6 +162,13 @@ impl QueueEngine {
     }
 }
 
+/// What a claim takes of each group.
+struct GroupTaking {
+    bounds: TakeBounds,
+    now: Timestamp,
+    retention: Retention,
+}
+
 /// What came of the turn of a group.
 enum GroupTake {
     Taken,
@@ -168,9 +180,10 @@ fn take_of_group(
     groups: &mut Groups,
     hidden: &mut HiddenMessages,
     name: &GroupName,
-    (taking, now, retention): (TakeBounds, Timestamp, Retention),
+    take: &GroupTaking,
     taken: &mut ClaimSelection,
 ) -> GroupTake {
+    let GroupTaking { bounds: taking, now, retention } = *take;
     let Some(blocking) = hidden.blocking() else { return GroupTake::Blocked };
     // What is taken here blocks the group from now on, and not what is taken with it.
     let blocked = groups.blocked_at(name, blocking);

@@ -56,7 +56,8 @@ impl QueueEngine {
         &mut self,
         id: MessageId,
         claim: Option<ClaimId>,
-        (asked, answered): (PoolLookup, LookupResult<'_>),
+        asked: PoolLookup,
+        answered: LookupResult<'_>,
         now: Timestamp,
     ) -> Result<Removal, Error> {
         if let Some(decided) = self.remove_known(id, claim, now) {

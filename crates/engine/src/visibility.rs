@@ -49,12 +49,7 @@ impl QueueEngine {
     /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. Where messages are
     /// in order of groups it is good for that claim alone, and a message that came back from another queue is a new
     /// one, whose claims are counted again. Elsewhere it is good for whatever claim the message is under (SQS).
-    pub fn worth(
-        &self,
-        id: MessageId,
-        (attempt, received): (u32, Timestamp),
-        now: Timestamp,
-    ) -> ReceiptStatus {
+    pub fn worth(&self, id: MessageId, attempt: u32, received: Timestamp, now: Timestamp) -> ReceiptStatus {
         let Some(hidden) = self.hidden.get(&id) else {
             return if self.ready(id).is_some() { ReceiptStatus::Over } else { ReceiptStatus::AskPool };
         };

@@ -46,7 +46,7 @@ pub fn seconds(text: &str) -> Result<u64, String> {
 }
 
 /// As [`seconds`], from `least` to `most`.
-pub fn seconds_within((least, most): (u32, u32)) -> impl Fn(&str) -> Result<u32, String> + Clone {
+pub fn seconds_within(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let seconds = u32::try_from(seconds(text)?).ok().filter(|seconds| (least..=most).contains(seconds));
         let span = |seconds: u32| span(u64::from(seconds));
@@ -71,7 +71,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// As [`bytes`], from `least` to `most`.
-pub fn bytes_within((least, most): (u32, u32)) -> impl Fn(&str) -> Result<u32, String> + Clone {
+pub fn bytes_within(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let size = u32::try_from(bytes(text)?).ok().filter(|size| (least..=most).contains(size));
         size.ok_or_else(|| {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn seconds_are_whole_and_within_bounds() {
-        let read = seconds_within((60, 7_200));
+        let read = seconds_within(60, 7_200);
         assert_eq!([read("60"), read("1m30s"), read("2h")], [Ok(60), Ok(90), Ok(7_200)]);
         for bad in ["59", "1500ms", "61s500ms", "2h1s", "", "1.5"] {
             assert!(read(bad).is_err(), "{bad}");

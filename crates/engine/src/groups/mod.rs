@@ -26,6 +26,7 @@ use super::ready_cache::ReadyMessage;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Message};
+pub(crate) use reading::GroupPage;
 use reading::{GroupListing, GroupReads};
 pub use reading::{GroupRead, Heads};
 pub use room::GroupBounds;

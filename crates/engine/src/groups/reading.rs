@@ -36,6 +36,14 @@ pub enum GroupRead {
     },
 }
 
+/// A page of a group that was read: the messages behind `after`, of which those beyond `until` do not count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupPage<'a> {
+    pub(crate) name: &'a GroupName,
+    pub(crate) after: MessageId,
+    pub(crate) until: MessageId,
+}
+
 /// First messages of groups, and whether each is the only one.
 pub type Heads = Vec<(Message, bool)>;
 
@@ -237,11 +245,12 @@ impl Groups {
     /// A page of a group was read, in order of id; `is_last` when there is nothing behind it.
     pub(crate) fn finish_group(
         &mut self,
-        (name, after, until): (&GroupName, MessageId, MessageId),
+        page: GroupPage<'_>,
         messages: Vec<Message>,
         is_last: bool,
         hidden: &mut HiddenMessages,
     ) {
+        let GroupPage { name, after, until } = page;
         let Some(page) = self.reading.pages.remove(name) else { return };
         let is_as_before = self.known.get(name).is_some_and(|group| group.reach == GroupCoverage::To(after));
         if page.is_void || !is_as_before {
@@ -300,7 +309,8 @@ impl Groups {
     pub(crate) fn finish_heads(
         &mut self,
         until: MessageId,
-        (heads, is_end): (Heads, bool),
+        heads: Heads,
+        is_end: bool,
         hidden: &mut HiddenMessages,
     ) {
         let Some(ListingChanges { changed, posted, is_much }) = self.reading.listed.take() else { return };

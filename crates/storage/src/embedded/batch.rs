@@ -142,8 +142,8 @@ impl EncodedChanges {
             put_entry(txn, queue, &header, value, &mut totals.low);
         }
         for (header, found) in self.updates.iter().zip(known.updates) {
-            if let Some(found) = found {
-                update(txn, queue, header, found, &mut totals);
+            if let Some((found, body)) = found {
+                update(txn, queue, header, found, &body, &mut totals);
             }
         }
         for (id, lying) in self.removes.into_iter().zip(known.removes) {
@@ -250,24 +250,25 @@ fn update(
     txn: &mut Txn<'_>,
     queue: QueueId,
     header: &Header,
-    (lying, body): (StoredForm, Bytes),
+    found: StoredForm,
+    body: &[u8],
     totals: &mut QueueTotals,
 ) {
-    match (&lying.in_transfer, &header.state) {
+    match (&found.in_transfer, &header.state) {
         (None, State::Ready) => {
             let key = stored::entry_key(queue, header.id);
             return txn.put(Space::Headers, key, entries::encode_header(header));
         }
         (Some(old), state) if *state != State::Ready => {
-            uncount(&mut totals.totals, &old.state, lying.bytes);
-            count(&mut totals.totals, &header.state, lying.bytes);
+            uncount(&mut totals.totals, &old.state, found.bytes);
+            count(&mut totals.totals, &header.state, found.bytes);
             return write_in_transfer(txn, queue, header, old);
         }
         _ => {}
     }
-    take_out(txn, queue, header.id, &lying, &mut totals.totals);
-    count(&mut totals.totals, &header.state, lying.bytes);
-    put_entry(txn, queue, header, entries::encode_entry(header, &body), &mut totals.low);
+    take_out(txn, queue, header.id, &found, &mut totals.totals);
+    count(&mut totals.totals, &header.state, found.bytes);
+    put_entry(txn, queue, header, entries::encode_entry(header, body), &mut totals.low);
 }
 
 /// Writes the header of an entry that was aside and stays there.

@@ -200,7 +200,7 @@ impl PoolStore for EmbeddedPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<RetainedEntries, StoreError> {
-        let look = move |view: &View| retained::look(view, (queue, from), before, limit);
+        let look = move |view: &View| retained::look(view, queue, from, before, limit);
         let (retained, spent) = self.read(look).await?;
         self.clear(spent).await;
         Ok(retained)

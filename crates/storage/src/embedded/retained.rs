@@ -27,7 +27,8 @@ struct Walk<'a> {
 /// Looks at the entries of a queue, from a place on. Returns what it found, and which buckets may go.
 pub(super) fn look(
     view: &View,
-    (queue, from): (QueueId, Option<RetainedPlace>),
+    queue: QueueId,
+    from: Option<RetainedPlace>,
     before: Timestamp,
     limit: usize,
 ) -> Result<(RetainedEntries, Vec<BucketUpdate>), StoreError> {

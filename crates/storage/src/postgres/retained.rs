@@ -4,6 +4,8 @@
 //! All statements of a look see one state of the tables. If each saw its own, a second walk could pass over entries of the queue
 //! that the first one had not come to, because entries before them were removed in between.
 
+use std::ops::RangeInclusive;
+
 use tokio_postgres::types::ToSql;
 
 use super::PostgresPool;
@@ -79,20 +81,20 @@ impl RetainedLook {
     ) -> Result<RetainedEntries, StoreError> {
         let queue = self.queue;
         let (first, last) = (retained::begin_at(queue, from), retained::place(queue, before));
-        let found = self.between((first, last), self.limit).await?;
+        let found = self.between(first..=last, self.limit).await?;
         if let Some(first) = found.first() {
             let oldest = first.life.retained_since();
             return Ok(RetainedEntries { found, oldest, resume: None });
         }
-        if let Some(end) = self.last_walked((first, last), self.limit).await? {
+        if let Some(end) = self.last_walked(first..=last, self.limit).await? {
             // Others may have more than are walked over in one instant.
             let found = self.at(end).await?;
             let next = RetainedPlace(end.saturating_add(1));
             let resume = found.is_empty().then_some(next);
             return Ok(RetainedEntries { found, oldest: Some(retained::since(end)), resume });
         }
-        let later = (last.saturating_add(1).max(first), retained::last(queue));
-        let oldest = match self.between(later, 1).await?.first() {
+        let later = last.saturating_add(1).max(first)..=retained::last(queue);
+        let oldest = match self.between(later.clone(), 1).await?.first() {
             Some(Header { life, .. }) => Life::retained_since(*life),
             None => self.last_walked(later, 1).await?.map(retained::since),
         };
@@ -100,18 +102,23 @@ impl RetainedLook {
     }
 
     /// The entries of the queue between two places, of as many as are walked over.
-    async fn between(&self, (first, last): (u64, u64), limit: usize) -> Result<Vec<Header>, StoreError> {
+    async fn between(&self, places: RangeInclusive<u64>, limit: usize) -> Result<Vec<Header>, StoreError> {
         let (slot, most) = (i16::from(self.queue.slot().0), walk(limit));
-        let (first, last) = (first.cast_signed(), last.cast_signed());
+        let (first, last) = (places.start().cast_signed(), places.end().cast_signed());
         let (queue, limit) = (queue_key(self.queue), bound(limit));
         let parameters: [&(dyn ToSql + Sync); 6] = [&slot, &first, &last, &queue, &limit, &most];
         self.snapshot.read(BETWEEN, &parameters).await?.iter().map(stored::header).collect()
     }
 
     /// The place where the same walk has ended before it came to the last one.
-    async fn last_walked(&self, (first, last): (u64, u64), limit: usize) -> Result<Option<u64>, StoreError> {
+    async fn last_walked(
+        &self,
+        places: RangeInclusive<u64>,
+        limit: usize,
+    ) -> Result<Option<u64>, StoreError> {
         let (slot, most) = (i16::from(self.queue.slot().0), walk(limit));
-        let parameters: [&(dyn ToSql + Sync); 4] = [&slot, &first.cast_signed(), &last.cast_signed(), &most];
+        let parameters: [&(dyn ToSql + Sync); 4] =
+            [&slot, &places.start().cast_signed(), &places.end().cast_signed(), &most];
         let rows = self.snapshot.read(LAST_WALKED, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (many, last): (i64, Option<i64>) = (column(row, "many")?, column(row, "last")?);

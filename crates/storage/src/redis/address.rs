@@ -66,6 +66,13 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// Where a server or a Sentinel listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
 /// A URI, checked:
 ///
 /// ```text
@@ -79,7 +86,7 @@ impl fmt::Debug for Credentials {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub(super) found: Discovery,
-    pub(super) nodes: Vec<(String, u16)>,
+    pub(super) nodes: Vec<Node>,
     pub(super) credentials: Credentials,
     pub(super) sentinel_credentials: Credentials,
     pub(super) database: i64,
@@ -91,12 +98,12 @@ pub struct Address {
 
 impl Address {
     /// What the client needs to connect to a node, or to a Sentinel.
-    pub(super) fn connection(&self, node: &(String, u16)) -> redis::RedisResult<ConnectionInfo> {
+    pub(super) fn connection(&self, node: &Node) -> redis::RedisResult<ConnectionInfo> {
         self.address_of(node).into_connection_info().map(|info| info.set_redis_settings(self.settings()))
     }
 
-    pub(super) fn address_of(&self, (host, port): &(String, u16)) -> ConnectionAddr {
-        let (host, port) = (host.clone(), *port);
+    pub(super) fn address_of(&self, node: &Node) -> ConnectionAddr {
+        let Node { host, port } = node.clone();
         if self.tls {
             ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
         } else {
@@ -216,7 +223,7 @@ fn number(what: &str, text: &str) -> Result<u32, AddressError> {
     text.parse().or_else(|_| wrong(format!("{what} is a number")))
 }
 
-fn node(text: &str, port: u16) -> Result<(String, u16), AddressError> {
+fn node(text: &str, port: u16) -> Result<Node, AddressError> {
     // An address of version 6 is in brackets.
     let (host, after) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or(("", "")),
@@ -230,7 +237,7 @@ fn node(text: &str, port: u16) -> Result<(String, u16), AddressError> {
         None if after.is_empty() => port,
         None => return wrong("a colon and a port follow a host"),
     };
-    Ok((host.to_owned(), port))
+    Ok(Node { host: host.to_owned(), port })
 }
 
 fn credentials(login: &str) -> Result<Credentials, AddressError> {
@@ -264,6 +271,10 @@ fn decode(text: &str) -> Result<String, AddressError> {
 mod tests {
     use super::*;
 
+    fn listening(host: &str, port: u16) -> Node {
+        Node { host: host.to_owned(), port }
+    }
+
     fn address(uri: &str) -> Address {
         uri.parse().unwrap()
     }
@@ -273,18 +284,21 @@ mod tests {
         let one = address("redis://h");
         assert_eq!(
             (one.found, one.nodes, one.database, one.tls),
-            (Discovery::Server, vec![("h".into(), 6379)], 0, false)
+            (Discovery::Server, vec![listening("h", 6379)], 0, false)
         );
         let secure = address("rediss://u:p%40ss@[::1]:7000/3?ca=/etc/ca.pem");
         assert_eq!((secure.user(), secure.password()), (Some("u"), Some("p@ss")));
-        assert_eq!((&secure.nodes[..], secure.database, secure.tls), (&[("::1".into(), 7000)][..], 3, true));
+        assert_eq!(
+            (&secure.nodes[..], secure.database, secure.tls),
+            (&[listening("::1", 7000)][..], 3, true)
+        );
         let cluster = address("redis-cluster://:secret@a:1,b?prefix=x&wait=1&waitaof=0&tls=on");
         assert_eq!((cluster.user(), cluster.password()), (None, Some("secret")));
-        assert_eq!(cluster.nodes, [("a".into(), 1), ("b".into(), 6379)]);
+        assert_eq!(cluster.nodes, [listening("a", 1), listening("b", 6379)]);
         assert_eq!(cluster.waits, WriteConcern { replicas: 1, synced: Some(0) });
         let sentinel = address("redis-sentinel://a,b:2/main/4?sentinel_password=s");
         assert_eq!((sentinel.found, sentinel.database), (Discovery::Sentinel("main".into()), 4));
-        assert_eq!(sentinel.nodes, [("a".into(), 26_379), ("b".into(), 2)]);
+        assert_eq!(sentinel.nodes, [listening("a", 26_379), listening("b", 2)]);
     }
 
     #[test]

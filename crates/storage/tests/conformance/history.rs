@@ -217,11 +217,11 @@ impl History {
             let missed = expected.iter().find(|one| !found.contains(one) && !late(&one.1));
             assert_eq!(missed, None, "expiry at step {step}");
         }
-        self.retained(store, (before, limit), step).await;
+        self.retained(store, before, limit, step).await;
     }
 
     /// What is by queue, from some base time on: no more, and late only by a little.
-    async fn retained(&mut self, store: &dyn PoolStore, (before, limit): (Timestamp, usize), step: u64) {
+    async fn retained(&mut self, store: &dyn PoolStore, before: Timestamp, limit: usize, step: u64) {
         let (queue, limit) = (self.queues[self.dice.random_range(0..3)], limit.max(1));
         let expected = self.naive.retained(queue, before);
         let RetainedEntries { found, oldest, resume } =

@@ -123,7 +123,7 @@ impl World {
     pub(super) fn check_receipts(&self) {
         for (id, known) in &self.truth.messages {
             let attempts = known.header.attempts;
-            let worth = self.engine.worth(*id, (attempts, self.now), self.now);
+            let worth = self.engine.worth(*id, attempts, self.now, self.now);
             let is_right = match known.place {
                 _ if known.removals > 0 => worth == ReceiptStatus::Gone,
                 MessageState::Claimed(claim) => {
@@ -145,8 +145,8 @@ impl World {
             let others =
                 [(attempts + 1, self.now), (attempts.saturating_sub(1), self.now), (attempts, before)];
             let is_other = |(n, received): &(u32, _)| *n != attempts || *received < known.header.created;
-            for other in others.into_iter().filter(is_other) {
-                let of_other = self.engine.worth(*id, other, self.now);
+            for (attempt, received) in others.into_iter().filter(is_other) {
+                let of_other = self.engine.worth(*id, attempt, received, self.now);
                 if self.engine.is_ordered() {
                     assert!(!matches!(of_other, ReceiptStatus::Holds(_)), "another receive of {id} holds it")
                 } else {

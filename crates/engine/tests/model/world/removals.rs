@@ -29,7 +29,7 @@ impl World {
             let entry = self.pool.entries.get(&id);
             let answered =
                 entry.map_or(LookupResult::Absent, |entry| LookupResult::There(&entry.header.state));
-            answer = self.engine.begin_remove_after_lookup(id, claim, (asked, answered), self.now);
+            answer = self.engine.begin_remove_after_lookup(id, claim, asked, answered, self.now);
         }
         let is_right = match (&answer, verdict) {
             // It has departed, and no caller was told yet.
