@@ -19,9 +19,9 @@ pub const KEYSTONE_IDLE: Duration = Duration::from_secs(4);
 pub const KEYSTONE_LOOKUPS: usize = 32;
 /// Requests that wait for look-ups, all together.
 pub const KEYSTONE_WAITING: usize = 4_096;
-/// Of so many parts of the look-ups, and of the requests that wait for them, one address has at most one: bad tokens of one client
-/// leave room for the tokens of others.
-pub const KEYSTONE_PARTS: usize = 4;
+/// Of so many parts of the look-ups, and of the requests that wait for them, one is for addresses that have none yet. Of the rest
+/// an address has at most as many as all others leave free: bad tokens of a few clients leave room for the tokens of others.
+pub const KEYSTONE_RESERVE_PARTS: usize = 4;
 /// Tokens whose validation is remembered, with at most about 600 bytes each.
 pub const KEYSTONE_TOKENS_KNOWN: usize = 32_768;
 /// Refused tokens that are remembered, about 100 bytes each, apart from the others: refused tokens push no valid one out.
@@ -37,3 +37,6 @@ pub const KEYSTONE_LOGIN_PAUSE: Duration = Duration::from_secs(30);
 pub const KEYSTONE_SECRET_BYTES: u64 = 16 << 10;
 /// Of failed look-ups one is logged in this time.
 pub const KEYSTONE_LOG: Duration = Duration::from_secs(10);
+/// Of look-ups that Keystone forbids the service's user one is logged in this time: the setting of Keystone is wrong until an
+/// operator changes it, or a policy of Keystone excepts some tokens.
+pub const KEYSTONE_FORBIDDEN_LOG: Duration = Duration::from_secs(3_600);

@@ -1,4 +1,4 @@
-//! Seam 2, the message pools: where headers and bodies are kept, behind a trait of a few verbs.
+//! Seam 2, the message pools: where headers and bodies are kept, behind a trait of a few verbs: [`PoolStore`].
 //!
 //! A pool keeps entries per queue, each in a state: ready ones in order of id, scheduled ones by their time, others
 //! aside. It knows nothing of claims, visibility or the tree: what an entry means is for the engine to say, and no
@@ -89,9 +89,10 @@ pub struct StoredDamage {
     pub text: String,
 }
 
-/// A storage pool. Each sentence below is a test of the conformance suite, which every driver passes.
+/// A storage pool. Each sentence below and in the traits that it consists of is a test of the conformance suite, which
+/// every driver passes.
 #[async_trait]
-pub trait PoolStore: Send + Sync + 'static {
+pub trait PoolStore: PoolWrites + PoolReads + PoolDeadlines {
     /// Whose pool this storage is; none when it was never registered. Writes nothing.
     async fn stamp(&self) -> Result<Option<Stamp>, StoreError>;
 
@@ -104,6 +105,38 @@ pub trait PoolStore: Send + Sync + 'static {
         stamp.check(self.put_stamp(stamp).await?)
     }
 
+    /// Counts a part of the entries again, where a crash may have left totals wrong, and corrects those. It continues
+    /// with the next call until it is done, beside all other work; each call reads a bounded part. A queue that cannot
+    /// be read is logged and passed; after an error the next call continues where this one was. A driver that never
+    /// keeps totals apart from entries has nothing to count.
+    async fn recount(&self) -> Result<Recount, StoreError> {
+        Ok(Recount::Done)
+    }
+
+    /// The most durable class of writes that the pool can reach.
+    fn reach(&self) -> Durability;
+
+    /// Whether the pool can be reached and how it does. Writes nothing.
+    async fn health(&self) -> Result<Health, StoreError>;
+
+    /// Whether a batch sent now has a chance. Writes nothing.
+    fn check_open(&self) -> Result<(), StoreError>;
+
+    /// The damage that calls have met since the pool was opened; none when they met none. A driver whose servers watch over
+    /// what they store knows of none.
+    fn damage(&self) -> Option<StoredDamage> {
+        None
+    }
+
+    /// The same of a batch with new messages: not below the reserve, where the pool can tell without trying.
+    fn check_room(&self) -> Result<(), StoreError> {
+        self.check_open()
+    }
+}
+
+/// What the owner of a slot writes to a pool.
+#[async_trait]
+pub trait PoolWrites: Send + Sync + 'static {
     /// Makes `epoch` the only one that may write to `slot` and begins its numbering. Returns the greatest id that was
     /// ever appended to the slot. An epoch below the stored one is refused; the stored one itself is accepted and
     /// continues with a numbering of its own: a batch of the numbering before is not taken for one of it, however late
@@ -115,6 +148,21 @@ pub trait PoolStore: Send + Sync + 'static {
     /// nothing. Below the reserve a batch with appends is refused, and one without them is not.
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 
+    /// Removes at most `limit` entries of a queue, and with the last of them all else that it has. It may be
+    /// repeated; when it is done nothing of the queue is left. Another than the stored epoch is refused. No batch of
+    /// this queue may be under way; other queues of the slot go on.
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<DropResult, StoreError>;
+}
+
+/// What a pool shows of a queue, or of all.
+#[async_trait]
+pub trait PoolReads: Send + Sync + 'static {
     /// Entries of a queue in an order, beyond `after` in the direction (all, when absent): at most `messages` of
     /// them, and no more once their bodies exceed `bytes`. It shows every batch that was acknowledged.
     async fn scan(
@@ -148,6 +196,28 @@ pub trait PoolStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<GroupHead>, StoreError>;
 
+    /// The entries among `ids` that exist, in any state, in the order of `ids`.
+    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError>;
+
+    /// How much a queue holds, at the cost of one read.
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError>;
+
+    /// Notes of a queue and kind in order of their keys, beyond `after` (all, when absent), at most `limit`.
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError>;
+
+    /// What all queues hold together. It costs a walk over the queues, not over their entries. Writes nothing.
+    async fn usage(&self) -> Result<Usage, StoreError>;
+}
+
+/// How a pool finds entries whose time has come.
+#[async_trait]
+pub trait PoolDeadlines: Send + Sync + 'static {
     /// Headers of a slot, over all its queues, at most `limit`: of what is scheduled for `before` or earlier, the
     /// earliest first; or of what has a life of its own that ends at `before` or earlier, in no order, and in any state but
     /// prepared and moving. A scheduled entry is shown as soon as it is due. An expired one may be shown late by 8 seconds, or by
@@ -173,61 +243,4 @@ pub trait PoolStore: Send + Sync + 'static {
         before: Timestamp,
         limit: usize,
     ) -> Result<RetainedEntries, StoreError>;
-
-    /// The entries among `ids` that exist, in any state, in the order of `ids`.
-    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError>;
-
-    /// How much a queue holds, at the cost of one read.
-    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError>;
-
-    /// Notes of a queue and kind in order of their keys, beyond `after` (all, when absent), at most `limit`.
-    async fn notes(
-        &self,
-        queue: QueueId,
-        kind: u8,
-        after: Option<Bytes>,
-        limit: usize,
-    ) -> Result<Vec<Note>, StoreError>;
-
-    /// Removes at most `limit` entries of a queue, and with the last of them all else that it has. It may be
-    /// repeated; when it is done nothing of the queue is left. Another than the stored epoch is refused. No batch of
-    /// this queue may be under way; other queues of the slot go on.
-    async fn drop_queue(
-        &self,
-        slot: Slot,
-        epoch: Epoch,
-        queue: QueueId,
-        limit: usize,
-    ) -> Result<DropResult, StoreError>;
-
-    /// Counts a part of the entries again, where a crash may have left totals wrong, and corrects those. It continues
-    /// with the next call until it is done, beside all other work; each call reads a bounded part. A queue that cannot
-    /// be read is logged and passed; after an error the next call continues where this one was. A driver that never
-    /// keeps totals apart from entries has nothing to count.
-    async fn recount(&self) -> Result<Recount, StoreError> {
-        Ok(Recount::Done)
-    }
-
-    /// The most durable class of writes that the pool can reach.
-    fn reach(&self) -> Durability;
-
-    /// Whether the pool can be reached and how it does. Writes nothing.
-    async fn health(&self) -> Result<Health, StoreError>;
-
-    /// What all queues hold together. It costs a walk over the queues, not over their entries. Writes nothing.
-    async fn usage(&self) -> Result<Usage, StoreError>;
-
-    /// Whether a batch sent now has a chance. Writes nothing.
-    fn check_open(&self) -> Result<(), StoreError>;
-
-    /// The damage that calls have met since the pool was opened; none when they met none. A driver whose servers watch over
-    /// what they store knows of none.
-    fn damage(&self) -> Option<StoredDamage> {
-        None
-    }
-
-    /// The same of a batch with new messages: not below the reserve, where the pool can tell without trying.
-    fn check_room(&self) -> Result<(), StoreError> {
-        self.check_open()
-    }
 }

@@ -11,8 +11,8 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 use angarium_storage::{
-    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolDeadlines, PoolReads,
+    PoolStore, PoolWrites, Position, RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -85,6 +85,21 @@ impl PoolStore for CountingPool {
         self.pool.put_stamp(stamp).await
     }
 
+    fn reach(&self) -> Durability {
+        self.pool.reach()
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.pool.health().await
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        self.pool.check_open()
+    }
+}
+
+#[async_trait]
+impl PoolWrites for CountingPool {
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
         self.pool.fence(slot, epoch).await
     }
@@ -93,6 +108,19 @@ impl PoolStore for CountingPool {
         self.pool.commit(batch).await
     }
 
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<DropResult, StoreError> {
+        self.pool.drop_queue(slot, epoch, queue, limit).await
+    }
+}
+
+#[async_trait]
+impl PoolReads for CountingPool {
     async fn scan(
         &self,
         queue: QueueId,
@@ -129,6 +157,32 @@ impl PoolStore for CountingPool {
         self.pool.get(queue, ids).await
     }
 
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        self.totals.fetch_add(1, Ordering::Relaxed);
+        self.hold.pass(queue).await;
+        if *self.hold.refused.lock() == Some(queue) {
+            return Err(StoreError::NotSent("as planned".into()));
+        }
+        self.pool.totals(queue).await
+    }
+
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.pool.notes(queue, kind, after, limit).await
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.pool.usage().await
+    }
+}
+
+#[async_trait]
+impl PoolDeadlines for CountingPool {
     async fn retained(
         &self,
         queue: QueueId,
@@ -151,51 +205,6 @@ impl PoolStore for CountingPool {
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
         self.pool.due(slot, due, before, limit).await
-    }
-
-    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
-        self.totals.fetch_add(1, Ordering::Relaxed);
-        self.hold.pass(queue).await;
-        if *self.hold.refused.lock() == Some(queue) {
-            return Err(StoreError::NotSent("as planned".into()));
-        }
-        self.pool.totals(queue).await
-    }
-
-    async fn notes(
-        &self,
-        queue: QueueId,
-        kind: u8,
-        after: Option<Bytes>,
-        limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
-        self.pool.notes(queue, kind, after, limit).await
-    }
-
-    async fn drop_queue(
-        &self,
-        slot: Slot,
-        epoch: Epoch,
-        queue: QueueId,
-        limit: usize,
-    ) -> Result<DropResult, StoreError> {
-        self.pool.drop_queue(slot, epoch, queue, limit).await
-    }
-
-    fn reach(&self) -> Durability {
-        self.pool.reach()
-    }
-
-    async fn usage(&self) -> Result<Usage, StoreError> {
-        self.pool.usage().await
-    }
-
-    async fn health(&self) -> Result<Health, StoreError> {
-        self.pool.health().await
-    }
-
-    fn check_open(&self) -> Result<(), StoreError> {
-        self.pool.check_open()
     }
 }
 

@@ -6,7 +6,7 @@ use angarium_broker::ClaimView;
 use angarium_core::delay::Delay;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, NewMessage, State};
-use angarium_storage::{Batch, PoolStore, QueueChanges};
+use angarium_storage::{Batch, PoolReads, PoolWrites, QueueChanges};
 
 use super::faulty::Fault::{NotSent, UnknownAfter, UnknownBefore};
 use super::outcomes::{Faulty, faulty};

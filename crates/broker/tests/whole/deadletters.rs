@@ -11,7 +11,7 @@ use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::limits::Limits;
 use angarium_core::names::QueueRef;
 use angarium_journal::Journal;
-use angarium_storage::PoolStore;
+use angarium_storage::PoolReads;
 use angarium_storage::embedded::EmbeddedPool;
 use parking_lot::Mutex;
 use tempfile::TempDir;

@@ -16,7 +16,7 @@ use angarium_core::names::{ProjectId, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_journal::Journal;
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{DropResult, Epoch, PoolStore, Totals};
+use angarium_storage::{DropResult, Epoch, PoolReads, PoolWrites, Totals};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 

@@ -14,7 +14,7 @@ use angarium_core::delay::Delay;
 use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
 use angarium_journal::Journal;
-use angarium_storage::PoolStore;
+use angarium_storage::PoolReads;
 use angarium_storage::embedded::EmbeddedPool;
 
 /// The window holds the whole queue, or only its beginning, when the messages' lives end.

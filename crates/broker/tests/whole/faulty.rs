@@ -11,8 +11,8 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 use angarium_storage::{
-    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolDeadlines, PoolReads,
+    PoolStore, PoolWrites, Position, RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -123,6 +123,22 @@ impl PoolStore for FaultyPool {
         self.pool.put_stamp(stamp).await
     }
 
+    fn reach(&self) -> Durability {
+        self.reach.lock().unwrap_or_else(|| self.pool.reach())
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.answers().await;
+        self.pool.health().await
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        self.pool.check_open()
+    }
+}
+
+#[async_trait]
+impl PoolWrites for FaultyPool {
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
         self.fenced.lock().push(slot);
         self.answers().await;
@@ -169,6 +185,20 @@ impl PoolStore for FaultyPool {
         }
     }
 
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<DropResult, StoreError> {
+        self.answers().await;
+        self.pool.drop_queue(slot, epoch, queue, limit).await
+    }
+}
+
+#[async_trait]
+impl PoolReads for FaultyPool {
     async fn scan(
         &self,
         queue: QueueId,
@@ -216,29 +246,6 @@ impl PoolStore for FaultyPool {
         Ok(found)
     }
 
-    async fn retained(
-        &self,
-        queue: QueueId,
-        from: Option<RetainedPlace>,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<RetainedEntries, StoreError> {
-        self.answers().await;
-        self.pool.retained(queue, from, before, limit).await
-    }
-
-    async fn due(
-        &self,
-        slot: Slot,
-        due: Due,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
-        assert!(!self.panics_at_due.swap(false, Ordering::SeqCst), "as planned");
-        self.answers().await;
-        self.pool.due(slot, due, before, limit).await
-    }
-
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.answers().await;
         let totals = self.pool.totals(queue).await?;
@@ -260,32 +267,34 @@ impl PoolStore for FaultyPool {
         self.pool.notes(queue, kind, after, limit).await
     }
 
-    async fn drop_queue(
-        &self,
-        slot: Slot,
-        epoch: Epoch,
-        queue: QueueId,
-        limit: usize,
-    ) -> Result<DropResult, StoreError> {
-        self.answers().await;
-        self.pool.drop_queue(slot, epoch, queue, limit).await
-    }
-
-    fn reach(&self) -> Durability {
-        self.reach.lock().unwrap_or_else(|| self.pool.reach())
-    }
-
-    async fn health(&self) -> Result<Health, StoreError> {
-        self.answers().await;
-        self.pool.health().await
-    }
-
     async fn usage(&self) -> Result<Usage, StoreError> {
         self.answers().await;
         self.pool.usage().await
     }
+}
 
-    fn check_open(&self) -> Result<(), StoreError> {
-        self.pool.check_open()
+#[async_trait]
+impl PoolDeadlines for FaultyPool {
+    async fn retained(
+        &self,
+        queue: QueueId,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<RetainedEntries, StoreError> {
+        self.answers().await;
+        self.pool.retained(queue, from, before, limit).await
+    }
+
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        assert!(!self.panics_at_due.swap(false, Ordering::SeqCst), "as planned");
+        self.answers().await;
+        self.pool.due(slot, due, before, limit).await
     }
 }

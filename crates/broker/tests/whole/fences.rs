@@ -14,7 +14,7 @@ use angarium_core::limits::Limits;
 use angarium_core::message::{Header, Message, NewMessage};
 use angarium_core::queue::Metadata;
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{Batch, Epoch, PoolStore, QueueChanges};
+use angarium_storage::{Batch, Epoch, PoolReads, PoolWrites, QueueChanges};
 use tokio::task::JoinSet;
 
 use super::Whole;

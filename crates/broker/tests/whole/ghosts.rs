@@ -8,7 +8,7 @@ use angarium_core::claim::Visibility;
 use angarium_core::delay::Delay;
 use angarium_core::ids::MessageId;
 use angarium_core::message::NewMessage;
-use angarium_storage::{Batch, Order, PoolStore as _};
+use angarium_storage::{Batch, Order, PoolReads};
 use tokio::task::JoinSet;
 
 use super::faulty::Fault::{Held, Panic, UnknownBefore};

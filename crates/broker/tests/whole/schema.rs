@@ -16,7 +16,7 @@ use angarium_core::message::{Header, Life, NewMessage};
 use angarium_core::patch::Change;
 use angarium_core::queue::CreateResult;
 use angarium_journal::Journal;
-use angarium_storage::PoolStore;
+use angarium_storage::PoolReads;
 use angarium_storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
 use uuid::Uuid;

@@ -10,7 +10,7 @@ use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{Batch, Epoch, PoolStore, QueueChanges, StoreError};
+use angarium_storage::{Batch, Epoch, PoolReads, PoolWrites, QueueChanges, StoreError};
 use tokio::task::JoinSet;
 
 use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};

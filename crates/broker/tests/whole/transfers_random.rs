@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use angarium_core::ids::MessageId;
-use angarium_storage::PoolStore;
+use angarium_storage::PoolReads;
 use angarium_storage::embedded::EmbeddedPool;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -23,8 +23,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{
-    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    Recount, RetainedEntries, RetainedPlace, Stamp, StoreError, StoredDamage, Totals, Usage,
+    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolDeadlines, PoolReads,
+    PoolStore, PoolWrites, Position, Recount, RetainedEntries, RetainedPlace, Stamp, StoreError,
+    StoredDamage, Totals, Usage,
 };
 use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
@@ -94,156 +95,6 @@ impl PoolStore for EmbeddedPool {
         self.journal.commit(work).await.map_err(failed)?
     }
 
-    async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
-        // The journal runs work in the order of the calls, so no earlier fence or batch can arrive behind this one: a number needs
-        // no more to tell it from those of another fence with the same epoch.
-        let work = move |txn: &mut Txn<'_>| {
-            let last_id = match record(txn, slot)? {
-                Some(stored) if stored.epoch > epoch => return Err(StoreError::Fenced(stored.epoch)),
-                Some(stored) => stored.last_id,
-                None => MessageId::ZERO,
-            };
-            let record = Record { epoch, seq: 0, last_id };
-            txn.put(Space::Records, stored::record_key(slot), record.encode());
-            Ok(last_id)
-        };
-        self.journal.commit(work).await.map_err(failed)?
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        let (slot, epoch, seq) = (batch.slot, batch.epoch, batch.seq);
-        batch.queues.iter().try_for_each(batch::check_bounds)?;
-        let has_appends = batch.has_appends();
-        let queues: Vec<EncodedChanges> = batch.queues.iter().map(EncodedChanges::new).collect();
-        let work = move |txn: &mut Txn<'_>| {
-            let Some(mut record) = next(record(txn, slot)?, epoch, seq)? else { return Ok(()) };
-            if has_appends && txn.room() == Room::Reserved {
-                return Err(StoreError::Full);
-            }
-            let known = queues.iter().map(|queue| queue.look_up(txn)).collect::<Result<Vec<_>, _>>()?;
-            record.seq = seq;
-            for (queue, known) in queues.into_iter().zip(known) {
-                record.last_id = record.last_id.max(queue.last_id);
-                queue.write(txn, known);
-            }
-            txn.put(Space::Records, stored::record_key(slot), record.encode());
-            Ok(())
-        };
-        self.journal.commit_as(batch.durability, work).await.map_err(failed)?
-    }
-
-    async fn scan(
-        &self,
-        queue: QueueId,
-        order: Order,
-        direction: Direction,
-        after: Option<Position>,
-        messages: usize,
-        bytes: usize,
-    ) -> Result<Page, StoreError> {
-        let bounds = Bounds { messages, bytes };
-        self.read(move |view| scan::page(view, queue, order, direction, after, bounds)).await
-    }
-
-    async fn group(
-        &self,
-        queue: QueueId,
-        group: &GroupName,
-        after: Option<MessageId>,
-        messages: usize,
-        bytes: usize,
-    ) -> Result<Page, StoreError> {
-        let (bounds, group) = (Bounds { messages, bytes }, group.clone());
-        self.read(move |view| scan::group(view, queue, &group, after, bounds)).await
-    }
-
-    async fn groups(
-        &self,
-        queue: QueueId,
-        after: Option<GroupName>,
-        limit: usize,
-    ) -> Result<Vec<GroupHead>, StoreError> {
-        self.read(move |view| scan::groups(view, queue, after, limit)).await
-    }
-
-    async fn due(
-        &self,
-        slot: Slot,
-        due: Due,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let turn = self.turns.lock().get(&slot).cloned();
-        let looked = self.read(move |view| match due {
-            Due::Schedule => due::schedule(view, slot, before, limit),
-            Due::Expiry => due::expiry(view, slot, before, limit, turn.as_ref()),
-        });
-        let looked = looked.await?;
-        if due == Due::Expiry {
-            let mut turns = self.turns.lock();
-            match looked.turn {
-                Some(turn) => turns.insert(slot, turn),
-                None => turns.remove(&slot),
-            };
-        }
-        self.clear(looked.spent).await;
-        Ok(looked.found)
-    }
-
-    async fn retained(
-        &self,
-        queue: QueueId,
-        from: Option<RetainedPlace>,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<RetainedEntries, StoreError> {
-        let look = move |view: &View| retained::look(view, queue, from, before, limit);
-        let (retained, spent) = self.read(look).await?;
-        self.clear(spent).await;
-        Ok(retained)
-    }
-
-    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
-        let ids = ids.to_vec();
-        self.read(move |view| scan::get(view, queue, &ids)).await
-    }
-
-    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
-        let value = self.journal.get(Space::Totals, queue.as_bytes()).map_err(failed)?;
-        Ok(QueueTotals::decode(value.as_ref())?.totals)
-    }
-
-    async fn notes(
-        &self,
-        queue: QueueId,
-        kind: u8,
-        after: Option<Bytes>,
-        limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
-        self.read(move |view| scan::notes(view, queue, kind, after.as_ref(), limit)).await
-    }
-
-    async fn drop_queue(
-        &self,
-        slot: Slot,
-        epoch: Epoch,
-        queue: QueueId,
-        limit: usize,
-    ) -> Result<DropResult, StoreError> {
-        let reached = self.drops.lock().remove(&slot);
-        let part = self.read(move |view| KeyRange::read(view, queue, limit, reached)).await?;
-        let reached = part.reached.clone();
-        let dropped =
-            self.journal.commit(move |txn| part.remove(txn, slot, epoch)).await.map_err(failed)??;
-        if let (DropResult::More, Some(reached)) = (dropped, reached) {
-            self.drops.lock().insert(slot, reached);
-        }
-        Ok(dropped)
-    }
-
     async fn recount(&self) -> Result<Recount, StoreError> {
         if self.journal.is_checked() {
             return Ok(Recount::Done);
@@ -293,10 +144,6 @@ impl PoolStore for EmbeddedPool {
         })
     }
 
-    async fn usage(&self) -> Result<Usage, StoreError> {
-        self.read(scan::usage).await
-    }
-
     fn check_open(&self) -> Result<(), StoreError> {
         self.journal.check_open().map_err(failed)
     }
@@ -308,6 +155,169 @@ impl PoolStore for EmbeddedPool {
     fn check_room(&self) -> Result<(), StoreError> {
         self.check_open()?;
         if self.journal.room() == Room::Reserved { Err(StoreError::Full) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl PoolWrites for EmbeddedPool {
+    async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+        // The journal runs work in the order of the calls, so no earlier fence or batch can arrive behind this one: a number needs
+        // no more to tell it from those of another fence with the same epoch.
+        let work = move |txn: &mut Txn<'_>| {
+            let last_id = match record(txn, slot)? {
+                Some(stored) if stored.epoch > epoch => return Err(StoreError::Fenced(stored.epoch)),
+                Some(stored) => stored.last_id,
+                None => MessageId::ZERO,
+            };
+            let record = Record { epoch, seq: 0, last_id };
+            txn.put(Space::Records, stored::record_key(slot), record.encode());
+            Ok(last_id)
+        };
+        self.journal.commit(work).await.map_err(failed)?
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        let (slot, epoch, seq) = (batch.slot, batch.epoch, batch.seq);
+        batch.queues.iter().try_for_each(batch::check_bounds)?;
+        let has_appends = batch.has_appends();
+        let queues: Vec<EncodedChanges> = batch.queues.iter().map(EncodedChanges::new).collect();
+        let work = move |txn: &mut Txn<'_>| {
+            let Some(mut record) = next(record(txn, slot)?, epoch, seq)? else { return Ok(()) };
+            if has_appends && txn.room() == Room::Reserved {
+                return Err(StoreError::Full);
+            }
+            let known = queues.iter().map(|queue| queue.look_up(txn)).collect::<Result<Vec<_>, _>>()?;
+            record.seq = seq;
+            for (queue, known) in queues.into_iter().zip(known) {
+                record.last_id = record.last_id.max(queue.last_id);
+                queue.write(txn, known);
+            }
+            txn.put(Space::Records, stored::record_key(slot), record.encode());
+            Ok(())
+        };
+        self.journal.commit_as(batch.durability, work).await.map_err(failed)?
+    }
+
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<DropResult, StoreError> {
+        let reached = self.drops.lock().remove(&slot);
+        let part = self.read(move |view| KeyRange::read(view, queue, limit, reached)).await?;
+        let reached = part.reached.clone();
+        let dropped =
+            self.journal.commit(move |txn| part.remove(txn, slot, epoch)).await.map_err(failed)??;
+        if let (DropResult::More, Some(reached)) = (dropped, reached) {
+            self.drops.lock().insert(slot, reached);
+        }
+        Ok(dropped)
+    }
+}
+
+#[async_trait]
+impl PoolReads for EmbeddedPool {
+    async fn scan(
+        &self,
+        queue: QueueId,
+        order: Order,
+        direction: Direction,
+        after: Option<Position>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        let bounds = Bounds { messages, bytes };
+        self.read(move |view| scan::page(view, queue, order, direction, after, bounds)).await
+    }
+
+    async fn group(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        let (bounds, group) = (Bounds { messages, bytes }, group.clone());
+        self.read(move |view| scan::group(view, queue, &group, after, bounds)).await
+    }
+
+    async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, StoreError> {
+        self.read(move |view| scan::groups(view, queue, after, limit)).await
+    }
+
+    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
+        let ids = ids.to_vec();
+        self.read(move |view| scan::get(view, queue, &ids)).await
+    }
+
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        let value = self.journal.get(Space::Totals, queue.as_bytes()).map_err(failed)?;
+        Ok(QueueTotals::decode(value.as_ref())?.totals)
+    }
+
+    async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.read(move |view| scan::notes(view, queue, kind, after.as_ref(), limit)).await
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        self.read(scan::usage).await
+    }
+}
+
+#[async_trait]
+impl PoolDeadlines for EmbeddedPool {
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let turn = self.turns.lock().get(&slot).cloned();
+        let looked = self.read(move |view| match due {
+            Due::Schedule => due::schedule(view, slot, before, limit),
+            Due::Expiry => due::expiry(view, slot, before, limit, turn.as_ref()),
+        });
+        let looked = looked.await?;
+        if due == Due::Expiry {
+            let mut turns = self.turns.lock();
+            match looked.turn {
+                Some(turn) => turns.insert(slot, turn),
+                None => turns.remove(&slot),
+            };
+        }
+        self.clear(looked.spent).await;
+        Ok(looked.found)
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<RetainedEntries, StoreError> {
+        let look = move |view: &View| retained::look(view, queue, from, before, limit);
+        let (retained, spent) = self.read(look).await?;
+        self.clear(spent).await;
+        Ok(retained)
     }
 }
 

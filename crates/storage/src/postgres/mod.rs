@@ -8,6 +8,7 @@ mod address;
 mod batch;
 mod committer;
 mod connection;
+mod due;
 mod errors;
 pub mod limits;
 mod link;
@@ -22,24 +23,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use parking_lot::Mutex;
 
 pub use address::{Address, AddressError};
 
-use super::{
-    Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolStore, Position,
-    RetainedEntries, RetainedPlace, Stamp, StoreError, Totals, Usage,
-};
+use super::{Health, PoolReads, PoolStore, Stamp, StoreError};
 use angarium_core::durability::Durability;
-use angarium_core::group::GroupName;
-use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::ids::{QueueId, Slot};
 use angarium_core::limits as core_limits;
-use angarium_core::message::{Header, Message};
-use angarium_core::time::Timestamp;
 use committer::Committer;
+use due::DueCursor;
 use link::{Link, ServerState};
-use reads::{DueCursor, ScanRequest};
 
 /// No queue has this id: to ask for it costs what any small read does.
 const NO_QUEUE: QueueId = QueueId::from_bytes([0; 16]);
@@ -85,106 +79,13 @@ impl PoolStore for PostgresPool {
         }
     }
 
-    async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
-        self.raise(slot, epoch).await
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        batch::check_bounds(batch)?;
-        self.apply(batch).await
-    }
-
-    async fn scan(
-        &self,
-        queue: QueueId,
-        order: Order,
-        direction: Direction,
-        after: Option<Position>,
-        messages: usize,
-        bytes: usize,
-    ) -> Result<Page, StoreError> {
-        self.page(ScanRequest { queue, order, direction, messages, bytes }, after).await
-    }
-
-    async fn group(
-        &self,
-        queue: QueueId,
-        group: &GroupName,
-        after: Option<MessageId>,
-        messages: usize,
-        bytes: usize,
-    ) -> Result<Page, StoreError> {
-        self.group_page(queue, group, (after, messages, bytes)).await
-    }
-
-    async fn groups(
-        &self,
-        queue: QueueId,
-        after: Option<GroupName>,
-        limit: usize,
-    ) -> Result<Vec<GroupHead>, StoreError> {
-        self.group_heads(queue, after, limit).await
-    }
-
-    async fn due(
-        &self,
-        slot: Slot,
-        due: Due,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
-        match due {
-            _ if limit == 0 => Ok(Vec::new()),
-            Due::Schedule => self.scheduled(slot, before, limit).await,
-            Due::Expiry => self.expired(slot, before, limit).await,
-        }
-    }
-
-    async fn retained(
-        &self,
-        queue: QueueId,
-        from: Option<RetainedPlace>,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<RetainedEntries, StoreError> {
-        self.read_retained(queue, from, before, limit).await
-    }
-
-    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
-        self.entries(queue, ids).await
-    }
-
-    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
-        self.totals_of(queue).await
-    }
-
-    async fn notes(
-        &self,
-        queue: QueueId,
-        kind: u8,
-        after: Option<Bytes>,
-        limit: usize,
-    ) -> Result<Vec<Note>, StoreError> {
-        self.notes_of(queue, kind, after, limit).await
-    }
-
-    async fn drop_queue(
-        &self,
-        slot: Slot,
-        epoch: Epoch,
-        queue: QueueId,
-        limit: usize,
-    ) -> Result<DropResult, StoreError> {
-        self.drop_part(slot, epoch, queue, limit.min(limits::PAGE)).await
-    }
-
     fn reach(&self) -> Durability {
         self.known.class()
     }
 
     async fn health(&self) -> Result<Health, StoreError> {
         let asked = Instant::now();
-        self.totals_of(NO_QUEUE).await?;
+        self.totals(NO_QUEUE).await?;
         let took = asked.elapsed();
         if self.address.quota.is_some() {
             let (way, _) = self.reads.way().await?;
@@ -192,10 +93,6 @@ impl PoolStore for PostgresPool {
         }
         let free = self.address.quota.map(|quota| quota.saturating_sub(self.known.used()));
         Ok(Health { took, class: self.reach(), free, total: self.address.quota })
-    }
-
-    async fn usage(&self) -> Result<Usage, StoreError> {
-        self.usage_of_all().await
     }
 
     fn check_open(&self) -> Result<(), StoreError> {

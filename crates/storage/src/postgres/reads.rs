@@ -1,5 +1,6 @@
 //! What is read from a pool: pages, entries by id, what is due, notes, totals. Nothing here writes.
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -8,11 +9,10 @@ use uuid::Uuid;
 use super::PostgresPool;
 use super::errors::Failure;
 use super::stored::{self, bound, column, id_key, millis, queue_key, unsigned};
-use crate::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
+use crate::{Direction, GroupHead, Note, Order, Page, PoolReads, Position, StoreError, Totals, Usage};
 use angarium_core::group::GroupName;
-use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::message::{Header, Message};
-use angarium_core::time::Timestamp;
+use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::message::Message;
 
 /// The columns of a header.
 macro_rules! header {
@@ -89,22 +89,6 @@ const GET: &str = concat!(
     WHERE e.queue = $1::uuid AND e.aside = asked.aside AND e.id = asked.id
     ORDER BY asked.place"
 );
-const SCHEDULED: &str = concat!(
-    "SELECT queue, ",
-    header!(),
-    " FROM entries
-    WHERE slot = $1::int2 AND state = 1 AND ready <= $2::int8
-    ORDER BY slot, ready, queue, id LIMIT $3::int8"
-);
-const EXPIRED: &str = concat!(
-    "SELECT queue, ",
-    header!(),
-    " FROM entries
-    WHERE slot = $1::int2 AND state NOT IN (2, 3) AND expires <= $2::int8
-        AND (expires, queue, id) > ($4::int8, $5::uuid, $6::uuid)
-        AND (expires, queue, id) <= ($7::int8, $8::uuid, $9::uuid)
-    ORDER BY slot, expires, queue, id LIMIT $3::int8"
-);
 const NOTES: &str = "
     SELECT key, value, expires FROM notes
     WHERE queue = $1::uuid AND kind = $2::int2 AND key >= $3::bytea ORDER BY key LIMIT $4::int8";
@@ -113,21 +97,6 @@ const TOTALS: &str = "SELECT messages, bytes, scheduled, aside FROM queues WHERE
 const USAGE: &str = "
     SELECT count(*)::int8 AS queues, COALESCE(sum(messages), 0)::int8 AS messages, COALESCE(sum(bytes), 0)::int8 AS bytes
     FROM queues WHERE messages > 0";
-
-/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
-pub(super) type DueCursor = (i64, Uuid, Uuid);
-
-const BEGIN: DueCursor = (-1, Uuid::nil(), Uuid::nil());
-const END: DueCursor = (i64::MAX, Uuid::max(), Uuid::max());
-
-/// What a scan asks for, but for where it begins.
-pub(super) struct ScanRequest {
-    pub(super) queue: QueueId,
-    pub(super) order: Order,
-    pub(super) direction: Direction,
-    pub(super) messages: usize,
-    pub(super) bytes: usize,
-}
 
 /// A page of at most so many messages, of the rows that were found.
 fn page_of(rows: &[Row], messages: usize) -> Result<Page, StoreError> {
@@ -146,9 +115,20 @@ impl PostgresPool {
         let (way, _) = self.reads.way().await?;
         way.connection.query(text, parameters).await.map_err(Failure::of_read)
     }
+}
 
-    pub(super) async fn page(&self, asked: ScanRequest, after: Option<Position>) -> Result<Page, StoreError> {
-        let is_end = after.is_some_and(|after| match (asked.order, asked.direction) {
+#[async_trait]
+impl PoolReads for PostgresPool {
+    async fn scan(
+        &self,
+        queue: QueueId,
+        order: Order,
+        direction: Direction,
+        after: Option<Position>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        let is_end = after.is_some_and(|after| match (order, direction) {
             (Order::Schedule, _) => false,
             (_, Direction::Up) => after.id == MessageId::MAX,
             (_, Direction::Down) => after.id == MessageId::ZERO,
@@ -164,9 +144,9 @@ impl PostgresPool {
         let least = (after.map_or(-1, |after| millis(after.ready)), id_key(from.unwrap_or(MessageId::ZERO)));
         let most =
             (after.map_or(i64::MAX, |after| millis(after.ready)), id_key(from.unwrap_or(MessageId::MAX)));
-        let (queue, limit) = (queue_key(asked.queue), bound(asked.messages.saturating_add(1)));
-        let bytes = bound(asked.bytes);
-        let rows = match (asked.order, asked.direction) {
+        let (queue, limit) = (queue_key(queue), bound(messages.saturating_add(1)));
+        let bytes = bound(bytes);
+        let rows = match (order, direction) {
             (Order::Ready, Direction::Up) => self.read(READY_UP, &[&queue, &limit, &bytes, &up]).await,
             (Order::Ready, Direction::Down) => self.read(READY_DOWN, &[&queue, &limit, &bytes, &down]).await,
             (Order::Aside, Direction::Up) => self.read(ASIDE_UP, &[&queue, &limit, &bytes, &up]).await,
@@ -178,14 +158,16 @@ impl PostgresPool {
                 self.read(SCHEDULE_DOWN, &[&queue, &limit, &bytes, &most.1, &most.0]).await
             }
         }?;
-        page_of(&rows, asked.messages)
+        page_of(&rows, messages)
     }
 
-    pub(super) async fn group_page(
+    async fn group(
         &self,
         queue: QueueId,
         group: &GroupName,
-        (after, messages, bytes): (Option<MessageId>, usize, usize),
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
     ) -> Result<Page, StoreError> {
         if after == Some(MessageId::MAX) {
             return Ok(Page { messages: Vec::new(), is_last: true });
@@ -195,7 +177,7 @@ impl PostgresPool {
         page_of(&self.read(GROUP, &[&queue, &limit, &bytes, &from, &group.as_str()]).await?, messages)
     }
 
-    pub(super) async fn group_heads(
+    async fn groups(
         &self,
         queue: QueueId,
         after: Option<GroupName>,
@@ -209,71 +191,24 @@ impl PostgresPool {
         rows.iter().map(head).collect()
     }
 
-    pub(super) async fn entries(
-        &self,
-        queue: QueueId,
-        ids: &[MessageId],
-    ) -> Result<Vec<Message>, StoreError> {
+    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
         let ids: Vec<Uuid> = ids.iter().copied().map(id_key).collect();
         let rows = self.read(GET, &[&queue_key(queue), &ids]).await?;
         rows.iter().map(stored::message).collect()
     }
 
-    pub(super) async fn scheduled(
-        &self,
-        slot: Slot,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
-        let parameters: [&(dyn ToSql + Sync); 3] = [&i16::from(slot.0), &millis(before), &bound(limit)];
-        let rows = self.read(SCHEDULED, &parameters).await?;
-        rows.iter().map(|row| Ok((stored::queue_id(row)?, stored::header(row)?))).collect()
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
+        let rows = self.read(TOTALS, &[&queue_key(queue)]).await?;
+        let Some(row) = rows.first() else { return Ok(Totals::default()) };
+        Ok(Totals {
+            messages: unsigned(row, "messages")?,
+            bytes: unsigned(row, "bytes")?,
+            scheduled: unsigned(row, "scheduled")?,
+            in_transfer: unsigned(row, "aside")?,
+        })
     }
 
-    /// What expired, from where the last look ended and around to it.
-    pub(super) async fn expired(
-        &self,
-        slot: Slot,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
-        let turn = self.turns.lock().get(&slot).copied();
-        let mut found = self.expired_within(slot, before, limit, turn.unwrap_or(BEGIN), END).await?;
-        if let Some(turn) = turn
-            && found.len() < limit
-        {
-            let left = limit - found.len();
-            found.extend(self.expired_within(slot, before, left, BEGIN, turn).await?);
-        }
-        let mut turns = self.turns.lock();
-        match found.last() {
-            Some((queue, last)) if found.len() == limit => {
-                let (_, expires) = stored::life_columns(*queue, last.life);
-                turns.insert(slot, (expires, queue_key(*queue), id_key(last.id)));
-            }
-            Some(_) | None => {
-                turns.remove(&slot);
-            }
-        }
-        Ok(found)
-    }
-
-    async fn expired_within(
-        &self,
-        slot: Slot,
-        before: Timestamp,
-        limit: usize,
-        after: DueCursor,
-        last: DueCursor,
-    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
-        let (slot, before, limit) = (i16::from(slot.0), millis(before), bound(limit));
-        let parameters: [&(dyn ToSql + Sync); 9] =
-            [&slot, &before, &limit, &after.0, &after.1, &after.2, &last.0, &last.1, &last.2];
-        let rows = self.read(EXPIRED, &parameters).await?;
-        rows.iter().map(|row| Ok((stored::queue_id(row)?, stored::header(row)?))).collect()
-    }
-
-    pub(super) async fn notes_of(
+    async fn notes(
         &self,
         queue: QueueId,
         kind: u8,
@@ -288,24 +223,13 @@ impl PostgresPool {
         rows.iter().map(|row| stored::note(row, kind)).collect()
     }
 
-    pub(super) async fn usage_of_all(&self) -> Result<Usage, StoreError> {
+    async fn usage(&self) -> Result<Usage, StoreError> {
         let rows = self.read(USAGE, &[]).await?;
         let Some(row) = rows.first() else { return Ok(Usage::default()) };
         Ok(Usage {
             queues: unsigned(row, "queues")?,
             messages: unsigned(row, "messages")?,
             bytes: unsigned(row, "bytes")?,
-        })
-    }
-
-    pub(super) async fn totals_of(&self, queue: QueueId) -> Result<Totals, StoreError> {
-        let rows = self.read(TOTALS, &[&queue_key(queue)]).await?;
-        let Some(row) = rows.first() else { return Ok(Totals::default()) };
-        Ok(Totals {
-            messages: unsigned(row, "messages")?,
-            bytes: unsigned(row, "bytes")?,
-            scheduled: unsigned(row, "scheduled")?,
-            in_transfer: unsigned(row, "aside")?,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use async_trait::async_trait;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -13,7 +14,7 @@ use super::errors::Failure;
 use super::limits;
 use super::link::LinkSession;
 use super::stored::{self, bound, column, number, queue_key, unsigned};
-use crate::{Batch, DropResult, Epoch, Stamp, StoreError};
+use crate::{Batch, DropResult, Epoch, PoolWrites, Stamp, StoreError};
 use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 
@@ -76,13 +77,9 @@ impl Record {
     }
 }
 
-impl PostgresPool {
-    fn own(&self, slot: Slot) -> OwnWrites {
-        self.slots.lock().get(&slot).copied().unwrap_or_default()
-    }
-
-    /// Fences a slot.
-    pub(super) async fn raise(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
+#[async_trait]
+impl PoolWrites for PostgresPool {
+    async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
         let (way, stamp) = self.writes.way().await?;
         let record = Record::of(slot, epoch, stamp)?;
         let rows = way.connection.query(FENCE, &record.parameters()).await.map_err(Failure::of_write)?;
@@ -99,8 +96,8 @@ impl PostgresPool {
         }
     }
 
-    /// Applies a batch, or tells why it is not the next.
-    pub(super) async fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+    async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        super::batch::check_bounds(batch)?;
         let own = self.own(batch.slot);
         let is_in_doubt = own.doubt == Some((batch.epoch, batch.seq));
         // After a failure it leaves apart: the answer states more then, and what holds it holds no other process.
@@ -129,6 +126,34 @@ impl PostgresPool {
             ) => {}
         }
         result
+    }
+
+    async fn drop_queue(
+        &self,
+        slot: Slot,
+        epoch: Epoch,
+        queue: QueueId,
+        limit: usize,
+    ) -> Result<DropResult, StoreError> {
+        let (way, stamp) = self.writes.way().await?;
+        let record = Record::of(slot, epoch, stamp)?;
+        let (queue, limit) = (queue_key(queue), bound(limit.min(limits::PAGE)));
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
+        parameters.extend([&queue as &(dyn ToSql + Sync), &limit]);
+        let rows = way.connection.query(DROP, &parameters).await.map_err(Failure::of_write)?;
+        if let Some(row) = rows.first() {
+            return Ok(if column(row, "is_last")? { DropResult::Done } else { DropResult::More });
+        }
+        match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()?.flatten() {
+            Some(by) if by > epoch => Err(StoreError::Fenced(by)),
+            Some(_) | None => Err(StoreError::WentBack),
+        }
+    }
+}
+
+impl PostgresPool {
+    fn own(&self, slot: Slot) -> OwnWrites {
+        self.slots.lock().get(&slot).copied().unwrap_or_default()
     }
 
     /// Whether the quota was used up at the last look.
@@ -231,29 +256,6 @@ impl PostgresPool {
             return Err(StoreError::Unknown("the record of the slot was being changed".into()));
         }
         Ok(())
-    }
-
-    /// Removes a part of a queue.
-    pub(super) async fn drop_part(
-        &self,
-        slot: Slot,
-        epoch: Epoch,
-        queue: QueueId,
-        limit: usize,
-    ) -> Result<DropResult, StoreError> {
-        let (way, stamp) = self.writes.way().await?;
-        let record = Record::of(slot, epoch, stamp)?;
-        let (queue, limit) = (queue_key(queue), bound(limit));
-        let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
-        parameters.extend([&queue as &(dyn ToSql + Sync), &limit]);
-        let rows = way.connection.query(DROP, &parameters).await.map_err(Failure::of_write)?;
-        if let Some(row) = rows.first() {
-            return Ok(if column(row, "is_last")? { DropResult::Done } else { DropResult::More });
-        }
-        match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()?.flatten() {
-            Some(by) if by > epoch => Err(StoreError::Fenced(by)),
-            Some(_) | None => Err(StoreError::WentBack),
-        }
     }
 
     /// Looks how much there is of what the quota bounds. It costs a walk over the queues, not over their messages.

@@ -3,15 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use redis::Value;
 
 use super::RedisPool;
 use super::limits;
 use super::reads::{bytes, list};
+use super::retained::Walk;
 use super::scripts::EXPIRED;
 use super::stored::{self, Bucket, decode_header, decode_id};
-use crate::StoreError;
+use crate::{Due, PoolDeadlines, RetainedEntries, RetainedPlace, StoreError};
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
@@ -42,9 +44,36 @@ impl DueScan {
     }
 }
 
+#[async_trait]
+impl PoolDeadlines for RedisPool {
+    async fn due(
+        &self,
+        slot: Slot,
+        due: Due,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(QueueId, Header)>, StoreError> {
+        match due {
+            _ if limit == 0 => Ok(Vec::new()),
+            Due::Schedule => self.scheduled(slot, before, limit).await,
+            Due::Expiry => self.expired(slot, before, limit).await,
+        }
+    }
+
+    async fn retained(
+        &self,
+        queue: QueueId,
+        from: Option<RetainedPlace>,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<RetainedEntries, StoreError> {
+        Walk::new(queue, before, limit).run(self, from).await
+    }
+}
+
 impl RedisPool {
     /// What is scheduled for `before` or earlier, the earliest first.
-    pub(super) async fn scheduled(
+    async fn scheduled(
         &self,
         slot: Slot,
         before: Timestamp,
@@ -107,7 +136,7 @@ impl RedisPool {
     }
 
     /// What expires at `before` or earlier, from where the last look ended and around to it.
-    pub(super) async fn expired(
+    async fn expired(
         &self,
         slot: Slot,
         before: Timestamp,

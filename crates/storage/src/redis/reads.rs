@@ -1,6 +1,7 @@
 //! Reads: pages in each order, entries by id, notes, totals. Each call of a script is of one moment; a long page is
 //! several calls, so that none holds up the server.
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{Cmd, Value};
 
@@ -9,7 +10,7 @@ use super::errors::strange;
 use super::limits;
 use super::scripts::{GET, GROUPS, NOTES, SCAN, TOTALS};
 use super::stored::{self, HEAD_BYTES, damaged};
-use crate::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Totals, Usage};
+use crate::{Direction, GroupHead, Note, Order, Page, PoolReads, Position, StoreError, Totals, Usage};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::Message;
@@ -103,21 +104,6 @@ impl PageRequest {
 }
 
 impl RedisPool {
-    pub(super) async fn page(&self, asked: PageRequest, after: Option<Position>) -> Result<Page, StoreError> {
-        let mut page = Page { messages: Vec::new(), is_last: false };
-        let (mut read, mut after) = (0, after);
-        loop {
-            let messages = (asked.messages - page.messages.len()).min(limits::PAGE);
-            let is_part = self.part(&asked, after, messages, asked.bytes - read, &mut page).await?;
-            let last = page.messages.last();
-            read = page.messages.iter().map(|message| message.body.len()).sum();
-            if page.is_last || !is_part || page.messages.len() >= asked.messages || read > asked.bytes {
-                return Ok(page);
-            }
-            after = last.map(|message| Position::of(&message.header));
-        }
-    }
-
     /// Adds what one call gives. States whether there may be more.
     async fn part(
         &self,
@@ -141,13 +127,43 @@ impl RedisPool {
         add_entries(self.reads.read(way, &SCAN, &call).await?, page)?;
         Ok(!page.is_last)
     }
+}
 
-    pub(super) async fn group_page(
+#[async_trait]
+impl PoolReads for RedisPool {
+    async fn scan(
+        &self,
+        queue: QueueId,
+        order: Order,
+        direction: Direction,
+        after: Option<Position>,
+        messages: usize,
+        bytes: usize,
+    ) -> Result<Page, StoreError> {
+        let asked = PageRequest { queue, order, direction, messages, bytes };
+        let mut page = Page { messages: Vec::new(), is_last: false };
+        let (mut read, mut after) = (0, after);
+        loop {
+            let messages = (asked.messages - page.messages.len()).min(limits::PAGE);
+            let is_part = self.part(&asked, after, messages, asked.bytes - read, &mut page).await?;
+            let last = page.messages.last();
+            read = page.messages.iter().map(|message| message.body.len()).sum();
+            if page.is_last || !is_part || page.messages.len() >= asked.messages || read > asked.bytes {
+                return Ok(page);
+            }
+            after = last.map(|message| Position::of(&message.header));
+        }
+    }
+
+    async fn group(
         &self,
         queue: QueueId,
         group: &GroupName,
-        (mut after, messages, bytes): (Option<MessageId>, usize, usize),
+        after: Option<MessageId>,
+        messages: usize,
+        bytes: usize,
     ) -> Result<Page, StoreError> {
+        let mut after = after;
         let mut page = Page { messages: Vec::new(), is_last: false };
         let prefix = stored::group_prefix(group);
         let last = [b"(", group.as_str().as_bytes(), &[1]].concat();
@@ -173,12 +189,13 @@ impl RedisPool {
         }
     }
 
-    pub(super) async fn group_heads(
+    async fn groups(
         &self,
         queue: QueueId,
-        mut after: Option<GroupName>,
+        after: Option<GroupName>,
         limit: usize,
     ) -> Result<Vec<GroupHead>, StoreError> {
+        let mut after = after;
         let mut heads: Vec<GroupHead> = Vec::new();
         while heads.len() < limit {
             let many = (limit - heads.len()).min(limits::GET);
@@ -204,11 +221,7 @@ impl RedisPool {
         Ok(heads)
     }
 
-    pub(super) async fn entries(
-        &self,
-        queue: QueueId,
-        ids: &[MessageId],
-    ) -> Result<Vec<Message>, StoreError> {
+    async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
         let mut found = Vec::with_capacity(ids.len());
         for ids in ids.chunks(limits::GET) {
             let way = self.reads.way().await?;
@@ -230,7 +243,7 @@ impl RedisPool {
         Ok(found)
     }
 
-    pub(super) async fn totals_of(&self, queue: QueueId) -> Result<Totals, StoreError> {
+    async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         let way = self.reads.way().await?;
         let bytes = way.keys.of_slot(queue.slot(), "bytes");
         let [entries, in_transfer, scheduled] =
@@ -243,35 +256,7 @@ impl RedisPool {
         Ok(Totals { messages, bytes, scheduled, in_transfer: not_ready.saturating_sub(scheduled) })
     }
 
-    /// The sum over all queues, a slot at a time: each slot has the bytes of its queues at hand.
-    pub(super) async fn usage_of_all(&self) -> Result<Usage, StoreError> {
-        let mut usage = Usage::default();
-        for slot in Slot::all() {
-            let way = self.reads.way().await?;
-            let mut ask = redis::cmd("HGETALL");
-            ask.arg(way.keys.of_slot(slot, "bytes"));
-            let (mut counts, answer) = (Vec::new(), self.reads.ask_one(way, &ask).await?);
-            let way = self.reads.way().await?;
-            for (queue, size) in pairs(answer)? {
-                let queue = queue[..].try_into().map_err(|_| damaged("the id of a queue"))?;
-                let mut count = redis::cmd("HLEN");
-                count.arg(way.keys.of_queue(QueueId::from_bytes(queue), "entries"));
-                counts.push(count);
-                let size = str::from_utf8(&size).ok().and_then(|size| size.parse::<u64>().ok());
-                usage.bytes += size.ok_or_else(|| damaged("the bytes of a queue"))?;
-            }
-            usage.queues += counts.len() as u64;
-            for some in counts.chunks(limits::PAGE) {
-                let way = self.reads.way().await?;
-                for count in self.reads.ask_each(way, some).await? {
-                    usage.messages += number(&count)?;
-                }
-            }
-        }
-        Ok(usage)
-    }
-
-    pub(super) async fn notes_of(
+    async fn notes(
         &self,
         queue: QueueId,
         kind: u8,
@@ -296,6 +281,33 @@ impl RedisPool {
             after = found.last().map(|note| note.key.clone());
         }
         Ok(found)
+    }
+
+    async fn usage(&self) -> Result<Usage, StoreError> {
+        let mut usage = Usage::default();
+        for slot in Slot::all() {
+            let way = self.reads.way().await?;
+            let mut ask = redis::cmd("HGETALL");
+            ask.arg(way.keys.of_slot(slot, "bytes"));
+            let (mut counts, answer) = (Vec::new(), self.reads.ask_one(way, &ask).await?);
+            let way = self.reads.way().await?;
+            for (queue, size) in pairs(answer)? {
+                let queue = queue[..].try_into().map_err(|_| damaged("the id of a queue"))?;
+                let mut count = redis::cmd("HLEN");
+                count.arg(way.keys.of_queue(QueueId::from_bytes(queue), "entries"));
+                counts.push(count);
+                let size = str::from_utf8(&size).ok().and_then(|size| size.parse::<u64>().ok());
+                usage.bytes += size.ok_or_else(|| damaged("the bytes of a queue"))?;
+            }
+            usage.queues += counts.len() as u64;
+            for some in counts.chunks(limits::PAGE) {
+                let way = self.reads.way().await?;
+                for count in self.reads.ask_each(way, some).await? {
+                    usage.messages += number(&count)?;
+                }
+            }
+        }
+        Ok(usage)
     }
 }
 

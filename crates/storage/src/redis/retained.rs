@@ -15,7 +15,7 @@ use angarium_core::ids::QueueId;
 use angarium_core::time::Timestamp;
 
 /// A look through the buckets of a queue.
-struct Walk {
+pub(super) struct Walk {
     queue: QueueId,
     before: Timestamp,
     /// The first place that is not asked for.
@@ -26,44 +26,6 @@ struct Walk {
 }
 
 impl RedisPool {
-    /// Looks at the entries of a queue, from a place on.
-    pub(super) async fn read_retained(
-        &self,
-        queue: QueueId,
-        from: Option<RetainedPlace>,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<RetainedEntries, StoreError> {
-        let bound = |sign: &[u8], end: u64| [sign, &end.to_be_bytes()[..]].concat();
-        let mut first = bound(b"[", retained::begin_at(queue, from));
-        let last = bound(b"(", retained::last(queue).saturating_add(1));
-        // The end of a bucket is not in it.
-        let past = retained::place(queue, before).saturating_add(1);
-        let look = DueScan::new(queue.slot(), before, limit);
-        let mut walk = Walk { queue, before, past, look, looks: 0, oldest: None };
-        let mut others = 0;
-        loop {
-            let members = self.buckets_between(queue, &first, &last).await?;
-            for member in &members {
-                let (of, bucket) = Bucket::decode(member)?;
-                if of == queue {
-                    if self.look_at_bucket(&mut walk, member, bucket).await?.is_break() {
-                        return Ok(walk.ended(None));
-                    }
-                    continue;
-                }
-                others += 1;
-                if others >= crate::limits::RETAINED_WALK {
-                    return self.end_at(walk, bucket.end).await;
-                }
-            }
-            match members.last() {
-                Some(member) if members.len() >= limits::PAGE => first = [b"(", &member[..]].concat(),
-                Some(_) | None => return Ok(walk.ended(None)),
-            }
-        }
-    }
-
     /// Members of the buckets of a queue's slot, at most a page.
     async fn buckets_between(
         &self,
@@ -120,6 +82,46 @@ impl RedisPool {
 }
 
 impl Walk {
+    pub(super) fn new(queue: QueueId, before: Timestamp, limit: usize) -> Self {
+        // The end of a bucket is not in it.
+        let past = retained::place(queue, before).saturating_add(1);
+        let look = DueScan::new(queue.slot(), before, limit);
+        Self { queue, before, past, look, looks: 0, oldest: None }
+    }
+
+    /// Looks at the entries of the queue, from a place on.
+    pub(super) async fn run(
+        mut self,
+        pool: &RedisPool,
+        from: Option<RetainedPlace>,
+    ) -> Result<RetainedEntries, StoreError> {
+        let queue = self.queue;
+        let bound = |sign: &[u8], end: u64| [sign, &end.to_be_bytes()[..]].concat();
+        let mut first = bound(b"[", retained::begin_at(queue, from));
+        let last = bound(b"(", retained::last(queue).saturating_add(1));
+        let mut others = 0;
+        loop {
+            let members = pool.buckets_between(queue, &first, &last).await?;
+            for member in &members {
+                let (of, bucket) = Bucket::decode(member)?;
+                if of == queue {
+                    if pool.look_at_bucket(&mut self, member, bucket).await?.is_break() {
+                        return Ok(self.ended(None));
+                    }
+                    continue;
+                }
+                others += 1;
+                if others >= crate::limits::RETAINED_WALK {
+                    return pool.end_at(self, bucket.end).await;
+                }
+            }
+            match members.last() {
+                Some(member) if members.len() >= limits::PAGE => first = [b"(", &member[..]].concat(),
+                Some(_) | None => return Ok(self.ended(None)),
+            }
+        }
+    }
+
     fn ended(self, resume: Option<RetainedPlace>) -> RetainedEntries {
         let found = self.look.found.into_iter().map(|(_, header)| header).collect();
         RetainedEntries { found, oldest: self.oldest, resume }

@@ -9,7 +9,7 @@ use angarium_core::message::{Header, Life, Message, State};
 use angarium_core::time::Timestamp;
 use angarium_journal::{Journal, Space};
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{Batch, Due, Epoch, PoolStore, QueueChanges};
+use angarium_storage::{Batch, Due, Epoch, PoolDeadlines, PoolWrites, QueueChanges};
 
 const EPOCH: Epoch = Epoch { generation: 1, transaction: 1 };
 const QUEUE: QueueId = QueueId::from_bytes([5; 16]);

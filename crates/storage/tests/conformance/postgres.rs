@@ -7,8 +7,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use angarium_core::durability::Durability;
-use angarium_core::limits;
 use angarium_core::message::Message;
+use angarium_storage::limits;
 use angarium_storage::{PoolStore, QueueChanges, Stamp, StoreError};
 
 use super::redis::make_certificates;

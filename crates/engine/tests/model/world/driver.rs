@@ -7,7 +7,7 @@ use angarium_clock::Clock;
 use angarium_core::durability::Durability;
 use angarium_journal::Journal;
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{Batch, Epoch, Order, PoolStore as _};
+use angarium_storage::{Batch, Epoch, Order, PoolReads, PoolWrites};
 use rand::RngCore as _;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
