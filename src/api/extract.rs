@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::auth::Identity;
 use super::error::ApiError;
+use super::pipeline::identity::Identity;
 use super::query::boolean;
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};

@@ -20,12 +20,13 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tower::Service;
 
-use super::auth::Gate;
 use super::error::ApiError;
-use super::failures::{self, FailureLog};
-use super::forward::peer::PeerOrigin;
-use super::forward::{Relay, ServeFuture, peer};
-use super::{deadline, layers, peer as peer_routes, sqs};
+use super::pipeline::failures::{self, FailureLog};
+use super::pipeline::forward::peer::PeerOrigin;
+use super::pipeline::forward::{Relay, ServeFuture, peer};
+use super::pipeline::identity::Gate;
+use super::pipeline::{deadline, frame};
+use super::{peer as peer_routes, sqs};
 use angarium_broker::Broker;
 use angarium_core::access::PeerSecret;
 use angarium_core::error::{Error, InvalidPart};
@@ -90,10 +91,10 @@ impl Pipeline {
         let is_host_wrong =
             extensions.get::<WrongHost>().is_some() && extensions.get::<PeerOrigin>().is_none();
         let mut response = match sqs::protocol(&request) {
-            _ if is_host_wrong => layers::frame(&self.meter, request, refuse_host).await,
+            _ if is_host_wrong => frame::frame(&self.meter, request, refuse_host).await,
             // Apart, as every request would carry the room that all operations of SQS need.
             Some(protocol) => Box::pin(self.sqs.answer(request, protocol)).await,
-            None => layers::frame(&self.meter, request, |request| self.admitted(request)).await,
+            None => frame::frame(&self.meter, request, |request| self.admitted(request)).await,
         };
         // A browser takes no answer for a page or a script that is not said to be one.
         response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);

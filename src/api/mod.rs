@@ -4,31 +4,22 @@
 //! lock; nothing below this layer sees a status code.
 
 mod accept;
-mod admission;
-mod auth;
-mod bodies;
-mod credentials;
-mod deadline;
 mod delivery;
 mod error;
 pub mod error_table;
 mod explain;
 mod extract;
-mod failures;
-mod forward;
 mod front;
 mod health;
 mod json;
-mod layers;
 mod metrics;
 pub mod openapi;
-mod origin;
 mod peer;
+mod pipeline;
 mod query;
 mod roles;
 mod sqs;
 mod trace;
-mod unread;
 mod v2;
 mod versions;
 
@@ -40,16 +31,17 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub use admission::RequestLimits;
-pub use auth::{Authentication, RegionalAccess};
-pub use credentials::Credentials;
-pub use forward::Relay;
 pub use front::{Front, PeerFront};
+pub use pipeline::admission::RequestLimits;
+pub use pipeline::credentials::Credentials;
+pub use pipeline::forward::Relay;
+pub use pipeline::identity::{Authentication, RegionalAccess};
 pub use sqs::{ContextLimits, Pauses, SqsSettings};
 
 use angarium_broker::Broker;
 use angarium_clock::Clock;
 use angarium_metrics::{BudgetFigures, ByteBudget, Meter};
+use pipeline::{admission, bodies, failures, identity};
 
 /// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
 /// replica serves is passed on to it by `relay`; a service that has none is alone.
@@ -83,8 +75,15 @@ pub fn front(
         Arc::clone(&failures),
     );
     let sqs = sqs::Sqs::new(sqs, bodies.clone(), relay.clone());
-    let gate =
-        auth::Gate::new(authentication, &document, &meter, quota, bodies, regional, Arc::clone(&failures));
+    let gate = identity::Gate::new(
+        authentication,
+        &document,
+        &meter,
+        quota,
+        bodies,
+        regional,
+        Arc::clone(&failures),
+    );
     let routes = routes.route(versions::HOME_WITHOUT_SLASH, get(versions::home));
     let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
     Front::new(front::Pipeline { sqs, meter, gate, failures, relay, routes })
@@ -101,7 +100,7 @@ fn watch(meter: &Meter, bodies: bodies::BodyBudget) {
 /// The document of all routes, with what the gate before them answers.
 fn described() -> OpenApi {
     let mut document = routes().into_openapi();
-    auth::describe(&mut document);
+    identity::describe(&mut document);
     document
 }
 

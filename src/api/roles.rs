@@ -7,9 +7,9 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use utoipa::IntoParams;
 
-use super::auth::Identity;
 use super::error::ApiError;
 use super::extract::Caller;
+use super::pipeline::identity::Identity;
 use angarium_core::access::Role;
 use angarium_core::error::Error;
 

@@ -18,8 +18,8 @@ fn a_forbidden_import_is_caught_with_its_line() {
 #[test]
 fn an_import_in_a_group_is_caught() {
     let text = "use crate::{\n    budget::{self, Budget},\n    server,\n    bodies::Body,\n};";
-    let found = found(rules::imports, "src/api/bodies.rs", text);
-    assert_eq!(found, ["src/api/bodies.rs:3: api/bodies.rs may not name server (IMPORTS)"]);
+    let found = found(rules::imports, "src/api/pipeline/bodies.rs", text);
+    assert_eq!(found, ["src/api/pipeline/bodies.rs:3: api/pipeline/bodies.rs may not name server (IMPORTS)"]);
 }
 
 #[test]

@@ -63,15 +63,15 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("budget", &[]),
     ("api", &["broker", "core", "metrics"]),
     // The one place that asks Keystone.
-    ("api/credentials.rs", &["core", "keystone", "metrics"]),
-    ("api/bodies.rs", &["budget", "core"]),
+    ("api/pipeline/credentials.rs", &["core", "keystone", "metrics"]),
+    ("api/pipeline/bodies.rs", &["budget", "core"]),
     // Of the clock only the handle: rates are by the second.
     ("api/mod.rs", &["broker", "clock", "core", "metrics"]),
-    ("api/admission.rs", &["clock", "core"]),
+    ("api/pipeline/admission.rs", &["clock", "core"]),
     // The clock judges dates of signatures. Of the errors the one that REST gives callers of the same projects.
     ("api/sqs/endpoint.rs", &["broker", "clock", "core", "metrics"]),
     // Of the cluster only the way to the other replicas: where a queue is served is the broker's to say.
-    ("api/forward", &["broker", "cluster::peers", "cluster::peer_client", "core", "metrics"]),
+    ("api/pipeline/forward", &["broker", "cluster::peers", "cluster::peer_client", "core", "metrics"]),
     ("api/peer.rs", &["broker", "cluster::peer_client", "core"]),
     (
         "broker",
@@ -155,12 +155,12 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "hyper",
         &[
-            "api/bodies.rs",
+            "api/pipeline/bodies.rs",
             // The body of a request is watched on its way.
-            "api/deadline.rs",
-            "api/forward/replayable_body.rs",
+            "api/pipeline/deadline.rs",
+            "api/pipeline/forward/replayable_body.rs",
             "api/delivery.rs",
-            "api/unread.rs",
+            "api/pipeline/unread.rs",
             "bench",
             "cluster/peer_response.rs",
             "cluster/connection.rs",
@@ -176,15 +176,15 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("jiff", &["client/doctor", "core/time.rs"]),
     // Writes a table of the store anew.
     ("lsm_tree", &["journal/mend.rs"]),
-    ("matchit", &["api/auth.rs"]),
+    ("matchit", &["api/pipeline/identity.rs"]),
     ("md5", &["api/sqs"]),
     ("mimalloc", &["main.rs"]),
     (
         "parking_lot",
         &[
-            "api/failures.rs",
-            "api/forward/replayable_body.rs",
-            "api/admission.rs",
+            "api/pipeline/failures.rs",
+            "api/pipeline/forward/replayable_body.rs",
+            "api/pipeline/admission.rs",
             "api/sqs/pauses.rs",
             "broker",
             "budget.rs",
@@ -204,7 +204,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "rand",
         &[
-            "api/layers.rs",
+            "api/pipeline/frame.rs",
             "broker",
             "bench",
             "commands/token.rs",

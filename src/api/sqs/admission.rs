@@ -8,8 +8,8 @@ use tokio::sync::SemaphorePermit;
 use super::account::{Caller, RegionalQueues};
 use super::fault::Fault;
 use super::signature;
-use crate::api::admission::CountedPlace;
-use crate::api::bodies::{self, BodyOwner};
+use crate::api::pipeline::admission::CountedPlace;
+use crate::api::pipeline::bodies::{self, BodyOwner};
 
 /// A request of which only the headers are known, and hold.
 pub(super) struct ScreenedRequest<'a> {

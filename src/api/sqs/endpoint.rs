@@ -30,14 +30,15 @@ use super::pauses::Pauses;
 use super::policy::RequestFacts;
 use super::resolution::{Part, Region, ResolvedRequest};
 use super::signature;
-use crate::api::admission::{AdmissionControl, LetIn};
-use crate::api::auth::{Authentication, Identity, RegionalAccess};
-use crate::api::bodies::{BodyBudget, BodyOwner, client_address};
 use crate::api::error::ApiError;
-use crate::api::failures::{self, FailureLog};
-use crate::api::forward::peer::{PeerOrigin, RequestId, WaitedTime};
-use crate::api::forward::{NamedTarget, PeerResponseMark, Relay, ServeFuture};
-use crate::api::{deadline, json, layers, origin, trace, unread};
+use crate::api::pipeline::admission::{AdmissionControl, LetIn};
+use crate::api::pipeline::bodies::{BodyBudget, BodyOwner, client_address};
+use crate::api::pipeline::failures::{self, FailureLog};
+use crate::api::pipeline::forward::peer::{PeerOrigin, RequestId, WaitedTime};
+use crate::api::pipeline::forward::{NamedTarget, PeerResponseMark, Relay, ServeFuture};
+use crate::api::pipeline::identity::{Authentication, Identity, RegionalAccess};
+use crate::api::pipeline::{deadline, frame, origin, unread};
+use crate::api::{json, trace};
 use angarium_broker::Broker;
 use angarium_clock::Clock;
 use angarium_core::access::Role;
@@ -170,7 +171,7 @@ impl Sqs {
         if let Some(unread) = unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
             unread.read().await;
         }
-        response.headers_mut().insert(header::SERVER, layers::SERVER);
+        response.headers_mut().insert(header::SERVER, frame::SERVER);
         response
     }
 
@@ -453,8 +454,8 @@ impl Endpoint {
         let cause = fault.cause.clone();
         let response = fault.into_response(protocol, id);
         if let Some(cause) = cause {
-            layers::log(&cause, id, None);
-            layers::count(self.broker.meter(), response.status(), &cause);
+            frame::log(&cause, id, None);
+            frame::count(self.broker.meter(), response.status(), &cause);
         }
         response
     }

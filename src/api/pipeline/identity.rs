@@ -16,11 +16,11 @@ use utoipa::openapi::OpenApi;
 use super::admission::AdmissionControl;
 use super::bodies::{BodyBudget, BodyCharge, BodyOwner};
 use super::credentials::{Credentials, named_project};
-use super::error::{ApiError, refusals};
 use super::failures::{self, FailureLog};
 use super::forward::peer::PeerOrigin;
 use super::origin;
-use super::versions;
+use crate::api::error::{ApiError, refusals};
+use crate::api::versions;
 use angarium_core::access::Role;
 use angarium_core::error::Error;
 use angarium_core::hosts::AllowedHosts;
@@ -104,10 +104,10 @@ pub enum RegionalAccess {
 
 /// Why a request is not let in.
 #[derive(Debug)]
-pub(super) struct AuthRefusal {
+pub struct AuthRefusal {
     error: Error,
     /// What failed, if the caller is not known.
-    pub(super) failure: Option<AuthenticationFailure>,
+    pub failure: Option<AuthenticationFailure>,
 }
 
 impl From<Error> for AuthRefusal {
@@ -118,7 +118,7 @@ impl From<Error> for AuthRefusal {
 
 impl AuthRefusal {
     /// The caller is not known.
-    pub(super) fn of(failure: AuthenticationFailure, error: Error) -> Self {
+    pub fn of(failure: AuthenticationFailure, error: Error) -> Self {
         Self { error, failure: Some(failure) }
     }
 }

@@ -9,10 +9,10 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, header};
 use tokio::sync::watch;
 
 use super::admission::AdmissionControl;
-use super::auth::{AuthRefusal, Identity};
 use super::bodies::client_address;
-use super::error::CHALLENGE;
-use super::extract::PROJECT;
+use super::identity::{AuthRefusal, Identity};
+use crate::api::error::CHALLENGE;
+use crate::api::extract::PROJECT;
 use crate::keystone::{Keystone, Refusal, TokenHolder};
 use angarium_core::access::{Grant, Role, TOKEN_PREFIX, TokenTable};
 use angarium_core::error::{Error, InvalidPart, Part};
@@ -43,12 +43,12 @@ impl Credentials {
     }
 
     /// How a client can say who it is.
-    pub(super) fn challenges(&self) -> &[HeaderValue] {
+    pub fn challenges(&self) -> &[HeaderValue] {
         &self.challenges
     }
 
     /// The Keystone that is asked.
-    pub(super) fn asked(&self) -> Option<&Keystone> {
+    pub fn asked(&self) -> Option<&Keystone> {
         self.keystone.as_ref()
     }
 
@@ -59,7 +59,7 @@ impl Credentials {
     }
 
     /// What the token of a request grants. A request that waits for Keystone counts in `quota` for its address.
-    pub(super) async fn identify(
+    pub async fn identify(
         &self,
         headers: &HeaderMap,
         extensions: &Extensions,
@@ -183,7 +183,7 @@ fn token(headers: &HeaderMap) -> Result<&str, AuthRefusal> {
 }
 
 /// The project that a request names; an empty name is none.
-pub(super) fn named_project(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+pub fn named_project(headers: &HeaderMap) -> Result<Option<&str>, Error> {
     let wrong = |why| Error::invalid(InvalidPart::Header, PROJECT, why);
     let Some(value) = single(headers, PROJECT).map_err(|()| wrong("it must be there once"))? else {
         return Ok(None);

@@ -9,8 +9,8 @@ use axum::http::Extensions;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::auth::Identity;
 use super::forward::peer::PeerOrigin;
+use super::identity::Identity;
 use angarium_clock::Clock;
 use angarium_core::error::Error;
 use angarium_core::limits;

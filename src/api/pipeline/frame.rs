@@ -8,11 +8,12 @@ use rand::Rng;
 use tracing::{Instrument, Span, debug, debug_span, info_span};
 use uuid::Builder;
 
-use super::accept;
-use super::error::{ApiError, plain_body};
 use super::forward::PeerResponseMark;
 use super::forward::peer::RequestId;
-use super::{query, trace, unread};
+use super::unread;
+use crate::api::accept;
+use crate::api::error::{ApiError, plain_body};
+use crate::api::{query, trace};
 use angarium_core::error::{Error, ErrorCode};
 use angarium_core::probe;
 use angarium_core::trace::TraceContext;

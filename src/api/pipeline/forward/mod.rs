@@ -27,10 +27,10 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::admission::is_long_poll;
-use super::auth::Identity;
 use super::deadline;
-use super::delivery::{DeliveryMark, deliver};
-use super::error::ApiError;
+use super::identity::Identity;
+use crate::api::delivery::{DeliveryMark, deliver};
+use crate::api::error::ApiError;
 use angarium_broker::{Broker, SlotLocation};
 use angarium_cluster::peers::{PeerFailure, Peers};
 use angarium_core::access::PeerSecret;

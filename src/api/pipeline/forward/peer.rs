@@ -19,8 +19,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
-use crate::api::auth::Identity;
 use crate::api::delivery::DeliveryMark;
+use crate::api::pipeline::identity::Identity;
 use angarium_cluster::peer_client;
 use angarium_core::access::PeerSecret;
 use angarium_core::names::{ProjectId, QueueName, QueueRef};

@@ -29,13 +29,13 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
 use super::admission::is_long_poll;
-use super::error::ApiError;
-use super::sqs::Operation;
+use crate::api::error::ApiError;
+use crate::api::sqs::Operation;
 use angarium_core::error::{Error, Part};
 use angarium_core::limits;
 
 /// How long a request of the REST API may take.
-pub(super) fn of_route(method: &Method, uri: &Uri) -> Duration {
+pub fn of_route(method: &Method, uri: &Uri) -> Duration {
     let path = uri.path();
     if is_long_poll(uri.query().unwrap_or_default()) {
         return longest_wait();
@@ -50,7 +50,7 @@ pub(super) fn of_route(method: &Method, uri: &Uri) -> Duration {
 }
 
 /// How long an operation of SQS may take.
-pub(super) fn of_operation(operation: Operation) -> Duration {
+pub fn of_operation(operation: Operation) -> Duration {
     match operation {
         Operation::ReceiveMessage => longest_wait(),
         Operation::PurgeQueue => limits::PURGE_DEADLINE,
