@@ -90,10 +90,10 @@ impl Pipeline {
         let extensions = request.extensions();
         let is_host_wrong =
             extensions.get::<WrongHost>().is_some() && extensions.get::<PeerOrigin>().is_none();
-        let mut response = match sqs::protocol(&request) {
+        let mut response = match sqs::dialect(&request) {
             _ if is_host_wrong => frame::frame(&self.meter, request, refuse_host).await,
             // Apart, as every request would carry the room that all operations of SQS need.
-            Some(protocol) => Box::pin(self.sqs.answer(request, protocol)).await,
+            Some(dialect) => Box::pin(self.sqs.answer(request, dialect)).await,
             None => frame::frame(&self.meter, request, |request| self.admitted(request)).await,
         };
         // A browser takes no answer for a page or a script that is not said to be one.

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use super::fault::{Fault, Kind};
 use angarium_core::limits;
 
-/// Which of the two protocols of SQS a request speaks, and so its answer.
+/// Which form of SQS a request has, and so its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum Dialect {
     /// AWS JSON 1.0.
     Json,
     /// The query protocol, answered in XML.

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::decode::Protocol;
+use super::decode::Dialect;
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 use super::xml;
@@ -61,17 +61,17 @@ impl OperationResult {
     }
 
     /// The whole answer to a request with this id.
-    pub fn into_response(self, protocol: Protocol, operation: Operation, id: &str) -> Response {
-        let written = match protocol {
-            Protocol::Json => self.body.json(),
-            Protocol::Query => self.body.value().map(|value| xml::answer(operation, &value, id).into_bytes()),
-            Protocol::QueryJson => self.body.value().and_then(|value| query_json(operation, value, id)),
+    pub fn into_response(self, dialect: Dialect, operation: Operation, id: &str) -> Response {
+        let written = match dialect {
+            Dialect::Json => self.body.json(),
+            Dialect::Query => self.body.value().map(|value| xml::answer(operation, &value, id).into_bytes()),
+            Dialect::QueryJson => self.body.value().and_then(|value| query_json(operation, value, id)),
         };
         let Ok(written) = written else {
             let fault = Fault::new(Kind::InternalFailure, "The answer cannot be written.");
-            return fault.into_response(protocol, id);
+            return fault.into_response(dialect, id);
         };
-        let response = framed(StatusCode::OK, protocol, id, Body::from(written));
+        let response = framed(StatusCode::OK, dialect, id, Body::from(written));
         match self.delivery_guard {
             Some(delivery_guard) => deliver(response, delivery_guard),
             None => response,
@@ -81,29 +81,29 @@ impl OperationResult {
 
 impl Fault {
     /// The answer to a request with this id.
-    pub fn into_response(self, protocol: Protocol, id: &str) -> Response {
+    pub fn into_response(self, dialect: Dialect, id: &str) -> Response {
         let form = self.kind.form();
-        if self.kind == Kind::UnknownOperation && protocol != Protocol::Json {
+        if self.kind == Kind::UnknownOperation && dialect != Dialect::Json {
             // AWS finds no operation that could say how it answers: an element alone, whatever the client accepts.
             let mut response = Response::new(Body::from(NO_OPERATION));
             *response.status_mut() = form.status;
             return identified(response, id);
         }
-        let message = match protocol {
-            Protocol::Json => self.message,
-            Protocol::Query | Protocol::QueryJson => self.query_message(),
+        let message = match dialect {
+            Dialect::Json => self.message,
+            Dialect::Query | Dialect::QueryJson => self.query_message(),
         };
         let error = json!({"Type": form.side(), "Code": form.code(), "Message": message, "Detail": null});
-        let body = match protocol {
-            Protocol::Json => json!({"__type": form.shape(), "message": message}).to_string(),
-            Protocol::Query => xml::error(&error, id),
-            Protocol::QueryJson => json!({"Error": error, "RequestId": id}).to_string(),
+        let body = match dialect {
+            Dialect::Json => json!({"__type": form.shape(), "message": message}).to_string(),
+            Dialect::Query => xml::error(&error, id),
+            Dialect::QueryJson => json!({"Error": error, "RequestId": id}).to_string(),
         };
-        let mut response = framed(form.status, protocol, id, Body::from(body));
+        let mut response = framed(form.status, dialect, id, Body::from(body));
         if form.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
-        if protocol == Protocol::Json
+        if dialect == Dialect::Json
             && let Ok(told) = HeaderValue::try_from(format!("{};{}", form.code(), form.side()))
         {
             response.headers_mut().insert(QUERY_ERROR, told);
@@ -147,11 +147,11 @@ fn member_in_lists((name, value): (String, Value)) -> (String, Value) {
     (name, value)
 }
 
-fn framed(status: StatusCode, protocol: Protocol, id: &str, body: Body) -> Response {
-    let media_type = match protocol {
-        Protocol::Json => JSON,
-        Protocol::Query => XML,
-        Protocol::QueryJson => PLAIN_JSON,
+fn framed(status: StatusCode, dialect: Dialect, id: &str, body: Body) -> Response {
+    let media_type = match dialect {
+        Dialect::Json => JSON,
+        Dialect::Query => XML,
+        Dialect::QueryJson => PLAIN_JSON,
     };
     identified((status, [(header::CONTENT_TYPE, media_type)], body).into_response(), id)
 }

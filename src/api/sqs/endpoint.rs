@@ -21,7 +21,7 @@ use super::account::{self, Caller, RegionalQueues};
 use super::admission::{AdmissionPermit, ScreenedRequest, Sender};
 use super::authorization::authorize;
 use super::context::{Context, ContextLimits};
-use super::decode::{Arguments, Protocol};
+use super::decode::{Arguments, Dialect};
 use super::encode::OperationResult;
 use super::fault::{Fault, Kind};
 use super::incoming::{IncomingRequest, asked, credential, is_plain_json, most_bytes, queue_of_path, target};
@@ -136,7 +136,7 @@ pub struct Sqs {
 /// A request on its way to where it is served.
 #[derive(Clone, Debug)]
 struct Call {
-    protocol: Protocol,
+    dialect: Dialect,
     request: ResolvedRequest,
     identity: Identity,
     /// Where it is from.
@@ -154,15 +154,15 @@ impl Sqs {
         Self { endpoint, bodies, relay }
     }
 
-    /// Answers a request in its `protocol`.
-    pub async fn answer(&self, request: Request, protocol: Protocol) -> Response {
+    /// Answers a request in its `dialect`.
+    pub async fn answer(&self, request: Request, dialect: Dialect) -> Response {
         let id = match request.extensions().get::<RequestId>() {
             Some(RequestId(id)) => id.clone(),
             None => Uuid::new_v4().to_string(),
         };
-        let is_plain = protocol == Protocol::Json && is_plain_json(request.headers());
+        let is_plain = dialect == Dialect::Json && is_plain_json(request.headers());
         let (request, unread) = unread::watch(request);
-        let mut response = self.answer_as(request, protocol, &id).await;
+        let mut response = self.answer_as(request, dialect, &id).await;
         // A client that names plain JSON may read no other; the SDKs of AWS name their own form.
         if is_plain {
             response.headers_mut().insert(header::CONTENT_TYPE, PLAIN_JSON);
@@ -175,28 +175,28 @@ impl Sqs {
         response
     }
 
-    async fn answer_as(&self, request: Request, protocol: Protocol, id: &str) -> Response {
+    async fn answer_as(&self, request: Request, dialect: Dialect, id: &str) -> Response {
         let began = Instant::now();
         let (mut head, body) = request.into_parts();
         let endpoint = &self.endpoint;
-        let judged = match endpoint.judge(&head, protocol) {
+        let judged = match endpoint.judge(&head, dialect) {
             Ok(judged) => judged,
-            Err(fault) => return endpoint.refuse(fault, protocol, id),
+            Err(fault) => return endpoint.refuse(fault, dialect, id),
         };
         let (body, charge) = match self.bodies.charge(body, || judged.owner(&head, &endpoint.places)) {
             Ok(charged) => charged,
-            Err(error) => return endpoint.refuse(error.into(), protocol, id),
+            Err(error) => return endpoint.refuse(error.into(), dialect, id),
         };
-        let bytes = match json::read(judged.paced(body), most_bytes(&head, protocol)).await {
+        let bytes = match json::read(judged.paced(body), most_bytes(&head, dialect)).await {
             Ok(bytes) => bytes,
-            Err(error) => return endpoint.refuse(error.into(), protocol, id),
+            Err(error) => return endpoint.refuse(error.into(), dialect, id),
         };
-        let asked = match asked(&head, protocol, bytes.clone(), &endpoint.settings.most) {
+        let asked = match asked(&head, dialect, bytes.clone(), &endpoint.settings.most) {
             Ok(asked) => asked,
-            Err(fault) => return endpoint.refuse(fault, protocol, id),
+            Err(fault) => return endpoint.refuse(fault, dialect, id),
         };
         let operation = asked.operation;
-        let admitted = endpoint.admit(&head, &bytes, protocol, asked, judged).and_then(|(call, place)| {
+        let admitted = endpoint.admit(&head, &bytes, dialect, asked, judged).and_then(|(call, place)| {
             let owner = BodyOwner::Project(call.identity.project.clone());
             Ok((call, place, self.bodies.assign(charge, owner)?))
         });
@@ -210,21 +210,21 @@ impl Sqs {
                         Some(relay) => {
                             endpoint.address(&mut head, call, id);
                             let request = Request::from_parts(head, Body::from(bytes.unwrap_or_default()));
-                            self.pass_on(relay, request, protocol, id).await
+                            self.pass_on(relay, request, dialect, id).await
                         }
                         None => {
                             let arguments = Cow::Owned(call.request.arguments.take());
                             match endpoint.carry_out(&head, &call, arguments).await {
-                                Ok(answer) => answer.into_response(protocol, operation, id),
-                                Err(fault) => endpoint.refuse(fault, protocol, id),
+                                Ok(answer) => answer.into_response(dialect, operation, id),
+                                Err(fault) => endpoint.refuse(fault, dialect, id),
                             }
                         }
                     }
                 };
                 let served = deadline::carry_out(operation, served).await;
-                served.unwrap_or_else(|late| endpoint.refuse(late.into(), protocol, id))
+                served.unwrap_or_else(|late| endpoint.refuse(late.into(), dialect, id))
             }
-            Err(fault) => endpoint.refuse(fault, protocol, id),
+            Err(fault) => endpoint.refuse(fault, dialect, id),
         };
         if let Some((_, meter)) = endpoint.meters.iter().find(|(metered, _)| *metered == operation) {
             meter.note(response.status().as_u16(), began.elapsed());
@@ -233,14 +233,14 @@ impl Sqs {
     }
 
     /// Serves a request, here or elsewhere.
-    async fn pass_on(&self, relay: &Relay, request: Request, protocol: Protocol, id: &str) -> Response {
+    async fn pass_on(&self, relay: &Relay, request: Request, dialect: Dialect, id: &str) -> Response {
         let response = relay.serve(request, &self.endpoint).await;
         let is_final = response.extensions().get::<SqsResponseMark>().is_some();
         match response.extensions().get::<ApiError>() {
             Some(ApiError(error))
                 if !is_final && response.extensions().get::<PeerResponseMark>().is_none() =>
             {
-                self.endpoint.refuse(Fault::from(Arc::clone(error)), protocol, id)
+                self.endpoint.refuse(Fault::from(Arc::clone(error)), dialect, id)
             }
             _ => response,
         }
@@ -271,7 +271,7 @@ impl Endpoint {
     }
 
     /// Judges a request by its headers, before anything of its body is read.
-    fn judge(&self, head: &Parts, protocol: Protocol) -> Result<ScreenedRequest<'_>, Fault> {
+    fn judge(&self, head: &Parts, dialect: Dialect) -> Result<ScreenedRequest<'_>, Fault> {
         if head.uri.query().is_some_and(|query| query.len() > limits::QUERY_BYTES) {
             let why = format!("The query is longer than {} bytes: send a form.", limits::QUERY_BYTES);
             return Err(Fault::value(why));
@@ -290,7 +290,7 @@ impl Endpoint {
             return Err(Error::RegionalProject.into());
         }
         self.quota.check_rate(&self.places.project(account, region)?)?;
-        let waits = protocol == Protocol::Json && target(head) == Some(Operation::ReceiveMessage);
+        let waits = dialect == Dialect::Json && target(head) == Some(Operation::ReceiveMessage);
         let address = || client_address(&head.extensions);
         let unproven = (!by.is_proven()).then(|| self.quota.unproven(waits, address())).transpose()?;
         let forwarded = self.quota.forwarded(&head.extensions)?;
@@ -304,7 +304,7 @@ impl Endpoint {
         &'a self,
         head: &Parts,
         body: &Bytes,
-        protocol: Protocol,
+        dialect: Dialect,
         asked: IncomingRequest,
         ScreenedRequest { by, place }: ScreenedRequest<'a>,
     ) -> Result<(Call, Option<LetIn<'a>>), Fault> {
@@ -329,7 +329,7 @@ impl Endpoint {
         let project = request.project.clone();
         let identity = Identity { project, role: Role::Member, is_anonymous: false };
         let source = head.extensions.get().copied();
-        Ok((Call { protocol, request, identity, source, base: self.base(head) }, place))
+        Ok((Call { dialect, request, identity, source, base: self.base(head) }, place))
     }
 
     /// Puts to a request what the replica that serves it has to know.
@@ -450,9 +450,9 @@ impl Endpoint {
     }
 
     /// An error stops here, so it is logged and counted here, once.
-    fn refuse(&self, fault: Fault, protocol: Protocol, id: &str) -> Response {
+    fn refuse(&self, fault: Fault, dialect: Dialect, id: &str) -> Response {
         let cause = fault.cause.clone();
-        let response = fault.into_response(protocol, id);
+        let response = fault.into_response(dialect, id);
         if let Some(cause) = cause {
             frame::log(&cause, id, None);
             frame::count(self.broker.meter(), response.status(), &cause);
@@ -468,17 +468,17 @@ impl ServeFuture for Endpoint {
         let (Some(call), Some(RequestId(id))) = (head.extensions.get::<Arc<Call>>(), head.extensions.get())
         else {
             return Fault::new(Kind::UnknownOperation, "The operation was not resolved.")
-                .into_response(Protocol::Json, "");
+                .into_response(Dialect::Json, "");
         };
         let arguments = Cow::Borrowed(&call.request.arguments);
         let mut response = match self.carry_out(&head, call, arguments).await {
-            Ok(answer) => answer.into_response(call.protocol, call.request.operation, id),
+            Ok(answer) => answer.into_response(call.dialect, call.request.operation, id),
             Err(Fault { cause: Some(cause), .. }) => {
                 let mut response = Response::new(Body::empty());
                 response.extensions_mut().insert(ApiError(cause));
                 return response;
             }
-            Err(fault) => fault.into_response(call.protocol, id),
+            Err(fault) => fault.into_response(call.dialect, id),
         };
         response.extensions_mut().insert(SqsResponseMark);
         response

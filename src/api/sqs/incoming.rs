@@ -1,4 +1,4 @@
-//! Which requests are for SQS, which protocol they speak, and which operation they want done with what.
+//! Which requests are for SQS, which dialect they speak, and which operation they want done with what.
 
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::account::{self, Address};
 use super::context::ContextLimits;
-use super::decode::{Arguments, Protocol, pairs, parameters, shown};
+use super::decode::{Arguments, Dialect, pairs, parameters, shown};
 use super::fault::{Fault, Kind};
 use super::operation::Operation;
 use crate::api::json;
@@ -29,8 +29,8 @@ pub struct IncomingRequest {
     pub arguments: Arguments,
 }
 
-/// Which protocol of SQS a request speaks; none when it is not for SQS.
-pub fn protocol(request: &Request) -> Option<Protocol> {
+/// Which dialect of SQS a request speaks; none when it is not for SQS.
+pub fn dialect(request: &Request) -> Option<Dialect> {
     let path = request.uri().path();
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     if REST.contains(&first) {
@@ -38,7 +38,7 @@ pub fn protocol(request: &Request) -> Option<Protocol> {
     }
     let target = request.headers().get(TARGET).map(HeaderValue::as_bytes).unwrap_or_default();
     if request.method() == Method::POST && target.starts_with(SERVICE.as_bytes()) {
-        return Some(Protocol::Json);
+        return Some(Dialect::Json);
     }
     let is_form = header_text(request.headers(), header::CONTENT_TYPE).starts_with(FORM);
     let has_action = || {
@@ -51,7 +51,7 @@ pub fn protocol(request: &Request) -> Option<Protocol> {
         _ => false,
     };
     let wants_json = header_text(request.headers(), header::ACCEPT).starts_with("application/json");
-    is_query.then_some(if wants_json { Protocol::QueryJson } else { Protocol::Query })
+    is_query.then_some(if wants_json { Dialect::QueryJson } else { Dialect::Query })
 }
 
 pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
@@ -78,22 +78,22 @@ pub fn target(head: &Parts) -> Option<Operation> {
 }
 
 /// Bytes that the body of a request may have, as far as its headers say what it asks for.
-pub fn most_bytes(head: &Parts, protocol: Protocol) -> usize {
-    match protocol {
-        Protocol::Json => target(head).map_or(limits::SQS_CONTROL_BYTES, Operation::most_bytes),
+pub fn most_bytes(head: &Parts, dialect: Dialect) -> usize {
+    match dialect {
+        Dialect::Json => target(head).map_or(limits::SQS_CONTROL_BYTES, Operation::most_bytes),
         // A form names the operation itself.
-        Protocol::Query | Protocol::QueryJson => limits::SQS_REQUEST_BYTES,
+        Dialect::Query | Dialect::QueryJson => limits::SQS_REQUEST_BYTES,
     }
 }
 
 /// The operation of a request, and what it is to be done with.
 pub fn asked(
     head: &Parts,
-    protocol: Protocol,
+    dialect: Dialect,
     body: Bytes,
     most: &ContextLimits,
 ) -> Result<IncomingRequest, Fault> {
-    if protocol == Protocol::Json {
+    if dialect == Dialect::Json {
         let target = head.headers.get(TARGET).and_then(|target| target.to_str().ok()).unwrap_or_default();
         let name = target.strip_prefix(SERVICE).unwrap_or_default();
         let unknown =
@@ -183,7 +183,7 @@ mod tests {
             ("AmazonSQS.SetQueueAttributes", limits::SQS_CONTROL_BYTES),
             ("AmazonSQS.Nothing", limits::SQS_CONTROL_BYTES),
         ] {
-            assert_eq!(most_bytes(&head(target), Protocol::Json), most, "{target}");
+            assert_eq!(most_bytes(&head(target), Dialect::Json), most, "{target}");
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
     fn form_longer_than_its_operation_takes_is_refused() {
         let read = |action: &str, length: usize| {
             let body = format!("Action={action}&Pad={}", "x".repeat(length));
-            asked(&head(""), Protocol::Query, body.into(), &ContextLimits::default())
+            asked(&head(""), Dialect::Query, body.into(), &ContextLimits::default())
         };
         assert!(read("ReceiveMessage", 1_000).is_ok());
         let refused = read("ReceiveMessage", limits::SQS_RECEIVE_BYTES).unwrap_err();

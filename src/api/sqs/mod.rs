@@ -43,7 +43,7 @@ mod xml;
 pub use context::ContextLimits;
 pub use endpoint::{Endpoint, Sqs, SqsSettings};
 pub use fault::code_of;
-pub use incoming::protocol;
+pub use incoming::dialect;
 pub use lists::BoundedList;
 pub use operation::{ALL, Operation};
 pub use pauses::Pauses;
