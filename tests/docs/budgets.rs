@@ -21,7 +21,7 @@ fn budgets_of_memory_are_as_written_down() {
     let real: Vec<(String, String)> =
         budgets().iter().map(|(name, most)| ((*name).to_owned(), most.to_string())).collect();
     assert_eq!(written, real);
-    assert_eq!(limits::IDLE_TICK, Duration::from_secs(60));
+    assert_eq!(angarium_broker::limits::IDLE_TICK, Duration::from_secs(60));
 }
 
 fn budgets() -> Vec<(&'static str, u64)> {
@@ -30,7 +30,7 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("BODY_BYTES", limits::BODY_BYTES.into()),
         ("UNSENT_BYTES", limits::UNSENT_BYTES.into()),
         ("PROBE_CONNECTIONS", count(angarium::server::limits::PROBE_CONNECTIONS)),
-        ("READY_CACHES_BYTES", count(limits::READY_CACHES_BYTES)),
+        ("READY_CACHES_BYTES", count(angarium_broker::limits::READY_CACHES_BYTES)),
         ("READY_CACHE_BYTES", count(limits::READY_CACHE_BYTES)),
         ("READY_CACHE_MESSAGES", count(angarium_engine::limits::READY_CACHE_MESSAGES)),
         ("AHEAD_MESSAGES", count(angarium_engine::limits::AHEAD_MESSAGES)),
@@ -41,20 +41,20 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("DEDUP_KNOWN_ALL", count(limits::DEDUP_KNOWN_ALL)),
         ("IN_TRANSFER_KNOWN", count(limits::IN_TRANSFER_KNOWN)),
         ("WAKE_CHANGES", count(angarium_engine::limits::WAKE_CHANGES)),
-        ("WRITER_MESSAGES", count(limits::WRITER_MESSAGES)),
-        ("WRITER_BYTES", count(limits::WRITER_BYTES)),
+        ("WRITER_MESSAGES", count(angarium_broker::limits::WRITER_MESSAGES)),
+        ("WRITER_BYTES", count(angarium_broker::limits::WRITER_BYTES)),
         ("SLOT_CLAIMS", count(limits::SLOT_CLAIMS)),
         ("QUEUE_WAITERS", count(limits::QUEUE_WAITERS)),
         ("SLOT_WAITERS", count(limits::SLOT_WAITERS)),
         ("LISTINGS_IN_LINE", count(limits::LISTINGS_IN_LINE)),
-        ("SURVEY_QUEUES", count(limits::SURVEY_QUEUES)),
+        ("SURVEY_QUEUES", count(angarium_broker::limits::SURVEY_QUEUES)),
         ("NAMED_QUEUES_MAX", count(angarium_metrics::limits::NAMED_QUEUES_MAX)),
-        ("SLOT_COUNTED", count(limits::SLOT_COUNTED)),
-        ("COUNTING_LINE", count(limits::COUNTING_LINE)),
-        ("METERED_QUOTAS", count(limits::METERED_QUOTAS)),
-        ("COUNTED_PROJECTS", count(limits::COUNTED_PROJECTS)),
+        ("SLOT_COUNTED", count(angarium_broker::limits::SLOT_COUNTED)),
+        ("COUNTING_LINE", count(angarium_broker::limits::COUNTING_LINE)),
+        ("METERED_QUOTAS", count(angarium_broker::limits::METERED_QUOTAS)),
+        ("COUNTED_PROJECTS", count(angarium_broker::limits::COUNTED_PROJECTS)),
         ("RATED_PROJECTS", count(limits::RATED_PROJECTS)),
-        ("SQS_PAUSES", count(limits::SQS_PAUSES)),
+        ("SQS_PAUSES", count(angarium_broker::limits::SQS_PAUSES)),
         ("KEYSTONE_TOKENS_KNOWN", count(angarium::keystone::limits::KEYSTONE_TOKENS_KNOWN)),
         ("KEYSTONE_REFUSED_KNOWN", count(angarium::keystone::limits::KEYSTONE_REFUSED_KNOWN)),
         ("KEYSTONE_WAITING", count(angarium::keystone::limits::KEYSTONE_WAITING)),
@@ -71,8 +71,8 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("MEND_BYTES", angarium_journal::limits::MEND_BYTES),
         ("SQS_RECEIVE_BYTES", count(limits::SQS_RECEIVE_BYTES)),
         ("TREE_CHILDREN", count(limits::TREE_CHILDREN)),
-        ("RETAINED_IDLE", count(limits::RETAINED_IDLE)),
-        ("IDLE_ROUNDS", limits::IDLE_ROUNDS.into()),
+        ("RETAINED_IDLE", count(angarium_broker::limits::RETAINED_IDLE)),
+        ("IDLE_ROUNDS", angarium_broker::limits::IDLE_ROUNDS.into()),
     ]
 }
 

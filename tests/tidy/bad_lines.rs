@@ -35,6 +35,26 @@ fn a_neighbour_named_like_a_part_is_no_import() {
 }
 
 #[test]
+fn an_import_of_a_higher_component_is_caught() {
+    let text = "use crate::claims::Claims;\nuse crate::slot::state::Slot;\nuse crate::transfer::Transfers;";
+    let found = found(rules::components, "crates/broker/src/messages/post.rs", text);
+    assert_eq!(
+        found,
+        [
+            "crates/broker/src/messages/post.rs:1: messages may not name claims (COMPONENTS)",
+            "crates/broker/src/messages/post.rs:3: messages may not name transfer (COMPONENTS)",
+        ]
+    );
+}
+
+#[test]
+fn a_lock_of_a_slot_above_it_is_caught() {
+    let text = "fn a() { let state = slot.lock(); }";
+    assert_eq!(found(rules::components, "crates/broker/src/claims/list.rs", text).len(), 1);
+    assert!(found(rules::components, "crates/broker/src/slot/wake.rs", text).is_empty());
+}
+
+#[test]
 fn the_longest_row_wins() {
     let text = "use angarium_journal::Journal;";
     assert!(found(rules::imports, "crates/storage/src/embedded/mod.rs", text).is_empty());

@@ -18,6 +18,11 @@ fn parts_import_only_allowed_parts() {
 }
 
 #[test]
+fn components_import_only_lower_components() {
+    assert_no_findings(rules::components);
+}
+
+#[test]
 fn outside_crates_stay_at_home() {
     assert_no_findings(rules::outside_crates);
 }

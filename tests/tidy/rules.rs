@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::source::{Source, in_name, offsets};
-use super::tables::{CRATES, DRIVERS, EMPTY_NAMES, IMPORTS, IMPURE, LINES, PURE, UNFINISHED};
+use super::tables::{COMPONENTS, CRATES, DRIVERS, EMPTY_NAMES, IMPORTS, IMPURE, LINES, PURE, UNFINISHED};
 
 /// Something wrong, and where.
 #[derive(Debug)]
@@ -45,6 +45,41 @@ pub fn imports(source: &Source) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Components of the broker name only those below them, and only `slot` locks a slot.
+pub fn components(source: &Source) -> Vec<Finding> {
+    let Some(path) = source.in_program().filter(|path| path.starts_with("broker/")) else {
+        return Vec::new();
+    };
+    let Some(own) = module_path(&path).get(1).copied() else { return Vec::new() };
+    let Some(level) = level(own) else {
+        return vec![finding(source, 1, format!("{own} is in no row of COMPONENTS"))];
+    };
+    let named = named_modules(source, &path).into_iter().filter_map(|(line, module)| {
+        let component = module.strip_prefix("broker::")?.to_owned();
+        Some((line, component))
+    });
+    let mut findings: Vec<Finding> = named
+        .filter(|(_, component)| {
+            component != own && self::level(component).is_some_and(|other| other >= level)
+        })
+        .filter(|_| level + 1 < COMPONENTS.len())
+        .map(|(line, component)| {
+            finding(source, line, format!("{own} may not name {component} (COMPONENTS)"))
+        })
+        .collect();
+    if own != "slot" {
+        let locked = ["slot.lock(", "slot().lock("];
+        let lines = locked.iter().flat_map(|call| source.lines_with(call));
+        findings.extend(lines.map(|line| finding(source, line, "only the broker's slot locks a slot")));
+    }
+    findings
+}
+
+/// The row of COMPONENTS that a component is in. The two of the last row name each other.
+fn level(component: &str) -> Option<usize> {
+    COMPONENTS.iter().position(|row| row.contains(&component))
 }
 
 /// Outside crates are named in their homes only.

@@ -105,6 +105,24 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("core", &[]),
 ];
 
+/// The components of the broker, from below: each names only those of the rows before its own.
+pub const COMPONENTS: &[&[&str]] = &[
+    &["replica"],
+    &["stores", "ledger"],
+    &["writer"],
+    &["slot"],
+    &["slots"],
+    &["pools"],
+    &["quotas"],
+    &["open_queues"],
+    &["messages", "transfer", "migration", "counting"],
+    &["claims", "queues"],
+    &["redrive", "balance", "sweeps", "health"],
+    &["reports"],
+    &["background"],
+    &["start", "broker"],
+];
+
 /// Drivers, and the one file that names each. Everybody else has the handle over its trait.
 pub const DRIVERS: &[(&str, &str)] = &[
     ("storage::embedded", "storage/open.rs"),

@@ -248,7 +248,7 @@ async fn record_of_the_time_after_a_long_commit_is_written_again() {
     until("it records nothing", async || plan.is_done()).await;
     whole.clock.advance(3_000);
     pair.servers.clock.advance(3_000);
-    tokio::time::sleep(2 * limits::CLOCK_RECORD_TOOK).await;
+    tokio::time::sleep(2 * angarium_broker::limits::CLOCK_RECORD_TOOK).await;
     let start = Instant::now();
     plan.release();
     until("the record stays wrong", async || {

@@ -9,7 +9,7 @@ use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_coordination::Coordination;
 use angarium_coordination::embedded::EmbeddedTree;
-use angarium_core::limits::{self, Limits};
+use angarium_core::limits::Limits;
 use angarium_core::names::PoolName;
 use angarium_core::pool::{PoolChange, PoolUri};
 use angarium_engine::placement::Algorithm;
@@ -129,9 +129,9 @@ async fn slots_of_a_silent_pool_are_not_searched_again() {
     counted.tree.take_reads(QUEUES);
     let second = counted.start().await;
     // Each slot is searched once. It took ten seconds until all were searched again, and again.
-    tokio::time::sleep(limits::UNFINISHED_PAUSES.0).await;
+    tokio::time::sleep(angarium_broker::limits::UNFINISHED_PAUSES.0).await;
     assert!(counted.tree.take_reads(QUEUES) >= 50);
-    tokio::time::sleep(limits::UNFINISHED_PAUSES.0 + Duration::from_secs(3)).await;
+    tokio::time::sleep(angarium_broker::limits::UNFINISHED_PAUSES.0 + Duration::from_secs(3)).await;
     assert_eq!(counted.tree.take_reads(QUEUES), 0);
     second.broker.stop().await;
 }
@@ -153,9 +153,9 @@ async fn drain_waiting_for_a_claim_reads_no_records() {
     };
     until("the others do not leave", async || left().await == 1).await;
     // The last ones to leave are looked at once more.
-    tokio::time::sleep(2 * limits::DRAIN_TICK).await;
+    tokio::time::sleep(2 * angarium_broker::limits::DRAIN_TICK).await;
     counted.tree.take_reads(QUEUES);
-    tokio::time::sleep(limits::DRAIN_LOOK + 2 * limits::DRAIN_TICK).await;
+    tokio::time::sleep(angarium_broker::limits::DRAIN_LOOK + 2 * angarium_broker::limits::DRAIN_TICK).await;
     assert_eq!(counted.tree.take_reads(QUEUES), 0);
     assert_eq!(left().await, 1, "it waits for its claim still");
 }

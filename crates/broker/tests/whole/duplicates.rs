@@ -7,7 +7,6 @@ use angarium_clock::Clock;
 use angarium_core::error::Error;
 use angarium_core::group::DedupId;
 use angarium_core::ids::MessageId;
-use angarium_core::limits;
 use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::patch::Change;
@@ -221,7 +220,8 @@ async fn post_of_in_flight_duplicates_is_unknown_when_last_fails() {
     let (fails, goes) = ([NotSent; TRIES], [NONE]);
     // The first post fails, whose duplicates were found by an empty batch; then the second, and the last try of the third.
     faulty.pool.next(&[&[HeldAndLost][..], &fails[1..], &goes, &fails, &goes, &fails].concat());
-    let many: Vec<NewMessage> = (0..limits::BATCH_MESSAGES).map(|id| with_id("a", &id.to_string())).collect();
+    let many: Vec<NewMessage> =
+        (0..angarium_broker::limits::BATCH_MESSAGES).map(|id| with_id("a", &id.to_string())).collect();
     let last = with_id("a", "last");
     let mut first = post_later(whole, [many.clone(), vec![last.clone()]].concat());
     while faulty.pool.left() > 3 * TRIES + 1 {
@@ -238,7 +238,7 @@ async fn post_of_in_flight_duplicates_is_unknown_when_last_fails() {
     let unknown = third.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(!unknown.nothing_written(), "most of its messages are there: {unknown:?}");
     assert!(faulty.pool.is_done());
-    assert_eq!(whole.count(&at).await, u64::try_from(limits::BATCH_MESSAGES).unwrap());
+    assert_eq!(whole.count(&at).await, u64::try_from(angarium_broker::limits::BATCH_MESSAGES).unwrap());
 }
 
 /// The purge's removal of the old note went out with the new one, and removed it.

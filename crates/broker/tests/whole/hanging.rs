@@ -8,7 +8,7 @@ use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::{CountsRequest, QueueAddress};
 use angarium_coordination::embedded::EmbeddedTree;
-use angarium_core::limits::{self, Limits};
+use angarium_core::limits::Limits;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::patch::Change;
 use angarium_core::pool::{PoolChange, PoolUri};
@@ -141,7 +141,7 @@ async fn hanging_pool_hides_no_counts_of_other_pools() {
     whole.weigh("a", 1).await;
     whole.weigh("b", 0).await;
     let many: Vec<QueueRef> =
-        (0..limits::COUNT_AT_ONCE + 1).map(|number| queue(&format!("a{number}"))).collect();
+        (0..angarium_broker::limits::COUNT_AT_ONCE + 1).map(|number| queue(&format!("a{number}"))).collect();
     for at in &many {
         whole.broker.queue_create(at, metadata("{}")).await.unwrap();
     }
@@ -150,7 +150,7 @@ async fn hanging_pool_hides_no_counts_of_other_pools() {
     let began = Instant::now();
     let answer = whole.broker.local_counts(CountsRequest { queues: asked }).await.unwrap();
     // The replica that asks waits no longer.
-    assert!(began.elapsed() < limits::HEALTH_DEADLINE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < angarium_broker::limits::HEALTH_DEADLINE, "{:?}", began.elapsed());
     let counted: Vec<u64> = answer.queues.iter().flatten().map(|counts| counts.ready).collect();
     assert_eq!((answer.queues.len(), counted), (many.len() + 2, vec![1]));
     pools.stores[0].hang(false);
@@ -207,7 +207,7 @@ async fn messages_behind_stuck_ones_are_transferred() {
         |target: &QueueRef| format!(r#"{{"_max_claim_count":1,"_dead_letter_queue":"{}"}}"#, target.name);
     whole.broker.queue_create(&source, metadata(&dead(&in_a))).await.unwrap();
     pools.stores[0].hang(true);
-    let stuck = (limits::MOVE_MESSAGES + 20).next_multiple_of(20);
+    let stuck = (angarium_broker::limits::MOVE_MESSAGES + 20).next_multiple_of(20);
     whole.post(&source, stuck, 3_600).await;
     for _ in 0..stuck / 20 {
         assert_eq!(whole.claim(&source, 20, 60).await.len(), 20);
@@ -297,7 +297,7 @@ async fn expired_messages_are_swept_beside_hanging_pool() {
     };
     let start = Instant::now();
     while removes() < 3 {
-        assert!(start.elapsed() < 3 * limits::SWEEP_ROUND, "a pool beside it hangs");
+        assert!(start.elapsed() < 3 * angarium_broker::limits::SWEEP_ROUND, "a pool beside it hangs");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     pools.stores[0].hang(false);

@@ -1,14 +1,13 @@
 //! Queues that no caller uses are closed, and open again as if they never were.
 
 use angarium_core::delay::Delay;
-use angarium_core::limits;
 use angarium_core::message::NewMessage;
 
 use super::{queue, whole};
 
 /// Rounds after which whatever no caller uses was closed.
 fn rounds(whole: &super::Whole) -> usize {
-    (0..limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum()
+    (0..angarium_broker::limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +50,7 @@ async fn queue_with_a_claim_or_a_waiter_or_a_delay_stays_open() {
 async fn queue_in_use_is_not_closed() {
     let whole = whole().await;
     whole.post(&queue("used"), 1, 3_600).await;
-    for _ in 0..3 * limits::IDLE_ROUNDS {
+    for _ in 0..3 * angarium_broker::limits::IDLE_ROUNDS {
         assert_eq!(whole.broker.close_idle_round(), (0, 1));
         whole.broker.queue_stats(&queue("used")).await.unwrap();
     }

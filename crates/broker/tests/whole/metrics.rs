@@ -9,7 +9,7 @@ use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::claim::{ClaimWait, Claimer, Holdings};
-use angarium_core::limits::{self, Limits};
+use angarium_core::limits::Limits;
 use angarium_core::names::QueueRef;
 use angarium_core::page::PopCount;
 use angarium_journal::Journal;
@@ -269,7 +269,8 @@ async fn page_looks_at_queues_at_work_and_with_names() {
     assert_eq!(looked_at(&whole).await.1, [ready - 1, 0]);
     assert_eq!(looked_at(&whole).await, (NAMES, [ready - 1, 0]));
     // They are closed, opened again and deleted.
-    let closed: usize = (0..limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum();
+    let closed: usize =
+        (0..angarium_broker::limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum();
     assert_eq!(closed as u64, QUEUES);
     assert_eq!(looked_at(&whole).await, (NAMES, [ready - 1, 0]));
     whole.post(changed, 1, 3_600).await;

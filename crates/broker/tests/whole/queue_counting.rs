@@ -12,7 +12,7 @@ use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::{Coordination, Op};
 use angarium_core::delay::Delay;
 use angarium_core::ids::QueueId;
-use angarium_core::limits::{self, Limits};
+use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
 use angarium_core::names::{ProjectId, QueueRef};
 use angarium_core::page::PageLimit;
@@ -190,7 +190,8 @@ async fn sums_stay_exact_as_queues_change() {
     assert_eq!(sums(&after).await, [34, 3, 0, 0]);
     assert_eq!(gauge(&after, "angarium_queues").await, 11.0);
     after.post(&queues[6], 2, 3_600).await;
-    let closed: usize = (0..2 * limits::IDLE_ROUNDS).map(|_| after.broker.close_idle_round().0).sum();
+    let closed: usize =
+        (0..2 * angarium_broker::limits::IDLE_ROUNDS).map(|_| after.broker.close_idle_round().0).sum();
     assert!(closed > 0);
     until_counted(&after).await;
     assert_eq!(sums(&after).await, [36, 3, 0, 0]);
@@ -205,7 +206,8 @@ async fn queue_closed_before_any_page_is_counted() {
     let house = House::new();
     let whole = house.start().await;
     whole.post(&queue("q"), 3, 3_600).await;
-    let closed: usize = (0..limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum();
+    let closed: usize =
+        (0..angarium_broker::limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum();
     assert_eq!(closed, 1);
     until_counted(&whole).await;
     assert_eq!(sums(&whole).await, [3, 0, 0, 0]);
@@ -314,7 +316,8 @@ async fn unreadable_queue_is_passed_by_and_read_later() {
     until("the others are not counted", async || counted().await == others).await;
     // A queue that is closed uncounted later is read too.
     after.post(&queue("late"), 1, 3_600).await;
-    let closed: usize = (0..limits::IDLE_ROUNDS).map(|_| after.broker.close_idle_round().0).sum();
+    let closed: usize =
+        (0..angarium_broker::limits::IDLE_ROUNDS).map(|_| after.broker.close_idle_round().0).sum();
     assert_eq!(closed, 1);
     until("the late one is not counted", async || counted().await == others + 1.0).await;
     assert!(gauge(&after, "angarium_slots_counted").await < 256.0);

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use angarium_clock::Clock;
 use angarium_core::claim::Holdings;
 use angarium_core::ids::ClaimId;
-use angarium_core::limits;
 use angarium_journal::Journal;
 use uuid::Uuid;
 
@@ -16,7 +15,7 @@ use super::{Whole, limit, queue, start, terms, whole};
 
 /// Long enough for the background task that ends claims to have its turn.
 async fn turns() {
-    tokio::time::sleep(3 * limits::EXPIRY_TICK).await;
+    tokio::time::sleep(3 * angarium_broker::limits::EXPIRY_TICK).await;
 }
 
 /// Claims a message for a minute.

@@ -4,6 +4,3 @@
 pub const LISTINGS_AT_ONCE: usize = 2;
 /// Such listings under way and in line; one more is refused.
 pub const LISTINGS_IN_LINE: usize = 128;
-/// Queues of a project without a quota whose messages are counted for one who asks how much it holds: some hundred milliseconds
-/// of reading. Of one with more nothing is said.
-pub const COUNTED_QUEUES: usize = 10_000;

@@ -32,13 +32,5 @@ pub const QUERY_BYTES: usize = 16 * 1024;
 /// Names in the list of signed headers, as many as a request may have headers.
 pub const SIGNED_HEADERS: usize = 100;
 
-/// How often it is looked which queues no caller uses.
-pub const IDLE_TICK: Duration = Duration::from_secs(60);
-/// A queue that no caller has used for so many looks is closed: longer than any request takes, and than ids of
-/// deduplication are remembered.
-pub const IDLE_ROUNDS: u8 = 10;
 /// Ids of deduplication that all queues together remember; beyond it posts with one are answered 429.
 pub const DEDUP_KNOWN_ALL: usize = 4_000_000;
-/// Closed queues of one slot of which it is known from when on they have retained messages, about 64 bytes each; the messages of
-/// others stay until their queue is opened.
-pub const RETAINED_IDLE: usize = 4_096;

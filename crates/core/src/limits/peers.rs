@@ -8,8 +8,3 @@ pub const PEER_REQUESTS: usize = 8_192;
 pub const PEER_ABANDONED_WAIT: Duration = Duration::from_millis(50);
 /// Longer than any wait for a message: a request whose wait was cut short is made again as if it had waited for so long.
 pub const FORWARD_WAITED: Duration = Duration::from_secs(45);
-
-/// How often a replica asks each pool and each other replica whether it is there, least and most: an eighth of a session.
-pub const REACH_TICK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(1_500));
-/// Pools, and replicas, that a replica names at most as not reached: its record is one value in the tree.
-pub const UNREACHED: usize = 256;

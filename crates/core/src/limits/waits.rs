@@ -9,10 +9,3 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(45);
 pub const PURGE_DEADLINE: Duration = Duration::from_secs(600);
 /// How long it may take to make or change a pool: an embedded store replays its log, of which it keeps 256 MiB.
 pub const POOL_DEADLINE: Duration = Duration::from_secs(300);
-/// How long the deletion of a pool waits for the removal of data of deleted queues, and the pause before the second look, which
-/// doubles.
-pub const POOL_CLEANING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(50));
-/// How long an expiry turn of a slot waits for the claims that it ends: those of a pool that hangs go on beside the next turn.
-pub const EXPIRY_WAIT: Duration = Duration::from_secs(1);
-/// How long a change of pools or flavors waits for the one before it.
-pub const POOL_TURN: Duration = Duration::from_secs(10);

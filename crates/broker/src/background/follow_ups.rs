@@ -1,0 +1,55 @@
+//! Does what slots have noted for queues: transfers messages, copies queues.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::background::Background;
+use crate::migration::copy_phase::CopyPhase;
+use crate::slot::follow_ups::{FollowUp, QueueWork};
+
+impl Background {
+    pub(crate) fn start_follow_ups(&self, list: UnboundedReceiver<FollowUp>) {
+        let list = Arc::new(Mutex::new(list));
+        self.0.replica.start_background_task("follow-ups", self, move |background: Background| {
+            let list = Arc::clone(&list);
+            async move { background.drain_follow_ups(&list).await }
+        });
+    }
+
+    async fn drain_follow_ups(&self, list: &Mutex<UnboundedReceiver<FollowUp>>) {
+        let mut list = list.lock().await;
+        loop {
+            tokio::select! {
+                () = self.0.replica.stop.cancelled() => return,
+                next = list.recv() => match next {
+                    Some(follow_up) => self.begin(follow_up),
+                    None => return,
+                }
+            }
+        }
+    }
+
+    fn begin(&self, FollowUp { queue, work }: FollowUp) {
+        let slot = Arc::clone(queue.slot());
+        match work {
+            QueueWork::Transfer => {
+                let transfers = self.0.transfers.clone();
+                slot.spawn(async move { transfers.run_mover(&queue).await });
+            }
+            QueueWork::Copy(migration) => {
+                let (migrations, replica) = (self.0.migrations.clone(), Arc::clone(&self.0.replica));
+                let course = CopyPhase { queue, migration };
+                slot.spawn(async move {
+                    tokio::select! {
+                        () = migrations.run_copy_phase(&course) => {}
+                        // What is under way is told of by the slot writers, or found by the next opening of the queue.
+                        () = course.queue.slot().closed.cancelled() => {}
+                        () = replica.stop.cancelled() => {}
+                    }
+                });
+            }
+        }
+    }
+}

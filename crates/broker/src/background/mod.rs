@@ -1,0 +1,49 @@
+//! Work that no caller asks for: every background task, and what slots have noted for the parts above them.
+
+pub(crate) mod follow_ups;
+pub(crate) mod list;
+pub(crate) mod tree_time;
+
+use std::sync::Arc;
+
+use crate::balance::Balance;
+use crate::claims::Claims;
+use crate::counting::Counts;
+use crate::health::Health;
+use crate::migration::Migrations;
+use crate::pools::Pools;
+use crate::queues::Queues;
+use crate::quotas::QuotaCounts;
+use crate::redrive::Redrive;
+use crate::replica::LocalReplica;
+use crate::reports::Reports;
+use crate::slots::Slots;
+use crate::sweeps::Sweeps;
+use crate::transfer::MessageTransfers;
+
+/// Runs the background tasks of the components.
+#[derive(Clone)]
+pub(crate) struct Background(pub(crate) Arc<BackgroundParts>);
+
+pub(crate) struct BackgroundParts {
+    pub(crate) replica: Arc<LocalReplica>,
+    pub(crate) slots: Slots,
+    pub(crate) pools: Pools,
+    pub(crate) quotas: QuotaCounts,
+    pub(crate) counting: Counts,
+    pub(crate) claims: Claims,
+    pub(crate) queues: Queues,
+    pub(crate) redrive: Redrive,
+    pub(crate) balance: Balance,
+    pub(crate) sweeps: Sweeps,
+    pub(crate) health: Health,
+    pub(crate) reports: Reports,
+    pub(crate) transfers: MessageTransfers,
+    pub(crate) migrations: Migrations,
+}
+
+impl Background {
+    pub(crate) fn new(parts: BackgroundParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}

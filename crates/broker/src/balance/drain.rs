@@ -1,0 +1,222 @@
+//! Draining a pool: it takes no new queue, and each replica moves those of its slots away, a few at a time, to pools
+//! that placement chooses. The pool's record reports it, so this continues after a restart and with the replica that
+//! serves a slot next.
+
+use crate::balance::Balance;
+use std::collections::{HashMap, HashSet};
+use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tracing::debug;
+
+use crate::balance::survey::Survey;
+use crate::limits;
+use crate::migration::begin::Destination;
+use crate::pools::changes::no_pool;
+use crate::slot::migration::Migration;
+use crate::stores::table::OpenPool;
+use angarium_catalogue::Schema;
+use angarium_core::error::{Error, Resource};
+use angarium_core::ids::Slot;
+use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::pool::{DrainTerms, PoolChange, PoolState};
+use angarium_core::queue::Metadata;
+use angarium_storage::Epoch;
+
+/// How far a pool is drained.
+#[derive(Clone, Copy, Debug)]
+pub struct DrainView {
+    /// How it is done.
+    pub terms: DrainTerms,
+    /// Queues that lie in it and wait for their turn.
+    pub waiting: u64,
+    /// Queues that are on their way out of it.
+    pub moving: u64,
+    /// Whether every queue was looked at.
+    pub is_whole: bool,
+}
+
+/// What a replica does for one pool.
+#[derive(Default)]
+struct DrainRun {
+    /// Queues that lie in it, as they were last looked up.
+    waiting: Vec<QueueRef>,
+    /// Those whose migrations this replica has begun and not seen ended.
+    moving: HashSet<QueueRef>,
+    /// Slots that were looked into, as they were taken then. A pool that is drained takes no new queue, so once is enough.
+    looked: HashMap<Slot, Epoch>,
+    /// Queues that could not be sent away, and when they are tried again.
+    refused: Vec<QueueRef>,
+    retry_at: Option<Instant>,
+}
+
+impl DrainRun {
+    /// Whether one more may begin: those that only wait for claims to end leave their places to others.
+    fn has_place(&self, held: usize) -> bool {
+        self.moving.len() - held < limits::DRAIN_AT_ONCE && held < limits::DRAIN_HELD
+    }
+
+    /// Tries a queue again after a pause.
+    fn put_off(&mut self, at: QueueRef) {
+        self.refused.push(at);
+        self.retry_at.get_or_insert(Instant::now() + limits::DRAIN_LOOK);
+    }
+}
+
+impl Balance {
+    /// Begins to move all queues of a pool away. Refused while no other pool takes new queues of its flavor: they would have
+    /// nowhere to go.
+    pub async fn pool_drain(&self, name: &PoolName, rate: Option<u32>) -> Result<DrainView, Error> {
+        self.0.pools.reload_pools().await?;
+        let pool = self.0.stores.get(name).ok_or_else(|| no_pool(name))?;
+        let flavor = pool.entry.pool.flavor.as_ref();
+        let mut others = self.0.stores.all().into_iter().filter(|other| other.entry.name != *name);
+        if !others.any(|other| other.entry.pool.takes(flavor)) {
+            let why = format!("no other pool takes queues of the flavor of pool {name}");
+            return Err(Error::Conflict(why));
+        }
+        self.0.replica.catalogue.schema_reach(Schema::MIGRATIONS).await?;
+        let (state, drain) = (Some(PoolState::Draining), Some(DrainTerms { rate }));
+        self.0.pools.pool_patch(name, PoolChange { state, drain, ..PoolChange::default() }).await?;
+        // It has begun, whatever becomes of looking at it.
+        self.pool_drain_get(name).await.map_err(Error::into_unknown)
+    }
+
+    /// How far it is. One that is not drained is not found.
+    pub async fn pool_drain_get(&self, name: &PoolName) -> Result<DrainView, Error> {
+        let terms = self.0.pools.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
+        let Survey { queues, is_whole } = self.survey().await?;
+        let waiting = queues.iter().filter(|queue| queue.placement.pool == *name).count();
+        let moving = queues.iter().filter(|queue| queue.placement.older.as_ref() == Some(name)).count();
+        Ok(DrainView { terms, waiting: waiting as u64, moving: moving as u64, is_whole })
+    }
+
+    /// Ends it: the pool takes new queues again by its weight. What has gone stays where it is, and what is on its way
+    /// continues.
+    pub async fn pool_drain_stop(&self, name: &PoolName) -> Result<(), Error> {
+        self.0.pools.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
+        let change = PoolChange { state: Some(PoolState::Active), ..PoolChange::default() };
+        self.0.pools.pool_patch(name, change).await.map(|_| ())
+    }
+
+    /// Moves queues out of the pools that are drained, as long as the service runs.
+    pub(crate) async fn drain_pools(&self) {
+        let mut courses: HashMap<PoolName, DrainRun> = HashMap::new();
+        while self.0.replica.sleep_tick(limits::DRAIN_TICK).await {
+            let drained =
+                |pool: &Arc<OpenPool>| pool.entry.pool.drain.map(|terms| (pool.entry.name.clone(), terms));
+            let drained: HashMap<PoolName, DrainTerms> =
+                self.0.stores.all().iter().filter_map(drained).collect();
+            courses.retain(|name, _| drained.contains_key(name));
+            for (name, terms) in drained {
+                let course = courses.entry(name.clone()).or_default();
+                if let Err(error) = self.drain_on(&name, terms, course).await {
+                    self.0.replica.task_failed("drain pool", format_args!("pool {name}"), &error);
+                }
+            }
+        }
+    }
+
+    async fn drain_on(&self, name: &PoolName, terms: DrainTerms, course: &mut DrainRun) -> Result<(), Error> {
+        // One that has ended may have been canceled, or be another replica's now: its record reports it.
+        let ended = course.moving.extract_if(|at| self.local_migration(at).is_none());
+        course.waiting.extend(ended);
+        if course.retry_at.is_some_and(|at| at <= Instant::now()) {
+            course.retry_at = None;
+            course.waiting.append(&mut course.refused);
+        }
+        self.find_pool_queues(name, course).await?;
+        let is_held = |at: &&QueueRef| {
+            self.local_migration(at).is_some_and(|migration| migration.is_held.load(Ordering::Relaxed))
+        };
+        let held = course.moving.iter().filter(is_held).count();
+        let (mut refused, mut last) = (0, None);
+        while course.has_place(held) && refused < limits::DRAIN_AT_ONCE {
+            let Some(at) = course.waiting.pop() else { break };
+            match self.drain_queue(&at, name, terms).await {
+                Ok(true) => {
+                    course.moving.insert(at);
+                }
+                // It is another replica's by now, or gone, from the service or from the pool.
+                Ok(false) | Err(Error::Moved(_) | Error::NotFound { .. }) => {}
+                Err(Error::Conflict(_)) => course.put_off(at),
+                // The others need not wait for it.
+                Err(error) => {
+                    debug!(queue = %at.name, %error, "queue not sent out of drained pool");
+                    (refused, last) = (refused + 1, Some(error));
+                    course.put_off(at);
+                }
+            }
+        }
+        last.map_or(Ok(()), Err)
+    }
+
+    /// Finds the queues of a pool in the slots that were taken since the last look. Reads each record once.
+    async fn find_pool_queues(&self, name: &PoolName, course: &mut DrainRun) -> Result<(), Error> {
+        let owned: HashMap<Slot, Epoch> =
+            self.0.slots.owned().map(|slot| (slot.owned.slot, slot.epoch)).collect();
+        course.looked.retain(|slot, epoch| owned.get(slot) == Some(epoch));
+        for (slot, epoch) in owned {
+            if course.looked.contains_key(&slot) || course.waiting.len() >= limits::SURVEY_QUEUES {
+                continue;
+            }
+            // Each for itself: what is looked at together is bounded.
+            let Survey { queues, is_whole } = self.survey_of(iter::once(slot)).await?;
+            for queue in queues.into_iter().filter(|queue| queue.placement.contains(name)) {
+                if queue.placement.older.is_none() {
+                    course.waiting.push(queue.at);
+                    continue;
+                }
+                // Those that an owner before has begun go on by themselves once their queues are open.
+                match self.open_local(&queue.at).await {
+                    Ok(true) => drop(course.moving.insert(queue.at)),
+                    Ok(false) | Err(Error::Moved(_)) => {}
+                    Err(error) => {
+                        debug!(queue = %queue.at.name, %error, "queue under migration not opened");
+                        course.put_off(queue.at);
+                    }
+                }
+            }
+            if is_whole {
+                course.looked.insert(slot, epoch);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the migration of a queue to a pool that placement chooses. False when there is no such queue, or it does not lie in
+    /// the pool that is drained.
+    async fn drain_queue(&self, at: &QueueRef, from: &PoolName, terms: DrainTerms) -> Result<bool, Error> {
+        let record = self.0.replica.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
+        let Some(record) = record else { return Ok(false) };
+        let placement = record.placement()?;
+        if !placement.contains(from) {
+            return Ok(false);
+        }
+        if placement.older.is_some() {
+            return self.open_local(at).await;
+        }
+        let metadata = Metadata::stored(record.metadata)?;
+        let attributes = metadata.attributes();
+        let pool = self.0.pools.place(at, attributes.flavor.as_ref(), attributes)?.entry.name.clone();
+        debug!(queue = %at.name, %pool, "queue sent out of drained pool");
+        self.0.migrations.queue_migrate(at, Destination { pool, rate: terms.rate }).await.map(|_| true)
+    }
+
+    /// Opens a queue that is served here. False when there is no such queue.
+    async fn open_local(&self, at: &QueueRef) -> Result<bool, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        self.0.open_queues.open(&slot, at).await.map(|queue| queue.is_some())
+    }
+
+    /// The way of a queue that is served here, if it is on one.
+    fn local_migration(&self, at: &QueueRef) -> Option<Arc<Migration>> {
+        self.0.slots.get(at.slot())?.migration(at)
+    }
+}
+
+fn not_drained(name: &PoolName) -> Error {
+    Error::NotFound { resource: Resource::PoolDrain, name: name.to_string() }
+}

@@ -1,0 +1,59 @@
+//! How much is written to each queue, for a plan of moves. Queues count the changes that their pools made for them; each slot
+//! notes these numbers once in a round of the sweeps, so a rate is that of the last one or two rounds, and a request costs an
+//! addition.
+
+use crate::balance::Balance;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+use tracing::debug;
+
+use angarium_cluster::peer_client::{LOADS, LoadsRequest, LoadsResponse, QueueLoad};
+use angarium_core::error::Error;
+use angarium_core::ids::QueueId;
+use angarium_core::limits;
+
+impl Balance {
+    /// What is written to the queues that are served here: the busiest [`limits::LOADS`].
+    pub fn local_loads(&self) -> LoadsResponse {
+        let now = self.0.replica.clock.now();
+        let mut queues: Vec<QueueLoad> = Vec::new();
+        for slot in self.0.slots.owned() {
+            queues.extend(slot.loads(now));
+        }
+        queues.sort_unstable_by_key(|load| Reverse(load.per_minute));
+        queues.truncate(limits::LOADS);
+        LoadsResponse { queues }
+    }
+
+    /// Changes a minute of the queues of all replicas, and the addresses of replicas that did not say.
+    pub(crate) async fn fetch_loads(&self) -> Result<(HashMap<QueueId, u64>, Vec<String>), Error> {
+        let registry = self.0.replica.catalogue.registry().await?;
+        let answers = join_all(registry.all().map(async |component| {
+            if component.instance == self.0.replica.owner.instance {
+                return Ok(self.local_loads());
+            }
+            let answer = match self.0.slots.peer_client() {
+                Ok(peer_client) => peer_client.ask(&component.address, LOADS, &LoadsRequest {}).await,
+                Err(error) => Err(error),
+            };
+            answer.map_err(|error: Error| {
+                debug!(replica = %component.address, %error, "replica does not report queue load");
+                component.address.clone()
+            })
+        }))
+        .await;
+        let (mut loads, mut silent) = (HashMap::new(), Vec::new());
+        for answer in answers {
+            match answer {
+                Ok(LoadsResponse { queues }) => {
+                    loads.extend(queues.into_iter().map(|load| (load.queue, load.per_minute)));
+                }
+                Err(address) => silent.push(address),
+            }
+        }
+        silent.sort();
+        Ok((loads, silent))
+    }
+}

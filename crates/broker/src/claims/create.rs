@@ -1,0 +1,226 @@
+//! Claims: create and release. How claims end is in [`crate::claims::release`].
+
+use crate::claims::Claims;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use tracing::debug;
+
+use crate::limits;
+use crate::messages::view::{MessageView, ViewedAt};
+use crate::slot::claim_book::{GrantedClaim, NewClaim};
+use crate::slot::release::ReleaseCause;
+use crate::slot::transfer_watch;
+use crate::slot::wait_line::ChosenMessages;
+use crate::slot::wait_line::ClaimChoice;
+use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
+use angarium_cluster::peer_client::{UNHELD, UndeliveredClaim};
+use angarium_core::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
+use angarium_core::error::Error;
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::message::Header;
+use angarium_core::names::QueueRef;
+use angarium_core::receipt::Attempt;
+use angarium_core::time::Timestamp;
+use angarium_engine::Release;
+
+/// A claim as its holder sees it.
+#[derive(Clone, Debug)]
+pub struct ClaimView {
+    /// Its id.
+    pub id: ClaimId,
+    /// Its messages, oldest first.
+    pub messages: Vec<MessageView>,
+    /// When it was made, or was last given new terms.
+    pub received: Timestamp,
+}
+
+/// A claim on its way to its holder. Dropped before [`DeliveryGuard::done`], the holder never had it: it is released
+/// at once and does not count as an attempt (P7).
+pub struct DeliveryGuard {
+    pub(crate) claims: Claims,
+    pub(crate) at: QueueRef,
+    /// None once it is handed over.
+    pub(crate) claim: Option<ClaimId>,
+    /// Where the replica is reached that has granted it; none if this one has.
+    pub(crate) from: Option<String>,
+}
+
+impl DeliveryGuard {
+    /// The answer is on its way: from here on the holder may have the claim.
+    pub fn done(&mut self) {
+        self.claim = None;
+    }
+
+    /// The claim that is handed over, and its queue; none once that is done.
+    pub fn claim(&self) -> Option<(&QueueRef, ClaimId)> {
+        self.claim.map(|claim| (&self.at, claim))
+    }
+}
+
+impl Drop for DeliveryGuard {
+    fn drop(&mut self) {
+        let Some(claim) = self.claim.take() else { return };
+        let (claims, at, from) = (self.claims.clone(), self.at.clone(), self.from.take());
+        self.claims.0.replica.tasks.spawn(async move {
+            let ended = match from {
+                None => claims.claim_unheld(at, claim).await,
+                Some(from) => claims.report_undelivered(&from, &at, claim).await,
+            };
+            if let Err(error) = ended {
+                debug!(error = %error.detail(), "unheld claim not released");
+            }
+        });
+    }
+}
+
+impl Claims {
+    /// Claims the oldest ready messages. The claim is durable when this returns it; none when there is nothing
+    /// to claim.
+    pub async fn claim_create(
+        &self,
+        at: &QueueRef,
+        terms: ClaimTerms,
+        limit: ClaimLimit,
+    ) -> Result<Option<(ClaimView, DeliveryGuard)>, Error> {
+        self.claim_wait(at, terms, limit, ClaimWait::default(), Claimer::default()).await
+    }
+
+    /// As `claim_create`. When there is nothing to claim it waits for it, also for a queue that does not exist
+    /// yet; those who wait for one queue are served in order.
+    pub async fn claim_wait(
+        &self,
+        at: &QueueRef,
+        terms: ClaimTerms,
+        limit: ClaimLimit,
+        wait: ClaimWait,
+        claimer: Claimer,
+    ) -> Result<Option<(ClaimView, DeliveryGuard)>, Error> {
+        let start = Instant::now();
+        let ClaimChoice { chosen, arrivals } = self.choose_or_wait(at, limit, wait).await?;
+        if wait != ClaimWait::default() {
+            self.0.replica.meter.note_claim_wait(start.elapsed().as_secs_f64());
+        }
+        let granted = match chosen {
+            Some(chosen) => {
+                let (claims, at) = (self.clone(), at.clone());
+                let claim = async move {
+                    let _guard = chosen.queue.slot().lost_on_panic();
+                    let view = claims.grant(terms, claimer, chosen).await?;
+                    let delivery_guard = DeliveryGuard { claims, at, claim: Some(view.id), from: None };
+                    Ok((view, delivery_guard))
+                };
+                Some(self.0.replica.carry_out(claim).await?)
+            }
+            None => None,
+        };
+        transfer_watch::wait(arrivals, limits::ARRIVAL_WAIT).await;
+        Ok(granted)
+    }
+
+    /// Messages for a claim. A slot that is recovered meanwhile is waited for, and
+    /// the wait continues there.
+    async fn choose_or_wait(
+        &self,
+        at: &QueueRef,
+        limit: ClaimLimit,
+        wait: ClaimWait,
+    ) -> Result<ClaimChoice<ChosenMessages>, Error> {
+        let start = Instant::now();
+        loop {
+            let slot = self.0.slots.slot(at).await?;
+            self.0.open_queues.open(&slot, at).await?;
+            let left = wait.duration().saturating_sub(start.elapsed());
+            match slot.line(at).choose(limit, left).await {
+                Ok(choice @ ClaimChoice { chosen: Some(_), .. }) => return Ok(choice),
+                // Cut off from the tree, no caller can say that there is nothing: it may be another's by now (P8).
+                Ok(ClaimChoice { chosen: None, arrivals }) => {
+                    return self.0.slots.check_ours(&slot).map(|()| ClaimChoice { chosen: None, arrivals });
+                }
+                Err(_) if slot.closed.is_cancelled() && start.elapsed() < wait.duration() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A claim of another replica that moves to its holder through this one.
+    pub fn handover_from(&self, address: String, at: QueueRef, claim: ClaimId) -> DeliveryGuard {
+        DeliveryGuard { claims: self.clone(), at, claim: Some(claim), from: Some(address) }
+    }
+
+    /// Tells the replica that has granted a claim that its holder never got it.
+    async fn report_undelivered(&self, address: &str, at: &QueueRef, claim: ClaimId) -> Result<(), Error> {
+        let unheld = UndeliveredClaim { queue: at.into(), claim };
+        self.0.slots.peer_client()?.ask(address, UNHELD, &unheld).await
+    }
+
+    /// Ends a claim that its holder never got, uncounted. One that has ended is ended already.
+    pub async fn claim_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
+        let slot = self.0.slots.slot(&at).await?;
+        // The slot may have been recovered since the claim was made.
+        self.0.open_queues.open(&slot, &at).await?;
+        self.release_claims(&slot, vec![(at, claim)], Release::UNCOUNTED, ReleaseCause::NeverHeld).await
+    }
+
+    /// Makes a claim on chosen messages durable. When that certainly failed they are ready again.
+    async fn grant(
+        &self,
+        terms: ClaimTerms,
+        Claimer { client, attempt }: Claimer,
+        mut chosen: ChosenMessages,
+    ) -> Result<ClaimView, Error> {
+        let id = ClaimId::new(&mut rand::rng());
+        let now = self.0.replica.clock.now();
+        let messages = chosen.messages.len();
+        let attempt = attempt.map(|id| Attempt { id, received: now, messages });
+        let claim = NewClaim { id, terms, client, attempt, expires: now.plus_seconds(terms.ttl()) };
+        let bodies = match self.record(&claim, &chosen, now).await {
+            Ok(bodies) => bodies,
+            // What was chosen moves to the next one who waits.
+            Err(error) if error.nothing_written() => return Err(error),
+            Err(error) => {
+                chosen.queue.grant_in_doubt(id, terms, &chosen.ids(), self.0.replica.clock.now());
+                chosen.used();
+                return Err(error);
+            }
+        };
+        let ids = chosen.ids();
+        chosen.used();
+        let granted = chosen.queue.grant(claim, &ids).ok_or_else(|| chosen.queue.closed().into_unknown())?;
+        let GrantedClaim { headers, retention } = granted;
+        let at = ViewedAt { now, retention };
+        let view = |header: Header| {
+            let (_, body) = bodies.iter().find(|(message, _)| *message == header.id)?;
+            Some(MessageView::claimed(&header, id, body.clone(), at))
+        };
+        Ok(ClaimView { id, messages: headers.into_iter().filter_map(view).collect(), received: now })
+    }
+
+    /// Reads what bodies are missing, then writes the claim's record.
+    async fn record(
+        &self,
+        claim: &NewClaim,
+        chosen: &ChosenMessages,
+        created: Timestamp,
+    ) -> Result<Vec<(MessageId, Bytes)>, Error> {
+        let queue = &chosen.queue;
+        let bodies = queue.bodies(chosen).await?;
+        let claimed =
+            |(header, _): &(Header, _)| ClaimedMessage { id: header.id, attempt: header.attempts + 1 };
+        let record = ClaimRecord {
+            at: queue.at().clone(),
+            queue: queue.id(),
+            messages: chosen.messages.iter().map(claimed).collect(),
+            ttl: claim.terms.ttl(),
+            grace: claim.terms.grace(),
+            created: created.as_millis(),
+            expires: claim.expires.as_millis(),
+            client: claim.client,
+            attempt: claim.attempt.as_ref().map(AttemptRecord::from),
+        };
+        let (slot, id) = (queue.slot(), claim.id);
+        let is_new_bucket = slot.is_new_bucket(id);
+        self.0.replica.catalogue.claim_create(&slot.owned, id, &record, is_new_bucket).await?;
+        Ok(bodies)
+    }
+}

@@ -1,0 +1,69 @@
+//! Pages of the claims of a queue. They change nothing, and read nothing but memory, which has all claims of an open queue.
+
+use crate::claims::Claims;
+use std::sync::Arc;
+
+use crate::slot::state::Slot;
+use angarium_core::error::Error;
+use angarium_core::ids::ClaimId;
+use angarium_core::names::QueueRef;
+use angarium_core::page::PageLimit;
+use angarium_engine::LiveClaim;
+
+/// Which claims a listing wants.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimFilter {
+    /// Only those behind this one, which may have ended.
+    pub after: Option<ClaimId>,
+    /// At most this many.
+    pub limit: PageLimit,
+}
+
+/// A claim in a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedClaim {
+    /// Its id.
+    pub id: ClaimId,
+    /// Seconds that it lasts from its creation or last renewal.
+    pub ttl: u32,
+    /// Seconds since then.
+    pub age: u64,
+    /// How many of its messages are not deleted yet.
+    pub messages: usize,
+}
+
+/// A page of claims.
+#[derive(Clone, Debug, Default)]
+pub struct ClaimPage {
+    /// The live claims, in order of their ids.
+    pub claims: Vec<ListedClaim>,
+    /// Behind which claim the next page begins; none when there is nothing on this page.
+    pub next: Option<ClaimId>,
+}
+
+impl Claims {
+    /// A page of the live claims of a queue; an empty one when there is no such queue.
+    pub async fn claims_list(&self, at: &QueueRef, filter: ClaimFilter) -> Result<ClaimPage, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let page = self.claim_page(&slot, at, filter).await;
+        self.0.slots.confirm(&slot, page)
+    }
+
+    async fn claim_page(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        filter: ClaimFilter,
+    ) -> Result<ClaimPage, Error> {
+        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(ClaimPage::default()) };
+        let (now, time) = (self.0.replica.clock.now(), self.0.slots.claim_time());
+        let found = queue.decide(|engine| engine.live_claims(filter.after, filter.limit.get(), time));
+        let Some(found) = found else { return Ok(ClaimPage::default()) };
+        let next = found.last().map(|claim| claim.id);
+        let listed = |LiveClaim { id, terms, expires, messages }: LiveClaim| {
+            let age = now.seconds_since(expires.minus_seconds(terms.ttl()));
+            ListedClaim { id, ttl: terms.ttl(), age, messages }
+        };
+        Ok(ClaimPage { claims: found.into_iter().map(listed).collect(), next })
+    }
+}

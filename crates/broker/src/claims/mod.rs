@@ -1,0 +1,33 @@
+//! Claims: made, renewed, split, released, listed, ended when their time is over; receipts (SQS).
+
+pub(crate) mod attempts;
+pub(crate) mod create;
+pub(crate) mod expiry;
+pub(crate) mod list;
+pub(crate) mod receipts;
+pub(crate) mod release;
+pub(crate) mod renewal;
+pub(crate) mod spent;
+pub(crate) mod split;
+
+use std::sync::Arc;
+
+use crate::open_queues::OpenQueues;
+use crate::replica::LocalReplica;
+use crate::slots::Slots;
+
+#[derive(Clone)]
+pub(crate) struct Claims(pub(crate) Arc<ClaimsParts>);
+
+pub(crate) struct ClaimsParts {
+    pub(crate) replica: Arc<LocalReplica>,
+    pub(crate) slots: Slots,
+    pub(crate) open_queues: OpenQueues,
+    pub(crate) receipt_key: tokio::sync::OnceCell<angarium_core::receipt::ReceiptKey>,
+}
+
+impl Claims {
+    pub(crate) fn new(parts: ClaimsParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}

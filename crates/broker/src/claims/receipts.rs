@@ -1,0 +1,349 @@
+//! Receives and receipts: messages claimed the way of SQS, and what is done with each of them by its handle.
+//!
+//! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own (see [`crate::claims::split`]).
+
+use crate::claims::Claims;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::queue_handle::closed;
+use crate::slot::receipts::ClaimedRemoval;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::claims::create::ClaimView;
+use crate::claims::create::DeliveryGuard;
+use crate::limits;
+use crate::messages::view::MessageView;
+use crate::slot::delete::DeleteStart;
+use crate::writer::pending::WriteOutcome;
+use crate::writer::pending::settled;
+use angarium_core::attributes::Attributes;
+use angarium_core::claim::{ClaimLimit, ClaimWait, Claimer, Visibility};
+use angarium_core::error::{Error, InvalidPart, Part};
+use angarium_core::group::AttemptId;
+use angarium_core::ids::{ClaimId, MessageId, QueueId};
+use angarium_core::limits as core_limits;
+use angarium_core::names::QueueRef;
+use angarium_core::receipt::{Receipt, ReceiptKey};
+use angarium_core::time::Timestamp;
+use angarium_engine::{LookupResult, ReceiptStatus};
+
+/// The pause before a message is asked for again that is just being claimed or given back.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What a receive asks for. The queue states what it does not.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    /// At most this many messages.
+    pub limit: ClaimLimit,
+    /// For how long they are hidden.
+    pub visibility: Option<Visibility>,
+    /// How long to wait for the first one.
+    pub wait: Option<ClaimWait>,
+    /// How much of that has ended already.
+    pub waited: Duration,
+    /// What makes it the same as another receive, of a queue in order of groups. Other queues do not look at it.
+    pub attempt: Option<AttemptId>,
+    /// How many messages of the queue may be under claims. Beyond it no caller gets any.
+    pub in_flight: usize,
+}
+
+/// What was received.
+pub struct ReceiveResult {
+    /// The messages, oldest first, each with its handle.
+    pub messages: Vec<(MessageView, String)>,
+    /// Gives them back if they never come to who asked; none of a receive that is repeated, since it may be again.
+    pub delivery_guard: Option<DeliveryGuard>,
+}
+
+/// What a change of visibility found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VisibilityResult {
+    /// The message is hidden for as long as was asked, from now on.
+    Done,
+    /// No receive that the receipt is good for holds the message: nothing was changed.
+    Over,
+    /// There is no such message.
+    Gone,
+}
+
+impl Claims {
+    /// Receives messages of a queue that exists; none when there are none, after the wait.
+    pub async fn receive(&self, at: &QueueRef, asked: Receive) -> Result<Option<ReceiveResult>, Error> {
+        let key = self.receipt_key().await?;
+        let (queue, attributes) = self.0.open_queues.opened(at).await?;
+        let visibility = asked.visibility.or(attributes.visibility).unwrap_or_default();
+        let wait = asked.wait.or(attributes.receive_wait).unwrap_or_default().less(asked.waited);
+        let attempt = asked.attempt.filter(|_| attributes.is_fifo);
+        if let Some(attempt) = &attempt
+            && let Some((view, received)) = self.receive_again(at, attempt, visibility).await?
+        {
+            let messages = sealed(&key, queue, received, view);
+            return Ok(Some(ReceiveResult { messages, delivery_guard: None }));
+        }
+        if !self.wait_for_room(at, asked.in_flight, wait).await? {
+            // Who waits, or keeps to an order, is told that there is nothing (SQS).
+            let is_refused = wait == ClaimWait::default() && !attributes.is_fifo;
+            return if is_refused {
+                Err(Error::TooManyInFlight { bound: asked.in_flight })
+            } else {
+                Ok(None)
+            };
+        }
+        let claimed = self
+            .claim_wait(at, visibility.terms(), asked.limit, wait, Claimer { attempt, client: None })
+            .await?;
+        let Some((view, mut delivery_guard)) = claimed else { return Ok(None) };
+        if visibility.seconds() == 0 {
+            // They were received, and stay visible. If this fails the claim ends all the same: its time has ended.
+            delivery_guard.done();
+            let _ = self.claim_release(at, view.id).await;
+        }
+        let messages = sealed(&key, queue, view.received, view);
+        Ok(Some(ReceiveResult { messages, delivery_guard: Some(delivery_guard) }))
+    }
+
+    /// Waits until a queue has fewer messages under claims than `most`. False when it has as many still.
+    async fn wait_for_room(&self, at: &QueueRef, most: usize, wait: ClaimWait) -> Result<bool, Error> {
+        let start = Instant::now();
+        loop {
+            let slot = self.0.slots.slot(at).await?;
+            let claimed = slot.claimed_in(at);
+            if usize::try_from(claimed).is_ok_and(|claimed| claimed < most) {
+                return Ok(true);
+            }
+            if start.elapsed() >= wait.duration()
+                || !self.0.replica.sleep_tick(limits::SQS_IN_FLIGHT_LOOK).await
+            {
+                return self.0.slots.check_ours(&slot).map(|()| false);
+            }
+        }
+    }
+
+    /// Whether a queue has a policy, unless memory knows that it has none.
+    pub fn may_have_policy(&self, at: &QueueRef) -> bool {
+        let Some(slot) = self.0.slots.get(at.slot()) else { return true };
+        slot.may_have_policy(at)
+    }
+
+    /// Deletes messages by their handles, each for itself: those that went well are gone from the pool when this returns.
+    pub async fn receipts_delete(
+        &self,
+        at: &QueueRef,
+        handles: &[&str],
+    ) -> Result<Vec<Result<(), Arc<Error>>>, Error> {
+        let key = self.receipt_key().await?;
+        let (id, attributes) = self.0.open_queues.opened(at).await?;
+        let slot = self.0.slots.slot(at).await?;
+        let asked: Vec<_> = handles.iter().map(|handle| opened_receipt(&key, id, handle)).collect();
+        let queue = slot.handle(at).ok_or_else(|| closed(at))?;
+        let ClaimedRemoval { ids: claimed, outcome: together } =
+            queue.remove_claimed(asked.iter().flatten(), self.0.slots.claim_time())?;
+        let mut begun = Vec::with_capacity(asked.len());
+        for receipt in asked {
+            begun.push(match receipt {
+                Ok(receipt) if claimed.contains(&receipt.message) => Ok(None),
+                Ok(receipt) => match self.check_ordered(&queue, &attributes, receipt).await {
+                    Ok(()) => self.receipt_delete(&queue, receipt.message).await.map(Some),
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            });
+        }
+        let together = match together {
+            Some(outcome) => settled(outcome).await.map_err(Arc::new),
+            None => Ok(()),
+        };
+        let mut done = Vec::with_capacity(begun.len());
+        for outcome in begun {
+            done.push(match outcome {
+                Ok(Some(outcome)) => settled(outcome).await.map_err(Arc::new),
+                Ok(None) => together.clone(),
+                Err(error) => Err(Arc::new(error)),
+            });
+        }
+        if done.iter().any(Result::is_err) {
+            // Where the queue is served next all of them are deleted again, which does no harm to those that are gone.
+            let is_refused = |done: &Result<(), Arc<Error>>| matches!(done, Err(e) if e.nothing_written());
+            let is_unwritten = done.iter().all(is_refused);
+            slot.check_served().map_err(|error| if is_unwritten { error } else { error.into_unknown() })?;
+        }
+        Ok(done)
+    }
+
+    /// In a queue in order of groups a receipt is good for nothing once its receive has ended and its message is there
+    /// still: a later receive would be overtaken.
+    async fn check_ordered(
+        &self,
+        queue: &QueueHandle,
+        attributes: &Attributes,
+        receipt: Receipt,
+    ) -> Result<(), Error> {
+        if !attributes.is_fifo {
+            return Ok(());
+        }
+        match self.found(queue, receipt).await? {
+            ReceiptTarget::Held(_)
+            | ReceiptTarget::Other(VisibilityResult::Done | VisibilityResult::Gone) => Ok(()),
+            ReceiptTarget::Other(VisibilityResult::Over) => {
+                Err(Error::invalid(InvalidPart::Limit, "ReceiptHandle", "the receipt handle has expired"))
+            }
+        }
+    }
+
+    async fn receipt_delete(&self, queue: &QueueHandle, id: MessageId) -> Result<WriteOutcome, Error> {
+        let start = Instant::now();
+        loop {
+            let mut begun = queue.remove_received(id, self.0.slots.claim_time())?;
+            while let Some(DeleteStart::Asked(asked)) = begun {
+                let found = queue.message_state(id).await?;
+                let answered = found.as_ref().map_or(LookupResult::Absent, LookupResult::There);
+                begun = Some(queue.begin_delete(id, self.0.slots.claim_time(), |engine, now| {
+                    engine.begin_remove_after_lookup(id, None, asked, answered, now)
+                })?);
+            }
+            if let Some(DeleteStart::Removal(outcome)) = begun {
+                return Ok(outcome);
+            }
+            if start.elapsed() > limits::CLAIM_DEADLINE {
+                return Err(Error::unavailable(Part::Coordination, "the message is being claimed"));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Hides messages for so long from now on, each by its handle; zero seconds make one visible. In order of groups a
+    /// receipt is good for its own receive, elsewhere for whichever holds the message. One of a message that no caller
+    /// holds changes nothing (SQS answers success there). What went well is durable when this returns.
+    pub async fn receipts_change(
+        &self,
+        at: &QueueRef,
+        asked: &[(&str, Visibility)],
+    ) -> Result<Vec<Result<VisibilityResult, Arc<Error>>>, Error> {
+        let key = self.receipt_key().await?;
+        let (id, _) = self.0.open_queues.opened(at).await?;
+        let slot = self.0.slots.slot(at).await?;
+        let mut outcomes = Vec::with_capacity(asked.len());
+        let mut alike: BTreeMap<u32, Vec<(usize, Receipt)>> = BTreeMap::new();
+        for (index, (handle, visibility)) in asked.iter().enumerate() {
+            let receipt = opened_receipt(&key, id, handle).and_then(|receipt| {
+                self.check_total(&receipt, *visibility)?;
+                Ok(receipt)
+            });
+            outcomes.push(match receipt {
+                Ok(receipt) => {
+                    alike.entry(visibility.seconds()).or_default().push((index, receipt));
+                    Ok(VisibilityResult::Over)
+                }
+                Err(error) => Err(Arc::new(error)),
+            });
+        }
+        if alike.is_empty() {
+            return Ok(outcomes);
+        }
+        let queue = slot.handle(at).ok_or_else(|| closed(at))?;
+        for (seconds, receipts) in alike {
+            let visibility = Visibility::new(seconds.into(), "")?;
+            for (index, outcome) in self.change_alike(&queue, visibility, receipts).await {
+                outcomes[index] = outcome;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// From its receive on a message may be hidden for so long in all.
+    fn check_total(&self, receipt: &Receipt, visibility: Visibility) -> Result<(), Error> {
+        let (_, most) = core_limits::VISIBILITY;
+        let ends = self.0.replica.clock.now().plus_seconds(visibility.seconds());
+        if ends > receipt.received.plus_seconds(most) {
+            let why = format!("Total VisibilityTimeout for the message is beyond the limit [{most} seconds]");
+            return Err(Error::invalid(InvalidPart::Limit, "VisibilityTimeout", why));
+        }
+        Ok(())
+    }
+
+    /// Gives the same time to several messages, those of one claim together.
+    async fn change_alike(
+        &self,
+        queue: &QueueHandle,
+        visibility: Visibility,
+        receipts: Vec<(usize, Receipt)>,
+    ) -> Vec<(usize, Result<VisibilityResult, Arc<Error>>)> {
+        let mut outcomes = Vec::with_capacity(receipts.len());
+        let mut held: BTreeMap<ClaimId, Vec<(usize, MessageId)>> = BTreeMap::new();
+        for (index, receipt) in receipts {
+            let outcome = match self.found(queue, receipt).await {
+                Ok(ReceiptTarget::Held(claim)) => {
+                    held.entry(claim).or_default().push((index, receipt.message));
+                    continue;
+                }
+                Ok(ReceiptTarget::Other(changed)) => self.0.slots.check_ours(queue.slot()).map(|()| changed),
+                Err(error) => Err(error),
+            };
+            outcomes.push((index, outcome.map_err(Arc::new)));
+        }
+        for (claim, messages) in held {
+            let ids: Vec<MessageId> = messages.iter().map(|(_, id)| *id).collect();
+            let parted = self.part(queue, claim, ids, visibility.terms()).await;
+            let changed =
+                |own: Option<ClaimId>| own.map_or(VisibilityResult::Over, |_| VisibilityResult::Done);
+            let outcome = parted.map(changed).map_err(Arc::new);
+            outcomes.extend(messages.into_iter().map(|(index, _)| (index, outcome.clone())));
+        }
+        outcomes
+    }
+
+    /// What a receipt is worth, looked up in the pool where memory does not know.
+    async fn found(&self, queue: &QueueHandle, receipt: Receipt) -> Result<ReceiptTarget, Error> {
+        let now = self.0.slots.claim_time();
+        let worth =
+            queue.decide(|engine| engine.worth(receipt.message, receipt.attempt, receipt.received, now));
+        Ok(match worth.ok_or_else(|| queue.closed())? {
+            ReceiptStatus::Holds(claim) => ReceiptTarget::Held(claim),
+            ReceiptStatus::Over => ReceiptTarget::Other(VisibilityResult::Over),
+            ReceiptStatus::Gone => ReceiptTarget::Other(VisibilityResult::Gone),
+            ReceiptStatus::AskPool => match queue.message_state(receipt.message).await? {
+                Some(_) => ReceiptTarget::Other(VisibilityResult::Over),
+                None => ReceiptTarget::Other(VisibilityResult::Gone),
+            },
+        })
+    }
+
+    pub(crate) async fn receipt_key(&self) -> Result<ReceiptKey, Error> {
+        let key = self.0.receipt_key.get_or_try_init(|| async {
+            let fresh = rand::Rng::random(&mut rand::rng());
+            self.0.replica.catalogue.receipt_key(fresh).await
+        });
+        key.await.cloned()
+    }
+}
+
+/// What a receipt is worth.
+enum ReceiptTarget {
+    /// Its message is under this claim still.
+    Held(ClaimId),
+    /// It is not, for this reason.
+    Other(VisibilityResult),
+}
+
+/// The messages of a claim, each with the handle of its receipt.
+fn sealed(
+    key: &ReceiptKey,
+    queue: QueueId,
+    received: Timestamp,
+    view: ClaimView,
+) -> Vec<(MessageView, String)> {
+    let sealed = |message: MessageView| {
+        let receipt = Receipt { queue, message: message.id, attempt: message.attempts, received };
+        let handle = key.seal(&receipt);
+        (message, handle)
+    };
+    view.messages.into_iter().map(sealed).collect()
+}
+
+fn opened_receipt(key: &ReceiptKey, queue: QueueId, handle: &str) -> Result<Receipt, Error> {
+    let receipt = key.open(handle).filter(|receipt| receipt.queue == queue);
+    receipt.ok_or(Error::BadReceipt)
+}

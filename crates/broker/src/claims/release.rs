@@ -1,0 +1,114 @@
+//! The end of claims: released, expired, or never handed over.
+//!
+//! First the headers of the messages become durable, then the records of the claims go, then the messages are
+//! ready (P7). In between the messages stay hidden, so that killing the process anywhere leaves either the claim
+//! or its messages, never both and never neither.
+
+use std::sync::Arc;
+
+use crate::limits;
+use angarium_core::delay::Delay;
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::ClaimId;
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+use angarium_engine::Release;
+
+use crate::claims::Claims;
+use crate::slot::claim_book::retry_at;
+use crate::slot::release::{BegunRelease, ClaimKey, ReleaseCause};
+use crate::slot::state::Slot;
+use crate::writer::pending::settled;
+
+impl Claims {
+    /// Releases a claim: its messages are ready again when this returns. One that has ended is no error.
+    pub async fn claim_release(&self, at: &QueueRef, id: ClaimId) -> Result<(), Error> {
+        self.release_later(at, id, None).await
+    }
+
+    /// As `claim_release`, but that the messages are ready only after a delay, if there is one.
+    pub async fn release_later(&self, at: &QueueRef, id: ClaimId, delay: Option<Delay>) -> Result<(), Error> {
+        let slot = self.0.slots.slot(at).await?;
+        if self.0.open_queues.open(&slot, at).await?.is_none() {
+            return self.0.slots.check_ours(&slot);
+        }
+        let (claims, at) = (self.clone(), at.clone());
+        let now = self.0.replica.clock.now();
+        let ready = delay.map(|delay| delay.ready(now)).filter(|ready| *ready > now);
+        let ending = Release { ready, ..Release::COUNTED };
+        let release = async move {
+            loop {
+                claims.release_claims(&slot, vec![(at.clone(), id)], ending, ReleaseCause::Released).await?;
+                // Another caller may be ending or renewing it: no caller learns that it has ended before it is.
+                let changed = slot.claim_changed();
+                let is_over = slot.has_ended(&at, id);
+                // It may have been ended here before the slot was closed.
+                claims.0.slots.check_ours(&slot).map_err(Error::into_unknown)?;
+                if is_over {
+                    return Ok(());
+                }
+                if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
+                    return Err(Error::unknown(Part::Storage, "a change of the claim has no outcome yet"));
+                }
+            }
+        };
+        self.0.replica.carry_out(release).await
+    }
+
+    /// Ends claims. Those that have ended, or being ended by another caller, are passed over.
+    pub(crate) async fn release_claims(
+        &self,
+        slot: &Arc<Slot>,
+        claims: Vec<ClaimKey>,
+        ending: Release,
+        cause: ReleaseCause,
+    ) -> Result<(), Error> {
+        let _guard = slot.lost_on_panic();
+        let begun = slot.begin_releases(claims, ending, self.again());
+        let outcome = self.finish_releases(slot, begun, cause).await;
+        slot.changed.notify_waiters();
+        outcome
+    }
+
+    /// Waits for the headers, removes the records, shows the messages.
+    async fn finish_releases(
+        &self,
+        slot: &Arc<Slot>,
+        begun: Vec<BegunRelease>,
+        cause: ReleaseCause,
+    ) -> Result<(), Error> {
+        let mut durable = Vec::with_capacity(begun.len());
+        let (mut failure, mut is_written) = (None, false);
+        for BegunRelease { claim, headers } in begun {
+            let has_headers = headers.is_some();
+            let outcome = match headers {
+                Some(outcome) => settled(outcome).await,
+                None => Ok(()),
+            };
+            match outcome {
+                Ok(()) => {
+                    is_written |= has_headers;
+                    durable.push(claim);
+                }
+                Err(error) => {
+                    slot.release_failed(&[claim], self.again());
+                    failure = Some(error);
+                }
+            }
+        }
+        let ids: Vec<ClaimId> = durable.iter().map(|(_, id)| *id).collect();
+        if !ids.is_empty()
+            && let Err(error) = self.0.replica.catalogue.claims_delete(&slot.owned, &ids).await
+        {
+            slot.release_failed(&durable, self.again());
+            return Err(if is_written { error.into_unknown() } else { error });
+        }
+        slot.finish_releases(durable, cause);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// When claims that did not end are ended again.
+    fn again(&self) -> Timestamp {
+        retry_at(self.0.replica.clock.now())
+    }
+}

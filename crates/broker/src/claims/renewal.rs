@@ -1,0 +1,145 @@
+//! Looking at a claim, and giving it new terms.
+
+use crate::claims::Claims;
+use crate::messages::view::ViewedAt;
+use crate::slot::claim_book::BegunRenewal;
+use crate::slot::claim_book::ClaimStep;
+use crate::slot::claim_book::NewClaim;
+use crate::slot::claim_book::retry_at;
+use crate::slot::queue_handle::EngineReading;
+use crate::slot::queue_handle::QueueHandle;
+use std::sync::Arc;
+
+use crate::claims::create::ClaimView;
+use crate::limits;
+use crate::messages::view::MessageView;
+use crate::slot::state::Slot;
+use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
+use angarium_core::claim::ClaimTerms;
+use angarium_core::error::{Error, Part, Resource};
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::names::QueueRef;
+use angarium_core::receipt::Attempt;
+
+/// A claim as its holder looks at it later.
+#[derive(Clone, Debug)]
+pub struct ClaimStatus {
+    /// The claim, with those of its messages that are not deleted yet.
+    pub view: ClaimView,
+    /// Seconds it lasts from its creation or last renewal.
+    pub ttl: u32,
+    /// Seconds since then.
+    pub age: u64,
+}
+
+impl Claims {
+    /// A live claim.
+    pub async fn claim_get(&self, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let status = self.claim_status(&slot, at, id).await;
+        self.0.slots.confirm(&slot, status)
+    }
+
+    async fn claim_status(&self, slot: &Arc<Slot>, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
+        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Err(no_claim(id)) };
+        let now = self.0.replica.clock.now();
+        let time = self.0.slots.claim_time();
+        let held = queue.read(|engine| (engine.held(id, time), engine.retention()))?;
+        let Some(EngineReading { store, shown: (Some(held), retention) }) = held else {
+            return Err(no_claim(id));
+        };
+        let at = ViewedAt { now, retention };
+        let ids: Vec<MessageId> = held.headers.iter().map(|header| header.id).collect();
+        let found = store.get(queue.id(), &ids).await?;
+        let view = |message: angarium_core::message::Message| {
+            let header = held.headers.iter().find(|header| header.id == message.header.id)?;
+            Some(MessageView::claimed(header, id, message.body, at))
+        };
+        let messages = found.into_iter().filter_map(view).collect();
+        let received = held.expires.minus_seconds(held.terms.ttl());
+        let (view, ttl) = (ClaimView { id, messages, received }, held.terms.ttl());
+        Ok(ClaimStatus { view, ttl, age: now.seconds_since(received) })
+    }
+
+    /// Gives a live claim new terms from now on. They are durable when this returns.
+    pub async fn claim_renew(&self, at: &QueueRef, id: ClaimId, terms: ClaimTerms) -> Result<(), Error> {
+        self.claim_renew_as(at, id, terms, None).await
+    }
+
+    /// As `claim_renew`, of the claim of a receive that may be repeated again if it is given; otherwise it
+    /// cannot be any more.
+    pub(crate) async fn claim_renew_as(
+        &self,
+        at: &QueueRef,
+        id: ClaimId,
+        terms: ClaimTerms,
+        attempt: Option<Attempt>,
+    ) -> Result<(), Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let Some(queue) = self.0.open_queues.open(&slot, at).await? else {
+            return self.0.slots.check_ours(&slot).and(Err(no_claim(id)));
+        };
+        let claims = self.clone();
+        let renew = async move {
+            let _guard = slot.lost_on_panic();
+            let outcome = claims.renew(&queue, id, terms, attempt).await;
+            slot.changed.notify_waiters();
+            claims.0.slots.confirm_refusal(&slot, outcome)
+        };
+        self.0.replica.carry_out(renew).await
+    }
+
+    async fn renew(
+        &self,
+        queue: &QueueHandle,
+        id: ClaimId,
+        terms: ClaimTerms,
+        attempt: Option<Attempt>,
+    ) -> Result<(), Error> {
+        let BegunRenewal { messages, client } = self.begin_renew(queue, id).await?;
+        let now = self.0.replica.clock.now();
+        let expires = now.plus_seconds(terms.ttl());
+        let record = ClaimRecord {
+            at: queue.at().clone(),
+            queue: queue.id(),
+            messages: messages.into_iter().map(|(id, attempt)| ClaimedMessage { id, attempt }).collect(),
+            ttl: terms.ttl(),
+            grace: terms.grace(),
+            created: now.as_millis(),
+            expires: expires.as_millis(),
+            client,
+            attempt: attempt.as_ref().map(AttemptRecord::from),
+        };
+        let outcome = self.0.replica.catalogue.claim_update(&queue.slot().owned, id, &record).await;
+        let renewed = NewClaim { id, terms, client, attempt, expires };
+        let again = retry_at(self.0.replica.clock.now());
+        let (result, is_open) = match outcome {
+            Ok(true) => (Ok(()), queue.renewed(renewed)),
+            Ok(false) => (Err(no_claim(id)), queue.renew_failed(id, again)),
+            Err(error) if error.nothing_written() => (Err(error), queue.renew_failed(id, again)),
+            // The record may say either. Here the claim lasts as long as the new terms allow: to end it early would be to
+            // break a promise that may have been recorded.
+            Err(error) => (Err(error), queue.renewed(renewed)),
+        };
+        is_open.ok_or_else(|| no_claim(id)).and(result)
+    }
+
+    /// Begins a renewal as soon as no other caller changes the claim.
+    async fn begin_renew(&self, queue: &QueueHandle, id: ClaimId) -> Result<BegunRenewal, Error> {
+        loop {
+            let changed = match queue.begin_renew(id, self.0.slots.claim_time()) {
+                ClaimStep::Begun(begun) => return Ok(begun),
+                ClaimStep::Ended => return Err(no_claim(id)),
+                ClaimStep::Busy(changed) => changed,
+            };
+            if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
+                let why = "a change of the claim has no outcome yet";
+                return Err(Error::unavailable(Part::Coordination, why));
+            }
+        }
+    }
+}
+
+pub(crate) fn no_claim(id: ClaimId) -> Error {
+    Error::NotFound { resource: Resource::Claim, name: id.to_string() }
+}

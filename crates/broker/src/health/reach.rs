@@ -1,0 +1,244 @@
+//! What this replica reaches: each pool, and each of the other replicas. It asks them again and again, states in the
+//! registry which of them it has not reached for as long as a session may be silent and which pools are used
+//! ([`crate::stores::usage_notes`]), and judges by the others whether a replica without a session should be asked by clients.
+
+use crate::health::Health;
+use crate::slots::peers::ServingPeer;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+use tracing::info;
+use uuid::Uuid;
+
+use crate::limits;
+use angarium_catalogue::{ReachReport, UnreachedParts};
+use angarium_cluster::peer_client::PeerStatus;
+use angarium_core::error::Error;
+use angarium_core::names::PoolName;
+
+/// What is known of one part that is asked again and again.
+#[derive(Clone, Copy, Debug)]
+struct Contact {
+    /// When it was last asked with success, or first asked at all.
+    reached: Instant,
+    /// Whether it did not answer when it was last asked.
+    is_silent: bool,
+    /// Of a replica: whether it has a session. None when it did not say.
+    has_session: Option<bool>,
+}
+
+/// Every part that is asked, by its key.
+#[derive(Debug)]
+struct Contacts<K>(HashMap<K, Contact>);
+
+impl<K> Default for Contacts<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash + Clone + Ord> Contacts<K> {
+    /// Keeps what the parts have answered that were asked at one time, and forgets those that were not asked.
+    pub(crate) fn note(&mut self, asked: Instant, answers: Vec<(K, Option<PeerStatus>)>) {
+        let is_asked: BTreeSet<K> = answers.iter().map(|(key, _)| key.clone()).collect();
+        self.0.retain(|key, _| is_asked.contains(key));
+        for (key, answer) in answers {
+            let contact = self.0.entry(key);
+            let contact = contact.or_insert(Contact { reached: asked, is_silent: false, has_session: None });
+            contact.is_silent = answer.is_none();
+            contact.has_session = answer.and_then(|peering| peering.has_session);
+            if answer.is_some() {
+                contact.reached = asked;
+            }
+        }
+    }
+
+    /// Those that were not reached for this long, in order.
+    pub(crate) fn lost(&self, span: Duration, now: Instant) -> Vec<K> {
+        let is_lost = |contact: &Contact| contact.is_silent && now.duration_since(contact.reached) >= span;
+        let lost = self.0.iter().filter(|(_, contact)| is_lost(contact)).map(|(key, _)| key.clone());
+        let mut lost: Vec<K> = lost.collect();
+        lost.sort_unstable();
+        lost.truncate(limits::UNREACHED);
+        lost
+    }
+}
+
+/// What this replica reaches, and since when it has no session. The locks are held for single looks.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    pools: Mutex<Contacts<PoolName>>,
+    peers: Mutex<Contacts<Uuid>>,
+    /// Since when there is no session; none while there is one.
+    outage: Mutex<Option<Instant>>,
+}
+
+impl Reach {
+    /// Keeps whether there is a session, and states for how long there has been none.
+    fn note_session(&self, has_session: bool) -> Option<Duration> {
+        let mut outage = self.outage.lock();
+        if has_session {
+            *outage = None;
+            return None;
+        }
+        Some(outage.get_or_insert_with(Instant::now).elapsed())
+    }
+
+    fn has_peer_with_session(&self) -> bool {
+        self.peers.lock().0.values().any(|contact| contact.has_session == Some(true))
+    }
+
+    pub(crate) fn unreached(&self, span: Duration) -> UnreachedParts {
+        let now = Instant::now();
+        let pools = self.pools.lock().lost(span, now);
+        let pools = pools.iter().map(ToString::to_string).collect();
+        UnreachedParts { pools, peers: self.peers.lock().lost(span, now) }
+    }
+}
+
+impl Health {
+    /// Whether clients should ask this replica, as far as its session leaves. Without one it stays ready for two
+    /// session timeouts, since posts and deletes need none, and so long as no other replica is known to have one:
+    /// during an election, or without a majority, no replica would be ready otherwise.
+    pub(crate) fn check_session(&self) -> Result<(), Error> {
+        let registered = self.0.slots.check_registered();
+        let outage = self.0.reach.note_session(registered.is_ok());
+        let (Some(outage), Some(session)) = (outage, self.0.replica.catalogue.session_timeout()) else {
+            return registered;
+        };
+        let is_alone_in_it = outage > 2 * session && self.0.reach.has_peer_with_session();
+        if is_alone_in_it { registered } else { Ok(()) }
+    }
+
+    /// What an operator should know of a replica that is ready without a session.
+    pub(crate) fn session_warning(&self) -> Option<String> {
+        self.0.replica.catalogue.session_timeout()?;
+        let outage = self.0.reach.note_session(self.0.slots.has_session())?;
+        let seconds = outage.as_secs();
+        Some(format!(
+            "there is no session with ZooKeeper for {seconds} s: claims and new queues are refused, posts to open queues and \
+             deletes are served"
+        ))
+    }
+
+    /// Asks pools and replicas until the service stops. A service that is alone has no replica to tell.
+    pub(crate) async fn watch_reach(&self) {
+        let Some(session) = self.0.replica.catalogue.session_timeout() else { return };
+        let tick = (session / 8).clamp(limits::REACH_TICK.0, limits::REACH_TICK.1);
+        let deadline = session / 4;
+        // What the registry states, and when it was last written.
+        let mut told = (ReachReport::default(), Instant::now());
+        while self.0.replica.sleep_tick(tick).await {
+            let asked = Instant::now();
+            let (pools, peers) = tokio::join!(self.reach_pools(deadline), self.reach_peers(deadline));
+            self.0.reach.pools.lock().note(asked, pools);
+            self.0.reach.peers.lock().note(asked, peers);
+            self.0.reach.note_session(self.0.slots.has_session());
+            self.0.pools.begin_pool_search();
+            let (unreached, used_pools) = (self.0.reach.unreached(session), self.0.stores.pool_use.used());
+            let found = ReachReport { unreached, used_pools };
+            if found != told.0 && told.1.elapsed() >= session / 2 && self.publish_reach(&found).await {
+                told = (found, Instant::now());
+            }
+        }
+    }
+
+    async fn reach_pools(&self, deadline: Duration) -> Vec<(PoolName, Option<PeerStatus>)> {
+        let asked = self.0.stores.all().into_iter().map(|pool| async move {
+            let answers = async {
+                let Ok(store) = pool.store() else { return false };
+                timeout(deadline, store.health()).await.is_ok_and(|answer| answer.is_ok())
+            };
+            let answer = answers.await.then(PeerStatus::default);
+            (pool.entry.name.clone(), answer)
+        });
+        join_all(asked).await
+    }
+
+    async fn reach_peers(&self, deadline: Duration) -> Vec<(Uuid, Option<PeerStatus>)> {
+        let Ok(peer_client) = self.0.slots.peer_client() else { return Vec::new() };
+        let others = self.0.slots.serving_peers();
+        let asked = others.into_iter().map(|ServingPeer { instance, address }| async move {
+            (instance, peer_client.reach(&address, deadline).await)
+        });
+        join_all(asked).await
+    }
+
+    /// States in the registry what this replica does not reach, and which pools are used. False when it could not be
+    /// said, and is to be said again.
+    async fn publish_reach(&self, found: &ReachReport) -> bool {
+        let node = self.0.slots.note_report(found);
+        match self.0.replica.catalogue.component_report(&node, found).await {
+            Ok(true) => {
+                let UnreachedParts { pools, peers } = &found.unreached;
+                info!(pools = pools.join(" "), peers = peers.len(), "unreached parts reported");
+                true
+            }
+            // It is not registered now, and states it when it is.
+            Ok(false) => false,
+            Err(error) => {
+                self.0.replica.task_failed("publish reach", "registry", &error);
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_secs(12);
+
+    fn after(seconds: u64, start: Instant) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn part_silent_for_a_session_is_lost_until_it_answers() {
+        let (start, there) = (Instant::now(), Some(PeerStatus::default()));
+        let mut contacts = Contacts::default();
+        contacts.note(start, vec![("a", there), ("b", there)]);
+        for second in 1..12 {
+            contacts.note(after(second, start), vec![("a", None), ("b", there)]);
+            assert_eq!(contacts.lost(SPAN, after(second, start)), [""; 0]);
+        }
+        assert_eq!(contacts.lost(SPAN, after(12, start)), ["a"]);
+        contacts.note(after(13, start), vec![("a", there), ("b", None)]);
+        assert_eq!(contacts.lost(SPAN, after(13, start)), [""; 0]);
+        // Silence counts from the last answer on, which was at the eleventh second.
+        assert_eq!(contacts.lost(SPAN, after(22, start)), [""; 0]);
+        assert_eq!(contacts.lost(SPAN, after(23, start)), ["b"]);
+    }
+
+    #[test]
+    fn part_never_reached_is_lost_after_a_session() {
+        let start = Instant::now();
+        let mut contacts = Contacts::default();
+        contacts.note(start, vec![("a", None)]);
+        assert_eq!(contacts.lost(SPAN, after(11, start)), [""; 0]);
+        assert_eq!(contacts.lost(SPAN, after(12, start)), ["a"]);
+        // One that is gone from the registry is no replica's loss.
+        contacts.note(after(12, start), Vec::new());
+        assert_eq!(contacts.lost(SPAN, after(12, start)), [""; 0]);
+    }
+
+    #[test]
+    fn only_confirming_peers_have_a_session() {
+        let reach = Reach::default();
+        let said = |has_session| Some(PeerStatus { has_session });
+        let note = |peers: Vec<Option<PeerStatus>>| {
+            let peers = (0..).map(Uuid::from_u128).zip(peers).collect();
+            reach.peers.lock().note(Instant::now(), peers);
+            reach.has_peer_with_session()
+        };
+        assert!(!note(Vec::new()));
+        assert!(!note(vec![None, said(None), said(Some(false))]));
+        assert!(note(vec![None, said(Some(true))]));
+        assert!(!note(vec![None, None]));
+    }
+}

@@ -1,0 +1,36 @@
+//! What a probe and an operator are told of the health of the replica.
+
+use crate::health::Health;
+use angarium_core::error::Error;
+use std::collections::BTreeSet;
+
+impl Health {
+    /// As `check_ready`; then what an operator should know of a service that serves.
+    pub fn readiness(&self) -> Result<Vec<String>, Error> {
+        self.check_ready()?;
+        let doubt = self.0.replica.clock.doubt().map(|step| {
+            format!(
+                "the clock differs by {} s from the last write and is not believed; if it is right, restart with \
+                 --accept-clock",
+                step.as_secs()
+            )
+        });
+        let gap = self.0.replica.clock.gap().map(|gap| {
+            format!(
+                "the clock of the coordination servers made a step and is {} s from tree time, which follows it by 1 s in \
+                 10 s",
+                gap / 1_000
+            )
+        });
+        let own = doubt.into_iter().chain(gap).chain(self.session_warning());
+        Ok(own.chain(self.damage_warnings()).chain(self.0.stores.warnings()).collect())
+    }
+
+    /// What stored data is damaged, as far as calls have met it, each once: parts may lie in one store.
+    fn damage_warnings(&self) -> BTreeSet<String> {
+        let tree = self.0.replica.catalogue.damage().map(|(_, text)| text);
+        let pools = self.0.stores.all();
+        let pools = pools.iter().filter_map(|pool| Some(pool.store().ok()?.damage()?.text));
+        tree.into_iter().chain(pools).collect()
+    }
+}

@@ -1,0 +1,241 @@
+//! Pages of messages. They change nothing.
+//!
+//! A page has what its filters let through, however much they leave out before it; but what one page may cost is
+//! bounded, and one that ends at that bound states where to go on.
+
+use crate::messages::Messages;
+use crate::messages::view::ViewedAt;
+use crate::slot::queue_handle::EngineReading;
+use crate::slot::queue_handle::QueueHandle;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::limits;
+use crate::messages::view::MessageView;
+use crate::slot::state::Slot;
+use crate::stores::queue_store::QueueStore;
+use angarium_core::error::Error;
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::limits as core_limits;
+use angarium_core::message::{Header, Message, Retention, State};
+use angarium_core::names::QueueRef;
+use angarium_core::page::PageLimit;
+use angarium_core::time::Timestamp;
+use angarium_storage::{Direction, Order, Page, Position};
+
+/// Which messages a listing wants.
+#[derive(Clone, Debug)]
+pub struct MessageFilter {
+    /// Only those behind this one.
+    pub after: MessageId,
+    /// At most this many.
+    pub limit: PageLimit,
+    /// Not those that this client has posted.
+    pub not_of: Option<Uuid>,
+    /// Those under a claim too.
+    pub includes_claimed: bool,
+    /// Those that become ready later too.
+    pub includes_delayed: bool,
+}
+
+impl MessageFilter {
+    fn wants(&self, header: &Header, now: Timestamp, retention: Retention) -> bool {
+        let is_own = self.not_of.is_some() && self.not_of == header.client;
+        !is_own && !header.is_expired(now, retention)
+    }
+}
+
+/// A page of messages.
+#[derive(Clone, Debug, Default)]
+pub struct MessagePage {
+    /// Messages in order of posting.
+    pub messages: Vec<MessageView>,
+    /// Behind which message the next page begins; none when there is nothing on this page and nothing behind it.
+    pub next: Option<MessageId>,
+}
+
+/// A queue at the time of a listing.
+struct QueueSnapshot {
+    queue: QueueHandle,
+    store: QueueStore,
+    at: ViewedAt,
+}
+
+/// What one read of the pool gave.
+struct PoolPage {
+    messages: Vec<Message>,
+    /// Where it ends, unless there is nothing behind it.
+    end: Option<MessageId>,
+}
+
+impl Messages {
+    /// A page of the messages of a queue; an empty one when there is no such queue.
+    pub async fn messages_list(&self, at: &QueueRef, filter: &MessageFilter) -> Result<MessagePage, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let page = self.message_page(&slot, at, filter).await;
+        self.0.slots.confirm(&slot, page)
+    }
+
+    async fn message_page(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        filter: &MessageFilter,
+    ) -> Result<MessagePage, Error> {
+        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(MessagePage::default()) };
+        let now = self.0.replica.clock.now();
+        let reading = queue.read(|engine| {
+            let retention = engine.retention();
+            let wants = |header: &Header| filter.wants(header, now, retention);
+            (engine.browse(filter.after, filter.limit.get(), wants), retention)
+        })?;
+        let Some(EngineReading { store, shown: (browsed, retention) }) = reading else {
+            return Ok(MessagePage::default());
+        };
+        let listed = QueueSnapshot { queue, store, at: ViewedAt { now, retention } };
+        let (mut messages, read_on) = if filter.includes_claimed || filter.includes_delayed {
+            // Memory has only what is ready, and the pool has it all.
+            (Vec::new(), Some(filter.after))
+        } else {
+            (listed.with_bodies(browsed.messages).await?, browsed.read_on)
+        };
+        let mut next = messages.last().map(|message: &MessageView| message.id);
+        if let Some(read_on) = read_on.filter(|_| messages.len() < filter.limit.get()) {
+            let behind = listed.read(filter, read_on, &mut messages).await?;
+            next = behind.or(messages.last().map(|message| message.id));
+        }
+        Ok(MessagePage { messages, next })
+    }
+
+    /// The messages among `ids` that exist, claimed or not, in the order of `ids`.
+    pub async fn messages_get(&self, at: &QueueRef, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let found = self.read_messages(&slot, at, ids).await;
+        self.0.slots.confirm(&slot, found)
+    }
+
+    async fn read_messages(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        ids: &[MessageId],
+    ) -> Result<Vec<MessageView>, Error> {
+        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(Vec::new()) };
+        let now = self.0.replica.clock.now();
+        let reading = queue.read(|engine| {
+            let holds: Vec<_> = ids.iter().filter_map(|id| engine.hold(*id)).collect();
+            (holds, engine.retention())
+        })?;
+        let Some(EngineReading { store, shown: (holds, retention) }) = reading else { return Ok(Vec::new()) };
+        let found = store.get(queue.id(), ids).await?;
+        let at = ViewedAt { now, retention };
+        let view = |message: Message| {
+            let hold = holds.iter().find(|(_, header)| header.id == message.header.id).cloned();
+            let (header, view) = view(message, hold, at);
+            let is_there = !header.is_expired(now, retention) && !matches!(header.state, State::Prepared(_));
+            is_there.then_some(view)
+        };
+        Ok(found.into_iter().filter_map(view).collect())
+    }
+}
+
+impl QueueSnapshot {
+    /// Views of ready messages, reading what bodies memory does not have. One that has gone meanwhile is left out.
+    async fn with_bodies(
+        &self,
+        found: Vec<(Header, Option<bytes::Bytes>)>,
+    ) -> Result<Vec<MessageView>, Error> {
+        let absent: Vec<MessageId> =
+            found.iter().filter(|(_, body)| body.is_none()).map(|(header, _)| header.id).collect();
+        let mut read =
+            if absent.is_empty() { Vec::new() } else { self.store.get(self.queue.id(), &absent).await? };
+        let mut views = Vec::with_capacity(found.len());
+        for (header, body) in found {
+            let body = body.or_else(|| {
+                let at = read.iter().position(|message| message.header.id == header.id)?;
+                Some(read.swap_remove(at).body)
+            });
+            let Some(body) = body else { continue };
+            views.push(view(Message { header, body }, None, self.at).1);
+        }
+        Ok(views)
+    }
+
+    /// Reads the pool behind `after` until the page is full. Returns the last message that was looked at, if the
+    /// reads ended before the queue did.
+    pub(crate) async fn read(
+        &self,
+        filter: &MessageFilter,
+        mut after: MessageId,
+        page: &mut Vec<MessageView>,
+    ) -> Result<Option<MessageId>, Error> {
+        for _ in 0..limits::LISTING_READS {
+            let found = self.read_once(filter, after).await?;
+            for (message, hold) in self.seen(found.messages, filter) {
+                let (header, view) = view(message, hold, self.at);
+                if filter.wants(&header, self.at.now, self.at.retention) {
+                    page.push(view);
+                }
+                if page.len() == filter.limit.get() {
+                    return Ok(None);
+                }
+            }
+            match found.end {
+                Some(end) => after = end,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(after))
+    }
+
+    /// Reads what is behind `after`: what is ready and, if that is wanted, what is scheduled among it.
+    async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<PoolPage, Error> {
+        let mut found = self.read_order(Order::Ready, after).await?;
+        if filter.includes_delayed {
+            let in_transfer = self.read_order(Order::Aside, after).await?;
+            found.end = [found.end, in_transfer.end].into_iter().flatten().min();
+            let is_scheduled = |message: &Message| message.header.state == State::Scheduled;
+            found.messages.extend(in_transfer.messages.into_iter().filter(is_scheduled));
+            found.messages.sort_unstable_by_key(|message| message.header.id);
+            // Beyond the end of one of the two the other is not complete.
+            found.messages.retain(|message| found.end.is_none_or(|end| message.header.id <= end));
+        }
+        Ok(found)
+    }
+
+    async fn read_order(&self, order: Order, after: MessageId) -> Result<PoolPage, Error> {
+        let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
+        let most = (limits::LISTING_READ, core_limits::READY_CACHE_BYTES);
+        let Page { messages, is_last } =
+            self.store.scan(self.queue.id(), order, Direction::Up, from, most).await?;
+        let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);
+        Ok(PoolPage { messages, end })
+    }
+
+    /// Messages of the pool as the engine sees them now: without those that are hidden from the listing, and with
+    /// the claims that hold the others.
+    pub(crate) fn seen(
+        &self,
+        read: Vec<Message>,
+        filter: &MessageFilter,
+    ) -> Vec<(Message, Option<(ClaimId, Header)>)> {
+        let seen = self.queue.decide(|engine| {
+            let is_seen = |message: &Message| filter.includes_claimed || engine.is_free(message.header.id);
+            let held = |message: Message| {
+                let hold = engine.hold(message.header.id);
+                (message, hold)
+            };
+            read.into_iter().filter(is_seen).map(held).collect()
+        });
+        seen.unwrap_or_default()
+    }
+}
+
+/// A message as its readers see it, and its header as it now is.
+pub(crate) fn view(message: Message, hold: Option<(ClaimId, Header)>, at: ViewedAt) -> (Header, MessageView) {
+    let Message { header, body } = message;
+    let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
+    let view = MessageView { claim, ..MessageView::free(&header, body, at) };
+    (header, view)
+}

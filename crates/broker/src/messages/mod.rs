@@ -1,0 +1,37 @@
+//! Messages as clients have them: post, read, delete. The slot decides; this waits for what is durable.
+
+pub(crate) mod bulk;
+pub(crate) mod list;
+pub(crate) mod posts;
+pub(crate) mod retained;
+pub(crate) mod send;
+pub(crate) mod single;
+pub(crate) mod view;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::open_queues::OpenQueues;
+use crate::quotas::QuotaCounts;
+use crate::replica::LocalReplica;
+use crate::slots::Slots;
+
+#[derive(Clone)]
+pub(crate) struct Messages(pub(crate) Arc<MessagesParts>);
+
+pub(crate) struct MessagesParts {
+    pub(crate) replica: Arc<LocalReplica>,
+    pub(crate) slots: Slots,
+    pub(crate) quotas: QuotaCounts,
+    pub(crate) open_queues: OpenQueues,
+    /// When it was last tried whether messages may be stored as retained. Held to look and to note.
+    pub(crate) retention_tried: Mutex<Option<Instant>>,
+}
+
+impl Messages {
+    pub(crate) fn new(parts: MessagesParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}

@@ -1,0 +1,142 @@
+//! Posting through REST: many messages, all of them or none, or each for itself. The queue is created when there is none.
+
+use crate::ledger::books::Reservation;
+use crate::messages::Messages;
+use crate::slot::dedup::PendingDuplicate;
+use crate::slot::post::BegunPost;
+use crate::slot::queue_handle::QueueHandle;
+use crate::writer::pending::settled;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::slot::post::PostResult;
+use crate::slot::state::Slot;
+use angarium_core::durability::Durability;
+use angarium_core::error::{Error, InvalidPart, Part};
+use angarium_core::ids::MessageId;
+use angarium_core::message::NewMessage;
+use angarium_core::names::QueueRef;
+use angarium_core::quota::Amount;
+
+/// What became of each message of a batch.
+#[derive(Debug, Default)]
+pub struct PostResults {
+    /// The id of each message, or why it is refused, in order.
+    pub outcomes: Vec<Result<MessageId, Error>>,
+    /// How durable those are that were posted; none when none was.
+    pub durability: Option<Durability>,
+}
+
+impl Messages {
+    /// Posts messages, creating the queue when there is none. They are as durable as this states when it returns, and
+    /// ready in this order unless they have a delay; all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a message with more bytes than the queue allows.
+    pub async fn messages_post(
+        &self,
+        at: &QueueRef,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+    ) -> Result<PostResult, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let most = self.message_bytes(&slot, at).await?;
+        for (index, message) in messages.iter().enumerate() {
+            check_bytes(message, most, || format!("messages[{index}].body"))?;
+        }
+        // Before anything is made for them.
+        let room = self.0.quotas.reserve(&at.project, Amount::of(&messages)).await?;
+        let queue = self.0.open_queues.open_or_create(&slot, at).await?;
+        self.post_opened(&queue, messages, client, room).await
+    }
+
+    /// Posts to a queue that is open. A message whose duplicate is on its way waits for what becomes of that.
+    pub(crate) async fn post_opened(
+        &self,
+        queue: &QueueHandle,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+        room: Reservation,
+    ) -> Result<PostResult, Error> {
+        let BegunPost { result: mut posted, outcome, mut awaited } =
+            queue.begin_post(messages, client, room)?;
+        settled(outcome).await?;
+        // What fails from here on fails after that.
+        let mut is_written = posted.ids.len() > awaited.len();
+        let after = |is_written: bool, error: Error| {
+            if is_written {
+                Error::unknown(Part::Storage, format!("a part of the messages is posted; {error}"))
+            } else {
+                error
+            }
+        };
+        // Their duplicates were on the way before: now it is known what became of them.
+        while !awaited.is_empty() {
+            let (places, messages): (Vec<usize>, Vec<NewMessage>) =
+                awaited.into_iter().map(|PendingDuplicate { place, message }| (place, message)).unzip();
+            let room = self.0.quotas.reserve(&queue.at().project, Amount::of(&messages)).await;
+            let room = room.map_err(|error| after(is_written, error))?;
+            let begun = queue.begin_post(messages, client, room);
+            let BegunPost { result: again, outcome, awaited: rest } =
+                begun.map_err(|error| after(is_written, error))?;
+            settled(outcome).await.map_err(|error| after(is_written, error))?;
+            is_written |= again.ids.len() > rest.len();
+            places.iter().zip(again.ids).for_each(|(place, id)| posted.ids[*place] = id);
+            let outer = |rest: PendingDuplicate| PendingDuplicate { place: places[rest.place], ..rest };
+            awaited = rest.into_iter().map(outer).collect();
+        }
+        Ok(posted)
+    }
+
+    /// As `messages_post`, but messages with more bytes than the queue allows do not keep the others from it.
+    pub async fn messages_post_each(
+        &self,
+        at: &QueueRef,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+    ) -> Result<PostResults, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let most = self.message_bytes(&slot, at).await?;
+        let count = messages.len();
+        let (mut refused, mut taken) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for message in messages {
+            let check = check_bytes(&message, most, || "body".to_owned());
+            if check.is_ok() {
+                taken.push(message);
+            }
+            refused.push(check.err());
+        }
+        let (ids, durability) = if taken.is_empty() {
+            (Vec::new(), None)
+        } else {
+            let room = self.0.quotas.reserve(&at.project, Amount::of(&taken)).await?;
+            let queue = self.0.open_queues.open_or_create(&slot, at).await?;
+            let PostResult { ids, durability } = self.post_opened(&queue, taken, client, room).await?;
+            (ids, Some(durability))
+        };
+        let mut ids = ids.into_iter();
+        let lost = || Error::unknown(Part::Server, "a message that was posted has no id");
+        let outcome = |refused: Option<Error>| refused.map_or_else(|| ids.next().ok_or_else(lost), Err);
+        Ok(PostResults { outcomes: refused.into_iter().map(outcome).collect(), durability })
+    }
+
+    /// Bytes that a message of a queue may have; of one that is not there, what it would be created with.
+    pub(crate) async fn message_bytes(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<usize, Error> {
+        let queue = self.0.open_queues.open(slot, at).await?;
+        let limits = self.0.replica.limits();
+        let attributes = queue.and_then(|queue| queue.attributes());
+        Ok(attributes.map_or(limits.rest_message_bytes(), |attributes| attributes.message_bytes(limits)))
+    }
+}
+
+fn check_bytes(message: &NewMessage, most: usize, field: impl FnOnce() -> String) -> Result<(), Error> {
+    match message.bytes() {
+        bytes if bytes > most => {
+            let why = format!("a message of this queue has at most {most} bytes, and this one has {bytes}");
+            Err(Error::invalid(InvalidPart::Limit, field(), why))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,23 @@
+//! Whether messages may be stored as living by the retention of their queue.
+
+use crate::limits;
+use crate::messages::Messages;
+use angarium_catalogue::Schema;
+
+impl Messages {
+    /// Whether messages may be stored as retained. Until every replica knows that form they are not, and whether all do is found
+    /// out at most once in [`limits::SCHEMA_TRY`].
+    pub(crate) async fn may_retain(&self) -> bool {
+        if self.0.replica.catalogue.is_in_force(Schema::RETENTION) {
+            return true;
+        }
+        {
+            let mut tried = self.0.retention_tried.lock();
+            if tried.is_some_and(|tried| tried.elapsed() < limits::SCHEMA_TRY) {
+                return false;
+            }
+            *tried = Some(std::time::Instant::now());
+        }
+        self.0.replica.catalogue.schema_reach(Schema::RETENTION).await.is_ok()
+    }
+}

@@ -1,0 +1,87 @@
+//! Sending through SQS: each message of a batch for itself, and only to a queue that exists.
+
+use crate::messages::Messages;
+use angarium_core::attributes::Attributes;
+use angarium_core::delay::Delay;
+use angarium_core::error::{Error, InvalidPart, Part, Resource};
+use angarium_core::ids::MessageId;
+use angarium_core::message::{MessageTtl, NewMessage};
+use angarium_core::names::QueueRef;
+use angarium_core::quota::Amount;
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct SendEntry {
+    /// The message.
+    pub message: NewMessage,
+    /// Bytes that the queue's bound counts: its body and its attributes.
+    pub size: usize,
+}
+
+impl Messages {
+    /// Sends messages in this order, but for those that are longer than the queue allows. The others are as durable as the
+    /// queue asks for when this returns, all of them or none.
+    pub async fn messages_send(
+        &self,
+        at: &QueueRef,
+        messages: Vec<SendEntry>,
+    ) -> Result<Vec<Result<MessageId, Error>>, Error> {
+        let attributes = self.0.open_queues.opened(at).await?.1;
+        let most = attributes.message_bytes(self.0.replica.limits());
+        let is_retained = self.may_retain().await;
+        let (mut refused, mut sent) =
+            (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
+        for SendEntry { message, size } in messages {
+            if attributes.is_fifo && message.dedup.is_none() && !attributes.has_content_dedup {
+                let why = "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId \
+                           provided explicitly";
+                return Err(Error::invalid(InvalidPart::Limit, "", why));
+            }
+            let too_long = (size > most).then(|| too_long(most));
+            if too_long.is_none() {
+                sent.push(if is_retained {
+                    NewMessage { is_retained, ..message }
+                } else {
+                    self.retained_from_now(message, &attributes)
+                });
+            }
+            refused.push(too_long);
+        }
+        let mut ids = self.send_checked(at, sent).await?.into_iter();
+        let lost = || Error::unknown(Part::Server, "a message that was sent has no id");
+        Ok(refused
+            .into_iter()
+            .map(|refused| refused.map_or_else(|| ids.next().ok_or_else(lost), Err))
+            .collect())
+    }
+
+    /// A message that is kept from now on for the retention that its queue has now, and not from when it is ready: as long as it
+    /// is delayed it is that much less. So messages are stored that may not be stored as retained.
+    fn retained_from_now(&self, message: NewMessage, attributes: &Attributes) -> NewMessage {
+        let limits = self.0.replica.limits();
+        let queue = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
+        let Delay::Seconds(delay) = message.delay.unwrap_or(Delay::Seconds(queue)) else { return message };
+        let kept = attributes.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds);
+        let ttl = (delay > 0).then(|| MessageTtl::stored(kept.saturating_sub(delay).max(1)));
+        NewMessage { ttl: message.ttl.or(ttl), ..message }
+    }
+
+    async fn send_checked(&self, at: &QueueRef, messages: Vec<NewMessage>) -> Result<Vec<MessageId>, Error> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let room = self.0.quotas.reserve(&at.project, Amount::of(&messages)).await?;
+        let slot = self.0.slots.slot(at).await?;
+        let Some(queue) = self.0.open_queues.open(&slot, at).await? else {
+            let missing = Error::NotFound { resource: Resource::Queue, name: at.name.to_string() };
+            return self.0.slots.check_ours(&slot).and(Err(missing));
+        };
+        Ok(self.post_opened(&queue, messages, None, room).await?.ids)
+    }
+}
+
+/// A message is longer than its queue allows, as SQS states it.
+fn too_long(most: usize) -> Error {
+    let why = format!("Message must be shorter than {most} bytes");
+    Error::invalid(InvalidPart::Limit, "MessageBody", why)
+}

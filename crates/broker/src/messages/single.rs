@@ -1,0 +1,90 @@
+//! Single messages: get, delete.
+
+use std::sync::Arc;
+
+use angarium_core::error::{Error, Resource};
+use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::message::{Message, State};
+use angarium_core::names::QueueRef;
+use angarium_engine::LookupResult;
+
+use crate::messages::Messages;
+use crate::messages::view::{MessageView, ViewedAt};
+use crate::slot::delete::DeleteStart;
+use crate::slot::queue_handle::EngineReading;
+use crate::slot::state::Slot;
+use crate::writer::pending::{WriteOutcome, settled};
+
+impl Messages {
+    /// One message, claimed or not.
+    pub async fn message_get(&self, at: &QueueRef, id: MessageId) -> Result<MessageView, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let found = self.read_message(&slot, at, id).await;
+        self.0.slots.confirm(&slot, found)
+    }
+
+    async fn read_message(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: MessageId,
+    ) -> Result<MessageView, Error> {
+        let missing = || Error::NotFound { resource: Resource::Message, name: id.to_string() };
+        let queue = self.0.open_queues.open(slot, at).await?.ok_or_else(missing)?;
+        let reading = queue.read(|engine| (engine.hold(id), engine.retention()))?;
+        let EngineReading { store, shown: (hold, retention) } = reading.ok_or_else(missing)?;
+        let found = store.get(queue.id(), &[id]).await?;
+        let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
+        let now = self.0.replica.clock.now();
+        let at = ViewedAt { now, retention };
+        match hold {
+            Some((claim, header)) if !header.is_expired(now, retention) => {
+                Ok(MessageView::claimed(&header, claim, body, at))
+            }
+            None if !header.is_expired(now, retention) && !matches!(header.state, State::Prepared(_)) => {
+                Ok(MessageView::free(&header, body, at))
+            }
+            Some(_) | None => Err(missing()),
+        }
+    }
+
+    /// Deletes a message for a caller who holds `claim`, or no claim, by Zaqar's table of answers. It is gone
+    /// from the pool when this returns; one that was not there is no error.
+    pub async fn message_delete(
+        &self,
+        at: &QueueRef,
+        id: MessageId,
+        claim: Option<ClaimId>,
+    ) -> Result<(), Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let removal = self.delete_or_refuse(&slot, at, id, claim).await;
+        match self.0.slots.confirm_refusal(&slot, removal)? {
+            Some(outcome) => settled(outcome).await,
+            None => self.0.slots.check_ours(&slot),
+        }
+    }
+
+    /// None when there is no such queue.
+    async fn delete_or_refuse(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: MessageId,
+        claim: Option<ClaimId>,
+    ) -> Result<Option<WriteOutcome>, Error> {
+        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(None) };
+        let now = self.0.slots.claim_time();
+        let mut begun = queue.begin_delete(id, now, |engine, now| engine.begin_remove(id, claim, now))?;
+        loop {
+            let asked = match begun {
+                DeleteStart::Removal(outcome) => return Ok(Some(outcome)),
+                DeleteStart::Asked(asked) => asked,
+            };
+            let state = queue.message_state(id).await?;
+            let answered = state.as_ref().map_or(LookupResult::Absent, LookupResult::There);
+            begun = queue.begin_delete(id, self.0.slots.claim_time(), |engine, now| {
+                engine.begin_remove_after_lookup(id, claim, asked, answered, now)
+            })?;
+        }
+    }
+}

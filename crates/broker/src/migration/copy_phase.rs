@@ -1,0 +1,244 @@
+//! Copying a queue from one pool to another while it is used (P6). How that begins and ends is in [`crate::migration::begin`].
+//!
+//! ```text
+//! older pool:  ready ────────────────────────────────────────▶ gone
+//! newer pool:           ready
+//!              1. hidden, and read  2. appended, with a note   3. removed   4. shown
+//! ```
+//!
+//! Each step begins when the one before is durable, and one batch is under way at a time. Between 2 and 3 a message is
+//! in both pools, and no caller claims it. The owner that opens the queue after a crash there finds the note, and
+//! removes from the older pool what is in both. Claimed messages stay until they are given back, and those on their way
+//! to another queue until they are there. It begins with the newest messages, since consumers take the oldest.
+
+use crate::migration::Migrations;
+use crate::slot::migration::{BegunCopy, Migration};
+use crate::writer::notes::copied_note_name;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tracing::debug;
+
+use crate::limits;
+use crate::slot::queue_handle::QueueHandle;
+use crate::stores::table::NamedStore;
+use crate::writer::change::Change;
+use crate::writer::pending::settled;
+use angarium_catalogue::Placement;
+use angarium_core::error::Error;
+use angarium_core::ids::MessageId;
+use angarium_core::message::{Header, Message};
+use angarium_storage::{Direction, Note, Order, Position};
+
+/// A queue that is copied, at its owner.
+pub(crate) struct CopyPhase {
+    pub(crate) queue: QueueHandle,
+    pub(crate) migration: Arc<Migration>,
+}
+
+/// Where a walk over the older pool is.
+#[derive(Clone, Copy)]
+struct CopyCursor {
+    order: Order,
+    after: Option<Position>,
+}
+
+impl CopyCursor {
+    const FIRST: Self = Self { order: Order::Ready, after: None };
+
+    /// The next part of the walk behind a page; none when it was the last one.
+    pub(crate) fn next(self, end: Option<Position>) -> Option<Self> {
+        match (end, self.order) {
+            (Some(end), order) => Some(Self { order, after: Some(end) }),
+            (None, Order::Ready) => Some(Self { order: Order::Aside, after: None }),
+            (None, Order::Aside | Order::Schedule) => None,
+        }
+    }
+}
+
+impl Migrations {
+    pub(crate) async fn run_copy_phase(&self, course: &CopyPhase) {
+        let (first, longest) = limits::COPY_PAUSES;
+        let (mut pause, mut is_prepared) = (first, false);
+        loop {
+            let round = if is_prepared {
+                self.copy_round(course).await
+            } else {
+                self.prepare_copy(course).await.map(|()| CopyTick::Prepared)
+            };
+            match round {
+                Ok(CopyTick::Over) => return,
+                Ok(CopyTick::Prepared) => is_prepared = true,
+                Ok(CopyTick::Copied) => {
+                    course.migration.is_held.store(false, Ordering::Relaxed);
+                    pause = first;
+                }
+                Ok(CopyTick::Idle) => {
+                    course.migration.is_held.store(true, Ordering::Relaxed);
+                    let changed = Arc::clone(&course.queue.slot().changed).notified_owned();
+                    tokio::time::sleep(pause.min(limits::COPY_REST)).await;
+                    // What is left is claimed: a claim that ends may free some of it.
+                    let _ = timeout(pause.saturating_sub(limits::COPY_REST), changed).await;
+                    pause = longest.min(pause * 2);
+                }
+                // The slot is recovered. Until the queue is opened there the note of what may be in both pools must
+                // stay.
+                Err(error) if !error.nothing_written() => return,
+                Err(error) => {
+                    self.0.replica.task_failed(
+                        "copy queue",
+                        format_args!("queue {}", course.queue.at().name),
+                        &error,
+                    );
+                    tokio::time::sleep(pause).await;
+                    pause = longest.min(pause * 2);
+                }
+            }
+        }
+    }
+
+    /// Waits until no caller writes or reads as if the queue were in the older pool alone, and writes the ids of
+    /// deduplication to the newer one.
+    async fn prepare_copy(&self, course: &CopyPhase) -> Result<(), Error> {
+        settled(course.queue.submit(Change::Leave(Vec::new()))?).await?;
+        course.migration.readers.wait().await;
+        let mut after = None;
+        loop {
+            let Some(copy) = course.queue.copy_dedup(after)? else { return Ok(()) };
+            after = Some(copy.last);
+            settled(copy.outcome).await?;
+        }
+    }
+
+    /// Leaves once over what the older pool has, and ends the migration when that is nothing.
+    async fn copy_round(&self, course: &CopyPhase) -> Result<CopyTick, Error> {
+        let (mut round, mut walk) = (CopyTick::Idle, Some(CopyCursor::FIRST));
+        while let Some(part) = walk {
+            let Some((older, newer)) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
+            // Nothing is hidden in vain.
+            newer.check_room().map_err(|error| newer.failed(error))?;
+            let (id, most, bytes) =
+                (course.queue.id(), batch(course.migration.record.rate), limits::MOVE_BYTES);
+            let page = older.scan(id, part.order, Direction::Down, part.after, most, bytes).await;
+            let page = page.map_err(|error| older.failed(error))?;
+            let end = page.messages.last().map(|message| Position::id(message.header.id));
+            let found = page.messages.into_iter().map(|message| message.header).collect();
+            let Some(copied) = self.copy_some(course, &older, found).await? else {
+                return Ok(CopyTick::Over);
+            };
+            if copied > 0 {
+                round = CopyTick::Copied;
+                course.migration.copied.fetch_add(copied, Ordering::Relaxed);
+                debug!(queue = %course.queue.at().name, copied, "messages copied to other pool");
+            }
+            if let Some(rate) = course.migration.record.rate {
+                tokio::time::sleep(Duration::from_secs(copied) / rate).await;
+            }
+            walk = part.next(end.filter(|_| !page.is_last));
+        }
+        let Some((older, _)) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
+        // The rest in the older pool is removed with it.
+        if older.holds_any(course.queue.id()).await? {
+            return Ok(round);
+        }
+        self.finish_migration(&course.queue, &course.migration).await?;
+        Ok(CopyTick::Over)
+    }
+
+    /// The pool that the queue leaves and the one that it moves to; none when it is not open any more, or another
+    /// migration has begun.
+    fn stores_of(&self, course: &CopyPhase) -> Result<Option<(NamedStore, NamedStore)>, Error> {
+        let Some(placement) = course.queue.placement_in(&course.migration) else { return Ok(None) };
+        let Placement { pool, older: Some(older) } = placement else { return Ok(None) };
+        Ok(Some((self.0.stores.pool(&older)?.store()?, self.0.stores.pool(&pool)?.store()?)))
+    }
+
+    /// Copies those of these messages that no caller changes. Returns how many; none when the migration has ended.
+    async fn copy_some(
+        &self,
+        course: &CopyPhase,
+        older: &NamedStore,
+        found: Vec<Header>,
+    ) -> Result<Option<u64>, Error> {
+        let over = course.migration.step.lock().await;
+        if *over {
+            return Ok(None);
+        }
+        let Some(hidden) = course.queue.decide(|engine| engine.begin_copy(found)) else { return Ok(None) };
+        if hidden.is_empty() {
+            return Ok(Some(0));
+        }
+        let copied = match older.get(course.queue.id(), &hidden).await {
+            Ok(read) => self.carry_across(course, &hidden, read).await,
+            Err(error) => Err(older.failed(error)),
+        };
+        // What is not known stays hidden: the slot is recovered.
+        if copied.as_ref().map_or_else(Error::nothing_written, |_| true) {
+            course.queue.show_copied(&hidden);
+        }
+        copied.map(Some)
+    }
+
+    /// Steps 2 and 3 for hidden messages, as they were read since.
+    async fn carry_across(
+        &self,
+        course: &CopyPhase,
+        hidden: &[MessageId],
+        read: Vec<Message>,
+    ) -> Result<u64, Error> {
+        let Some(begun) = course.queue.begin_copy(hidden, read, |ids| self.copied_note(ids))? else {
+            return Ok(0);
+        };
+        let BegunCopy { outcome, ids } = begun;
+        settled(outcome).await?;
+        let copied = u64::try_from(ids.len()).unwrap_or_default();
+        let mut pause = limits::COPY_PAUSES.0;
+        loop {
+            let left = course.queue.submit(Change::Leave(ids.clone())).map_err(Error::into_unknown)?;
+            match settled(left).await {
+                Ok(()) => return Ok(copied),
+                // They are in both pools, and stay hidden until the older one can be reached.
+                Err(error) if error.nothing_written() => {
+                    self.0.replica.task_failed(
+                        "remove copied messages",
+                        format_args!("queue {}", course.queue.at().name),
+                        &error,
+                    );
+                    tokio::time::sleep(pause).await;
+                    pause = limits::COPY_PAUSES.1.min(pause * 2);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn copied_note(&self, ids: &[MessageId]) -> Note {
+        let (kind, key) = copied_note_name();
+        let value = ids.iter().flat_map(|id| *id.as_bytes()).collect();
+        Note {
+            kind,
+            key,
+            value,
+            expires: self.0.replica.clock.now().plus_seconds(limits::COPIED_NOTE_SECONDS),
+        }
+    }
+}
+
+/// How many messages one step takes: of a slow copy no more than a quarter of a second's, since they are hidden together.
+pub(crate) fn batch(rate: Option<u32>) -> usize {
+    let quarter = |rate: u32| usize::try_from(rate / 4).unwrap_or(limits::MOVE_MESSAGES);
+    rate.map_or(limits::MOVE_MESSAGES, |rate| quarter(rate).clamp(1, limits::MOVE_MESSAGES))
+}
+
+/// What one turn of a copier came to.
+enum CopyTick {
+    /// It can begin.
+    Prepared,
+    Copied,
+    /// What is left cannot go over now.
+    Idle,
+    /// The queue is in one pool, or another caller sees to it.
+    Over,
+}

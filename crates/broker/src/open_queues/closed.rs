@@ -1,0 +1,91 @@
+//! What is in a queue that is not open, read without opening it: out of the totals that its pool keeps with each batch
+//! (P14), and the claims that were read when its slot was taken.
+//!
+//! Pools know nothing of claims. The claims of a queue that no caller has opened since its slot was taken are in
+//! memory, with the ids of their messages; those that the pool still has are claimed, as they will be when the queue is
+//! opened.
+
+use crate::open_queues::OpenQueues;
+use std::sync::Arc;
+use tokio_util::task::TaskTracker;
+
+use crate::limits;
+use crate::slot::figure_sums::Contents;
+use crate::slot::figures::PoolSample;
+use crate::slot::state::Slot;
+use angarium_catalogue::Placement;
+use angarium_core::error::Error;
+use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::names::QueueRef;
+use angarium_core::queue::Metadata;
+use angarium_core::time::Timestamp;
+use angarium_storage::{Direction, Order};
+
+/// What is in a closed queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClosedQueue {
+    pub(crate) contents: Contents,
+    /// When the earliest of its delayed messages becomes ready, if it has any.
+    pub(crate) next_ready: Option<Timestamp>,
+}
+
+impl OpenQueues {
+    /// Reads what is in a queue that is not open. Its pools are fenced first: no owner before can change it afterwards.
+    /// It is true for as long as no caller opens the queue, and no sweep takes anything out of it.
+    ///
+    /// It costs the totals; the oldest message and the earliest delayed one, where there are such; and the claimed
+    /// messages.
+    pub(crate) async fn read_closed(
+        &self,
+        slot: &Arc<Slot>,
+        id: QueueId,
+        placement: &Placement,
+    ) -> Result<ClosedQueue, Error> {
+        for name in placement.pools() {
+            slot.open_writer(name, &*self.0.pools.pool_of_record(name).await?).await?;
+        }
+        let store = self.0.stores.store_at(placement, TaskTracker::new().token())?;
+        let totals = store.totals(id).await?;
+        let oldest = match totals.ready() {
+            0 => None,
+            _ => store.milestone(id, None, Direction::Up, self.0.replica.clock.now()).await?,
+        };
+        let next_ready = match totals.scheduled {
+            0 => None,
+            _ => {
+                let first = store.scan(id, Order::Schedule, Direction::Up, None, (1, 0)).await?;
+                first.messages.first().map(|message| message.header.ready)
+            }
+        };
+        let held: Vec<MessageId> = slot.claimed_unopened(id).into_iter().collect();
+        let mut claimed = 0;
+        for some in held.chunks(limits::COUNT_AT_ONCE) {
+            claimed += store.get(id, some).await?.len() as u64;
+        }
+        let seen = PoolSample { changes: 0, totals, oldest: oldest.map(|oldest| oldest.created) };
+        Ok(ClosedQueue { contents: seen.contents(claimed), next_ready })
+    }
+
+    /// Notes a queue that is not open as one that may have retained messages, if it has messages at all.
+    pub(crate) async fn note_closed(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        id: QueueId,
+    ) -> Result<(), Error> {
+        // The retention may have been changed since the record was read that names this queue. The gate
+        // keeps it as it is until it is noted.
+        let _gate = slot.queue_gates.hold(at).await;
+        let record = self.0.replica.catalogue.queue(&slot.owned, at).await?;
+        let Some(record) = record.filter(|record| record.id == id) else { return Ok(()) };
+        let name = record.placement()?.pool;
+        let store = self.0.pools.pool_of_record(&name).await?.store()?;
+        let totals = store.totals(record.id).await.map_err(|error| store.failed(error))?;
+        let metadata = Metadata::stored(record.metadata.clone())?;
+        let retention = metadata.attributes().retention(&self.0.replica.limits);
+        if totals.messages > 0 {
+            slot.note_closed(at, &name, record.id, retention);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Creating a queue in a pool of its flavor.
+
+use crate::open_queues::OpenQueues;
+use crate::slot::queue_handle::{QueueHandle, closed};
+use crate::slot::state::Slot;
+use crate::stores::queue_contents::RecordOrigin;
+use angarium_catalogue::{QueueRecord, Schema};
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::QueueId;
+use angarium_core::names::QueueRef;
+use angarium_core::queue::{CreateResult, Metadata};
+use angarium_core::quota::Quota;
+use std::sync::Arc;
+
+impl OpenQueues {
+    /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
+    pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<CreateResult, Error> {
+        metadata.attributes().check_for(&at.name)?;
+        let quota = self.0.quotas.counted_quota(&self.0.ledger.account_of(&at.project)).await?;
+        self.create_within(at, metadata, quota).await
+    }
+
+    /// As `queue_create`, if `quota` allows one more queue. It is counted what the project holds.
+    async fn create_within(
+        &self,
+        at: &QueueRef,
+        metadata: Metadata,
+        quota: Quota,
+    ) -> Result<CreateResult, Error> {
+        let (open_queues, at) = (self.clone(), at.clone());
+        let create = async move {
+            let slot = open_queues.0.slots.slot(&at).await?;
+            let _gate = slot.queue_gates.hold(&at).await;
+            match open_queues.create_gated(&slot, &at, &metadata, &quota).await? {
+                CreateResult::New => Ok(CreateResult::New),
+                CreateResult::Existed => {
+                    open_queues.0.slots.check_ours(&slot).map(|()| CreateResult::Existed)
+                }
+            }
+        };
+        self.0.replica.carry_out(create).await
+    }
+
+    /// Opens a queue, and creates it when there is none: Zaqar's queues exist from their first message on.
+    pub(crate) async fn open_or_create(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<QueueHandle, Error> {
+        if let Some(queue) = slot.handle(at) {
+            return Ok(queue);
+        }
+        if at.name.check_creatable().is_err()
+            && let Some(queue) = self.open(slot, at).await?
+        {
+            return Ok(queue);
+        }
+        at.name.check_creatable()?;
+        let metadata = Metadata::empty().with_message_bytes(self.0.replica.limits().rest_message_bytes());
+        self.queue_create(at, metadata).await?;
+        slot.handle(at).ok_or_else(|| closed(at))
+    }
+
+    /// As `open_or_create`, whatever the quota: messages that move were let in before.
+    pub(crate) async fn open_or_make_target(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        metadata: Metadata,
+    ) -> Result<QueueHandle, Error> {
+        if let Some(queue) = slot.handle(at) {
+            return Ok(queue);
+        }
+        self.create_within(at, metadata, Quota::NONE).await?;
+        slot.handle(at).ok_or_else(|| closed(at))
+    }
+
+    async fn create_gated(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        metadata: &Metadata,
+        quota: &Quota,
+    ) -> Result<CreateResult, Error> {
+        for _ in 0..CREATE_TRIES {
+            if self.open_gated(slot, at).await?.is_some() {
+                return Ok(CreateResult::Existed);
+            }
+            if metadata.attributes().is_fifo {
+                self.0.replica.catalogue.schema_reach(Schema::GROUPS).await?;
+            }
+            let flavor = self.0.pools.flavor_of(metadata).await?;
+            let name = flavor.as_ref().map(|flavor| &flavor.name);
+            let attributes = metadata.attributes();
+            let pool = self.0.pools.place_again(at, name, attributes).await?;
+            let id = QueueId::new(slot.owned.slot, &mut rand::rng());
+            let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.replica.clock.now());
+            let roll = slot.roll.lock().await;
+            self.0.ledger.add_queue(&self.0.ledger.account_of(&at.project), quota, id, slot.epoch)?;
+            self.0.quotas.note_project(slot, &at.project);
+            let recorded = self
+                .0
+                .replica
+                .catalogue
+                .queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref())
+                .await;
+            self.enter_creation(slot, at, id, &recorded);
+            drop(roll);
+            if recorded? {
+                // The queue is there, whatever becomes of opening it.
+                let opened = self.open_record(slot, at, &record, RecordOrigin::Created).await;
+                return opened.map(|_| CreateResult::New).map_err(Error::into_unknown);
+            }
+            self.0.pools.reload_pools().await?;
+        }
+        Err(Error::unavailable(Part::Coordination, "the chosen pool changed each time"))
+    }
+
+    /// Keeps the books true to what became of a creation.
+    fn enter_creation(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        queue: QueueId,
+        recorded: &Result<bool, Error>,
+    ) {
+        match recorded {
+            Ok(true) => slot.note_created(at),
+            Ok(false) => self.0.ledger.remove_queue(queue),
+            Err(error) if error.nothing_written() => self.0.ledger.remove_queue(queue),
+            // It counts until it is known that it is not there.
+            Err(_) => {
+                self.0.ledger.make_stale(&self.0.ledger.account_of(&at.project), queue.slot());
+                slot.relist();
+            }
+        }
+    }
+}
+
+/// How often a creation looks again when the pool it chose changed under it.
+const CREATE_TRIES: usize = 8;

@@ -1,0 +1,35 @@
+//! Opening an ordered queue: its engine, with the ids of deduplication that its pool has notes of (P10).
+
+use crate::limits;
+use crate::open_queues::OpenQueues;
+use crate::stores::queue_store::QueueStore;
+use crate::writer::notes::DEDUP_KIND;
+use crate::writer::notes::read_dedup_note;
+use angarium_core::error::Error;
+use angarium_core::ids::QueueId;
+use angarium_engine::{GroupBounds, QueueEngine, StoredTotals};
+
+impl OpenQueues {
+    /// The engine of an ordered queue, with the ids of deduplication that its pool has notes of.
+    pub(crate) async fn open_ordered(
+        &self,
+        queue: QueueId,
+        found: StoredTotals,
+        store: &QueueStore,
+    ) -> Result<QueueEngine, Error> {
+        let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
+        let mut after = None;
+        loop {
+            let page = store.notes(queue, DEDUP_KIND, after, limits::NOTES_PAGE).await?;
+            for (key, id, expires) in
+                page.iter().filter_map(|note| read_dedup_note(note).map(|(key, id)| (key, id, note.expires)))
+            {
+                engine.restore_dedup(key, id, expires);
+            }
+            match page.last() {
+                Some(last) if page.len() >= limits::NOTES_PAGE => after = Some(last.key.clone()),
+                _ => return Ok(engine),
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The queues of served slots: opening one, creating one, and reading one that is not open.
+
+pub(crate) mod closed;
+pub(crate) mod create;
+pub(crate) mod dedup_notes;
+pub(crate) mod lookup;
+pub(crate) mod open;
+pub(crate) mod pools_of_queue;
+
+use std::sync::Arc;
+
+use crate::ledger::books::Ledger;
+use crate::pools::Pools;
+use crate::quotas::QuotaCounts;
+use crate::replica::LocalReplica;
+use crate::slots::Slots;
+use crate::stores::table::PoolTable;
+
+/// Opens and creates queues at the slots of this replica (P4).
+#[derive(Clone)]
+pub(crate) struct OpenQueues(pub(in crate::open_queues) Arc<OpenQueuesParts>);
+
+pub(crate) struct OpenQueuesParts {
+    pub(crate) replica: Arc<LocalReplica>,
+    pub(crate) stores: Arc<PoolTable>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) slots: Slots,
+    pub(crate) pools: Pools,
+    pub(crate) quotas: QuotaCounts,
+}
+
+impl OpenQueues {
+    pub(crate) fn new(parts: OpenQueuesParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}

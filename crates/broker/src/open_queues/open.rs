@@ -1,0 +1,135 @@
+//! Opening a queue: its record, its pools, its claims, its head (P4).
+
+use std::sync::Arc;
+
+use angarium_catalogue::{AttemptRecord, ClaimRecord, QueueRecord};
+use angarium_core::claim::ClaimTerms;
+use angarium_core::error::Error;
+use angarium_core::ids::{ClaimId, MessageId, QueueId};
+use angarium_core::names::QueueRef;
+use angarium_core::queue::Metadata;
+use angarium_core::time::Timestamp;
+use angarium_engine::QueueEngine;
+use tokio_util::task::TaskTracker;
+
+use crate::open_queues::OpenQueues;
+use crate::slot::opening::{OpenedQueue, OpeningState, RestoredClaims};
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::retention::RetentionWatch;
+use crate::slot::state::Slot;
+use crate::stores::queue_contents::RecordOrigin;
+use crate::stores::queue_store::QueueStore;
+
+impl OpenQueues {
+    /// Opens a queue, unless it is open. None when there is no such queue. An opening that has begun is completed even when the
+    /// caller leaves: it writes to the pools, and the next caller may have no more time for it.
+    pub(crate) async fn open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueHandle>, Error> {
+        if let Some(queue) = slot.handle(at) {
+            return Ok(Some(queue));
+        }
+        let gate = slot.queue_gates.hold(at).await;
+        if let Some(queue) = slot.handle(at) {
+            return Ok(Some(queue));
+        }
+        let Some(record) = self.0.replica.catalogue.queue(&slot.owned, at).await? else { return Ok(None) };
+        // A request that waits for a pool stops waiting when it ends, so at most one opening per pool outlives its request.
+        let pools = slot.pool_gates.hold_all(&record.placement()?).await;
+        let (open_queues, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
+        let open = async move {
+            let _held = (gate, pools);
+            open_queues.open_behind_gates(&slot, &at, &record, RecordOrigin::Stored).await
+        };
+        self.0.replica.carry_out(open).await.map(Some)
+    }
+
+    /// As `open`, for a caller that holds the gate of the queue.
+    pub(crate) async fn open_gated(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+    ) -> Result<Option<QueueHandle>, Error> {
+        if let Some(queue) = slot.handle(at) {
+            return Ok(Some(queue));
+        }
+        match self.0.replica.catalogue.queue(&slot.owned, at).await? {
+            Some(record) => self.open_record(slot, at, &record, RecordOrigin::Stored).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens the queue of a record: fences its pools, then takes over its claims, then its head. The caller holds the gate of
+    /// the queue.
+    pub(crate) async fn open_record(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        record: &QueueRecord,
+        origin: RecordOrigin,
+    ) -> Result<QueueHandle, Error> {
+        let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
+        self.open_behind_gates(slot, at, record, origin).await
+    }
+
+    /// As `open_record`, for a caller that holds the gates of the pools too.
+    async fn open_behind_gates(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        record: &QueueRecord,
+        origin: RecordOrigin,
+    ) -> Result<QueueHandle, Error> {
+        let (placement, migration) = self.open_pools(slot, record).await?;
+        let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
+        let readers = TaskTracker::new();
+        let store = self.0.stores.store_at(&placement, readers.token())?;
+        let totals = store.totals(record.id).await?;
+        let OpeningState { tail, claims } = slot.opening_state(record.id);
+        let found = store.presence(origin, record.id, &totals, tail).await?;
+        let mut engine = if attributes.is_fifo {
+            self.open_ordered(record.id, found, &store).await?
+        } else {
+            QueueEngine::open(found)
+        };
+        engine.set_retention(attributes.retention(&self.0.replica.limits));
+        let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
+        let retained = if is_empty { RetentionWatch::default() } else { RetentionWatch::unknown() };
+        let restored = restore_claims(&mut engine, record.id, claims, &store, slot.no_expiry_before).await?;
+        let opened = OpenedQueue {
+            id: record.id,
+            placement,
+            migration,
+            readers,
+            engine,
+            attributes,
+            retained,
+            totals,
+            restored,
+        };
+        Ok(slot.enter_queue(at, opened, &self.0.ledger.account_of(&at.project)))
+    }
+}
+
+/// Restores the claims of a queue that is being opened. None ends before `no_sooner`, since a holder may have been cut off only
+/// by the restart (P3).
+async fn restore_claims(
+    engine: &mut QueueEngine,
+    queue: QueueId,
+    claims: Vec<(ClaimId, ClaimRecord)>,
+    store: &QueueStore,
+    no_sooner: Timestamp,
+) -> Result<RestoredClaims, Error> {
+    let mut restored = RestoredClaims::default();
+    for (id, claim) in claims {
+        let expires = Timestamp::from_millis(claim.expires).max(no_sooner);
+        let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
+        let found = store.get(queue, &ids).await?;
+        let attempt = |id| claim.messages.iter().find(|message| message.id == id).map_or(0, |m| m.attempt);
+        let headers = found.into_iter().map(|m| (m.header.clone(), attempt(m.header.id))).collect();
+        let terms = ClaimTerms::stored(claim.ttl, claim.grace);
+        restored.spent.extend(engine.restore_claim(id, terms, expires, headers));
+        engine.note_client(id, claim.client);
+        engine.note_attempt(id, claim.attempt.as_ref().and_then(AttemptRecord::read));
+        restored.ends.push((expires, id));
+    }
+    Ok(restored)
+}

@@ -1,0 +1,53 @@
+//! Opening the pools of a queue, and what a crash in the copy phase left in two of them (P6).
+
+use crate::open_queues::OpenQueues;
+use crate::slot::migration::Migration;
+use crate::slot::state::Slot;
+use crate::writer::notes::COPIED_KIND;
+use crate::writer::pending::settled;
+use angarium_catalogue::{Placement, QueueRecord};
+use angarium_core::error::Error;
+use angarium_core::ids::{MessageId, QueueId};
+use std::sync::Arc;
+use tokio_util::task::TaskTracker;
+
+impl OpenQueues {
+    /// Opens the pools of a queue that is not open, and states where it is and whether it moves. The caller holds its
+    /// gate and those of its pools.
+    pub(crate) async fn open_pools(
+        &self,
+        slot: &Arc<Slot>,
+        record: &QueueRecord,
+    ) -> Result<(Placement, Option<Arc<Migration>>), Error> {
+        let placement = record.placement()?;
+        for name in placement.pools() {
+            let pool = self.0.pools.pool_of_record(name).await?;
+            slot.open_writer(name, &pool).await?;
+        }
+        self.settle_copied(slot, record.id, &placement).await?;
+        let migration = placement.older.as_ref().map(|_| record.migration.unwrap_or_default());
+        Ok((placement, migration.map(|record| Migration::new(record, TaskTracker::new()))))
+    }
+
+    /// Removes from the older pool what a crash has left in both, which are fenced.
+    async fn settle_copied(&self, slot: &Arc<Slot>, id: QueueId, placement: &Placement) -> Result<(), Error> {
+        let Some(older_name) = &placement.older else { return Ok(()) };
+        let (older, newer) =
+            (self.0.stores.pool(older_name)?.store()?, self.0.stores.pool(&placement.pool)?.store()?);
+        let notes = newer.notes(id, COPIED_KIND, None, 1).await.map_err(|error| newer.failed(error))?;
+        let Some(note) = notes.first() else { return Ok(()) };
+        let ids = note.value.chunks_exact(16).filter_map(|id| id.try_into().ok());
+        let ids: Vec<MessageId> = ids.map(MessageId::from_bytes).collect();
+        let left = older.get(id, &ids).await.map_err(|error| older.failed(error))?;
+        let left: Vec<MessageId> = left.iter().map(|message| message.header.id).collect();
+        let both = newer.get(id, &left).await.map_err(|error| newer.failed(error))?;
+        let both: Vec<MessageId> = both.iter().map(|message| message.header.id).collect();
+        if both.is_empty() {
+            return Ok(());
+        }
+        match slot.remove_unopened(older_name, id, both) {
+            Some(removal) => settled(removal).await,
+            None => Err(older.failed(angarium_storage::StoreError::NotSent("it is not open".to_owned()))),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The choice of a pool for a new queue.
+
+use crate::pools::Pools;
+use crate::stores::table::OpenPool;
+use angarium_catalogue::FlavorEntry;
+use angarium_core::attributes::{self, Attributes};
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::names::{FlavorName, QueueRef};
+use angarium_core::queue::Metadata;
+use angarium_engine::placement::Candidate;
+use std::sync::Arc;
+
+impl Pools {
+    /// The flavor that the metadata of a queue is to name.
+    pub(crate) async fn flavor_of(&self, metadata: &Metadata) -> Result<Option<FlavorEntry>, Error> {
+        let Some(name) = &metadata.attributes().flavor else { return Ok(None) };
+        let unknown = || {
+            let why = format!("flavor {name} does not exist");
+            Error::invalid(InvalidPart::Limit, attributes::FLAVOR, why)
+        };
+        if let Some(known) = self.0.replica.catalogue.flavor(name).await? {
+            return Ok(Some(known));
+        }
+        // Another replica may have just made it.
+        self.0.replica.catalogue.catch_up().await?;
+        self.0.replica.catalogue.flavor(name).await?.map(Some).ok_or_else(unknown)
+    }
+
+    /// As `place`; when there is no pool the records are read again.
+    pub(crate) async fn place_again(
+        &self,
+        at: &QueueRef,
+        flavor: Option<&FlavorName>,
+        attributes: &Attributes,
+    ) -> Result<Arc<OpenPool>, Error> {
+        match self.place(at, flavor, attributes) {
+            // Another caller may have added one.
+            Err(Error::NoPool) => {
+                self.reload_pools().await?;
+                self.place(at, flavor, attributes)
+            }
+            placed => placed,
+        }
+    }
+
+    /// Chooses the pool of a new queue among those of its flavor, or without one among those that have none. Pools
+    /// that accept no writes now are left out, and those that are not as durable as the queue asks for. One without room
+    /// for messages is taken when there is no other.
+    pub(crate) fn place(
+        &self,
+        at: &QueueRef,
+        flavor: Option<&FlavorName>,
+        attributes: &Attributes,
+    ) -> Result<Arc<OpenPool>, Error> {
+        let mut pools = self.0.stores.all();
+        pools.retain(|pool| pool.entry.pool.takes(flavor));
+        if pools.is_empty() {
+            return Err(Error::NoPool);
+        }
+        let writable = |pool: &Arc<OpenPool>| {
+            pool.store().and_then(|store| store.check_open().map_err(|error| store.failed(error)))
+        };
+        let refusal = pools.iter().find_map(|pool| writable(pool).err());
+        pools.retain(|pool| writable(pool).is_ok());
+        let is_writable = !pools.is_empty();
+        pools.retain(|pool| pool.store().is_ok_and(|store| attributes.allow(store.reach())));
+        // One that does not answer may be durable enough.
+        if is_writable && pools.is_empty() && refusal.is_none() {
+            let why = "no pool that takes the queue is as durable";
+            return Err(Error::invalid(InvalidPart::Limit, attributes::DURABILITY, why));
+        }
+        if pools.iter().any(|pool| pool.is_writable()) {
+            pools.retain(|pool| pool.is_writable());
+        }
+        let candidates: Vec<Candidate<'_>> = pools.iter().map(|pool| pool.candidate()).collect();
+        let key = [at.project.as_str().as_bytes(), &[0], at.name.as_str().as_bytes()].concat();
+        let choice = self.0.stores.placement.choose(&candidates, &key, &mut rand::rng());
+        choice.map(|choice| Arc::clone(&pools[choice])).ok_or_else(|| refusal.unwrap_or(Error::NoPool))
+    }
+}

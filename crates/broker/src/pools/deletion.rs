@@ -1,0 +1,175 @@
+//! The end of pools: a pool leaves only when no queue is in it, however many are created at the same time.
+//!
+//! ```text
+//! record as it is ──mark closing──▶ takes no new queue ──no record names it──▶ deleted
+//!        ▲                              │ some record names it
+//!        └──────────────────────────────┘
+//! ```
+//!
+//! A queue is created in a commit that checks the version of its pool's record. So once the mark is there no queue
+//! arrives any more, and those that came before are seen by the reads that follow. A deletion waits a while for the
+//! data of deleted queues to be removed. A mark that is left by a crash is taken away at the next start, and by any
+//! other change of the pool.
+
+use crate::pools::Pools;
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use crate::limits;
+use crate::pools::changes::changed_each_time;
+use crate::stores::table::CHANGE_TRIES;
+use angarium_catalogue::{PoolEntry, PoolUsers};
+use angarium_core::error::{Error, Resource};
+use angarium_core::ids::Slot;
+use angarium_core::names::PoolName;
+use angarium_core::pool::Pool;
+
+impl Pools {
+    /// Deletes a pool that no queue uses and closes its storage, whose data stays. One that does not exist is
+    /// deleted already.
+    pub async fn pool_delete(&self, name: &PoolName) -> Result<(), Error> {
+        let (pools, name) = (self.clone(), name.clone());
+        let delete = async move {
+            let _turn = pools.pool_lock().await?;
+            for _ in 0..CHANGE_TRIES {
+                pools.0.replica.catalogue.catch_up().await?;
+                let Some(entry) = pools.0.replica.catalogue.pool(&name).await? else {
+                    pools.forget_pool(&name);
+                    return Ok(());
+                };
+                pools.check_flavor_keeps_a_pool(&entry).await?;
+                let Some(closed) = pools.close_unused(&entry).await? else { continue };
+                match pools.0.replica.catalogue.pool_delete(&closed).await {
+                    Ok(true) => {
+                        pools.forget_pool(&name);
+                        return Ok(());
+                    }
+                    Ok(false) => {}
+                    Err(error) => {
+                        // If it is gone after all there is no mark to take away.
+                        pools
+                            .reopen_to_queues(&closed)
+                            .await
+                            .unwrap_or_else(|error| warn_left_closed(&name, &error));
+                        return Err(error);
+                    }
+                }
+            }
+            Err(changed_each_time())
+        };
+        self.0.replica.carry_out(delete).await
+    }
+
+    /// A flavor that is registered keeps its last pool: without one its queues could not be created.
+    async fn check_flavor_keeps_a_pool(&self, entry: &PoolEntry) -> Result<(), Error> {
+        let Some(flavor) = &entry.pool.flavor else { return Ok(()) };
+        if self.0.replica.catalogue.flavor(flavor).await?.is_none() {
+            return Ok(());
+        }
+        let pools = self.0.replica.catalogue.pools().await?;
+        let is_other =
+            |other: &PoolEntry| other.name != entry.name && other.pool.flavor.as_ref() == Some(flavor);
+        if pools.iter().any(is_other) {
+            return Ok(());
+        }
+        Err(in_use(&entry.name, "it is the last pool of its flavor"))
+    }
+
+    /// Lets no new queue into a pool and makes sure that none is there: the record is then as returned. Otherwise
+    /// it is as it was, and the error states that the pool is in use. None when the record changed meanwhile.
+    pub(crate) async fn close_unused(&self, entry: &PoolEntry) -> Result<Option<PoolEntry>, Error> {
+        // No need to disturb any caller for what can be seen from here.
+        if self.0.slots.owned().any(|slot| slot.uses_pool(&entry.name)) {
+            return Err(in_use(&entry.name, "queues are in it"));
+        }
+        let mark = Pool { closing: true, ..entry.pool.clone() };
+        let Some(closed) = self.0.replica.catalogue.pool_set(entry, &mark).await? else { return Ok(None) };
+        self.0.stores.update(closed.clone());
+        match self.await_cleaned(&entry.name).await {
+            Ok(PoolUsers::Nothing) => Ok(Some(closed)),
+            Ok(PoolUsers::Queues) => {
+                self.reopen_to_queues(&closed).await?;
+                Err(in_use(&entry.name, "queues are in it"))
+            }
+            Ok(PoolUsers::Remains) => {
+                self.reopen_to_queues(&closed).await?;
+                let by = "data of deleted queues is still being removed from it";
+                Err(Error::InUse {
+                    resource: Resource::Pool,
+                    name: entry.name.to_string(),
+                    by,
+                    is_passing: true,
+                })
+            }
+            Err(error) => {
+                self.reopen_to_queues(&closed).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a queue is in a pool, or one that is deleted has left something there.
+    pub(crate) async fn is_pool_used(&self, name: &PoolName) -> Result<bool, Error> {
+        for slot in Slot::all() {
+            if self.0.replica.catalogue.slot_uses_pool(slot, name).await? != PoolUsers::Nothing {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Users of a pool that takes no new queues, once the data of deleted queues is removed from it. Waits for that at most
+    /// [`limits::POOL_CLEANING`]: the removal begins with the answer to the deletion of the queue.
+    async fn await_cleaned(&self, name: &PoolName) -> Result<PoolUsers, Error> {
+        let (end, mut pause) = (Instant::now() + limits::POOL_CLEANING.0, limits::POOL_CLEANING.1);
+        let mut slots: Vec<Slot> = Slot::all().collect();
+        loop {
+            // A slot in which nothing uses the pool stays so.
+            let mut left = Vec::new();
+            for slot in slots {
+                match self.0.replica.catalogue.slot_uses_pool(slot, name).await? {
+                    PoolUsers::Nothing => {}
+                    PoolUsers::Remains => left.push(slot),
+                    PoolUsers::Queues => return Ok(PoolUsers::Queues),
+                }
+            }
+            if left.is_empty() {
+                return Ok(PoolUsers::Nothing);
+            }
+            if Instant::now() >= end {
+                return Ok(PoolUsers::Remains);
+            }
+            sleep(pause).await;
+            (slots, pause) = (left, pause * 2);
+        }
+    }
+
+    /// Takes the mark away. Another caller may have done so already.
+    pub(crate) async fn reopen_to_queues(&self, closed: &PoolEntry) -> Result<(), Error> {
+        let pool = Pool { closing: false, ..closed.pool.clone() };
+        if let Some(entry) = self.0.replica.catalogue.pool_set(closed, &pool).await? {
+            self.0.stores.update(entry);
+        }
+        Ok(())
+    }
+
+    /// Takes marks away that a process left which was killed. One that is still deleting is refused by this, and
+    /// looks again.
+    pub(crate) async fn reopen_marked_pools(&self) {
+        for pool in self.0.stores.all() {
+            if pool.entry.pool.closing
+                && let Err(error) = self.reopen_to_queues(&pool.entry).await
+            {
+                warn_left_closed(&pool.entry.name, &error);
+            }
+        }
+    }
+}
+
+fn warn_left_closed(pool: &PoolName, error: &Error) {
+    warn!(%pool, error = %error.detail(), "pool left closed to new queues");
+}
+
+pub(crate) fn in_use(name: &PoolName, by: &'static str) -> Error {
+    Error::InUse { resource: Resource::Pool, name: name.to_string(), by, is_passing: false }
+}

@@ -1,0 +1,114 @@
+//! How the pools do: asked for by an administrator, and by background tasks that keep what is known of them as it is.
+
+use crate::pools::Pools;
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use crate::limits;
+use crate::pools::changes::PoolView;
+use crate::stores::table::OpenPool;
+use angarium_core::error::Error;
+use angarium_core::names::PoolName;
+use angarium_core::pool::Pool;
+use angarium_storage::{Health, Usage};
+
+/// How a pool does.
+#[derive(Clone, Debug)]
+pub struct PoolHealth {
+    /// Its name.
+    pub name: PoolName,
+    /// What is said of it.
+    pub pool: Pool,
+    /// Whether a post has a chance now.
+    pub writable: bool,
+    /// What it states of itself, or why it states nothing.
+    pub health: Result<Health, String>,
+}
+
+/// A pool, how it does, and what it holds.
+#[derive(Clone, Debug)]
+pub struct PoolReport {
+    /// How it does.
+    pub health: PoolHealth,
+    /// What all its queues hold together, if it said so in time.
+    pub usage: Option<Usage>,
+}
+
+impl Pools {
+    /// A pool and what it states of itself. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
+    pub async fn pool_report(&self, name: &PoolName) -> Result<PoolReport, Error> {
+        let PoolView { name, pool } = self.pool_get(name).await?;
+        let open = self.pool_of_record(&name).await?;
+        let store = open.store().ok();
+        let usage = async {
+            let store = store?;
+            timeout(limits::HEALTH_DEADLINE, store.usage()).await.ok()?.ok()
+        };
+        let (health, usage) = tokio::join!(ask(Arc::clone(&open)), usage);
+        Ok(PoolReport { health: PoolHealth { pool, ..health }, usage })
+    }
+
+    pub(crate) async fn ask_pools(&self) -> Vec<PoolHealth> {
+        let ask = |pool| self.0.replica.tasks.spawn(async move { ask(pool).await });
+        let asked: Vec<_> = self.0.stores.all().into_iter().map(ask).collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for answer in asked {
+            // A task fails only by a panic in a driver; then there is nothing to tell of its pool.
+            answers.extend(answer.await);
+        }
+        answers
+    }
+
+    /// Reads the records of the pools again whenever a caller has changed one, this replica or another.
+    pub(crate) async fn follow_pools(&self) {
+        loop {
+            tokio::select! {
+                () = self.0.replica.stop.cancelled() => return,
+                () = self.0.slots.pools_changed() => {}
+            }
+            while let Err(error) = self.reload_pools().await {
+                self.0.replica.task_failed("read pool records", "catalogue", &error);
+                if !self.0.replica.sleep_tick(limits::POOL_TICK).await {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Learns again and again how full the pools are, and opens those that could not be opened.
+    pub(crate) async fn watch_pools(&self) {
+        loop {
+            for answer in self.ask_pools().await {
+                if let Some(pool) = self.0.stores.get(&answer.name) {
+                    let reason = answer.health.as_ref().err().map(String::as_str);
+                    self.0.stores.states.note(&answer.name, reason);
+                    pool.note_health(answer.health.ok());
+                }
+            }
+            self.0.replica.failures.settle();
+            if !self.0.replica.sleep_tick(limits::POOL_TICK).await {
+                return;
+            }
+            self.reopen_pools().await;
+        }
+    }
+}
+
+/// The cause of an error, which its text leaves out because it is written for clients.
+pub(crate) fn reason(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+pub(crate) async fn ask(pool: Arc<OpenPool>) -> PoolHealth {
+    let store = pool.store();
+    let writable = pool.is_writable();
+    let health = match store {
+        Ok(store) => match timeout(limits::HEALTH_DEADLINE, store.health()).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", limits::HEALTH_DEADLINE.as_secs())),
+        },
+        Err(error) => Err(reason(&error)),
+    };
+    PoolHealth { name: pool.entry.name.clone(), pool: pool.entry.pool.clone(), writable, health }
+}

@@ -1,0 +1,50 @@
+//! Totals of pools that a crash may have left wrong are counted again in the background, at a bounded rate.
+
+use crate::pools::Pools;
+use tracing::warn;
+
+use crate::limits;
+use angarium_storage::Recount;
+
+impl Pools {
+    /// Has pools count again what they are not sure of, until the service stops.
+    pub(crate) async fn recount_pools(&self) {
+        let mut pause = limits::RECOUNT_STEP;
+        while self.0.replica.sleep_tick(pause).await {
+            pause = limits::RECOUNT_REST;
+            for pool in self.0.stores.all() {
+                let name = &pool.entry.name;
+                // A pool that is unavailable was complained of already.
+                let Ok(store) = pool.store() else { continue };
+                match store.recount().await {
+                    Ok(Recount::Done) => {}
+                    Ok(Recount::More(corrections)) => {
+                        pause = limits::RECOUNT_STEP;
+                        for found in corrections {
+                            let (before, after) = (found.before, found.after);
+                            warn!(
+                                pool = %name,
+                                queue = %found.queue,
+                                messages_before = before.messages,
+                                messages_after = after.messages,
+                                bytes_before = before.bytes,
+                                bytes_after = after.bytes,
+                                "totals corrected"
+                            );
+                            if let Some(slot) = self.0.slots.get(found.queue.slot()) {
+                                slot.note_corrected(found.queue);
+                            }
+                        }
+                    }
+                    Err(error) => {
+                        self.0.replica.task_failed(
+                            "recount totals",
+                            format_args!("pool {name}"),
+                            &store.failed(error),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

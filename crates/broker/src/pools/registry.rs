@@ -1,0 +1,102 @@
+//! The open pools kept true to their records: read, opened, exchanged, forgotten.
+
+use crate::limits;
+use crate::pools::Pools;
+use crate::stores::open_pool::OpenPool;
+use angarium_catalogue::PoolEntry;
+use angarium_core::error::{Error, Part};
+use angarium_core::names::PoolName;
+use std::sync::Arc;
+use tokio::sync::MutexGuard;
+use tokio::time::timeout;
+
+impl Pools {
+    /// Waits until no other caller changes pools or flavors, and holds the lock of these changes.
+    ///
+    /// # Errors
+    ///
+    /// A change has not ended after [`limits::POOL_TURN`]: its disk may stand still.
+    pub(crate) async fn pool_lock(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        let turn = timeout(limits::POOL_TURN, self.0.stores.changing.lock()).await;
+        turn.map_err(|_| Error::unavailable(Part::Server, "a change of pools or flavors has not ended yet"))
+    }
+
+    /// Reads the records of all pools again: another caller changed one.
+    pub(crate) async fn reload_pools(&self) -> Result<(), Error> {
+        let _turn = self.pool_lock().await?;
+        self.0.replica.catalogue.catch_up().await?;
+        self.read_pools().await
+    }
+
+    /// As `reload_pools`, for a caller that is the one who changes pools.
+    pub(crate) async fn read_pools(&self) -> Result<(), Error> {
+        let table = &self.0.stores;
+        let entries = self.0.replica.catalogue.pools().await?;
+        for gone in table.all() {
+            if !entries.iter().any(|entry| entry.name == gone.entry.name) {
+                self.forget_pool(&gone.entry.name);
+            }
+        }
+        for entry in entries {
+            self.learn_pool(entry).await;
+        }
+        Ok(())
+    }
+
+    /// Takes in what the record of a pool states, and opens its storage if that is not open.
+    pub(crate) async fn learn_pool(&self, entry: PoolEntry) {
+        let table = &self.0.stores;
+        match table.get(&entry.name) {
+            Some(known) if known.is_of(&entry.pool) && known.store.is_ok() => table.update(entry),
+            _ => {
+                let opened = table.open_entry(entry).await;
+                self.exchange_pool(opened);
+            }
+        }
+    }
+
+    /// The open pool of a name that a record has. One that is not known was added by another caller.
+    pub(crate) async fn pool_of_record(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
+        if self.0.stores.get(name).is_none() {
+            self.reload_pools().await?;
+        }
+        self.0.stores.pool(name)
+    }
+
+    /// Puts a pool in its place. Slot writers to the same pool continue over the new handle; those to another storage that
+    /// had the name are forgotten, which no queue can need.
+    pub(crate) fn exchange_pool(&self, pool: OpenPool) {
+        let (name, before) = (pool.entry.name.clone(), self.0.stores.get(&pool.entry.name));
+        let is_same = before.as_ref().is_some_and(|before| before.entry.pool.id == pool.entry.pool.id);
+        let store = pool.store();
+        self.0.stores.insert(pool);
+        for slot in self.0.slots.owned() {
+            if !is_same {
+                slot.drop_writer(&name);
+            } else if let Ok(store) = &store {
+                slot.switch_store(&name, store);
+            }
+        }
+        if let Some(before) = before {
+            self.0.stores.close(&before.entry.pool.uri);
+        }
+    }
+
+    /// Forgets a pool that is gone, which no queue is in.
+    pub(crate) fn forget_pool(&self, name: &PoolName) {
+        for slot in self.0.slots.owned() {
+            slot.drop_writer(name);
+        }
+        self.0.stores.remove(name);
+    }
+
+    /// Tries again to open what could not be opened.
+    pub(crate) async fn reopen_pools(&self) {
+        if self.0.stores.all().iter().all(|pool| pool.store.is_ok()) {
+            return;
+        }
+        if let Err(error) = self.reload_pools().await {
+            self.0.replica.task_failed("read pool records", "catalogue", &error);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The search for queues in a pool that some replica does not reach.
+
+use crate::pools::Pools;
+use tracing::info;
+
+impl Pools {
+    /// Begins to look in the tree whether queues still lie in a pool that some replica does not reach. Each is looked for
+    /// once for each time that it is missed, and one at a time, at the cost of a read for each queue until one is found.
+    pub(crate) fn begin_pool_search(&self) {
+        let Some(look) = self.0.stores.pool_use.begin_look() else { return };
+        let pools = self.clone();
+        self.0.replica.tasks.spawn(async move {
+            let found = tokio::select! {
+                () = pools.0.replica.stop.cancelled() => return,
+                found = pools.is_pool_used(&look.pool) => found,
+            };
+            match &found {
+                Ok(is_used) => info!(pool = %look.pool, is_used, "use of unreached pool looked up"),
+                Err(error) => {
+                    pools.0.replica.task_failed("look up pool use", format_args!("pool {}", look.pool), error)
+                }
+            }
+            pools.0.stores.pool_use.end_look(look, found.ok());
+        });
+    }
+}

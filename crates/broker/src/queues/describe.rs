@@ -1,0 +1,117 @@
+//! Queues: create, look up, count.
+
+use crate::queues::Queues;
+use std::sync::Arc;
+
+use crate::slot::migration::still;
+use crate::slot::queue_handle::EngineReading;
+use crate::slot::state::Slot;
+use angarium_core::error::Error;
+use angarium_core::names::QueueRef;
+use angarium_core::queue::{Metadata, QueueStats};
+use angarium_core::time::Timestamp;
+use angarium_storage::Direction;
+
+/// A queue as SQS describes it.
+#[derive(Clone, Debug)]
+pub struct QueueDescription {
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When its metadata was last changed.
+    pub modified: Timestamp,
+    /// Messages that can be claimed.
+    pub ready: u64,
+    /// Messages under a live claim.
+    pub claimed: u64,
+    /// Messages whose time has not come.
+    pub delayed: u64,
+}
+
+impl Queues {
+    /// The metadata of a queue, or none when there is no such queue. That of one that another replica serves is read out of the
+    /// tree, which shows every change that was answered before.
+    pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
+        let slot = match self.0.slots.slot(at).await {
+            Err(Error::Moved(_)) => {
+                self.0.replica.catalogue.catch_up().await?;
+                let record =
+                    self.0.replica.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
+                return record.map(|record| Metadata::stored(record.metadata)).transpose();
+            }
+            slot => slot?,
+        };
+        let record = self.0.replica.catalogue.queue(&slot.owned, at).await;
+        let record = self.0.slots.confirm(&slot, record)?;
+        record.map(|record| Metadata::stored(record.metadata)).transpose()
+    }
+
+    /// As `queue_metadata`, of a queue that may be served by another replica: as the tree has it, with every change
+    /// that was answered before this was asked.
+    pub async fn queue_metadata_anywhere(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
+        self.0.replica.catalogue.catch_up().await?;
+        let record = self.0.replica.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
+        record.map(|record| Metadata::stored(record.metadata)).transpose()
+    }
+
+    /// A queue with its figures, or none when there is no such queue.
+    pub async fn queue_describe(&self, at: &QueueRef) -> Result<Option<QueueDescription>, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let described = self.described(&slot, at).await;
+        self.0.slots.confirm(&slot, described)
+    }
+
+    pub(crate) async fn described(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+    ) -> Result<Option<QueueDescription>, Error> {
+        let Some(record) = self.0.replica.catalogue.queue(&slot.owned, at).await? else { return Ok(None) };
+        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(None) };
+        let migration = queue.migration();
+        let _still = still(migration.as_deref()).await;
+        let reading = queue.read(|engine| engine.claimed())?;
+        let Some(EngineReading { store, shown: claimed }) = reading else { return Ok(None) };
+        let totals = store.totals(queue.id()).await?;
+        Ok(Some(QueueDescription {
+            metadata: Metadata::stored(record.metadata)?,
+            created: Timestamp::from_millis(record.created),
+            modified: Timestamp::from_millis(record.modified.unwrap_or(record.created)),
+            ready: totals.ready().saturating_sub(claimed),
+            claimed: claimed.min(totals.ready()),
+            delayed: totals.scheduled,
+        }))
+    }
+
+    /// What is in a queue; nothing when there is no such queue.
+    pub async fn queue_stats(&self, at: &QueueRef) -> Result<QueueStats, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let stats = self.stats(&slot, at).await;
+        self.0.slots.confirm(&slot, stats)
+    }
+
+    async fn stats(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<QueueStats, Error> {
+        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(QueueStats::default()) };
+        let migration = queue.migration();
+        let _still = still(migration.as_deref()).await;
+        let reading = queue.read(|engine| {
+            let (oldest, newest) = engine.ends();
+            (engine.claimed(), oldest.cloned(), newest.cloned())
+        })?;
+        let Some(EngineReading { store, shown: (claimed, oldest, newest) }) = reading else {
+            return Ok(QueueStats::default());
+        };
+        let id = queue.id();
+        let totals = store.totals(id).await?;
+        if totals.messages == 0 {
+            return Ok(QueueStats { exists: true, ..QueueStats::default() });
+        }
+        let claimed = claimed.min(totals.ready());
+        let oldest = store.milestone(id, oldest, Direction::Up, self.0.replica.clock.now()).await?;
+        let newest = store.milestone(id, newest, Direction::Down, self.0.replica.clock.now()).await?;
+        let free = totals.messages - claimed;
+        let (delayed, in_transfer) = (totals.scheduled, totals.in_transfer);
+        Ok(QueueStats { exists: true, claimed, free, delayed, in_transfer, oldest, newest })
+    }
+}

@@ -1,0 +1,74 @@
+//! A queue gets another flavor, or none any more: the commit that changes its metadata puts it on its way to a pool of that
+//! flavor, so none is ever in a pool that its flavor does not have because of this. Zaqar leaves its messages behind.
+
+use crate::queues::Queues;
+use std::sync::Arc;
+
+use crate::migration::begin::check_takes;
+use crate::slot::state::Slot;
+use crate::stores::table::OpenPool;
+use angarium_catalogue::{FlavorEntry, QueueEntry};
+use angarium_core::error::Error;
+use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::queue::Metadata;
+
+impl Queues {
+    /// Replaces the record of a queue by this one, whose metadata names another flavor than before. Where the queue is
+    /// in a pool of that flavor, or moves to one, it stays or continues; one that is leaving such a pool turns round;
+    /// any other moves to a pool that placement chooses, unless it moves: that is a conflict. Nothing is written when
+    /// no pool takes it.
+    ///
+    /// False when the record of the queue, of the pool or of the flavor is not as it was read. The caller holds the
+    /// gate.
+    pub(crate) async fn change_flavor(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        entry: QueueEntry,
+        metadata: &Metadata,
+    ) -> Result<bool, Error> {
+        let flavor = self.0.pools.flavor_of(metadata).await?;
+        let placement = entry.record.placement()?;
+        let is_set = if let Some(pool) = self.pool_of_flavor(&placement.pool, flavor.as_ref()).await? {
+            let set = self
+                .0
+                .replica
+                .catalogue
+                .queue_place(&slot.owned, at, &entry, &pool.entry, flavor.as_ref())
+                .await;
+            slot.note_placed(set)?
+        } else if let Some(older) = &placement.older {
+            let Some(back) = self.pool_of_flavor(older, flavor.as_ref()).await? else {
+                let to = &placement.pool;
+                let why = format!(
+                    "_flavor: the queue moves from pool {older} to pool {to}, neither of which has it"
+                );
+                return Err(Error::Conflict(why));
+            };
+            self.0.open_queues.open_gated(slot, at).await?;
+            self.0.migrations.reverse_migration(slot, at, entry, &back, flavor.as_ref()).await?
+        } else {
+            let attributes = metadata.attributes();
+            let pool = self.0.pools.place_again(at, attributes.flavor.as_ref(), attributes).await?;
+            check_takes(&pool, attributes)?;
+            self.0.open_queues.open_gated(slot, at).await?;
+            self.0.migrations.set_out(slot, at, entry, &pool, flavor.as_ref(), None).await?
+        };
+        if !is_set {
+            // The record of a pool may have changed.
+            self.0.pools.reload_pools().await?;
+        }
+        Ok(is_set)
+    }
+
+    /// A pool, if it has this flavor, or none as asked for.
+    async fn pool_of_flavor(
+        &self,
+        name: &PoolName,
+        flavor: Option<&FlavorEntry>,
+    ) -> Result<Option<Arc<OpenPool>>, Error> {
+        let pool = self.0.pools.pool_of_record(name).await?;
+        let has = pool.entry.pool.flavor.as_ref() == flavor.map(|flavor| &flavor.name);
+        Ok(has.then_some(pool))
+    }
+}

@@ -1,0 +1,91 @@
+//! Changing the metadata of a queue.
+
+use crate::queues::Queues;
+use std::sync::Arc;
+
+use crate::slot::state::Slot;
+use angarium_catalogue::QueueRecord;
+use angarium_core::attributes::{self, Attributes};
+use angarium_core::error::{Error, InvalidPart, Part, Resource};
+use angarium_core::limits::Limits;
+use angarium_core::names::QueueRef;
+use angarium_core::patch::Change;
+use angarium_core::queue::Metadata;
+
+/// How often a change looks again when the record changed under it.
+const TRIES: usize = 4;
+
+impl Queues {
+    /// Changes the metadata of a queue, and returns what it is then. All changes are durable when this returns, or
+    /// none is made. One of another flavor than that of its pool begins to move to a pool of that flavor.
+    pub async fn queue_patch(&self, at: &QueueRef, changes: Vec<Change>) -> Result<Metadata, Error> {
+        let limits = self.0.replica.limits.clone();
+        self.queue_patch_within(at, changes, limits).await
+    }
+
+    /// As `queue_patch`, for a caller with bounds of its own for what is set.
+    pub async fn queue_patch_within(
+        &self,
+        at: &QueueRef,
+        changes: Vec<Change>,
+        limits: Limits,
+    ) -> Result<Metadata, Error> {
+        let (queues, at) = (self.clone(), at.clone());
+        let patch = async move {
+            let slot = queues.0.slots.slot(&at).await?;
+            // Held so that no caller opens the queue with what it was before.
+            let _gate = slot.queue_gates.hold(&at).await;
+            let patched = queues.patch_gated(&slot, &at, &changes, &limits).await;
+            queues.0.slots.confirm_refusal(&slot, patched)
+        };
+        self.0.replica.carry_out(patch).await
+    }
+
+    async fn patch_gated(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        changes: &[Change],
+        limits: &Limits,
+    ) -> Result<Metadata, Error> {
+        for _ in 0..TRIES {
+            let Some(mut entry) = self.0.replica.catalogue.queue_entry(&slot.owned, at).await? else {
+                return Err(Error::NotFound { resource: Resource::Queue, name: at.name.to_string() });
+            };
+            let before = Metadata::stored(entry.record.metadata.clone())?;
+            let (entry_id, old) = (entry.record.id, before.attributes().clone());
+            let metadata = before.patched(changes, limits)?;
+            metadata.attributes().check_for(&at.name)?;
+            metadata.attributes().check_after(&old)?;
+            if metadata.attributes().durability != old.durability {
+                self.check_durability(&entry.record, metadata.attributes()).await?;
+            }
+            entry.record.metadata = metadata.as_raw().to_owned();
+            entry.record.modified = Some(self.0.replica.clock.now().as_millis());
+            let is_set = if metadata.attributes().flavor == old.flavor {
+                let set = self.0.replica.catalogue.queue_set(&slot.owned, at, &entry).await;
+                slot.note_placed(set)?
+            } else {
+                self.change_flavor(slot, at, entry, &metadata).await?
+            };
+            if is_set {
+                let retention = metadata.attributes().retention(&self.0.replica.limits);
+                slot.set_attributes(at, entry_id, metadata.attributes(), retention);
+                return Ok(metadata);
+            }
+        }
+        Err(Error::unavailable(Part::Coordination, "the queue's record changed each time"))
+    }
+
+    /// Whether the pools of a queue are as durable as its attributes are to ask for (P11).
+    async fn check_durability(&self, record: &QueueRecord, attributes: &Attributes) -> Result<(), Error> {
+        for name in record.placement()?.pools() {
+            let reach = self.0.pools.pool_of_record(name).await?.store()?.reach();
+            if !attributes.allow(reach) {
+                let why = format!("the pool of the queue only reaches {reach}");
+                return Err(Error::invalid(InvalidPart::Limit, attributes::DURABILITY, why));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! Quotas: what a project may hold, counted where that is decided. The books are kept by [`crate::ledger::books`]. Those of the
+//! projects of an account, one for each region, are kept together: see [`crate::quotas::regional_projects`].
+//!
+//! A project is counted when it is first asked for: its queues are listed, and each pool is asked for their totals. From
+//! then on every batch brings the totals that its queues then have, so that nothing is ever counted message by message
+//! and nothing drifts. Projects without a quota are not counted and cost nothing.
+
+use crate::quotas::QuotaCounts;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use tracing::debug;
+
+use crate::ledger::books::CountState;
+use crate::ledger::books::Reservation;
+use crate::ledger::books::uncounted;
+use crate::limits;
+use crate::slot::state::Slot;
+use angarium_catalogue::Placement;
+use angarium_cluster::peer_client::{HOLDINGS, HoldingsRequest, HoldingsResponse};
+use angarium_core::error::Error;
+use angarium_core::ids::{QueueId, Slot as SlotNumber};
+use angarium_core::limits as core_limits;
+use angarium_core::names::{PoolName, ProjectId, QueueName, QueueRef};
+use angarium_core::quota::{Amount, Holdings, Quota};
+
+/// How often a post looks again when the books of its project were closed meanwhile.
+const RESERVE_TRIES: usize = 4;
+
+/// What a project holds, beside what it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaView {
+    /// What it may hold.
+    pub quota: Quota,
+    /// What it holds. There are no books for a project without a quota, so each request counts it: none when it has more
+    /// queues than [`limits::COUNTED_QUEUES`], or is not counted within [`limits::HEALTH_DEADLINE`].
+    pub used: Option<Holdings>,
+}
+
+impl QuotaCounts {
+    /// What a project may hold and does hold, in the slots of all replicas.
+    pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
+        let mut view = self.local_quota(project).await?;
+        let Some(used) = &mut view.used else {
+            view.used = self.count_without_books(project).await?;
+            return Ok(view);
+        };
+        let question = HoldingsRequest { project: project.to_string() };
+        for owner in self.0.slots.others() {
+            let there: HoldingsResponse =
+                self.0.slots.peer_client()?.ask(&owner.address, HOLDINGS, &question).await?;
+            used.queues += there.queues;
+            used.amount = used.amount.plus(Amount { messages: there.messages, bytes: there.bytes });
+        }
+        Ok(view)
+    }
+
+    /// Counts what a project holds, in all its queues at all replicas.
+    async fn count_without_books(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
+        let _turn = self.0.listing_turns.take(project, self.0.ledger.accounts()).await?;
+        match timeout(limits::HEALTH_DEADLINE, self.try_count_without_books(project)).await {
+            Ok(Ok(used)) => Ok(used),
+            Ok(Err(error)) => {
+                debug!(%error, "project totals not counted");
+                Ok(None)
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn try_count_without_books(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
+        self.0.replica.catalogue.catch_up().await?;
+        let (mut used, mut left) = (Holdings::default(), limits::COUNTED_QUEUES);
+        // What it holds counts for its account, as with a quota.
+        for project in self.projects_of_account(&self.0.ledger.account_of(project)).await? {
+            if !self.count_project(&project, &mut used, &mut left).await? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(used))
+    }
+
+    /// Adds what a project holds. Whether it was counted whole: not beyond so many queues as are `left`.
+    async fn count_project(
+        &self,
+        project: &ProjectId,
+        used: &mut Holdings,
+        left: &mut usize,
+    ) -> Result<bool, Error> {
+        let mut names = self.0.replica.catalogue.queue_names(project, None);
+        while let Some(batch) = names.next().await? {
+            let Some(rest) = left.checked_sub(batch.len()) else { return Ok(false) };
+            *left = rest;
+            for some in batch.chunks(limits::COUNT_AT_ONCE) {
+                let queue = |name: &QueueName| QueueRef { project: project.clone(), name: name.clone() };
+                let queues: Vec<QueueRef> = some.iter().map(queue).collect();
+                let records = self.0.replica.catalogue.queue_records(&queues).await?;
+                let counted = records.into_iter().flatten().map(async |record| {
+                    self.0
+                        .stores
+                        .store_at(&record.placement()?, TaskTracker::new().token())?
+                        .totals(record.id)
+                        .await
+                });
+                for totals in join_all(counted).await {
+                    let totals = totals?;
+                    used.queues += 1;
+                    let more = Amount { messages: totals.messages, bytes: totals.bytes };
+                    used.amount = used.amount.plus(more);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// What a project holds in the slots that are served here.
+    pub async fn local_holdings(&self, question: &HoldingsRequest) -> Result<HoldingsResponse, Error> {
+        let view = self.local_quota(&ProjectId::new(&question.project)?).await?;
+        let Holdings { queues, amount } = view.used.unwrap_or_default();
+        Ok(HoldingsResponse { queues, messages: amount.messages, bytes: amount.bytes })
+    }
+
+    async fn local_quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
+        let slots = self.0.slots.own_slots().await?;
+        let account = self.0.ledger.account_of(project);
+        self.counted_quota(&account).await?;
+        let quota = self.0.ledger.quotas.borrow().of(&account);
+        let used = if quota.is_bounded() {
+            Some(self.0.ledger.holdings(&account).ok_or_else(uncounted)?)
+        } else {
+            None
+        };
+        self.0.slots.confirm_all(&slots, Ok(QuotaView { quota, used }))
+    }
+
+    /// What this replica may let an account hold: of its quota the share that it has of the slots. When this returns one that
+    /// bounds something, it is known what the account holds here.
+    pub(crate) async fn counted_quota(&self, account: &ProjectId) -> Result<Quota, Error> {
+        let quota = self.0.ledger.quotas.borrow().of(account);
+        if !quota.is_bounded() {
+            return Ok(quota);
+        }
+        self.count_once(account).await?;
+        if !self.0.slots.has_others() {
+            return Ok(quota);
+        }
+        let count = |slots: usize| u32::try_from(slots).expect("there are 256 slots");
+        Ok(quota.share(count(self.0.slots.count()), count(core_limits::SLOTS)))
+    }
+
+    /// Keeps room for messages that are about to be posted.
+    pub(crate) async fn reserve(&self, project: &ProjectId, more: Amount) -> Result<Reservation, Error> {
+        let account = self.0.ledger.account_of(project);
+        for _ in 0..RESERVE_TRIES {
+            let quota = self.counted_quota(&account).await?;
+            if !quota.is_bounded() {
+                return Ok(Reservation::none());
+            }
+            if let Some(reservation) = self.0.ledger.reserve(&account, &quota, more)? {
+                return Ok(reservation);
+            }
+        }
+        Err(uncounted())
+    }
+
+    /// Makes sure that an account is counted, but waits no longer than [`limits::COUNT_WAIT`] for it.
+    async fn count_once(&self, account: &ProjectId) -> Result<(), Error> {
+        let mut counted = match self.0.ledger.begin_count(account) {
+            CountState::Done => return Ok(()),
+            CountState::UnderWay(counted) => counted,
+            CountState::Begun(counted) => {
+                // Of its own, since the first caller may leave.
+                let account = account.clone();
+                self.0.replica.start_background_task("count of a project", self, move |quotas| {
+                    let account = account.clone();
+                    async move { quotas.count_account(&account).await }
+                });
+                counted
+            }
+        };
+        match timeout(limits::COUNT_WAIT, counted.wait_for(|counted| *counted)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(uncounted()),
+        }
+    }
+
+    /// Counts an account, however often that must be tried.
+    async fn count_account(&self, account: &ProjectId) {
+        while let Err(error) = self.try_count_account(account).await {
+            self.0.replica.task_failed("count queues of project", format_args!("project {account}"), &error);
+            if !self.0.replica.sleep_tick(limits::RECOUNT_TICK).await {
+                return;
+            }
+        }
+        self.0.ledger.end_count(account);
+    }
+
+    async fn try_count_account(&self, account: &ProjectId) -> Result<(), Error> {
+        for number in self.slots_of_account(account).await? {
+            match self.count_slot(account, number).await {
+                // Its owner counts what is there.
+                Ok(()) | Err(Error::Moved(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks again where the books may not be right: slots that were recovered, pools that did not answer, queues of
+    /// which it is unknown whether they were created.
+    pub(crate) async fn recount(&self) {
+        while self.0.replica.sleep_tick(limits::RECOUNT_TICK).await {
+            for (account, number) in self.0.ledger.take_stale() {
+                let counted = self.count_slot(&account, number).await;
+                if let Err(error) = counted.or_else(|error| match error {
+                    Error::Moved(_) => Ok(()),
+                    error => Err(error),
+                }) {
+                    debug!(slot = number.0, %error, "slot totals not counted");
+                    self.0.ledger.make_stale(&account, number);
+                }
+            }
+        }
+    }
+
+    /// Counts the queues that the projects of an account have in a slot. A pool that does not answer stops no caller:
+    /// of its queues the books say what they said before, until it answers.
+    async fn count_slot(&self, account: &ProjectId, number: SlotNumber) -> Result<(), Error> {
+        let slot = self.0.slots.served(number).await?;
+        // No caller creates or deletes queues until the books name those that there are.
+        let roll = slot.roll.lock().await;
+        let mut records = Vec::new();
+        for project in self.projects_of(&slot, account).await? {
+            records.extend(self.0.replica.catalogue.queues_of(&slot.owned, &project).await?);
+        }
+        self.0.slots.check_ours(&slot)?;
+        let mut queues: Vec<(QueueId, Placement)> = Vec::with_capacity(records.len());
+        for record in &records {
+            queues.push((record.id, record.placement()?));
+        }
+        slot.enter(|ledger| {
+            ledger.keep_only(account, number, &queues.iter().map(|(id, _)| *id).collect());
+            queues.iter().for_each(|(id, _)| ledger.exists(account, *id));
+        });
+        drop(roll);
+        let mut silent: HashSet<&PoolName> = HashSet::new();
+        for some in queues.chunks(limits::COUNT_AT_ONCE) {
+            let is_asked = |placement: &Placement| placement.pools().all(|pool| !silent.contains(pool));
+            let asked = some.iter().filter(|(_, placement)| is_asked(placement));
+            let slot = &slot;
+            let counts: Vec<_> = asked
+                .map(|(id, placement)| async move {
+                    (placement, self.count_queue(slot, account, *id, placement).await)
+                })
+                .collect();
+            for (placement, counted) in join_all(counts).await {
+                if let Err(error) = counted {
+                    debug!(pool = %placement.pool, %error, "pool totals kept as before");
+                    silent.insert(&placement.pool);
+                }
+            }
+        }
+        if !silent.is_empty() {
+            self.0.ledger.make_stale(account, number);
+        }
+        slot.check_served()
+    }
+
+    async fn count_queue(
+        &self,
+        slot: &Arc<Slot>,
+        account: &ProjectId,
+        queue: QueueId,
+        placement: &Placement,
+    ) -> Result<(), Error> {
+        let since = self.0.ledger.looks(queue);
+        for pool in placement.pools() {
+            slot.open_writer(pool, &*self.0.pools.pool_of_record(pool).await?).await?;
+        }
+        let totals = self.0.stores.store_at(placement, TaskTracker::new().token())?.totals(queue).await?;
+        slot.enter(|ledger| ledger.found(account, queue, (slot.epoch, since), totals));
+        Ok(())
+    }
+}

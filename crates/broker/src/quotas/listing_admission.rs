@@ -1,0 +1,111 @@
+//! Whose turn it is to look through many names: a listing with a filter may read all names of a project, and many at once
+//! would leave nothing for the requests of others. Those of one account go one after the other, a few at a time: its client
+//! chooses the region, and with it the project.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use angarium_core::error::Error;
+use angarium_core::limits;
+use angarium_core::names::ProjectId;
+use angarium_core::region::Accounts;
+
+/// The listings under way and in line, by account.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListingAdmission(Arc<Mutex<HashMap<ProjectId, AccountListings>>>);
+
+/// Those of one account.
+#[derive(Debug)]
+struct AccountListings {
+    /// Fair: who came first is next.
+    places: Arc<Semaphore>,
+    /// Listings under way and those that wait.
+    length: usize,
+}
+
+/// A listing in line. It leaves when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ListingPermit {
+    turns: ListingAdmission,
+    account: ProjectId,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl ListingAdmission {
+    /// Waits for the turn of a listing of `project`, which counts for its account. The turn lasts as long as what is returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMany`] at once, when too many wait already.
+    pub(crate) async fn take(&self, project: &ProjectId, accounts: Accounts) -> Result<ListingPermit, Error> {
+        let account = accounts.of(project);
+        let places = {
+            let mut lines = self.0.lock();
+            let line = lines.entry(account.clone()).or_insert_with(|| AccountListings {
+                places: Arc::new(Semaphore::new(limits::LISTINGS_AT_ONCE)),
+                length: 0,
+            });
+            if line.length >= limits::LISTINGS_IN_LINE {
+                let what = "listings of queues with filters, of one account at once";
+                return Err(Error::TooMany { what, bound: limits::LISTINGS_IN_LINE });
+            }
+            line.length += 1;
+            Arc::clone(&line.places)
+        };
+        // From here on it leaves the line however this ends.
+        let mut turn = ListingPermit { turns: self.clone(), account, _place: None };
+        turn._place = places.acquire_owned().await.ok();
+        Ok(turn)
+    }
+}
+
+impl Drop for ListingPermit {
+    fn drop(&mut self) {
+        let mut lines = self.turns.0.lock();
+        let Some(line) = lines.get_mut(&self.account) else { return };
+        line.length -= 1;
+        if line.length == 0 {
+            lines.remove(&self.account);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn project(name: &str) -> ProjectId {
+        ProjectId::new(name).unwrap()
+    }
+
+    #[test]
+    fn listings_of_one_account_hold_up_no_other() {
+        let turns = ListingAdmission::default();
+        let take = |name: &str| turns.take(&project(name), Accounts::Regions).now_or_never();
+        let mut taken: Vec<_> = (0..limits::LISTINGS_AT_ONCE).map(|_| take("a").unwrap().unwrap()).collect();
+        assert!(take("a").is_none(), "it has to wait");
+        assert!(take("a@eu-west-1").is_none(), "the account has to wait");
+        assert!(take("b").unwrap().is_ok());
+        taken.pop();
+        assert!(take("a").unwrap().is_ok());
+    }
+
+    #[test]
+    fn listing_beyond_line_is_refused_and_line_is_forgotten() {
+        let turns = ListingAdmission::default();
+        let a = project("a");
+        let mut waiting: Vec<_> =
+            (0..limits::LISTINGS_IN_LINE).map(|_| Box::pin(turns.take(&a, Accounts::Regions))).collect();
+        let taken: Vec<_> = waiting.iter_mut().map(|turn| turn.as_mut().now_or_never()).collect();
+        assert_eq!(taken.iter().flatten().count(), limits::LISTINGS_AT_ONCE);
+        let refused = turns.take(&a, Accounts::Regions).now_or_never().unwrap().unwrap_err();
+        assert_eq!(refused.code(), "too_many");
+        drop((taken, waiting));
+        assert!(turns.0.lock().is_empty());
+    }
+}

@@ -1,0 +1,47 @@
+//! What accounts may hold: counting it, keeping room for it, and the order of listings that look through many names.
+
+pub(crate) mod counting;
+pub(crate) mod listing_admission;
+pub(crate) mod observed;
+pub(crate) mod regional_projects;
+
+use crate::quotas::listing_admission::{ListingAdmission, ListingPermit};
+use crate::quotas::regional_projects::RegionalProjects;
+use std::sync::Arc;
+
+use angarium_core::error::Error;
+use angarium_core::names::ProjectId;
+
+use crate::ledger::books::Ledger;
+use crate::pools::Pools;
+use crate::replica::LocalReplica;
+use crate::slots::Slots;
+use crate::stores::table::PoolTable;
+
+#[derive(Clone)]
+pub(crate) struct QuotaCounts(pub(crate) Arc<QuotaCountsParts>);
+
+pub(crate) struct QuotaCountsParts {
+    pub(crate) replica: Arc<LocalReplica>,
+    pub(crate) stores: Arc<PoolTable>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) slots: Slots,
+    pub(crate) pools: Pools,
+    pub(crate) regional_projects: RegionalProjects,
+    pub(crate) listing_turns: ListingAdmission,
+}
+
+impl QuotaCounts {
+    pub(crate) fn new(parts: QuotaCountsParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Waits for the turn of a listing of `project`, which counts for its account. The turn lasts as long as the permit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMany`] at once, when too many wait already.
+    pub(crate) async fn admit_listing(&self, project: &ProjectId) -> Result<ListingPermit, Error> {
+        self.0.listing_turns.take(project, self.0.ledger.accounts()).await
+    }
+}

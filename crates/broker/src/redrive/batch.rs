@@ -1,0 +1,184 @@
+//! The messages that a task sends on: chosen among those that are ready, marked in transfer for where they go, and
+//! watched until they have left.
+
+use crate::redrive::Redrive;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::limits;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::redrive::RedriveChoice;
+use crate::slot::transfers::{Side, TransferProgress};
+use crate::writer::change::Change;
+use crate::writer::pending::settled;
+use angarium_core::envelope::Envelope;
+use angarium_core::error::Error;
+use angarium_core::ids::MessageId;
+use angarium_core::message::{Header, Peer, State};
+use angarium_core::move_task::{MoveFailure, MoveTask};
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+use angarium_storage::{Direction, Order, Position};
+
+/// Messages that were marked in transfer.
+pub(crate) struct RedriveBatch {
+    /// Which ones.
+    pub(crate) ids: Vec<MessageId>,
+    /// Why others were not.
+    pub(crate) failure: Option<MoveFailure>,
+}
+
+/// Where each of some messages is to go.
+type RedriveRoutes = Vec<(Header, Result<QueueRef, MoveFailure>)>;
+
+impl Redrive {
+    /// Sets at most `most` messages aside, durably. None when none is ready.
+    pub(crate) async fn start_redrive(
+        &self,
+        queue: &QueueHandle,
+        task: &MoveTask,
+        most: usize,
+    ) -> Result<Option<RedriveBatch>, Error> {
+        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        let RedriveChoice { headers, is_pending, in_use } =
+            queue.choose_for_redrive(most, self.0.replica.clock.now())?;
+        if headers.is_empty() {
+            return Ok(is_pending.then(|| RedriveBatch { ids: Vec::new(), failure: None }));
+        }
+        let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
+        let set_off = match self.ways(&side, task, headers).await {
+            Ok(ways) => self.mark_all_in_transfer(&side, ways).await,
+            Err(error) => {
+                queue.put_back(&ids);
+                Err(error)
+            }
+        };
+        drop(in_use);
+        set_off.map(Some)
+    }
+
+    /// Where messages are to go: a queue that exists.
+    async fn ways(&self, side: &Side, task: &MoveTask, headers: Vec<Header>) -> Result<RedriveRoutes, Error> {
+        let mut origins = HashMap::new();
+        if task.target.is_none() {
+            let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
+            let found = side.store.get(side.queue.id(), &ids).await?;
+            origins = found.into_iter().map(|message| (message.header.id, message.body)).collect();
+        }
+        let (mut known, mut ways) = (HashMap::new(), Vec::with_capacity(headers.len()));
+        for header in headers {
+            let mut origin = |id: &MessageId| {
+                let name = Envelope::split(origins.remove(id)?).0.source?;
+                Some(QueueRef { project: side.queue.at().project.clone(), name })
+            };
+            let target = match &task.target {
+                Some(target) => Some(target.at.clone()),
+                None => origin(&header.id),
+            };
+            let Some(target) = target else {
+                ways.push((header, Err(MoveFailure::NoOrigin)));
+                continue;
+            };
+            if !known.contains_key(&target) {
+                let is_there = self.0.queues.queue_metadata_anywhere(&target).await?.is_some();
+                known.insert(target.clone(), is_there);
+            }
+            let way = if known[&target] { Ok(target) } else { Err(MoveFailure::NoTarget) };
+            ways.push((header, way));
+        }
+        Ok(ways)
+    }
+
+    /// Sets those aside that have somewhere to go; the others stay.
+    async fn mark_all_in_transfer(&self, side: &Side, ways: RedriveRoutes) -> Result<RedriveBatch, Error> {
+        let now = self.0.replica.clock.now();
+        let (mut ids, mut kept, mut failure) = (Vec::new(), Vec::new(), None);
+        let mut leaving: HashMap<QueueRef, (Arc<Peer>, Vec<Header>)> = HashMap::new();
+        for (header, way) in ways {
+            match way {
+                Ok(at) => {
+                    ids.push(header.id);
+                    let peer = || Arc::new(Peer { at: at.clone(), queue: None });
+                    let (peer, headers) = leaving.entry(at.clone()).or_insert_with(|| (peer(), Vec::new()));
+                    headers.push(redriven_header(header, peer, now));
+                }
+                Err(why) => {
+                    kept.push(header.id);
+                    failure = Some(why);
+                }
+            }
+        }
+        if !kept.is_empty() {
+            side.queue.put_back(&kept);
+        }
+        let headers: Vec<Header> = leaving.into_values().flat_map(|(_, headers)| headers).collect();
+        if !headers.is_empty() {
+            match side.queue.submit(Change::Transfer(headers)) {
+                // The slot writer tells the engine how it went.
+                Ok(outcome) => settled(outcome).await?,
+                Err(error) => {
+                    side.queue.put_back(&ids);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(RedriveBatch { ids, failure })
+    }
+
+    /// Waits until messages that were marked in transfer have left, and the pass of the mover that took them away has
+    /// ended: they are ready where they went, unless that queue has trouble of its own.
+    pub(crate) async fn wait_for_departure(
+        &self,
+        queue: &QueueHandle,
+        ids: &[MessageId],
+    ) -> Result<(), Error> {
+        let mut pass = None;
+        while !ids.is_empty() {
+            let side = queue.side()?.ok_or_else(|| queue.closed())?;
+            let TransferProgress { are_leaving: known, passes, is_moving } =
+                queue.transfer_progress(ids).ok_or_else(|| queue.closed())?;
+            let is_leaving = match known {
+                Some(known) => known,
+                None => {
+                    let found = side.store.get(queue.id(), ids).await?;
+                    found.iter().any(|message| matches!(message.header.state, State::Moving(_)))
+                }
+            };
+            if !is_leaving && (!is_moving || passes > *pass.get_or_insert(passes)) {
+                return Ok(());
+            }
+            if !self.0.replica.sleep_tick(limits::MOVE_TASK_STEP).await || queue.slot().closed.is_cancelled()
+            {
+                return Err(queue.closed());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something in a queue is on its way to another one.
+    pub(crate) async fn is_anything_leaving(&self, queue: &QueueHandle) -> Result<bool, Error> {
+        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        if !queue.decide(|engine| engine.has_in_transfer()).unwrap_or(false) {
+            return Ok(false);
+        }
+        let mut after = None;
+        loop {
+            let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
+            let page =
+                side.store.scan(queue.id(), Order::Aside, Direction::Up, after, (messages, bytes)).await?;
+            if page.messages.iter().any(|message| matches!(message.header.state, State::Moving(_))) {
+                return Ok(true);
+            }
+            after = page.messages.last().map(|message| Position::id(message.header.id));
+            if page.is_last {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// The header of a message that is sent again to another queue: its life begins, and no caller has claimed it.
+fn redriven_header(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
+    let (life, state) = (header.life.begun_again(now), State::Moving(Arc::clone(target)));
+    Header { created: now, ready: now, life, attempts: 0, first_claimed: None, state, ..header }
+}

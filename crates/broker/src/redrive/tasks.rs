@@ -1,0 +1,327 @@
+//! Tasks that move the messages of a queue for dead letters back to where they came from, or to another queue.
+//!
+//! The tree has the tasks of a queue, and the owner of the queue's slot carries on the one that is active: it sets some
+//! messages aside as if they were sent again, the queue's mover does the rest (see [`crate::transfer::mover`]), and
+//! when they have left it notes how many they were. So the next owner of the slot continues from there.
+//! Nothing of a task is in memory but that a caller carries it on.
+
+use crate::redrive::Redrive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::limits;
+use crate::queues::list::QueueFilter;
+use crate::slot::queue_handle::{QueueHandle, closed};
+use crate::slot::state::Slot;
+use angarium_catalogue::MoveTasks;
+use angarium_core::attributes;
+use angarium_core::envelope::Envelope;
+use angarium_core::error::{Error, Part};
+use angarium_core::limits as core_limits;
+use angarium_core::limits::Span;
+use angarium_core::move_task::{MoveRate, MoveStatus, MoveTask};
+use angarium_core::names::QueueRef;
+use angarium_core::page::PageLimit;
+use angarium_storage::{Direction, Order};
+
+/// Why a task does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveRefusal {
+    /// The queue whose messages are to be moved does not exist.
+    NoSource,
+    /// No queue has its dead letters moved there.
+    NotForDeadLetters,
+    /// The queue that they are to go to does not exist.
+    NoTarget,
+    /// It is the same queue.
+    Itself,
+    /// One of the two is in order of groups, and the other is not.
+    OtherKind,
+    /// Another task of the queue is active.
+    Active,
+    /// The project has as many active tasks as it may.
+    TooMany,
+}
+
+/// What a turn of a task came to.
+enum TaskTick {
+    /// There is no active task any more.
+    Over,
+    /// The next one follows this time.
+    After(Duration),
+}
+
+impl Redrive {
+    /// Begins to move the messages of a queue for dead letters to `target`, or each to where it came from. The task is
+    /// recorded when this returns its id, and continues whatever becomes of this process.
+    pub async fn move_task_start(
+        &self,
+        at: &QueueRef,
+        target: Option<QueueRef>,
+        rate: Option<MoveRate>,
+    ) -> Result<Result<Uuid, MoveRefusal>, Error> {
+        let (redrive, at) = (self.clone(), at.clone());
+        let start = async move {
+            let slot = redrive.0.slots.slot(&at).await?;
+            if let Some(refusal) = redrive.find_refusal(&slot, &at, target.as_ref()).await? {
+                return redrive.0.slots.check_ours(&slot).map(|()| Err(refusal));
+            }
+            let _tasks = slot.tasks.lock().await;
+            let Some(described) = redrive.0.queues.queue_describe(&at).await? else {
+                return Ok(Err(MoveRefusal::NoSource));
+            };
+            let queue = slot.handle(&at).ok_or_else(|| closed(&at))?;
+            let (id, in_use) = (queue.id(), queue.hold_use().ok_or_else(|| queue.closed())?);
+            let known = redrive.0.replica.catalogue.move_tasks(&slot.owned, id).await?;
+            let mut record = known.unwrap_or_else(|| MoveTasks { at: at.clone(), tasks: Vec::new() });
+            if record.tasks.first().is_some_and(MoveTask::is_active) {
+                return redrive.0.slots.check_ours(&slot).map(|()| Err(MoveRefusal::Active));
+            }
+            let now = redrive.0.replica.clock.now();
+            let task = MoveTask::begin(Uuid::new_v4(), target, rate, described.ready, now);
+            let task_id = task.id;
+            record.tasks.insert(0, task);
+            record.tasks.truncate(core_limits::MOVE_TASKS);
+            let written = redrive.0.replica.catalogue.move_tasks_write(&slot.owned, id, &record).await;
+            drop(in_use);
+            // It looks itself whether the task is there, if it is unknown.
+            redrive.carry_on_tasks(queue);
+            written.map(|()| Ok(task_id))
+        };
+        self.0.replica.carry_out(start).await
+    }
+
+    async fn find_refusal(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        target: Option<&QueueRef>,
+    ) -> Result<Option<MoveRefusal>, Error> {
+        let Some(queue) = self.0.open_queues.open(slot, at).await? else {
+            return Ok(Some(MoveRefusal::NoSource));
+        };
+        if !self.takes_dead_letters(&queue).await? {
+            return Ok(Some(MoveRefusal::NotForDeadLetters));
+        }
+        if self.has_all_tasks(at).await? {
+            return Ok(Some(MoveRefusal::TooMany));
+        }
+        let Some(target) = target else { return Ok(None) };
+        if target == at {
+            return Ok(Some(MoveRefusal::Itself));
+        }
+        let Some(metadata) = self.0.queues.queue_metadata_anywhere(target).await? else {
+            return Ok(Some(MoveRefusal::NoTarget));
+        };
+        let is_fifo = queue.attributes().is_some_and(|attributes| attributes.is_fifo);
+        Ok((metadata.attributes().is_fifo != is_fifo).then_some(MoveRefusal::OtherKind))
+    }
+
+    /// Whether other queues of the project have as many active tasks as it may. Of those that begin at the same moment at several
+    /// replicas none sees the others.
+    async fn has_all_tasks(&self, at: &QueueRef) -> Result<bool, Error> {
+        self.0.replica.catalogue.catch_up().await?;
+        let queues = self.0.replica.catalogue.queues_with_move_tasks(&at.project).await?;
+        Ok(queues.iter().filter(|queue| *queue != at).count() >= core_limits::MOVE_TASKS_ACTIVE)
+    }
+
+    /// Whether this is a queue for dead letters: it holds one, or some queue of the project has its dead letters moved to it.
+    /// Looks at no more than [`limits::MOVE_SOURCE_PAGES`] pages of queues; where those do not tell, the client is believed.
+    async fn takes_dead_letters(&self, queue: &QueueHandle) -> Result<bool, Error> {
+        let at = queue.at();
+        if self.holds_dead_letters(queue).await? {
+            return Ok(true);
+        }
+        let one = Span::new(1, 1, 1).and_then(|span| PageLimit::new(Some(1), span).ok());
+        let limit = one.ok_or_else(|| Error::unknown(Part::Server, "a page of one queue is no page"))?;
+        let metadata = vec![(attributes::DEAD_LETTER_QUEUE.to_owned(), at.name.to_string())];
+        let mut filter = QueueFilter {
+            after: None,
+            limit,
+            name_part: None,
+            prefix: None,
+            metadata,
+            is_detailed: false,
+            is_counted: false,
+            has_counts: false,
+        };
+        // A page looks at a bounded number of queues, and so may be empty without being the last one.
+        for _ in 0..limits::MOVE_SOURCE_PAGES {
+            let page = self.0.queues.queues_list(&at.project, &filter).await?;
+            match (page.queues.is_empty(), page.next) {
+                (false, _) => return Ok(true),
+                (true, None) => return Ok(false),
+                (true, Some(next)) => filter.after = Some(next.to_string()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether one of the oldest messages of a queue is a dead letter of another one.
+    async fn holds_dead_letters(&self, queue: &QueueHandle) -> Result<bool, Error> {
+        let store = queue.store()?.ok_or_else(|| queue.closed())?;
+        let most = (limits::MOVE_SOURCE_MESSAGES, limits::MOVE_BYTES);
+        let page = store.scan(queue.id(), Order::Ready, Direction::Up, None, most).await?;
+        Ok(page.messages.into_iter().any(|message| Envelope::split(message.body).0.source.is_some()))
+    }
+
+    /// The latest tasks of a queue, the newest first; none when there is no such queue.
+    pub async fn move_tasks_list(&self, at: &QueueRef) -> Result<Option<Vec<MoveTask>>, Error> {
+        let slot = self.0.slots.slot(at).await?;
+        let listed = match self.0.open_queues.open(&slot, at).await? {
+            None => None,
+            Some(queue) => {
+                let record = self.0.replica.catalogue.move_tasks(&slot.owned, queue.id()).await?;
+                Some(record.map_or_else(Vec::new, |record| record.tasks))
+            }
+        };
+        self.0.slots.check_ours(&slot).map(|()| listed)
+    }
+
+    /// Tells a task to stop: it moves nothing that it has not begun to move. Returns how many messages it has moved;
+    /// none when the queue has no such task, or it has ended.
+    pub async fn move_task_cancel(&self, at: &QueueRef, task: Uuid) -> Result<Option<u64>, Error> {
+        let (redrive, at) = (self.clone(), at.clone());
+        let cancel = async move {
+            let slot = redrive.0.slots.slot(&at).await?;
+            let Some(queue) = redrive.0.open_queues.open(&slot, &at).await? else {
+                return redrive.0.slots.check_ours(&slot).map(|()| None);
+            };
+            let stopped = |found: &mut MoveTask| {
+                if found.id == task {
+                    found.status = MoveStatus::Cancelling;
+                }
+            };
+            match redrive.change_task(&queue, stopped).await? {
+                Some(found) if found.id == task => Ok(Some(found.moved)),
+                Some(_) | None => redrive.0.slots.check_ours(&slot).map(|()| None),
+            }
+        };
+        self.0.replica.carry_out(cancel).await
+    }
+
+    /// Changes the active task of a queue. Returns it as it is then; none when none is active.
+    async fn change_task(
+        &self,
+        queue: &QueueHandle,
+        change: impl FnOnce(&mut MoveTask),
+    ) -> Result<Option<MoveTask>, Error> {
+        let (slot, id) = (queue.slot(), queue.id());
+        let _tasks = slot.tasks.lock().await;
+        let Some(mut record) = self.0.replica.catalogue.move_tasks(&slot.owned, id).await? else {
+            return Ok(None);
+        };
+        let Some(task) = record.tasks.first_mut().filter(|task| task.is_active()) else { return Ok(None) };
+        let before = task.clone();
+        change(task);
+        let after = task.clone();
+        if after != before {
+            // The records of a queue are not written any more once it is deleted.
+            let in_use = queue.hold_use().ok_or_else(|| queue.closed())?;
+            self.0.replica.catalogue.move_tasks_write(&slot.owned, id, &record).await?;
+            drop(in_use);
+        }
+        Ok(Some(after))
+    }
+
+    /// Has the tasks of a queue carried on, if no caller does already.
+    fn carry_on_tasks(&self, queue: QueueHandle) {
+        if queue.begin_redrive_task() {
+            let (redrive, slot) = (self.clone(), Arc::clone(queue.slot()));
+            slot.spawn(async move { redrive.run_tasks(&queue).await });
+        }
+    }
+
+    /// Carries on what owners of the slot before have begun.
+    pub(crate) async fn resume_tasks(&self, slot: &Arc<Slot>) -> Result<(), Error> {
+        for (id, at) in self.0.replica.catalogue.active_move_tasks(slot.owned.slot).await? {
+            self.0.open_queues.open(slot, &at).await?;
+            self.carry_on_tasks(QueueHandle::new(Arc::clone(slot), at, id));
+        }
+        Ok(())
+    }
+
+    async fn run_tasks(&self, queue: &QueueHandle) {
+        let (mut pause, longest) = limits::MOVE_PAUSES;
+        loop {
+            let next = match self.run_task_tick(queue).await {
+                Ok(TaskTick::Over) => return,
+                Ok(TaskTick::After(next)) => {
+                    pause = limits::MOVE_PAUSES.0;
+                    next
+                }
+                Err(error) => {
+                    self.0.replica.task_failed(
+                        "redrive messages",
+                        format_args!("queue {}", queue.at().name),
+                        &error,
+                    );
+                    let next = pause;
+                    pause = (pause * 2).min(longest);
+                    next
+                }
+            };
+            if !self.0.replica.sleep_tick(next).await || queue.slot().closed.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    async fn run_task_tick(&self, queue: &QueueHandle) -> Result<TaskTick, Error> {
+        let Some(task) = self.active_task(queue).await? else { return Ok(TaskTick::Over) };
+        let left = task.to_move.saturating_sub(task.moved);
+        if left > 0 && task.status == MoveStatus::Running && task.is_overdue(self.0.replica.clock.now()) {
+            self.change_task(queue, |task| task.status = MoveStatus::Cancelling).await?;
+            return self.end_task(queue).await;
+        }
+        if task.status == MoveStatus::Cancelling || left == 0 {
+            return self.end_task(queue).await;
+        }
+        let rate = task.rate.map(MoveRate::per_second);
+        let most = usize::try_from(left.min(rate.unwrap_or(u32::MAX).into())).unwrap_or(usize::MAX);
+        let began = Instant::now();
+        let set_off = self.start_redrive(queue, &task, most.min(limits::MOVE_MESSAGES)).await?;
+        let Some(set_off) = set_off else { return self.end_task(queue).await };
+        self.wait_for_departure(queue, &set_off.ids).await?;
+        let moved = u64::try_from(set_off.ids.len()).unwrap_or_default();
+        let noted = |task: &mut MoveTask| {
+            task.moved += moved;
+            if let Some(failure) = set_off.failure {
+                task.status = MoveStatus::Failed(failure);
+            }
+        };
+        self.change_task(queue, noted).await?;
+        let due = rate.map_or(Duration::ZERO, |rate| Duration::from_secs(moved) / rate);
+        let step = if moved == 0 { limits::MOVE_TASK_STEP } else { Duration::ZERO };
+        Ok(TaskTick::After(due.saturating_sub(began.elapsed()).max(step)))
+    }
+
+    /// The active task of a queue. Without one no caller carries the tasks on from here, as the replica that starts the
+    /// next is told.
+    async fn active_task(&self, queue: &QueueHandle) -> Result<Option<MoveTask>, Error> {
+        let slot = queue.slot();
+        let _tasks = slot.tasks.lock().await;
+        let record = self.0.replica.catalogue.move_tasks(&slot.owned, queue.id()).await?;
+        let active = record.and_then(|record| record.tasks.into_iter().next()).filter(MoveTask::is_active);
+        Ok(queue.note_redrive_task(active.is_some()).and(active))
+    }
+
+    /// Nothing more is to be moved: the task has ended when what it has marked in transfer has arrived.
+    async fn end_task(&self, queue: &QueueHandle) -> Result<TaskTick, Error> {
+        if self.is_anything_leaving(queue).await? {
+            return Ok(TaskTick::After(limits::MOVE_TASK_STEP));
+        }
+        let ended = |task: &mut MoveTask| {
+            task.status = match task.status {
+                MoveStatus::Cancelling => MoveStatus::Cancelled,
+                _ => MoveStatus::Completed,
+            };
+        };
+        self.change_task(queue, ended).await?;
+        // The next turn finds out whether another one has begun.
+        Ok(TaskTick::After(Duration::ZERO))
+    }
+}

@@ -1,0 +1,177 @@
+//! Moves that an owner before has begun (P5, P6): those of queues that no caller opens, those of tasks, and those into
+//! a queue that is deleted.
+//!
+//! After a slot was taken each of its queues is looked at once, at the cost of three reads of its pool. One that has
+//! entries aside, or that moves to another pool, is opened, and its mover or copier continues. It is done in the
+//! background, a few queues at a time, and never twice.
+
+use crate::redrive::Redrive;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::limits;
+use crate::slot::state::Slot;
+use angarium_catalogue::QueueRecord;
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::Slot as SlotNumber;
+use angarium_core::names::{PoolName, QueueRef};
+use angarium_storage::Epoch;
+
+/// What is known of a slot whose queues could not all be looked at.
+struct SkippedQueues {
+    epoch: Epoch,
+    /// The pools that did not answer, and whether their health was good at that time all the same.
+    silent: Vec<(PoolName, bool)>,
+    /// When it is looked again if nothing is heard of those pools, and the pause before that.
+    at: Instant,
+    pause: Duration,
+}
+
+impl Redrive {
+    /// Looks at the queues of each slot once after it was taken. A slot with queues in a pool that did not answer is looked at
+    /// again when the pool does; while it does not, no record is read for it.
+    pub(crate) async fn resume_transfers(&self) {
+        let mut missed: HashMap<SlotNumber, SkippedQueues> = HashMap::new();
+        while self.0.replica.sleep_tick(limits::UNFINISHED_TICK).await {
+            // Pools that did not answer are asked once in a round, and not by each slot.
+            let mut down = HashSet::new();
+            for slot in self.0.slots.owned() {
+                let number = slot.owned.slot;
+                let before = missed.remove(&number).filter(|missed| missed.epoch == slot.epoch);
+                if slot.is_searched() {
+                    continue;
+                }
+                if let Some(before) = before.as_ref().filter(|before| !self.may_find_more(before)) {
+                    let SkippedQueues { epoch, ref silent, at, pause } = *before;
+                    missed.insert(number, SkippedQueues { epoch, silent: silent.clone(), at, pause });
+                    continue;
+                }
+                let mut silent = HashSet::new();
+                if let Err(error) = self.search(&slot, &mut silent, &mut down).await {
+                    self.0.replica.task_failed(
+                        "find unfinished moves",
+                        format_args!("slot {}", number.0),
+                        &error,
+                    );
+                    let pause = before.map_or(limits::UNFINISHED_PAUSES.0, |before| before.pause * 2);
+                    let pause = pause.min(limits::UNFINISHED_PAUSES.1);
+                    let silent =
+                        silent.into_iter().map(|pool| (pool.clone(), self.is_pool_up(&pool))).collect();
+                    let again =
+                        SkippedQueues { epoch: slot.epoch, silent, at: Instant::now() + pause, pause };
+                    missed.insert(number, again);
+                }
+            }
+        }
+    }
+
+    /// Whether a pool that did not answer may do so now.
+    fn may_find_more(&self, missed: &SkippedQueues) -> bool {
+        let mut up = missed.silent.iter().filter(|(pool, _)| self.is_pool_up(pool)).peekable();
+        let is_any_up = up.peek().is_some() || missed.silent.is_empty();
+        up.any(|(_, was_up)| !was_up) || (is_any_up && missed.at <= Instant::now())
+    }
+
+    fn is_pool_up(&self, name: &PoolName) -> bool {
+        self.0.stores.get(name).is_none_or(|pool| pool.is_up())
+    }
+
+    /// Opens the queues of a slot that have entries in transfer or that move to another pool, and carries on their
+    /// tasks. A pool that cannot be asked, or that is `down`, holds up only its own queues, and is put into `silent`.
+    pub(crate) async fn search(
+        &self,
+        slot: &Arc<Slot>,
+        silent: &mut HashSet<PoolName>,
+        down: &mut HashSet<PoolName>,
+    ) -> Result<(), Error> {
+        let (redrive, of_tasks) = (self.clone(), Arc::clone(slot));
+        let tasks = self.0.replica.tasks.spawn(async move { redrive.resume_tasks(&of_tasks).await });
+        let mut outcome = Ok(());
+        for project in self.0.replica.catalogue.slot_projects(slot.owned.slot).await? {
+            let queues = self.0.replica.catalogue.project_queues(slot.owned.slot, &project).await?;
+            for some in queues.chunks(limits::UNFINISHED_QUEUES) {
+                let records = self.0.replica.catalogue.queue_records(some).await?;
+                for (at, record) in some.iter().zip(records) {
+                    let Some(record) = record else { continue };
+                    let placement = record.placement()?;
+                    if placement.pools().any(|pool| silent.contains(pool)) {
+                        continue;
+                    }
+                    if let Err(error) = self.open_in_time(slot, at, record, down).await {
+                        // It states nothing of other queues, and another try meets it again.
+                        if error.is_damaged() {
+                            continue;
+                        }
+                        if let Error::Unavailable { part: Part::Pool(pool), .. } = &error {
+                            silent.insert(pool.clone());
+                        } else {
+                            silent.extend(placement.pools().cloned());
+                        }
+                        outcome = Err(error);
+                    }
+                }
+                if !self.0.replica.sleep_tick(limits::UNFINISHED_STEP).await || slot.closed.is_cancelled() {
+                    return Ok(());
+                }
+            }
+        }
+        // They may wait for a pool that is down already.
+        let max_wait = if down.is_empty() { limits::UNFINISHED_WAIT } else { limits::UNFINISHED_STEP };
+        let resumed = timeout(max_wait, tasks).await;
+        let waits = || Error::unavailable(Part::Storage, "tasks that move messages wait for their pools");
+        resumed.map_or_else(|_| Err(waits()), |resumed| resumed.unwrap_or_else(|_| Err(no_outcome())))?;
+        outcome.inspect(|()| slot.note_searched())
+    }
+
+    /// As `open_if_unfinished`, in a task of its own: what takes longer than [`limits::UNFINISHED_WAIT`]
+    /// continues, and its pools are `down`. Those that are already are not asked.
+    async fn open_in_time(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        record: QueueRecord,
+        down: &mut HashSet<PoolName>,
+    ) -> Result<(), Error> {
+        let placement = record.placement()?;
+        if let Some(pool) = placement.pools().find(|pool| down.contains(*pool)) {
+            return Err(no_answer(pool));
+        }
+        let (redrive, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
+        let opening = async move { redrive.open_if_unfinished(&slot, &at, &record).await };
+        let Ok(opened) = timeout(limits::UNFINISHED_WAIT, self.0.replica.tasks.spawn(opening)).await else {
+            down.extend(placement.pools().cloned());
+            return Err(no_answer(&placement.pool));
+        };
+        let opened = opened.unwrap_or_else(|_| Err(no_outcome()));
+        if let Err(Error::Unavailable { part: Part::Pool(pool), .. }) = &opened {
+            down.insert(pool.clone());
+        }
+        opened
+    }
+
+    async fn open_if_unfinished(
+        &self,
+        slot: &Arc<Slot>,
+        at: &QueueRef,
+        record: &QueueRecord,
+    ) -> Result<(), Error> {
+        // What is being copied continues, and takes up what was cut short.
+        if record.placement()?.older.is_some()
+            || !self.0.transfers.stores_in_transfer(slot, record).await?.is_empty()
+        {
+            return self.0.open_queues.open(slot, at).await.map(|_| ());
+        }
+        self.0.open_queues.note_closed(slot, at, record.id).await
+    }
+}
+
+fn no_answer(pool: &PoolName) -> Error {
+    Error::unavailable(Part::Pool(pool.clone()), "it does not answer")
+}
+
+fn no_outcome() -> Error {
+    Error::unknown(Part::Server, "a task ended without an answer")
+}

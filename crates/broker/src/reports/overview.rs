@@ -1,0 +1,205 @@
+//! The installation as a whole, for administrators: every replica and every pool is asked at the same time, and who does
+//! not answer is named, with the last that was heard of it and how old that is. It changes nothing.
+
+use crate::reports::Reports;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use crate::limits;
+use crate::pools::health::reason;
+use crate::stores::table::OpenPool;
+use angarium_catalogue::Component;
+use angarium_cluster::peer_client::{REPORT, ReportRequest, ReportResponse};
+use angarium_core::error::Error;
+use angarium_core::names::PoolName;
+use angarium_storage::Usage;
+
+/// What one part of the installation states.
+#[derive(Clone, Debug)]
+pub struct PartReport<T> {
+    /// The last that was heard of it, and how long ago that was.
+    pub last: Option<(T, Duration)>,
+    /// Why it did not answer this time, if it did not.
+    pub silence: Option<String>,
+}
+
+/// A replica, and what it states.
+#[derive(Clone, Debug)]
+pub struct ReplicaReport {
+    /// As it is registered.
+    pub component: Component,
+    /// What it serves, and how it does.
+    pub said: PartReport<ReportResponse>,
+}
+
+/// What the whole installation holds.
+#[derive(Clone, Debug)]
+pub struct StatsReport {
+    /// Queues of all projects.
+    pub queues: PartReport<u64>,
+    /// What each pool holds, by name.
+    pub pools: Vec<(PoolName, PartReport<Usage>)>,
+    /// Every replica that is registered, by address. What it serves is in its memory.
+    pub replicas: PartReport<Vec<ReplicaReport>>,
+}
+
+/// What was last heard of the parts of the installation.
+#[derive(Debug, Default)]
+pub(crate) struct ReportCache {
+    queues: LastReport<(), u64>,
+    pools: LastReport<PoolName, Usage>,
+    components: LastReport<(), Vec<Component>>,
+    reports: LastReport<Uuid, ReportResponse>,
+}
+
+#[derive(Debug)]
+struct LastReport<K, T>(Mutex<HashMap<K, (Instant, T)>>);
+
+impl<K, T> Default for LastReport<K, T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, T: Clone> LastReport<K, T> {
+    /// Keeps an answer, or finds the last one.
+    pub(crate) fn note(&self, key: K, answer: Result<T, String>) -> PartReport<T> {
+        let mut last = self.0.lock();
+        let silence = match answer {
+            Ok(answer) => {
+                last.insert(key, (Instant::now(), answer.clone()));
+                return PartReport { last: Some((answer, Duration::ZERO)), silence: None };
+            }
+            Err(why) => Some(why),
+        };
+        PartReport { last: last.get(&key).map(|(at, answer)| (answer.clone(), at.elapsed())), silence }
+    }
+
+    /// The last answer, unless it is older than `most`.
+    pub(crate) fn fresh(&self, key: &K, most: Duration) -> Option<PartReport<T>> {
+        let last = self.0.lock();
+        let (at, answer) = last.get(key)?;
+        let age = at.elapsed();
+        (age <= most).then(|| PartReport { last: Some((answer.clone(), age)), silence: None })
+    }
+
+    /// The last answers that are not older than `most`.
+    fn all_fresh(&self, most: Duration) -> HashMap<K, T>
+    where
+        K: Clone,
+    {
+        let last = self.0.lock();
+        let fresh = last.iter().filter(|(_, (at, _))| at.elapsed() <= most);
+        fresh.map(|(key, (_, answer))| (key.clone(), answer.clone())).collect()
+    }
+
+    /// Forgets those that are gone.
+    pub(crate) fn keep_only(&self, is_there: impl Fn(&K) -> bool) {
+        self.0.lock().retain(|key, _| is_there(key));
+    }
+}
+
+impl ReportCache {
+    /// What pools said that they hold, as far as that is not older than `most`.
+    pub(crate) fn usages(&self, most: Duration) -> HashMap<PoolName, Usage> {
+        self.pools.all_fresh(most)
+    }
+}
+
+impl Reports {
+    /// What this replica states when it is asked: all of it is in its memory.
+    pub fn local_report(&self) -> ReportResponse {
+        let mut report = ReportResponse {
+            not_ready: self.0.health.check_ready().err().map(|error| reason(&error)),
+            session: self.0.replica.session_state().as_str().to_owned(),
+            ..ReportResponse::default()
+        };
+        let pools = self.0.stores.all();
+        let silent = pools.iter().filter(|pool| !pool.observed().is_up);
+        report.silent_pools = silent.map(|pool| pool.entry.name.to_string()).collect();
+        for slot in self.0.slots.owned() {
+            let gauge = slot.slot_gauge();
+            report.slots += 1;
+            report.waiting_claims += gauge.waiting_claims as u64;
+            report.open_queues += gauge.open_queues;
+            report.claimed_messages += gauge.claimed_messages;
+        }
+        report
+    }
+
+    /// Every replica that is registered, by address, and what it states. Takes at most twice
+    /// [`limits::HEALTH_DEADLINE`].
+    pub(crate) async fn fetch_reports(&self) -> PartReport<Vec<ReplicaReport>> {
+        let memory = &self.0.memory;
+        let registry =
+            within(async { self.0.replica.catalogue.registry().await.map_err(|error| reason(&error)) }).await;
+        let registered = registry.map(|registry| {
+            let mut components: Vec<Component> = registry.all().cloned().collect();
+            components.sort_by(|a, b| a.address.cmp(&b.address));
+            components
+        });
+        let PartReport { last, silence } = memory.components.note((), registered);
+        let Some((components, age)) = last else { return PartReport { last: None, silence } };
+        memory.reports.keep_only(|instance| components.iter().any(|one| one.instance == *instance));
+        let reports = components.into_iter().map(|component| async move {
+            let answer = within(self.fetch_report(&component)).await;
+            ReplicaReport { said: memory.reports.note(component.instance, answer), component }
+        });
+        PartReport { last: Some((join_all(reports).await, age)), silence }
+    }
+
+    async fn fetch_report(&self, component: &Component) -> Result<ReportResponse, String> {
+        if component.instance == self.0.replica.owner.instance {
+            return Ok(self.local_report());
+        }
+        let told = |error: Error| reason(&error);
+        let peer_client = self.0.slots.peer_client().map_err(told)?;
+        peer_client.ask(&component.address, REPORT, &ReportRequest {}).await.map_err(told)
+    }
+
+    /// What the whole installation holds. Takes at most twice [`limits::HEALTH_DEADLINE`].
+    pub async fn stats_of_all(&self) -> StatsReport {
+        let (queues, pools, replicas) =
+            tokio::join!(self.count_all_queues(), self.fetch_usages(), self.fetch_reports());
+        StatsReport { queues, pools, replicas }
+    }
+
+    /// Counting reads a node for each project in each slot, so it is not done again at every question.
+    async fn count_all_queues(&self) -> PartReport<u64> {
+        let memory = &self.0.memory.queues;
+        if let Some(fresh) = memory.fresh(&(), limits::QUEUE_COUNT_AGE) {
+            return fresh;
+        }
+        let counted =
+            async { self.0.replica.catalogue.queues_of_all().await.map_err(|error| reason(&error)) };
+        memory.note((), within(counted).await)
+    }
+
+    pub(crate) async fn fetch_usages(&self) -> Vec<(PoolName, PartReport<Usage>)> {
+        let memory = &self.0.memory.pools;
+        let pools = self.0.stores.all();
+        memory.keep_only(|name| pools.iter().any(|pool| pool.entry.name == *name));
+        let usages = pools.into_iter().map(|pool| async move {
+            let usage = within(usage(&pool)).await;
+            (pool.entry.name.clone(), memory.note(pool.entry.name.clone(), usage))
+        });
+        join_all(usages).await
+    }
+}
+
+pub(crate) async fn usage(pool: &Arc<OpenPool>) -> Result<Usage, String> {
+    let store = pool.store().map_err(|error| reason(&error))?;
+    store.usage().await.map_err(|error| error.to_string())
+}
+
+pub(crate) async fn within<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let late = |_| Err(format!("no answer within {} s", limits::HEALTH_DEADLINE.as_secs()));
+    timeout(limits::HEALTH_DEADLINE, answer).await.unwrap_or_else(late)
+}

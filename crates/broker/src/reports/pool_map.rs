@@ -1,0 +1,63 @@
+//! What a picture of the pools shows: their shares by weight, what they hold, and which queues are on their way.
+
+use crate::reports::Reports;
+use std::collections::BTreeMap;
+
+use crate::balance::survey::Survey;
+use crate::reports::overview::PartReport;
+use angarium_core::error::Error;
+use angarium_core::names::PoolName;
+use angarium_core::pool::Pool;
+use angarium_storage::Usage;
+
+/// All pools.
+#[derive(Clone, Debug)]
+pub struct PoolMap {
+    /// Each of them, by name.
+    pub pools: Vec<MappedPool>,
+    /// How many queues are on their way, by the pool that they leave and the one that they go to.
+    pub moves: BTreeMap<(PoolName, PoolName), u64>,
+    /// Whether every queue was looked at.
+    pub is_whole: bool,
+}
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub struct MappedPool {
+    /// Its name.
+    pub name: PoolName,
+    /// What is said of it.
+    pub pool: Pool,
+    /// Queues whose new messages it takes.
+    pub queues: u64,
+    /// What it holds.
+    pub usage: PartReport<Usage>,
+}
+
+impl Reports {
+    /// Looks where everything is. It costs a read for each queue.
+    pub async fn pool_map(&self) -> Result<PoolMap, Error> {
+        self.0.pools.reload_pools().await?;
+        let (survey, usages) = tokio::join!(self.0.balance.survey(), self.fetch_usages());
+        let Survey { queues, is_whole } = survey?;
+        let (mut counts, mut moves) = (BTreeMap::<PoolName, u64>::new(), BTreeMap::new());
+        for queue in queues {
+            let to = queue.placement.pool;
+            *counts.entry(to.clone()).or_default() += 1;
+            if let Some(from) = queue.placement.older {
+                *moves.entry((from, to)).or_default() += 1;
+            }
+        }
+        let mut usages: BTreeMap<PoolName, PartReport<Usage>> = usages.into_iter().collect();
+        let mut pools: Vec<MappedPool> = Vec::with_capacity(usages.len());
+        for open in self.0.stores.all() {
+            let (name, pool) = (open.entry.name.clone(), open.entry.pool.clone());
+            // One that was added in this moment was not asked.
+            let Some(usage) = usages.remove(&name) else { continue };
+            let queues = counts.get(&name).copied().unwrap_or(0);
+            pools.push(MappedPool { name, pool, queues, usage });
+        }
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(PoolMap { pools, moves, is_whole })
+    }
+}

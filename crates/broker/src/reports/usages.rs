@@ -1,0 +1,31 @@
+//! Figures that cost more than a page of metrics may: what pools hold in all, and what projects with quotas hold. They are asked
+//! for in the background, and a page shows the last answers.
+
+use crate::reports::Reports;
+
+use crate::limits;
+use angarium_metrics::ObservedPool;
+
+impl Reports {
+    /// Asks each pool what it holds, until the service stops.
+    pub(crate) async fn watch_usage(&self) {
+        loop {
+            // Each answer is kept.
+            self.fetch_usages().await;
+            if !self.0.replica.sleep_tick(limits::USAGE_TICK).await {
+                return;
+            }
+        }
+    }
+
+    /// The pools as a page shows them.
+    pub(crate) fn observed_pools(&self) -> Vec<ObservedPool> {
+        let usages = self.0.memory.usages(limits::USAGE_TICK * 3);
+        let pools = self.0.stores.all();
+        let observed = pools.iter().map(|pool| {
+            let usage = usages.get(&pool.entry.name);
+            ObservedPool { held: usage.map(|usage| (usage.messages, usage.bytes)), ..pool.observed() }
+        });
+        observed.collect()
+    }
+}

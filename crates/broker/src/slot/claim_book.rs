@@ -1,0 +1,256 @@
+//! The claims of a slot as its owner has them: grants, renewals, splits and the end of claims, each step under the lock. The
+//! procedures of several durable steps are in [`crate::claims`].
+
+use std::sync::Arc;
+
+use crate::limits;
+use angarium_core::claim::ClaimTerms;
+use angarium_core::ids::{ClaimId, ClientId, MessageId};
+use angarium_core::message::{Header, Retention};
+use angarium_core::names::QueueRef;
+use angarium_core::receipt::Attempt;
+use angarium_core::time::Timestamp;
+use angarium_engine::{ClaimSplit, Release, ReleaseUpdates, Renewal};
+use tokio::sync::futures::OwnedNotified;
+
+use crate::slot::deadlines::Deadline;
+use crate::slot::locked::LockedSlot;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::release::{BegunRelease, ClaimKey, ReleaseCause};
+use crate::slot::state::Slot;
+use crate::writer::change::Change;
+
+/// A claim whose record is durable.
+pub(crate) struct NewClaim {
+    pub(crate) id: ClaimId,
+    pub(crate) terms: ClaimTerms,
+    pub(crate) client: Option<ClientId>,
+    pub(crate) attempt: Option<Attempt>,
+    pub(crate) expires: Timestamp,
+}
+
+/// A claim as it was granted.
+pub(crate) struct GrantedClaim {
+    pub(crate) headers: Vec<Header>,
+    /// Of the queue.
+    pub(crate) retention: Retention,
+}
+
+/// A renewal that has begun: what is written.
+pub(crate) struct BegunRenewal {
+    pub(crate) messages: Vec<(MessageId, u32)>,
+    pub(crate) client: Option<ClientId>,
+}
+
+/// What a change of a claim comes to at first.
+pub(crate) enum ClaimStep<T> {
+    Begun(T),
+    /// The claim has ended, or its queue is closed.
+    Ended,
+    /// Another caller changes it: what is told of its end.
+    Busy(OwnedNotified),
+}
+
+/// A claim that was split in two, durably.
+pub(crate) struct SplitClaims<'a> {
+    pub(crate) old: ClaimId,
+    pub(crate) new: ClaimId,
+    pub(crate) parted: &'a [(MessageId, u32)],
+    pub(crate) terms: ClaimTerms,
+    /// When the new one ends.
+    pub(crate) expires: Timestamp,
+    /// When the old one ends.
+    pub(crate) rest_expires: Timestamp,
+}
+
+impl QueueHandle {
+    /// Grants a claim on chosen messages. None when the queue was closed meanwhile: the record is cleared away.
+    pub(crate) fn grant(&self, claim: NewClaim, ids: &[MessageId]) -> Option<GrantedClaim> {
+        let NewClaim { id, terms, client, attempt, expires } = claim;
+        let mut state = self.slot.lock();
+        state.buckets |= 1 << id.bucket();
+        if state.queue(&self.at, self.id).is_none() {
+            state.note_orphan(id);
+            return None;
+        }
+        state.live_claims += 1;
+        state.note_deadline(Deadline { at: expires, claim: id, queue: self.at.clone() });
+        let queue = state.queue_mut(&self.at, self.id)?;
+        let headers = queue.engine.grant(id, terms, expires, ids);
+        queue.engine.note_client(id, client);
+        queue.engine.note_attempt(id, attempt);
+        queue.counters.claimed.inc_by(u64::try_from(headers.len()).unwrap_or_default());
+        Some(GrantedClaim { headers, retention: queue.engine.retention() })
+    }
+
+    /// It is unknown whether a claim is recorded. It is taken for a claim whose time has ended: ending it removes the
+    /// record, if there is one, before the messages are ready.
+    pub(crate) fn grant_in_doubt(&self, id: ClaimId, terms: ClaimTerms, ids: &[MessageId], now: Timestamp) {
+        let mut state = self.slot.lock();
+        let Some(queue) = state.queue_mut(&self.at, self.id) else {
+            return state.note_orphan(id);
+        };
+        queue.engine.grant(id, terms, now, ids);
+        state.live_claims += 1;
+        state.note_deadline(Deadline { at: now, claim: id, queue: self.at.clone() });
+    }
+
+    /// Begins a renewal, unless another caller changes the claim.
+    pub(crate) fn begin_renew(&self, id: ClaimId, now: Timestamp) -> ClaimStep<BegunRenewal> {
+        let mut state = self.slot.lock();
+        let Some(queue) = state.queue_mut(&self.at, self.id) else { return ClaimStep::Ended };
+        match queue.engine.begin_renew(id, now) {
+            Renewal::Begun(messages) => {
+                ClaimStep::Begun(BegunRenewal { messages, client: queue.engine.client_of(id) })
+            }
+            Renewal::Ended => ClaimStep::Ended,
+            Renewal::Busy => ClaimStep::Busy(self.slot.claim_changed()),
+        }
+    }
+
+    /// Gives a claim new terms, which are durable, or may be. None when the queue is closed.
+    pub(crate) fn renewed(&self, claim: NewClaim) -> Option<()> {
+        let NewClaim { id, terms, attempt, expires, .. } = claim;
+        let mut state = self.slot.lock();
+        let queue = state.queue_mut(&self.at, self.id)?;
+        queue.engine.renewed(id, terms, expires);
+        queue.engine.note_attempt(id, attempt);
+        state.note_deadline(Deadline { at: expires, claim: id, queue: self.at.clone() });
+        Some(())
+    }
+
+    /// Leaves a claim as it was before a renewal or a split. Its deadline may have passed unheeded meanwhile: it is looked at
+    /// again at `again`. None when the queue is closed.
+    pub(crate) fn renew_failed(&self, id: ClaimId, again: Timestamp) -> Option<()> {
+        let mut state = self.slot.lock();
+        let queue = state.queue_mut(&self.at, self.id)?;
+        queue.engine.renew_failed(id);
+        state.note_deadline(Deadline { at: again, claim: id, queue: self.at.clone() });
+        Some(())
+    }
+
+    /// Begins to part messages from a claim, unless another caller changes it.
+    pub(crate) fn begin_split(
+        &self,
+        claim: ClaimId,
+        messages: &[MessageId],
+        now: Timestamp,
+    ) -> ClaimStep<ClaimSplit> {
+        let mut state = self.slot.lock();
+        let Some(queue) = state.queue_mut(&self.at, self.id) else { return ClaimStep::Ended };
+        match queue.engine.begin_split(claim, messages, now) {
+            ClaimSplit::Busy => ClaimStep::Busy(self.slot.claim_changed()),
+            split => ClaimStep::Begun(split),
+        }
+    }
+
+    /// Splits a claim whose two records are durable. None when the queue was closed meanwhile.
+    pub(crate) fn finish_split(&self, split: &SplitClaims<'_>) -> Option<()> {
+        let mut state = self.slot.lock();
+        if state.queue(&self.at, self.id).is_none() {
+            state.note_orphan(split.new);
+        }
+        let queue = state.queue_mut(&self.at, self.id)?;
+        let over = queue.engine.finish_split(split.old, split.new, split.terms, split.expires, split.parted);
+        state.spend(over);
+        state.buckets |= 1 << split.new.bucket();
+        state.live_claims += 1;
+        state.note_deadline(Deadline { at: split.expires, claim: split.new, queue: self.at.clone() });
+        state.note_deadline(Deadline { at: split.rest_expires, claim: split.old, queue: self.at.clone() });
+        Some(())
+    }
+}
+
+impl Slot {
+    /// What is told when a claim was changed from now on.
+    pub(crate) fn claim_changed(self: &Arc<Self>) -> OwnedNotified {
+        Arc::clone(&self.changed).notified_owned()
+    }
+
+    /// Whether the record of a claim is the first one in its directory.
+    pub(crate) fn is_new_bucket(self: &Arc<Self>, claim: ClaimId) -> bool {
+        self.lock().buckets >> claim.bucket() & 1 == 0
+    }
+
+    /// Whether a claim has ended in the memory of the slot.
+    pub(crate) fn has_ended(self: &Arc<Self>, at: &QueueRef, claim: ClaimId) -> bool {
+        self.lock().queues.get(at).is_none_or(|queue| !queue.engine.has_claim(claim))
+    }
+
+    /// Hides the messages of claims for good and sends their headers on their way. Claims that have ended, or that another
+    /// caller ends, are passed over.
+    pub(crate) fn begin_releases(
+        self: &Arc<Self>,
+        claims: Vec<ClaimKey>,
+        ending: Release,
+        again: Timestamp,
+    ) -> Vec<BegunRelease> {
+        let mut begun = Vec::with_capacity(claims.len());
+        let mut state = self.lock();
+        for (at, id) in claims {
+            let Some(queue) = state.queues.get_mut(&at) else { continue };
+            let Some(ReleaseUpdates { headers }) = queue.engine.begin_release(id, ending) else { continue };
+            if headers.is_empty() {
+                begun.push(BegunRelease { claim: (at, id), headers: None });
+                continue;
+            }
+            match state.submit(&at, Change::Update(headers)) {
+                Ok(outcome) => begun.push(BegunRelease { claim: (at, id), headers: Some(outcome) }),
+                Err(_) => state.release_failed(&[(at, id)], again),
+            }
+        }
+        begun
+    }
+
+    /// These claims did not end, or it is unknown. They are claims still, for their records may be there; one whose time has
+    /// ended is ended again at `again`, which does no harm to what was done.
+    pub(crate) fn release_failed(self: &Arc<Self>, claims: &[ClaimKey], again: Timestamp) {
+        self.lock().release_failed(claims, again);
+    }
+
+    /// Shows the messages of claims whose records are gone, and serves the claims that wait.
+    pub(crate) fn finish_releases(self: &Arc<Self>, claims: Vec<ClaimKey>, cause: ReleaseCause) {
+        let mut state = self.lock();
+        state.live_claims = state.live_claims.saturating_sub(claims.len());
+        for (at, id) in claims {
+            if let Some(queue) = state.queues.get_mut(&at) {
+                let given_back = queue.engine.finish_release(id);
+                queue.count_released(cause, given_back);
+                state.note_wake(&at);
+                state.serve(&at);
+            }
+        }
+    }
+
+    /// Takes the claims without messages, whose records may go.
+    pub(crate) fn take_spent(self: &Arc<Self>) -> Vec<ClaimId> {
+        std::mem::take(&mut self.lock().spent)
+    }
+
+    /// The records of so many claims are gone.
+    pub(crate) fn spent_cleared(self: &Arc<Self>, claims: usize) {
+        let mut state = self.lock();
+        state.live_claims = state.live_claims.saturating_sub(claims);
+    }
+
+    /// The records of these claims may still be there. One that is gone already does no harm at the next tick.
+    pub(crate) fn return_spent(self: &Arc<Self>, claims: Vec<ClaimId>) {
+        self.lock().spent.extend(claims);
+    }
+}
+
+impl LockedSlot<'_> {
+    fn release_failed(&mut self, claims: &[ClaimKey], again: Timestamp) {
+        for (queue, claim) in claims {
+            if let Some(open) = self.state.queues.get_mut(queue) {
+                open.engine.release_failed(*claim);
+            }
+            self.state.note_deadline(Deadline { at: again, claim: *claim, queue: queue.clone() });
+        }
+    }
+}
+
+/// When a claim that could not be ended is looked at again.
+pub(crate) fn retry_at(now: Timestamp) -> Timestamp {
+    now.plus_seconds(limits::RETRY_SECONDS)
+}

@@ -1,0 +1,89 @@
+//! Deleted queues of a slot: closing one, and what is known of those that are to be cleaned away.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use angarium_core::ids::{ClaimId, QueueId};
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+
+use crate::slot::state::{OpenQueue, Slot};
+
+/// Claims of deleted queues, by queue.
+pub(crate) type OrphanedClaims = Vec<(QueueId, Vec<ClaimId>)>;
+
+/// A queue that was taken out of memory: nothing more begins there.
+pub(crate) struct ClosedOpenQueue(OpenQueue);
+
+impl ClosedOpenQueue {
+    /// Waits until what was under way in it has ended.
+    pub(crate) async fn unused(&self) {
+        self.0.uses.wait().await;
+    }
+
+    pub(crate) fn claims(&self) -> Vec<ClaimId> {
+        self.0.engine.claim_ids().collect()
+    }
+}
+
+impl Slot {
+    /// Closes a queue that is about to be deleted. The claims that wait for messages that are there wait in vain from here on.
+    pub(crate) fn close_queue(self: &Arc<Self>, at: &QueueRef, id: QueueId) -> Option<ClosedOpenQueue> {
+        let mut state = self.lock();
+        let closed = state.close_queue(at, id);
+        state.serve(at);
+        closed.map(ClosedOpenQueue)
+    }
+
+    /// Notes claims of a deleted queue whose records are in the tree.
+    pub(crate) fn add_orphans(self: &Arc<Self>, queue: QueueId, claims: Vec<ClaimId>) {
+        self.lock().orphans.entry(queue).or_default().extend(claims);
+    }
+
+    /// Takes the claims of deleted queues whose records may be in the tree.
+    pub(crate) fn take_orphans(self: &Arc<Self>, queues: &[QueueId]) -> OrphanedClaims {
+        self.lock().take_orphans(queues)
+    }
+
+    /// The records of these claims may still be there.
+    pub(crate) fn return_orphans(self: &Arc<Self>, orphans: OrphanedClaims) {
+        let mut state = self.lock();
+        for (queue, claims) in orphans {
+            state.orphans.entry(queue).or_default().extend(claims);
+        }
+    }
+
+    /// The records of these claims are gone. Those that wait to be cleared away are counted when they are.
+    pub(crate) fn orphans_cleared(self: &Arc<Self>, claims: &[ClaimId]) {
+        let mut state = self.lock();
+        let spent: HashSet<ClaimId> = state.spent.iter().copied().collect();
+        let counted = claims.iter().filter(|claim| !spent.contains(claim)).count();
+        state.live_claims = state.live_claims.saturating_sub(counted);
+    }
+
+    /// Has deleted queues cleaned away from this time on.
+    pub(crate) fn clean_at(self: &Arc<Self>, at: Timestamp) {
+        self.lock().next_cleaning = Some(at);
+    }
+
+    /// As [`Slot::clean_at`], unless it is to be done sooner.
+    pub(crate) fn clean_again_at(self: &Arc<Self>, again: Timestamp) {
+        let mut state = self.lock();
+        state.next_cleaning = Some(state.next_cleaning.map_or(again, |sooner| sooner.min(again)));
+    }
+
+    /// Whether deleted queues are to be cleaned away now; the caller then does so.
+    pub(crate) fn begin_cleaning(self: &Arc<Self>, now: Timestamp) -> bool {
+        self.lock().begin_cleaning(now)
+    }
+
+    /// Notes the deleted queues of a cleaning: nothing is removed from them in any other way.
+    pub(crate) fn note_dropped(self: &Arc<Self>, queues: &[QueueId]) {
+        self.lock().dropped = queues.iter().copied().collect();
+    }
+
+    /// Counts a queue that was deleted, for the pages of figures.
+    pub(crate) fn note_deleted(self: &Arc<Self>, at: &QueueRef) {
+        self.lock().figures.progress.deleted(at);
+    }
+}

@@ -1,0 +1,62 @@
+//! What the books are told of a slot: what its batches have changed.
+
+use crate::ledger::books::PoolCount;
+use crate::slot::state::Slot;
+use crate::stores::queue_store::QueueStore;
+use angarium_catalogue::Placement;
+use angarium_core::error::Error;
+use angarium_core::ids::QueueId;
+use angarium_core::names::{PoolName, QueueRef};
+use futures_util::future::join_all;
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokio_util::task::TaskTracker;
+
+impl Slot {
+    /// Writes into the books what was learnt at this object of a slot, if it is the one that serves.
+    pub(crate) fn enter(self: &Arc<Self>, write: impl FnOnce(&crate::ledger::books::Ledger)) {
+        let _state = self.lock();
+        if !self.closed.is_cancelled() {
+            write(&self.around.ledger);
+        }
+    }
+
+    /// What the pools say of queues that are counted and of which a batch to the pool `at` has changed how much they hold.
+    pub(crate) async fn count_after(
+        self: &Arc<Self>,
+        at: &PoolName,
+        changed: impl Iterator<Item = (QueueId, Option<&QueueRef>)>,
+    ) -> Vec<PoolCount> {
+        let mut seen = HashSet::new();
+        let rule = self.around.ledger.quotas.borrow().accounts();
+        let account = |at: Option<&QueueRef>| at.map(|at| rule.of(&at.project));
+        let counted = changed.filter(|(queue, at)| self.around.ledger.keeps(account(*at).as_ref(), *queue));
+        let counted: Vec<_> = counted.filter(|(queue, _)| seen.insert(*queue)).collect();
+        let asked = counted.into_iter().map(|(queue, name)| async move {
+            let account = account(name);
+            let totals = match self.store_counted(at, queue, name) {
+                Ok(store) => store.totals(queue).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &totals {
+                self.around.replica.task_failed("read totals", format_args!("queue {queue}"), error);
+            }
+            PoolCount { queue, account, totals: totals.ok() }
+        });
+        join_all(asked).await
+    }
+
+    /// Where a queue is counted: one that is not open is in the pool of the batch.
+    pub(crate) fn store_counted(
+        self: &Arc<Self>,
+        pool: &PoolName,
+        queue: QueueId,
+        name: Option<&QueueRef>,
+    ) -> Result<QueueStore, Error> {
+        let mut state = self.lock();
+        match name.and_then(|name| state.queue_mut(name, queue)) {
+            Some(open) => self.store_of(open),
+            None => self.around.stores.store_at(&Placement::one(pool.clone()), TaskTracker::new().token()),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Messages that are posted twice with one id of deduplication: which is the first, and what the pool keeps of it (P10).
+//!
+//! The note of a message is in the batch of the message, so both are durable or neither. A second post is answered once the
+//! first is durable; if that failed, the second is posted after all.
+
+use crate::slot::queue_handle::QueueHandle;
+use crate::writer::notes::dedup_note;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::limits;
+use crate::slot::state::OpenQueue;
+use crate::slot::state::Slot;
+use crate::writer::change::Change;
+use crate::writer::pending::settled;
+use angarium_core::dedup::DedupKey;
+use angarium_core::envelope::Envelope;
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::group::{DedupId, GroupName};
+use angarium_core::ids::MessageId;
+use angarium_core::limits as core_limits;
+use angarium_core::message::{Message, NewMessage};
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+use angarium_storage::Note;
+
+/// A message of a post whose duplicate is not durable yet.
+pub(crate) struct PendingDuplicate {
+    /// Its place in the post.
+    pub(crate) place: usize,
+    pub(crate) message: NewMessage,
+}
+
+/// How many ids of deduplication all open queues remember: as counted in each look at the memory of ready caches, with
+/// those that were posted since.
+#[derive(Debug, Default)]
+pub(crate) struct DedupUsage(AtomicUsize);
+
+impl DedupUsage {
+    /// How many more may be remembered.
+    pub(crate) fn room(&self) -> usize {
+        core_limits::DEDUP_KNOWN_ALL.saturating_sub(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn add(&self, more: usize) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn recount(&self, slots: &[Arc<Slot>]) {
+        let of_slot = |slot: &Arc<Slot>| {
+            let state = slot.lock();
+            state.queues.values().map(|queue| queue.engine.dedup_count()).sum::<usize>()
+        };
+        self.0.store(slots.iter().map(of_slot).sum(), Ordering::Relaxed);
+    }
+}
+
+/// A post on its way: which of its messages are new.
+#[derive(Default)]
+pub(crate) struct DedupPost {
+    /// The ids that are answered, one for each message.
+    pub(crate) ids: Vec<MessageId>,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) notes: Vec<(DedupKey, Note)>,
+    pub(crate) awaited: Vec<PendingDuplicate>,
+    /// Those of its messages that are new and have an id of deduplication.
+    pub(crate) own: HashMap<DedupKey, MessageId>,
+    /// How many of those all queues have room for.
+    pub(crate) room: usize,
+}
+
+/// Until when what is posted now is remembered.
+pub(crate) fn dedup_expires(now: Timestamp) -> Timestamp {
+    now.plus_seconds(core_limits::DEDUP_SECONDS)
+}
+
+impl DedupPost {
+    /// One without messages, that may bring so many ids of deduplication.
+    pub(crate) fn within(room: usize) -> Self {
+        Self { room, ..Self::default() }
+    }
+
+    /// What is to be kept of a message that is posted now, and under which id of deduplication; none when it was posted
+    /// before.
+    pub(crate) fn admit(
+        &mut self,
+        queue: &OpenQueue,
+        mut new: NewMessage,
+        now: Timestamp,
+    ) -> Result<Option<(NewMessage, Option<DedupKey>)>, Error> {
+        if !queue.engine.is_ordered() {
+            return match new.dedup {
+                Some(_) => Err(Error::invalid(
+                    InvalidPart::Limit,
+                    "dedup_id",
+                    "only a queue with _fifo remembers it",
+                )),
+                None => Ok(Some((new, None))),
+            };
+        }
+        let group = new.group.get_or_insert_with(GroupName::default);
+        let by_content = || {
+            let (_, body) = Envelope::split(new.body.clone());
+            queue.attributes.has_content_dedup.then(|| DedupId::of_body(&body))
+        };
+        let Some(id) = new.dedup.clone().or_else(by_content) else { return Ok(Some((new, None))) };
+        let scope = queue.attributes.dedup_scope;
+        let key = DedupKey::of(&id, scope, group);
+        if let Some(own) = self.own.get(&key) {
+            self.ids.push(*own);
+            return Ok(None);
+        }
+        // What was posted before the scope was changed is remembered as it was.
+        let before = || queue.engine.first_post(DedupKey::of(&id, scope.other(), group), now);
+        if let Some(duplicate) = queue.engine.first_post(key, now).or_else(before) {
+            if !duplicate.is_durable {
+                self.awaited.push(PendingDuplicate { place: self.ids.len(), message: new });
+            }
+            self.ids.push(duplicate.id);
+            return Ok(None);
+        }
+        if self.own.len() >= queue.engine.dedup_room() {
+            let what = "ids of deduplication that a queue remembers";
+            return Err(Error::TooMany { what, bound: core_limits::DEDUP_KNOWN });
+        }
+        if self.own.len() >= self.room {
+            let what = "ids of deduplication that all queues remember";
+            return Err(Error::TooMany { what, bound: core_limits::DEDUP_KNOWN_ALL });
+        }
+        Ok(Some((new, Some(key))))
+    }
+
+    pub(crate) fn add(&mut self, message: Message, key: Option<DedupKey>, now: Timestamp) {
+        let id = message.header.id;
+        if let Some(key) = key {
+            self.notes.push((key, dedup_note(&key, id, dedup_expires(now))));
+            self.own.insert(key, id);
+        }
+        self.ids.push(id);
+        self.messages.push(message);
+    }
+}
+
+impl Slot {
+    /// Forgets the ids of deduplication of the open queues whose time has ended.
+    pub(crate) fn expire_dedup(self: &Arc<Self>) {
+        let now = self.around.replica.clock.now();
+        let mut state = self.lock();
+        let ordered = state.queues.iter().filter(|(_, queue)| queue.engine.is_ordered());
+        let names: Vec<QueueRef> = ordered.map(|(at, _)| at.clone()).collect();
+        for at in names {
+            while let Some(queue) = state.queues.get_mut(&at) {
+                let keys = queue.engine.forget_dedup_ids(now, limits::NOTES_PAGE);
+                // No caller waits for this: what stays in the pool is forgotten after the queue was opened again.
+                if keys.is_empty() || state.submit(&at, Change::ForgetDedup(keys)).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl QueueHandle {
+    /// Forgets all ids of deduplication of the queue, durably. Returns whether there were any.
+    pub(crate) async fn forget_dedup_ids(&self) -> Result<bool, Error> {
+        let mut outcomes = Vec::new();
+        {
+            let mut state = self.slot.lock();
+            let Some(open) = state.queue_mut(&self.at, self.id) else { return Ok(false) };
+            let keys = open.engine.forget_dedup();
+            for keys in keys.chunks(limits::NOTES_PAGE) {
+                outcomes.push(state.submit(&self.at, Change::ForgetDedup(keys.to_vec()))?);
+            }
+        }
+        let mut is_written = false;
+        for outcome in outcomes {
+            settled(outcome).await.map_err(|error| if is_written { error.into_unknown() } else { error })?;
+            is_written = true;
+        }
+        Ok(is_written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use angarium_engine::{GroupBounds, QueueEngine, StoredTotals};
+
+    fn with_id(id: &str) -> NewMessage {
+        let dedup = Some(DedupId::new(id, "dedup_id").unwrap());
+        NewMessage { body: "1".into(), dedup, ..NewMessage::default() }
+    }
+
+    #[test]
+    fn dedup_ids_beyond_global_bound_are_refused() {
+        let found =
+            StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
+        let queue = OpenQueue::of(QueueEngine::open_ordered(found, GroupBounds::default()));
+        let now = Timestamp::from_millis(1);
+        let known = DedupUsage::default();
+        known.add(core_limits::DEDUP_KNOWN_ALL - 1);
+        let mut posting = DedupPost::within(known.room());
+        let (_, key) = posting.admit(&queue, with_id("a"), now).unwrap().unwrap();
+        posting.own.insert(key.unwrap(), MessageId::ZERO);
+        let refused = posting.admit(&queue, with_id("b"), now).err().unwrap();
+        assert!(matches!(refused, Error::TooMany { bound: core_limits::DEDUP_KNOWN_ALL, .. }), "{refused:?}");
+        // A duplicate needs no room, nor does a message without an id.
+        assert!(posting.admit(&queue, with_id("a"), now).unwrap().is_none());
+        assert!(posting.admit(&queue, NewMessage::default(), now).unwrap().is_some());
+        known.add(2);
+        assert_eq!(known.room(), 0);
+        known.recount(&[]);
+        assert_eq!(known.room(), core_limits::DEDUP_KNOWN_ALL);
+    }
+}

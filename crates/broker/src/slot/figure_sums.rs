@@ -1,0 +1,91 @@
+//! Sums of what is in queues, and their order by depth, kept as single queues change: a look at them costs none of the queues.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use angarium_core::ids::QueueId;
+use angarium_core::time::Timestamp;
+use angarium_metrics::QueueFigures;
+
+/// What is in a queue, or in several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    pub(crate) ready: u64,
+    pub(crate) claimed: u64,
+    pub(crate) delayed: u64,
+    pub(crate) in_transfer: u64,
+    /// Bytes of the bodies of all of them.
+    pub(crate) bytes: u64,
+    /// When the oldest of those that are ready or claimed was posted.
+    pub(crate) oldest: Option<Timestamp>,
+}
+
+impl Contents {
+    /// As a page shows it.
+    pub(crate) fn figures(self, now: Timestamp) -> QueueFigures {
+        let Self { ready, claimed, delayed, in_transfer, bytes, oldest } = self;
+        let oldest_age = oldest.map(|oldest| now.seconds_since(oldest));
+        QueueFigures { ready, claimed, delayed, in_transfer, bytes, oldest_age }
+    }
+
+    /// Messages in any state.
+    pub(crate) fn depth(self) -> u64 {
+        self.ready + self.claimed + self.delayed + self.in_transfer
+    }
+}
+
+/// The figures of the queues without names of their own, together.
+#[derive(Debug, Default)]
+pub(crate) struct FigureSums {
+    pub(crate) queues: usize,
+    pub(crate) sum: Contents,
+    /// How many queues have an oldest message of this time.
+    pub(crate) oldest: BTreeMap<Timestamp, usize>,
+    /// Those that are not empty, the deepest last.
+    pub(crate) depths: BTreeSet<(u64, QueueId)>,
+}
+
+impl FigureSums {
+    pub(crate) fn add(&mut self, queue: QueueId, contents: Contents) {
+        self.queues += 1;
+        self.sum.ready += contents.ready;
+        self.sum.claimed += contents.claimed;
+        self.sum.delayed += contents.delayed;
+        self.sum.in_transfer += contents.in_transfer;
+        self.sum.bytes += contents.bytes;
+        if let Some(oldest) = contents.oldest {
+            *self.oldest.entry(oldest).or_default() += 1;
+        }
+        if contents.depth() > 0 {
+            self.depths.insert((contents.depth(), queue));
+        }
+    }
+
+    /// Takes out what was added.
+    pub(crate) fn remove(&mut self, queue: QueueId, contents: Contents) {
+        self.queues -= 1;
+        self.sum.ready -= contents.ready;
+        self.sum.claimed -= contents.claimed;
+        self.sum.delayed -= contents.delayed;
+        self.sum.in_transfer -= contents.in_transfer;
+        self.sum.bytes -= contents.bytes;
+        self.depths.remove(&(contents.depth(), queue));
+        let Some(oldest) = contents.oldest else { return };
+        if let Some(queues) = self.oldest.get_mut(&oldest) {
+            *queues -= 1;
+            if *queues == 0 {
+                self.oldest.remove(&oldest);
+            }
+        }
+    }
+
+    /// The figures of all together, if there are any.
+    pub(crate) fn figures(&self, now: Timestamp) -> Option<QueueFigures> {
+        let oldest = self.oldest.first_key_value().map(|(oldest, _)| *oldest);
+        (self.queues > 0).then(|| Contents { oldest, ..self.sum }.figures(now))
+    }
+
+    /// Queues that are not empty with their depths, the deepest first.
+    pub(crate) fn deepest(&self) -> impl Iterator<Item = (u64, QueueId)> {
+        self.depths.iter().rev().copied()
+    }
+}

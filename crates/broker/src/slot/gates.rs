@@ -1,0 +1,102 @@
+//! Gates by name: locks of single queues and of single pools, so that a task that waits for one holds up no task
+//! at another.
+//!
+//! They are taken in this order, and each only after those before it: the gate of the moves into a queue, the gate of a
+//! queue, the gates of its pools in the order of their names. The gate of departures from a queue is taken after that
+//! of moves; under it the source may be opened.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+use angarium_catalogue::Placement;
+use angarium_core::names::PoolName;
+
+/// Gates that are kept before those that no caller holds are forgotten.
+const SPARE: usize = 64;
+
+/// A gate for each name, open or held. Held for single look-ups.
+pub(crate) struct Gates<K>(Mutex<GateMap<K>>);
+
+pub(crate) struct GateMap<K> {
+    pub(crate) gates: HashMap<K, Arc<tokio::sync::Mutex<()>>>,
+    /// How many there may be before those that no caller holds are forgotten.
+    pub(crate) most: usize,
+}
+
+impl<K> Default for Gates<K> {
+    fn default() -> Self {
+        Self(Mutex::new(GateMap { gates: HashMap::new(), most: SPARE }))
+    }
+}
+
+impl<K: Clone + Eq + Hash> Gates<K> {
+    /// Waits for a gate and holds it.
+    pub(crate) async fn hold(&self, name: &K) -> OwnedMutexGuard<()> {
+        let gate = self.0.lock().gate(name);
+        gate.lock_owned().await
+    }
+
+    /// Waits until each gate that is held now was given up.
+    pub(crate) async fn rest(&self) {
+        let gates: Vec<_> = self.0.lock().gates.values().cloned().collect();
+        for gate in gates {
+            drop(gate.lock().await);
+        }
+    }
+}
+
+impl Gates<PoolName> {
+    /// Waits for the gates of all pools of a placement and holds them.
+    pub(crate) async fn hold_all(&self, placement: &Placement) -> Vec<OwnedMutexGuard<()>> {
+        let mut names: Vec<&PoolName> = placement.pools().collect();
+        names.sort();
+        names.dedup();
+        let mut held = Vec::with_capacity(names.len());
+        for name in names {
+            held.push(self.hold(name).await);
+        }
+        held
+    }
+}
+
+impl<K: Clone + Eq + Hash> GateMap<K> {
+    pub(crate) fn gate(&mut self, name: &K) -> Arc<tokio::sync::Mutex<()>> {
+        if self.gates.len() >= self.most {
+            // The holder of a gate and each waiter have a handle.
+            self.gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+            self.most = SPARE.max(2 * self.gates.len());
+        }
+        Arc::clone(self.gates.entry(name.clone()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn held_gate_stops_its_own_name_alone() {
+        let gates = Gates::<u32>::default();
+        let held = gates.hold(&1).await;
+        gates.hold(&2).await;
+        let longer = std::time::Duration::from_millis(20);
+        assert!(tokio::time::timeout(longer, gates.hold(&1)).await.is_err());
+        drop(held);
+        gates.hold(&1).await;
+    }
+
+    #[tokio::test]
+    async fn unheld_gates_are_forgotten() {
+        let gates = Gates::<u32>::default();
+        let _held = gates.hold(&0).await;
+        for name in 1..10_000 {
+            gates.hold(&name).await;
+        }
+        assert!(gates.0.lock().gates.len() <= SPARE);
+        assert!(gates.0.lock().gates.contains_key(&0));
+    }
+}

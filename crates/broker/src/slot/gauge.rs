@@ -1,0 +1,82 @@
+//! What the memory of a slot shows to those who count and report: of one queue, and of the slot as a whole. A look is no use
+//! of a queue.
+
+use std::sync::Arc;
+
+use angarium_core::error::Error;
+use angarium_core::ids::QueueId;
+use angarium_core::message::Header;
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+
+use crate::slot::state::Slot;
+use crate::stores::queue_store::QueueStore;
+
+/// An open queue, as who counts it sees it.
+pub(crate) struct QueueGauge {
+    pub(crate) id: QueueId,
+    /// Not to be kept for long: a migration that begins waits for it.
+    pub(crate) store: QueueStore,
+    /// Messages under claims.
+    pub(crate) claimed: u64,
+    /// The oldest message, if memory knows it.
+    pub(crate) oldest: Option<Header>,
+    /// Messages, over the last 30 to 60 seconds.
+    pub(crate) posted_per_minute: u64,
+    pub(crate) removed_per_minute: u64,
+}
+
+/// How much is in the memory of a slot.
+pub(crate) struct SlotGauge {
+    pub(crate) open_queues: u64,
+    /// Claims with messages.
+    pub(crate) claims: usize,
+    /// Messages under claims of open queues.
+    pub(crate) claimed_messages: u64,
+    /// Claims that wait for messages.
+    pub(crate) waiting_claims: usize,
+}
+
+impl Slot {
+    pub(crate) fn is_open(self: &Arc<Self>, at: &QueueRef) -> bool {
+        self.lock().queues.contains_key(at)
+    }
+
+    /// None of a queue that is not open.
+    pub(crate) fn gauge(
+        self: &Arc<Self>,
+        at: &QueueRef,
+        now: Timestamp,
+    ) -> Result<Option<QueueGauge>, Error> {
+        let state = self.lock();
+        let Some(queue) = state.queues.get(at) else { return Ok(None) };
+        let (posted_per_minute, removed_per_minute) = state.rates(queue.pace, now);
+        Ok(Some(QueueGauge {
+            id: queue.id,
+            store: self.store_of(queue)?,
+            claimed: queue.engine.claimed(),
+            oldest: queue.engine.ends().0.cloned(),
+            posted_per_minute,
+            removed_per_minute,
+        }))
+    }
+
+    /// Where an open queue with this id is read; none when it is closed.
+    pub(crate) fn open_store(
+        self: &Arc<Self>,
+        at: &QueueRef,
+        id: QueueId,
+    ) -> Result<Option<QueueStore>, Error> {
+        self.lock().queue(at, id).map(|queue| self.store_of(queue)).transpose()
+    }
+
+    pub(crate) fn slot_gauge(self: &Arc<Self>) -> SlotGauge {
+        let state = self.lock();
+        SlotGauge {
+            open_queues: state.queues.len() as u64,
+            claims: state.live_claims.saturating_sub(state.spent.len()),
+            claimed_messages: state.queues.values().map(|queue| queue.engine.claimed()).sum(),
+            waiting_claims: state.lines.len(),
+        }
+    }
+}

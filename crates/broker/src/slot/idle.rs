@@ -1,0 +1,73 @@
+//! Closing the queues that are at rest ([`crate::sweeps::idle_queues`]).
+
+use crate::limits;
+use std::sync::Arc;
+
+use crate::slot::state::{OpenQueue, Slot, SlotState};
+use crate::slot::wait_line::Waiter;
+use angarium_core::ids::QueueId;
+use angarium_core::names::QueueRef;
+use angarium_engine::WaitLines;
+
+impl OpenQueue {
+    /// Whether it can be closed: nothing is under way in it, nothing of it is in memory that the pool does not have, and
+    /// pages of metrics have seen it as it is, or have had their time.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle_rounds >= limits::IDLE_ROUNDS
+            && self.uses.is_empty()
+            && self.readers.is_empty()
+            && self.migration.is_none()
+            && !self.is_moving
+            && !self.has_task
+            && self.engine.is_idle()
+            && (self.shown.is_seen() || self.idle_rounds >= 2 * limits::IDLE_ROUNDS)
+    }
+}
+
+/// What a round of closing has done.
+pub(crate) struct IdleRound {
+    pub(crate) closed: usize,
+    /// Queues that are still open.
+    pub(crate) open: usize,
+}
+
+impl Slot {
+    /// Closes the queues that are at rest.
+    pub(crate) fn close_idle(self: &Arc<Self>) -> IdleRound {
+        let mut state = self.lock();
+        let closed = state.close_idle();
+        IdleRound { closed, open: state.queues.len() }
+    }
+}
+
+impl SlotState {
+    /// The id of a queue, if it is open. It is in use then.
+    pub(in crate::slot) fn use_queue(&mut self, at: &QueueRef) -> Option<QueueId> {
+        let queue = self.queues.get_mut(at)?;
+        queue.idle_rounds = 0;
+        Some(queue.id)
+    }
+
+    /// Closes the queues that are at rest. Returns how many.
+    pub(crate) fn close_idle(&mut self) -> usize {
+        let lines: &WaitLines<QueueRef, Waiter> = &self.lines;
+        let mut closed = Vec::new();
+        for (at, queue) in &mut self.queues {
+            queue.idle_rounds = queue.idle_rounds.saturating_add(1);
+            if queue.is_idle() && lines.len_of(at) == 0 {
+                closed.push(at.clone());
+            }
+        }
+        for at in &closed {
+            let Some(mut queue) = self.queues.remove(at) else { continue };
+            queue.count_removals();
+            let retention = queue.engine.retention();
+            self.resting.rest(&queue.placement.pool, queue.id, retention, queue.retained);
+            self.figures.rest(at, queue.id, &queue.shown, queue.engine.is_known_empty());
+        }
+        if !closed.is_empty() {
+            self.queues.shrink_to(2 * self.queues.len());
+        }
+        closed.len()
+    }
+}

@@ -1,0 +1,77 @@
+//! A slot at its owner: its state and the lock of it, its open queues, and each step under that lock.
+
+pub(crate) mod apart;
+pub(crate) mod claim_book;
+pub(crate) mod cleaning;
+pub(crate) mod commit;
+pub(crate) mod count_progress;
+pub(crate) mod counted;
+pub(crate) mod deadlines;
+pub(crate) mod dedup;
+pub(crate) mod delete;
+pub(crate) mod expiry;
+pub(crate) mod fencing;
+pub(crate) mod figure_sums;
+pub(crate) mod figures;
+pub(crate) mod follow_ups;
+pub(crate) mod foreign_slots;
+pub(crate) mod gates;
+pub(crate) mod gauge;
+pub(crate) mod group_reads;
+pub(crate) mod idle;
+pub(crate) mod life;
+pub(crate) mod locked;
+pub(crate) mod migration;
+pub(crate) mod opening;
+pub(crate) mod orphans;
+pub(crate) mod post;
+pub(crate) mod queue_handle;
+pub(crate) mod rates;
+pub(crate) mod ready_caches;
+pub(crate) mod receipts;
+pub(crate) mod redrive;
+pub(crate) mod refill;
+pub(crate) mod release;
+pub(crate) mod retention;
+pub(crate) mod state;
+pub(crate) mod sweeping;
+pub(crate) mod tally;
+pub(crate) mod tasks;
+pub(crate) mod transfer_watch;
+pub(crate) mod transfers;
+pub(crate) mod wait_line;
+pub(crate) mod wake;
+
+use crate::slot::dedup::DedupUsage;
+use crate::slot::follow_ups::FollowUps;
+use crate::slot::foreign_slots::ForeignSlots;
+use std::sync::Arc;
+
+use crate::ledger::books::Ledger;
+use crate::replica::LocalReplica;
+use crate::stores::table::PoolTable;
+
+/// What every slot is given of the parts below it, and of its surroundings. It holds nothing from above: a slot that
+/// did would keep a broker alive that was dropped.
+#[derive(Clone)]
+pub(crate) struct SlotSurroundings {
+    pub(crate) replica: Arc<LocalReplica>,
+    pub(crate) stores: Arc<PoolTable>,
+    pub(crate) ledger: Arc<Ledger>,
+    /// Ids of deduplication that all queues remember.
+    pub(crate) dedup: Arc<DedupUsage>,
+    pub(crate) foreign: Arc<ForeignSlots>,
+    pub(crate) follow_ups: FollowUps,
+}
+
+impl SlotSurroundings {
+    pub(crate) fn new(
+        replica: Arc<LocalReplica>,
+        stores: Arc<PoolTable>,
+        ledger: Arc<Ledger>,
+        follow_ups: FollowUps,
+    ) -> Self {
+        let (dedup, foreign) = (Arc::default(), Arc::default());
+        Self { replica, stores, ledger, dedup, foreign, follow_ups }
+    }
+}

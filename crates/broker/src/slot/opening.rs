@@ -1,0 +1,177 @@
+//! How a queue enters and leaves the memory of its slot.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use angarium_catalogue::{ClaimRecord, Placement};
+use angarium_core::attributes::Attributes;
+use angarium_core::ids::{ClaimId, MessageId, QueueId};
+use angarium_core::message::Retention;
+use angarium_core::names::{PoolName, ProjectId, QueueRef};
+use angarium_core::time::Timestamp;
+use angarium_engine::QueueEngine;
+use angarium_storage::Totals;
+use tokio_util::task::TaskTracker;
+
+use crate::slot::deadlines::Deadline;
+use crate::slot::migration::Migration;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::rates::ChangeRate;
+use crate::slot::retention::RetentionWatch;
+use crate::slot::state::{OpenQueue, Slot};
+use crate::slot::transfer_watch::TransferWatch;
+use crate::writer::pending::WriteOutcome;
+
+/// What the slot knows of a queue that is about to be opened.
+pub(crate) struct OpeningState {
+    /// The last id that was given in the slot.
+    pub(crate) tail: MessageId,
+    /// The claims of the queue that were read when the slot was taken.
+    pub(crate) claims: Vec<(ClaimId, ClaimRecord)>,
+}
+
+/// A queue as its pool and its record have it.
+pub(crate) struct OpenedQueue {
+    pub(crate) id: QueueId,
+    pub(crate) placement: Placement,
+    pub(crate) migration: Option<Arc<Migration>>,
+    pub(crate) readers: TaskTracker,
+    pub(crate) engine: QueueEngine,
+    pub(crate) attributes: Attributes,
+    pub(crate) retained: RetentionWatch,
+    pub(crate) totals: Totals,
+    pub(crate) restored: RestoredClaims,
+}
+
+/// The claims of a queue that was opened.
+#[derive(Default)]
+pub(crate) struct RestoredClaims {
+    /// Those that hold no message any more.
+    pub(crate) spent: Vec<ClaimId>,
+    /// When the others end.
+    pub(crate) ends: Vec<(Timestamp, ClaimId)>,
+}
+
+impl Slot {
+    pub(crate) fn opening_state(self: &Arc<Self>, queue: QueueId) -> OpeningState {
+        let state = self.lock();
+        let claims = state.unopened.get(&queue).cloned().unwrap_or_default();
+        OpeningState { tail: state.ids.last(), claims }
+    }
+
+    /// Puts an opened queue in its place, begins what was under way in it, and serves the claims that wait. The caller holds
+    /// the gate of the queue.
+    pub(crate) fn enter_queue(
+        self: &Arc<Self>,
+        at: &QueueRef,
+        opened: OpenedQueue,
+        account: &ProjectId,
+    ) -> QueueHandle {
+        let (id, totals) = (opened.id, opened.totals);
+        let mut state = self.lock();
+        state.unopened.remove(&id);
+        state.resting.forget(id);
+        let meter = &self.around.replica.meter;
+        // It has a name from here on if there was one left.
+        let counters = meter.queue(at);
+        let shown = state.figures.open(at, id, meter.is_named(at));
+        let RestoredClaims { spent, ends } = opened.restored;
+        let deadline = |(end, claim)| Reverse(Deadline { at: end, claim, queue: at.clone() });
+        state.deadlines.extend(ends.into_iter().map(deadline));
+        state.set_expiry_alarm();
+        state.spend(spent);
+        let queue = OpenQueue {
+            id,
+            placement: opened.placement,
+            migration: opened.migration,
+            readers: opened.readers,
+            engine: opened.engine,
+            pool_failed: None,
+            uses: TaskTracker::new(),
+            attributes: opened.attributes,
+            retained: opened.retained,
+            wakes_at: None,
+            is_moving: false,
+            set_aside: Arc::default(),
+            move_passes: 0,
+            transfers: TransferWatch::default(),
+            has_task: false,
+            is_claimed_from: false,
+            counters,
+            pace: ChangeRate::default(),
+            shown,
+            idle_rounds: 0,
+        };
+        if !self.closed.is_cancelled() {
+            self.around.ledger.opened(account, id, self.epoch, totals);
+        }
+        state.queues.insert(at.clone(), Box::new(queue));
+        state.start_mover(at);
+        state.start_copy_phase(at);
+        state.note_wake(at);
+        state.serve(at);
+        QueueHandle::new(Arc::clone(self), at.clone(), id)
+    }
+
+    /// Notes a queue that is not open as one that may have retained messages.
+    pub(crate) fn note_closed(
+        self: &Arc<Self>,
+        at: &QueueRef,
+        pool: &PoolName,
+        queue: QueueId,
+        retention: Retention,
+    ) {
+        let mut state = self.lock();
+        if !state.queues.contains_key(at) {
+            state.resting.rest(pool, queue, retention, RetentionWatch::unknown());
+        }
+    }
+
+    /// What the metadata of a queue states of its behaviour from now on.
+    pub(crate) fn set_attributes(
+        self: &Arc<Self>,
+        at: &QueueRef,
+        id: QueueId,
+        attributes: &Attributes,
+        retention: Retention,
+    ) {
+        let mut state = self.lock();
+        state.resting.set_retention(id, retention);
+        if let Some(queue) = state.queues.get_mut(at) {
+            queue.attributes = attributes.clone();
+            queue.engine.set_retention(retention);
+        }
+    }
+
+    /// Messages under claims of a queue that is not open.
+    pub(crate) fn claimed_unopened(self: &Arc<Self>, queue: QueueId) -> HashSet<MessageId> {
+        self.lock().claimed_unopened(queue)
+    }
+
+    /// Removes messages of a queue that is not open. None when there is no slot writer to the pool. The caller holds the gate
+    /// of the pool.
+    pub(crate) fn remove_unopened(
+        self: &Arc<Self>,
+        pool: &PoolName,
+        queue: QueueId,
+        gone: Vec<MessageId>,
+    ) -> Option<WriteOutcome> {
+        self.lock().submit_unopened(pool, queue, gone)
+    }
+
+    /// Counts a queue that was created, for the pages of figures.
+    pub(crate) fn note_created(self: &Arc<Self>, at: &QueueRef) {
+        self.lock().figures.progress.created(at);
+    }
+
+    /// Has the queues of the slot listed again, for the pages of figures: it is unknown whether there is one more.
+    pub(crate) fn relist(self: &Arc<Self>) {
+        self.lock().figures.progress.relist();
+    }
+
+    /// Notes that the totals of a queue were corrected.
+    pub(crate) fn note_corrected(self: &Arc<Self>, queue: QueueId) {
+        self.lock().note_corrected(queue);
+    }
+}

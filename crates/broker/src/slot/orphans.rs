@@ -1,0 +1,39 @@
+//! Claims of queues that do not exist any more: their records are in the tree until they are cleared away.
+
+use crate::slot::state::SlotState;
+use angarium_core::ids::{ClaimId, QueueId};
+
+impl SlotState {
+    /// A claim of a queue that turned out not to exist any more has nothing to end.
+    pub(crate) fn spend_orphan(&mut self, claim: ClaimId) {
+        for claims in self.unopened.values_mut() {
+            let before = claims.len();
+            claims.retain(|(id, _)| *id != claim);
+            if claims.len() < before {
+                self.spent.push(claim);
+            }
+        }
+        self.unopened.retain(|_, claims| !claims.is_empty());
+    }
+
+    /// Notes a claim whose record may be in the tree, of a queue that was closed for its deletion meanwhile: it is cleared away.
+    pub(crate) fn note_orphan(&mut self, claim: ClaimId) {
+        self.live_claims += 1;
+        self.spent.push(claim);
+    }
+
+    /// Takes the claims of deleted queues whose records may be in the tree. Memory has all of them: those from before
+    /// the slot was taken were read then.
+    pub(crate) fn take_orphans(&mut self, queues: &[QueueId]) -> Vec<(QueueId, Vec<ClaimId>)> {
+        let mut taken = Vec::new();
+        for queue in queues {
+            let mut claims = self.orphans.remove(queue).unwrap_or_default();
+            let unopened = self.unopened.remove(queue).unwrap_or_default();
+            claims.extend(unopened.into_iter().map(|(claim, _)| claim));
+            if !claims.is_empty() {
+                taken.push((*queue, claims));
+            }
+        }
+        taken
+    }
+}

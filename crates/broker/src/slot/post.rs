@@ -1,0 +1,155 @@
+//! Posts to a queue, and removals of its messages, as the slot begins them.
+
+use crate::ledger::books::Reservation;
+use crate::slot::dedup::DedupPost;
+use crate::slot::dedup::PendingDuplicate;
+use crate::slot::dedup::dedup_expires;
+use crate::slot::delete::DeleteStart;
+use crate::slot::locked::LockedSlot;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::state::SlotState;
+use crate::writer::change::Change;
+use crate::writer::pending::WriteOutcome;
+use angarium_core::attributes::Attributes;
+use angarium_core::delay::Delay;
+use angarium_core::durability::Durability;
+use angarium_core::error::Error;
+use angarium_core::ids::MessageId;
+use angarium_core::limits::Limits;
+use angarium_core::message::{Header, Life, Message, MessageTtl, NewMessage, State};
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+use angarium_engine::{QueueEngine, Removal};
+use uuid::Uuid;
+
+impl LockedSlot<'_> {
+    /// Sends a removal on its way, if the engine has begun it.
+    pub(crate) fn submit_removal(
+        &mut self,
+        at: &QueueRef,
+        id: MessageId,
+        removal: Removal,
+    ) -> Result<DeleteStart, Error> {
+        match removal {
+            Removal::Begun => self.submit(at, Change::Remove(vec![id])).map(DeleteStart::Removal),
+            Removal::AskPool(asked) => Ok(DeleteStart::Asked(asked)),
+        }
+    }
+}
+
+impl QueueHandle {
+    pub(crate) fn begin_post(
+        &self,
+        messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+        room: Reservation,
+    ) -> Result<BegunPost, Error> {
+        let now = self.slot.around.replica.clock.now();
+        let mut locked = self.slot.lock();
+        let state: &mut SlotState = &mut locked;
+        let SlotState { queues, writers, ids, .. } = state;
+        let queue = queues.get(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
+        let pool = &queue.placement.pool;
+        let writer = writers.get(pool).ok_or_else(|| self.closed())?;
+        writer.check_open()?;
+        if !queue.attributes.allow(writer.reach()) {
+            return Err(Error::NotDurable(pool.clone()));
+        }
+        let durability = queue.attributes.durability.unwrap_or_default().min(writer.reach());
+        let defaults = MessageDefaults::of(&queue.attributes, &self.slot.around.replica.limits);
+        let mut random = rand::rng();
+        let mut posting = DedupPost::within(self.slot.around.dedup.room());
+        for new in messages {
+            let Some((new, key)) = posting.admit(queue, new, now)? else { continue };
+            let header = header(&new, &defaults, client, now, ids.next(now, &mut random));
+            posting.add(Message { header, body: new.body }, key, now);
+        }
+        let DedupPost { ids, messages, notes, awaited, own, .. } = posting;
+        let outcome = locked.submit_reserved(&self.at, Change::Post(messages, notes), room)?;
+        self.slot.around.dedup.add(own.len());
+        if let Some(queue) = locked.queue_mut(&self.at, self.id) {
+            own.iter().for_each(|(key, id)| queue.engine.begin_dedup(*key, *id, dedup_expires(now)));
+        }
+        Ok(BegunPost { result: PostResult { ids, durability }, outcome, awaited })
+    }
+
+    pub(crate) fn begin_delete(
+        &self,
+        id: MessageId,
+        now: Timestamp,
+        decide: impl FnOnce(&mut QueueEngine, Timestamp) -> Result<Removal, Error>,
+    ) -> Result<DeleteStart, Error> {
+        let mut state = self.slot.lock();
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
+        let removal = decide(&mut queue.engine, now)?;
+        state.submit_removal(&self.at, id, removal)
+    }
+
+    /// The state in which the pool has a message, if it has it.
+    pub(crate) async fn message_state(&self, id: MessageId) -> Result<Option<State>, Error> {
+        let store = self.store()?.ok_or_else(|| self.closed())?;
+        let found = store.get(self.id, &[id]).await?;
+        Ok(found.into_iter().next().map(|message| message.header.state))
+    }
+}
+
+/// A post on its way.
+pub(crate) struct BegunPost {
+    pub(crate) result: PostResult,
+    pub(crate) outcome: WriteOutcome,
+    /// Its messages whose duplicates are on their way too.
+    pub(crate) awaited: Vec<PendingDuplicate>,
+}
+
+/// What was posted.
+#[derive(Clone, Debug)]
+pub struct PostResult {
+    /// The ids of the messages, in order.
+    pub ids: Vec<MessageId>,
+    /// How durable they are.
+    pub durability: Durability,
+}
+
+/// What holds for the messages of a queue that do not say.
+pub(crate) struct MessageDefaults {
+    pub(crate) ttl: u32,
+    pub(crate) delay: Delay,
+}
+
+impl MessageDefaults {
+    pub(crate) fn of(attributes: &Attributes, limits: &Limits) -> Self {
+        let ttl = attributes.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds);
+        let delay = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
+        Self { ttl, delay: Delay::Seconds(delay) }
+    }
+}
+
+/// The header of a message that is posted now to a queue with these defaults.
+pub(crate) fn header(
+    new: &NewMessage,
+    defaults: &MessageDefaults,
+    client: Option<Uuid>,
+    now: Timestamp,
+    id: MessageId,
+) -> Header {
+    let ready = new.delay.unwrap_or(defaults.delay).ready(now);
+    let state = if ready > now { State::Scheduled } else { State::Ready };
+    let size = u32::try_from(new.body.len()).expect("bodies are within the bound of a request");
+    let life = if new.is_retained {
+        Life::Retained { since: now }
+    } else {
+        Life::lasting(new.ttl.map_or(defaults.ttl, MessageTtl::seconds), ready)
+    };
+    Header {
+        id,
+        created: now,
+        ready,
+        life,
+        attempts: 0,
+        client,
+        size,
+        state,
+        group: new.group.clone(),
+        first_claimed: None,
+    }
+}

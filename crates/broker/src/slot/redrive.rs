@@ -1,0 +1,50 @@
+//! What a task that redrives messages asks of the queue.
+
+use angarium_core::error::Error;
+use angarium_core::message::Header;
+use angarium_core::time::Timestamp;
+use angarium_engine::ClaimSelection;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::slot::queue_handle::QueueHandle;
+use crate::writer::change::Change;
+
+/// Messages chosen to leave a queue.
+pub(crate) struct RedriveChoice {
+    pub(crate) headers: Vec<Header>,
+    /// Whether more may become ready by itself, when none was.
+    pub(crate) is_pending: bool,
+    /// Until it is known what becomes of them, the queue is not deleted.
+    pub(crate) in_use: TaskTrackerToken,
+}
+
+impl QueueHandle {
+    /// Hides at most `most` ready messages that are to leave.
+    pub(crate) fn choose_for_redrive(&self, most: usize, now: Timestamp) -> Result<RedriveChoice, Error> {
+        let mut state = self.slot.lock();
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
+        let ClaimSelection { dead, expired, .. } = queue.engine.take_to_leave(most, now);
+        let in_use = queue.uses.token();
+        self.slot.start_refill(&self.at, queue);
+        let is_more = queue.engine.has_more() || queue.engine.waits_for_copies();
+        let is_pending = is_more || !expired.is_empty();
+        if let Some(failure) = std::mem::take(&mut queue.pool_failed).filter(|_| dead.is_empty()) {
+            return Err(failure.error());
+        }
+        if !expired.is_empty() {
+            // No caller waits for this: an expired message is hidden until it is gone.
+            drop(state.submit(&self.at, Change::Remove(expired)));
+        }
+        Ok(RedriveChoice { headers: dead, is_pending, in_use })
+    }
+
+    /// Notes that a task carries on the redrives of the queue. False when one does already, or the queue is closed.
+    pub(crate) fn begin_redrive_task(&self) -> bool {
+        self.lock_queue(|queue| !std::mem::replace(&mut queue.has_task, true)).unwrap_or(false)
+    }
+
+    /// Notes whether a redrive of the queue is active, for the task that carries it on. None when the queue is closed.
+    pub(crate) fn note_redrive_task(&self, is_active: bool) -> Option<()> {
+        self.lock_queue(|queue| queue.has_task = is_active)
+    }
+}

@@ -1,0 +1,33 @@
+//! Tasks that have begun something in the memory of a slot, and what becomes of it when they panic.
+
+use crate::slot::state::Slot;
+use std::sync::Arc;
+
+impl Slot {
+    /// Spawns a task that ends what was begun in the memory of a slot.
+    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        let guard = self.lost_on_panic();
+        self.around.replica.tasks.spawn(async move {
+            let _guard = guard;
+            task.await;
+        });
+    }
+}
+
+/// Loses its slot when it is dropped by a panic.
+pub(crate) struct PanicGuard(Arc<Slot>);
+
+impl Drop for PanicGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lose("a task of the slot ended in a panic");
+        }
+    }
+}
+
+impl Slot {
+    /// Held by a step that was begun in the slot's memory, until it has ended.
+    pub(crate) fn lost_on_panic(self: &Arc<Self>) -> PanicGuard {
+        PanicGuard(Arc::clone(self))
+    }
+}

@@ -1,0 +1,174 @@
+//! Scheduled messages become ready in time, whether any caller asks for them or not.
+//!
+//! What is due is written as ready in the pool before it is shown, so that a restart in between only does it again. A
+//! queue that no caller has opened since its slot was taken is opened by [`crate::counting::background`] when its earliest
+//! message is due.
+
+use crate::slot::locked::LockedSlot;
+use crate::slot::queue_handle::QueueHandle;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::limits;
+use crate::slot::state::OpenQueue;
+use crate::slot::state::Slot;
+use crate::slot::state::SlotState;
+use crate::stores::queue_store::QueueStore;
+use crate::writer::change as changes;
+use crate::writer::change::Change;
+use crate::writer::pending::WriteOutcome;
+use crate::writer::pending::settled;
+use angarium_core::error::Error;
+use angarium_core::message::Header;
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+use angarium_storage::{Direction, Order, Position};
+
+impl SlotState {
+    /// Notes when a queue's scheduled messages are to be looked at, if that is sooner than it was noted before.
+    pub(crate) fn note_wake(&mut self, at: &QueueRef) {
+        let Some(queue) = self.queues.get_mut(at) else { return };
+        let Some(wakes) = queue.engine.wakes_at() else { return };
+        if queue.wakes_at.is_none_or(|noted| wakes < noted) {
+            queue.wakes_at = Some(wakes);
+            self.alarms.schedule.set(wakes);
+            self.wakes.push(Reverse((wakes, at.clone())));
+        }
+    }
+
+    /// Notes when the earliest scheduled message of a closed queue is due.
+    pub(crate) fn note_closed_wake(&mut self, at: &QueueRef, due: Timestamp) {
+        self.alarms.schedule.set(due);
+        self.wakes.push(Reverse((due, at.clone())));
+    }
+
+    /// A queue whose scheduled messages are to be looked at by now.
+    pub(crate) fn take_wake(&mut self, now: Timestamp) -> Option<QueueRef> {
+        self.wakes.peek().filter(|Reverse((at, _))| *at <= now)?;
+        let Reverse((wakes, at)) = self.wakes.pop()?;
+        if let Some(queue) = self.queues.get_mut(&at).filter(|queue| queue.wakes_at == Some(wakes)) {
+            queue.wakes_at = None;
+        }
+        Some(at)
+    }
+}
+
+impl LockedSlot<'_> {
+    /// Sends headers on their way that the engine has hidden to make them ready; none when there are none.
+    pub(crate) fn submit_wake(
+        &mut self,
+        at: &QueueRef,
+        ready: Vec<Header>,
+    ) -> Result<Option<WriteOutcome>, Error> {
+        if ready.is_empty() {
+            return Ok(None);
+        }
+        let ids = changes::ids(&ready);
+        match self.submit(at, Change::Wake(ready)) {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(error) => {
+                if let Some(queue) = self.state.queues.get_mut(at) {
+                    queue.engine.wake_failed(&ids);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Begins to make ready what is due in all queues. Returns when the next messages are due.
+    pub(crate) fn start_due_wakes(self: &Arc<Self>, now: Timestamp) -> Option<Timestamp> {
+        let mut state = self.lock();
+        while let Some(at) = state.take_wake(now) {
+            match state.queues.get_mut(&at) {
+                Some(queue) => self.start_wake(&at, queue, now),
+                None => state.figures.progress.recount(&at),
+            }
+            state.note_wake(&at);
+        }
+        state.wakes.peek().map(|Reverse((next, _))| *next)
+    }
+
+    /// Begins to make ready what is due in a queue, if something may be.
+    pub(crate) fn start_wake(self: &Arc<Self>, at: &QueueRef, queue: &mut OpenQueue, now: Timestamp) {
+        if !queue.engine.begin_wake(now) {
+            return;
+        }
+        let handle = QueueHandle::new(Arc::clone(self), at.clone(), queue.id);
+        let store = self.store_of(queue);
+        self.spawn(async move {
+            let replica = &handle.slot.around.replica;
+            let next = match handle.wake_due(store).await {
+                Ok(next) => next,
+                Err(error) => {
+                    replica.task_failed(
+                        "wake delayed messages",
+                        format_args!("queue {}", handle.at.name),
+                        &error,
+                    );
+                    replica.sleep_tick(limits::MOVE_PAUSES.0).await;
+                    Some(now)
+                }
+            };
+            let mut state = handle.slot.lock();
+            let Some(queue) = state.queue_mut(&handle.at, handle.id) else { return };
+            queue.engine.finish_wake(next);
+            state.note_wake(&handle.at);
+            // A claim that waits for the look at due messages.
+            state.serve(&handle.at);
+        });
+    }
+}
+
+impl QueueHandle {
+    /// Makes ready what is due. Returns when the first one is due that is not.
+    pub(crate) async fn wake_due(
+        &self,
+        store: Result<QueueStore, Error>,
+    ) -> Result<Option<Timestamp>, Error> {
+        let store = store?;
+        let mut after = None;
+        loop {
+            if self.decide(|engine| engine.begin_wake_page()).is_none() {
+                return Ok(None);
+            }
+            let most = (limits::WAKE_MESSAGES, limits::WAKE_BYTES);
+            let page = store.scan(self.id, Order::Schedule, Direction::Up, after, most).await?;
+            let last = page.messages.last().map(|message| Position::of(&message.header));
+            let now = self.slot.around.replica.clock.now();
+            let mut due: Vec<Header> = page.messages.into_iter().map(|message| message.header).collect();
+            let later = due.split_off(due.partition_point(|header| header.ready <= now));
+            let outcome = {
+                let mut state = self.slot.lock();
+                let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
+                // Too much changed while it was read.
+                let Some(ready) = queue.engine.wake_page(due) else { continue };
+                state.submit_wake(&self.at, ready)?
+            };
+            if let Some(outcome) = outcome {
+                settled(outcome).await?;
+            }
+            match later.first() {
+                Some(next) => return Ok(Some(next.ready)),
+                None if page.is_last => return Ok(None),
+                None => after = last,
+            }
+        }
+    }
+
+    /// Makes entries ready that are prepared; those that another caller changes are passed over. No caller but the
+    /// caller, who holds the moves into the slot, removes or wakes them.
+    pub(crate) async fn wake(&self, headers: Vec<Header>) -> Result<(), Error> {
+        let outcome = {
+            let mut state = self.slot.lock();
+            let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(()) };
+            let ready = queue.engine.wake(headers);
+            state.submit_wake(&self.at, ready)?
+        };
+        match outcome {
+            Some(outcome) => settled(outcome).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The session with the tree as the broker feels it: after a lost one the replica registers again and shows as owner
+//! of its slots again; after every suspension no claim expires for a moment.
+
+use crate::slots::Slots;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use crate::limits;
+use angarium_catalogue::{Component, ComponentState, Link, OwnedSlot, ReachReport, Registry, Session};
+use angarium_cluster as cluster;
+use angarium_cluster::replicas::Replica;
+use angarium_core::error::Error;
+use angarium_core::names::PoolName;
+use angarium_core::time::Timestamp;
+
+/// The pause before the replica registers again, and the longest; each is twice the one before.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// What this replica is in the session that there is.
+pub(crate) struct Membership {
+    replica: Replica,
+    started: Timestamp,
+    /// What it states of itself, and the node where it does. Held for single looks.
+    said: Mutex<(ComponentState, String)>,
+    /// The session in which the registry and the owner nodes are in place. Written by one task.
+    held: AtomicU64,
+    /// The lock is held for single looks.
+    hold: Mutex<ExpiryHold>,
+    /// What it states of its reach. Held for single looks.
+    report: Mutex<ReachReport>,
+    /// When a client last asked a replica that it should have left. Held for single looks.
+    asked: Mutex<Instant>,
+}
+
+/// When and where a replica was registered.
+pub(crate) struct Registration {
+    pub(crate) started: Timestamp,
+    /// The node of the registry.
+    pub(crate) node: String,
+    /// Of the session.
+    pub(crate) generation: u64,
+}
+
+/// When claims may not expire. The first question after a suspension learns of it, so that no claim expires
+/// before it is noticed.
+struct ExpiryHold {
+    session: Receiver<Session>,
+    /// No claim expires before.
+    until: Timestamp,
+    /// The last look at which claims could expire.
+    calm: Timestamp,
+}
+
+impl ExpiryHold {
+    /// The time by which claims are judged, after a look at the session.
+    pub(crate) fn claim_time(&mut self, now: Timestamp) -> Timestamp {
+        let session = self.session.borrow_and_update();
+        if session.has_changed() {
+            self.until = now.plus_seconds(limits::EXPIRY_HOLD_SECONDS);
+        }
+        if session.link == Link::Connected && now >= self.until {
+            self.calm = now;
+        }
+        self.calm
+    }
+}
+
+impl Membership {
+    /// Of a replica that was registered and is starting, in the first of the sessions that `session` tells of.
+    pub(crate) fn new(replica: Replica, registration: Registration, session: Receiver<Session>) -> Self {
+        let Registration { started, node, generation } = registration;
+        let hold = ExpiryHold { session, until: Timestamp::default(), calm: Timestamp::default() };
+        let said = Mutex::new((ComponentState::Starting, node));
+        let (held, asked) = (AtomicU64::new(generation), Mutex::new(Instant::now()));
+        Self { replica, started, said, held, report: Mutex::default(), hold: Mutex::new(hold), asked }
+    }
+
+    /// A client asks, though it should be elsewhere.
+    pub(crate) fn note_client_request(&self) {
+        *self.asked.lock() = Instant::now();
+    }
+
+    /// Waits until no client has asked for [`limits::FAREWELL_IDLE`], from now on.
+    pub(crate) async fn await_idle_clients(&self) {
+        self.note_client_request();
+        loop {
+            let rest = *self.asked.lock() + limits::FAREWELL_IDLE;
+            if rest <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(rest).await;
+        }
+    }
+
+    /// A replica has said of it that it hands its slots over.
+    pub(crate) fn note_draining(&self) {
+        self.said.lock().0 = ComponentState::Draining;
+    }
+
+    /// Keeps what the replica states of its reach, for when it registers again, and returns the node where it reports
+    /// it.
+    pub(crate) fn note_report(&self, report: &ReachReport) -> String {
+        *self.report.lock() = report.clone();
+        self.said.lock().1.clone()
+    }
+
+    /// What it states of itself in this state.
+    pub(crate) fn component(&self, state: ComponentState) -> Component {
+        let ReachReport { unreached, used_pools } = self.report.lock().clone();
+        Component { unreached: Some(unreached), used_pools, ..self.replica.component(state, self.started) }
+    }
+
+    /// What the replica states of itself.
+    pub(crate) fn state(&self) -> ComponentState {
+        self.said.lock().0
+    }
+}
+
+impl Slots {
+    /// Notes that a client asks this replica, which it should have left.
+    pub fn note_late_client(&self) {
+        self.0.membership.note_client_request();
+    }
+
+    /// Whether this replica has a session in which it is registered.
+    pub fn has_session(&self) -> bool {
+        self.check_registered().is_ok()
+    }
+
+    pub(crate) fn check_registered(&self) -> Result<(), Error> {
+        self.0.replica.catalogue.check_open().and_then(|()| self.check_member())
+    }
+
+    /// Whether this replica may have an embedded pool of this name: no other one is registered.
+    pub(crate) fn check_alone(&self, registry: &Registry, pool: &PoolName) -> Result<(), Error> {
+        cluster::replicas::check_alone(registry, &self.0.membership.replica, pool)
+    }
+
+    /// Keeps what the replica states of its reach, for when it registers again, and returns the node where it reports it.
+    pub(crate) fn note_report(&self, report: &ReachReport) -> String {
+        self.0.membership.note_report(report)
+    }
+
+    /// Whether the replica shows as owner of its slots in the session that there is.
+    pub(crate) fn check_member(&self) -> Result<(), Error> {
+        let generation = self.0.replica.catalogue.session().borrow().generation;
+        if self.0.membership.held.load(Ordering::Acquire) == generation {
+            Ok(())
+        } else {
+            let part = angarium_core::error::Part::Coordination;
+            Err(Error::unavailable(part, "the replica is registering again after a lost session"))
+        }
+    }
+
+    /// The time by which it is judged whether a claim has ended: now, but it is stopped during a suspension, in which
+    /// no replica can renew, and for a moment after it (P3).
+    pub(crate) fn claim_time(&self) -> Timestamp {
+        self.0.membership.hold.lock().claim_time(self.0.replica.clock.now())
+    }
+
+    /// Tells the others what this replica does from now on. If that fails, joining again tells it.
+    pub(crate) async fn set_state(&self, state: ComponentState) {
+        let membership = &self.0.membership;
+        let node = {
+            let mut said = membership.said.lock();
+            said.0 = state;
+            said.1.clone()
+        };
+        let me = membership.component(state);
+        match self.0.replica.catalogue.component_update(&node, &me).await {
+            Ok(true) => {}
+            Ok(false) => debug!("replica not registered yet"),
+            Err(error) => self.0.replica.task_failed("publish replica state", "registry", &error),
+        }
+    }
+
+    /// Follows the session until the service stops.
+    pub(crate) async fn watch_session(&self) {
+        let mut session = self.0.replica.catalogue.session();
+        loop {
+            let now = *session.borrow_and_update();
+            let held = self.0.membership.held.load(Ordering::Acquire);
+            if now.link == Link::Connected && now.generation != held {
+                self.rejoin(now.generation).await;
+            }
+            tokio::select! {
+                () = self.0.replica.stop.cancelled() => return,
+                changed = session.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Registers and shows as owner in a new session, until that succeeds or the session changes again.
+    async fn rejoin(&self, generation: u64) {
+        let mut pause = PAUSE.0;
+        while self.0.replica.catalogue.session().borrow().generation == generation {
+            match self.try_rejoin().await {
+                Ok(()) => {
+                    self.0.membership.held.store(generation, Ordering::Release);
+                    info!(generation, "replica registered again");
+                    return;
+                }
+                Err(error) => self.0.replica.task_failed("register replica", "registry", &error),
+            }
+            if !self.0.replica.sleep_tick(pause).await {
+                return;
+            }
+            pause = PAUSE.1.min(pause * 2);
+        }
+    }
+
+    async fn try_rejoin(&self) -> Result<(), Error> {
+        let membership = &self.0.membership;
+        let (replica, state) = (&membership.replica, membership.state());
+        let me = membership.component(state);
+        let node = cluster::replicas::join(&self.0.replica.catalogue, &replica.host, &me).await?;
+        membership.said.lock().1 = node;
+        // It may have been changed meanwhile.
+        if membership.state() != state {
+            self.set_state(membership.state()).await;
+        }
+        let owned: Vec<OwnedSlot> = self.0.table.owned().map(|slot| slot.owned.clone()).collect();
+        cluster::slots::hold_all(&self.0.replica.catalogue, &owned, &self.0.replica.owner).await
+    }
+}

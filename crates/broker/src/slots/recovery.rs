@@ -1,0 +1,253 @@
+//! Taking a slot again when what its memory states may no longer be true: after a batch without a known outcome, after
+//! a pool that went back, after another replica took it.
+//!
+//! The old object is closed first: it begins no more work, and what it still has under way is refused by the tree
+//! (its fence) and by the pools (its epoch) as soon as the slot is taken. What was acknowledged is then read again.
+//! One slot that is recovered stops no other.
+
+use crate::slot::life::RecoveryPace;
+use crate::slots::Slots;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use crate::limits;
+use crate::slot::state::{Slot, SlotTerms};
+use crate::slots::reservation::SlotReservation;
+use angarium_catalogue::OwnedSlot;
+use angarium_core::error::Error;
+use angarium_core::ids::Slot as SlotNumber;
+use angarium_core::limits as core_limits;
+use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::time::millis;
+use angarium_storage::Epoch;
+
+/// The first pause, and the longest; each is twice the one before.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// How long a slot that was taken waits for the fences of the pools that it used: a pool that hangs delays the queues of others by this
+/// at most.
+const FENCES_WAIT: Duration = Duration::from_millis(500);
+
+pub(crate) fn next(pause: Duration) -> Duration {
+    (pause * 2).clamp(PAUSE.0, PAUSE.1)
+}
+
+impl Slots {
+    /// The slot of a queue, as it is served now. One that is being recovered is waited for.
+    pub(crate) async fn slot(&self, queue: &QueueRef) -> Result<Arc<Slot>, Error> {
+        self.served(queue.slot()).await
+    }
+
+    /// Every slot that is not another replica's, as `slot` gives one.
+    pub(crate) async fn own_slots(&self) -> Result<Vec<Arc<Slot>>, Error> {
+        let mut slots = Vec::with_capacity(core_limits::SLOTS);
+        for number in SlotNumber::all() {
+            match self.served(number).await {
+                Ok(slot) => slots.push(slot),
+                Err(Error::Moved(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(slots)
+    }
+
+    /// A slot, as `slot` gives that of a queue.
+    pub(crate) async fn served(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
+        if let Some(slot) = self.0.table.get(number) {
+            match slot.lost() {
+                None => return Ok(slot),
+                Some(why) => self.begin_recovery(&slot, why),
+            }
+        }
+        self.0.table.wait(number).await
+    }
+
+    /// Makes sure that an answer which wrote nothing is true: it came from the memory of a slot that was ours all
+    /// along (P8). To be asked just before the answer.
+    pub(crate) fn check_ours(&self, slot: &Arc<Slot>) -> Result<(), Error> {
+        slot.check_served()?;
+        self.check_member()?;
+        self.0.replica.catalogue.check_lease()
+    }
+
+    /// An answer that wrote nothing, if it is true.
+    pub(crate) fn confirm<T>(&self, slot: &Arc<Slot>, answer: Result<T, Error>) -> Result<T, Error> {
+        self.check_ours(slot).and(answer)
+    }
+
+    /// As `confirm`, for an answer that several slots gave.
+    pub(crate) fn confirm_all<T>(&self, slots: &[Arc<Slot>], answer: Result<T, Error>) -> Result<T, Error> {
+        slots.iter().try_for_each(|slot| slot.check_served())?;
+        self.check_member()?;
+        self.0.replica.catalogue.check_lease()?;
+        answer
+    }
+
+    /// The outcome of a change. One that was refused for what is in memory wrote nothing, and must be true.
+    pub(crate) fn confirm_refusal<T>(&self, slot: &Arc<Slot>, outcome: Result<T, Error>) -> Result<T, Error> {
+        match outcome {
+            Err(error) if error.nothing_written() => self.check_ours(slot).and(Err(error)),
+            outcome => outcome,
+        }
+    }
+
+    /// Takes slots again that no replica asks for.
+    pub(crate) async fn watch_slots(&self) {
+        while self.0.replica.sleep_tick(limits::SLOT_TICK).await {
+            for slot in self.0.table.owned() {
+                if let Some(why) = slot.lost() {
+                    self.begin_recovery(&slot, why);
+                }
+            }
+        }
+    }
+
+    /// Closes a slot and begins to recover it, once.
+    pub(crate) fn begin_recovery(&self, slot: &Arc<Slot>, why: &'static str) {
+        let Some(away) = self.take_reserved(slot, why) else { return };
+        slot.close();
+        let pause = slot.taken.pause();
+        let (number, pause_ms) = (slot.owned.slot.0, millis(pause));
+        // One that was lost a moment ago is told when it is calm again, and counted meanwhile.
+        if pause.is_zero() {
+            warn!(slot = number, reason = why, "slot lost");
+        } else {
+            debug!(slot = number, reason = why, pause_ms, "slot lost again");
+        }
+        self.0.replica.meter.note_lost_slot();
+        let (slots, owned, pools) = (self.clone(), slot.owned.clone(), slot.pools());
+        self.0.replica.tasks.spawn(async move { slots.recover_slot(away, &owned, &pools, pause).await });
+    }
+
+    /// Takes a slot until that succeeds, others that reach more should have it, or the service stops.
+    async fn recover_slot(
+        &self,
+        away: SlotReservation,
+        owned: &OwnedSlot,
+        pools: &[PoolName],
+        first: Duration,
+    ) {
+        let (mut pause, number, began) = (first, owned.slot, Instant::now());
+        loop {
+            if !pause.is_zero() && !self.0.replica.sleep_tick(pause).await {
+                return;
+            }
+            pause = next(pause);
+            // It would be lost again and again for what this replica does not reach.
+            if self.should_yield_slots() {
+                match self
+                    .0
+                    .replica
+                    .catalogue
+                    .slots_give_up(std::slice::from_ref(owned), &self.0.replica.owner)
+                    .await
+                {
+                    Ok(()) => {
+                        info!(slot = number.0, "slot given up");
+                        return self.0.ledger.left(number);
+                    }
+                    Err(error) => {
+                        self.0.replica.task_failed("give up slots", format_args!("slot {}", number.0), &error)
+                    }
+                }
+                continue;
+            }
+            match self.take(number, RecoveryPace::now(pause)).await {
+                Ok(Some(slot)) => {
+                    self.fence_pools(&slot, pools).await;
+                    let (took_ms, transaction) = (millis(began.elapsed()), slot.epoch.transaction);
+                    if first.is_zero() {
+                        info!(slot = number.0, transaction, took_ms, "slot recovered");
+                    } else {
+                        debug!(slot = number.0, transaction, took_ms, "slot recovered again");
+                    }
+                    away.enter(slot);
+                    self.0.ledger.taken(number);
+                    // It may be another's by now.
+                    self.0.assignment.wake.notify_one();
+                    return;
+                }
+                Ok(None) => {
+                    info!(slot = number.0, "slot served by other replica");
+                    return self.0.ledger.left(number);
+                }
+                Err(error) => {
+                    self.0.replica.task_failed("take slots", format_args!("slot {}", number.0), &error);
+                }
+            }
+        }
+    }
+
+    /// Takes a slot; none when another replica has it.
+    pub(crate) async fn take(
+        &self,
+        number: SlotNumber,
+        taken: RecoveryPace,
+    ) -> Result<Option<Arc<Slot>>, Error> {
+        let owned = self.0.replica.catalogue.slots_take(&[number], &self.0.replica.owner).await?.pop();
+        let Some(owned) = owned else { return Ok(None) };
+        self.load(owned, taken).await.map(Some)
+    }
+
+    /// A slot that was taken, with its claims.
+    pub(crate) async fn load(&self, owned: OwnedSlot, taken: RecoveryPace) -> Result<Arc<Slot>, Error> {
+        let epoch = Epoch { generation: self.0.replica.generation, transaction: owned.transaction };
+        let claims = self.0.replica.catalogue.claims(&owned).await?;
+        let no_expiry_before = self.0.replica.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
+        let terms = SlotTerms { taken, no_expiry_before };
+        Ok(Arc::new(Slot::new(owned, epoch, claims, terms, self.0.around.clone())))
+    }
+
+    /// Fences the pools that the slot used, so that batches of its old object are refused from here on. One that
+    /// cannot be reached now is fenced before its first use.
+    async fn fence_pools(&self, slot: &Arc<Slot>, pools: &[PoolName]) {
+        let fences = TaskTracker::new();
+        for name in pools {
+            let (slots, slot, name) = (self.clone(), Arc::clone(slot), name.clone());
+            // One that is given up half way could arrive after the next one, and begin its numbering again.
+            let token = fences.token();
+            self.0.replica.tasks.spawn(async move {
+                let fenced = match slots.0.stores.pool(&name) {
+                    Ok(pool) => slot.open_writer(&name, &pool).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = fenced {
+                    slots.0.replica.task_failed(
+                        "fence pools",
+                        format_args!("slot {} pool {name}", slot.owned.slot.0),
+                        &error,
+                    );
+                }
+                drop(token);
+            });
+        }
+        fences.close();
+        if timeout(FENCES_WAIT, fences.wait()).await.is_err() {
+            debug!(slot = slot.owned.slot.0, "slot served before all pools are fenced");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slot::life::CALM;
+
+    #[tokio::test(start_paused = true)]
+    async fn recovery_pauses_grow_and_reset_when_calm() {
+        let mut pause = Duration::ZERO;
+        for expected in [100, 200, 400, 800] {
+            pause = next(pause);
+            assert_eq!(pause, Duration::from_millis(expected));
+        }
+        assert_eq!(next(Duration::from_secs(9)), PAUSE.1);
+        let taken = RecoveryPace::now(pause);
+        assert_eq!(taken.pause(), pause);
+        tokio::time::advance(CALM + Duration::from_millis(1)).await;
+        assert_eq!(taken.pause(), Duration::ZERO);
+    }
+}

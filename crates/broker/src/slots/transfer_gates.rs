@@ -1,0 +1,27 @@
+//! The gates of transfers: of a queue, whether this replica or another one serves its slot (P5).
+
+use crate::limits;
+use angarium_core::error::{Error, Part};
+use angarium_core::names::QueueRef;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
+
+use crate::slots::Slots;
+
+impl Slots {
+    /// Holds the transfers into a queue, from the first write there to the last.
+    ///
+    /// # Errors
+    ///
+    /// Another task has held them for [`limits::CLOSE_DEADLINE`].
+    pub(crate) async fn hold_transfers(&self, target: &QueueRef) -> Result<OwnedMutexGuard<()>, Error> {
+        let held = timeout(limits::CLOSE_DEADLINE, self.0.table.moves.hold(target)).await;
+        held.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way into the queue"))
+    }
+
+    /// Holds the removals of transferred messages from a queue, so that an owner of their target that was replaced takes
+    /// nothing out after its successor was told.
+    pub(crate) async fn hold_departures(&self, source: &QueueRef) -> OwnedMutexGuard<()> {
+        self.0.table.removals.hold(source).await
+    }
+}

@@ -1,0 +1,34 @@
+//! One end of a queue, as figures and pages show it.
+
+use angarium_core::error::Error;
+use angarium_core::ids::QueueId;
+use angarium_core::message::Header;
+use angarium_core::queue::Milestone;
+use angarium_core::time::Timestamp;
+use angarium_storage::{Direction, Order};
+
+use crate::stores::queue_store::QueueStore;
+
+impl QueueStore {
+    /// One end of a queue at this time: as memory has it, or else as the pool has it.
+    pub(crate) async fn milestone(
+        &self,
+        queue: QueueId,
+        known: Option<Header>,
+        direction: Direction,
+        now: Timestamp,
+    ) -> Result<Option<Milestone>, Error> {
+        let header = match known {
+            Some(header) => Some(header),
+            None => {
+                let page = self.scan(queue, Order::Ready, direction, None, (1, 0)).await?;
+                page.messages.into_iter().next().map(|message| message.header)
+            }
+        };
+        let milestone = |header: Header| {
+            let age = now.seconds_since(header.created);
+            Milestone { id: header.id, created: header.created, age }
+        };
+        Ok(header.map(milestone))
+    }
+}

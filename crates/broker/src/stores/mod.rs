@@ -1,0 +1,23 @@
+//! The open storages by the name of their pool, and reading a queue in them.
+
+pub(crate) mod milestone;
+pub(crate) mod open_pool;
+pub(crate) mod queue_contents;
+pub(crate) mod queue_store;
+pub(crate) mod read_failure;
+pub(crate) mod refusal;
+pub(crate) mod table;
+pub(crate) mod usage_notes;
+
+use angarium_core::error::{Error, Part};
+use angarium_storage::StoreError;
+
+/// What a failed call to this part, a pool or a storage that is to be one, means to a request.
+pub(crate) fn storage_failed(part: Part, error: StoreError) -> Error {
+    match error {
+        StoreError::Full => Error::Full,
+        error @ StoreError::Damaged(_) => Error::damaged(part, error),
+        error if error.nothing_written() => Error::unavailable(part, error),
+        error => Error::unknown(part, error),
+    }
+}

@@ -1,0 +1,137 @@
+//! An open pool: its record, its storage or why that cannot be used, and how it did when it was last asked.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::stores::storage_failed;
+use angarium_catalogue::PoolEntry;
+use angarium_core::error::{Error, Part};
+use angarium_core::names::PoolName;
+use angarium_core::pool::Pool;
+use angarium_engine::placement::Candidate;
+use angarium_metrics::ObservedPool;
+use angarium_storage::{Health, PoolStore, StoreError};
+
+/// The storage of a pool, under the pool's name: each failure states which it was.
+#[derive(Clone)]
+pub(crate) struct NamedStore {
+    pub(crate) name: PoolName,
+    pub(crate) store: Arc<dyn PoolStore>,
+}
+
+impl Deref for NamedStore {
+    type Target = dyn PoolStore;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+impl NamedStore {
+    /// The name of its pool.
+    pub(crate) fn name(&self) -> &PoolName {
+        &self.name
+    }
+
+    /// The part of the service that it is.
+    pub(crate) fn part(&self) -> Part {
+        Part::Pool(self.name.clone())
+    }
+
+    /// What a failed call means to a request.
+    pub(crate) fn failed(&self, error: StoreError) -> Error {
+        storage_failed(self.part(), error)
+    }
+}
+
+/// Why the storage of a pool cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StorageFault {
+    /// Whether nothing is there at all: a disk that is late.
+    pub(crate) is_absent: bool,
+    /// For operators: it may name paths and servers.
+    pub(crate) why: String,
+}
+
+/// A pool of the catalogue.
+pub(crate) struct OpenPool {
+    pub(crate) entry: PoolEntry,
+    /// Its storage, or why that cannot be used.
+    pub(crate) store: Result<Arc<dyn PoolStore>, StorageFault>,
+    /// Bytes that are used where it is, as it last said.
+    pub(crate) used: Arc<AtomicU64>,
+    /// How it did when it was last asked; none when it could not be reached, or was not asked yet. Held for single looks.
+    pub(crate) health: Arc<RwLock<Option<Health>>>,
+}
+
+impl OpenPool {
+    pub(crate) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, StorageFault>) -> Self {
+        Self { entry, store, used: Arc::default(), health: Arc::default() }
+    }
+
+    /// The storage of the pool. A pool that is unavailable stops only its own queues.
+    pub(crate) fn store(&self) -> Result<NamedStore, Error> {
+        let name = self.entry.name.clone();
+        match &self.store {
+            Ok(store) => Ok(NamedStore { name, store: Arc::clone(store) }),
+            Err(unusable) => Err(Error::unavailable(Part::Pool(name), unusable.why.clone())),
+        }
+    }
+
+    /// Why its storage cannot be used, if it cannot.
+    pub(crate) fn unusable(&self) -> Option<&StorageFault> {
+        self.store.as_ref().err()
+    }
+
+    /// What placement needs to know of it.
+    pub(crate) fn candidate(&self) -> Candidate<'_> {
+        let used = self.used.load(Ordering::Relaxed);
+        Candidate { name: self.entry.name.as_str(), weight: self.entry.pool.weight, used }
+    }
+
+    /// Keeps how it does, if it said so, and how full it states it is. One that does not know counts as empty.
+    pub(crate) fn note_health(&self, health: Option<Health>) {
+        *self.health.write() = health;
+        if let Some(health) = health {
+            let used = health.total.zip(health.free).map_or(0, |(total, free)| total.saturating_sub(free));
+            self.used.store(used, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a post has a chance now.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.store.as_ref().is_ok_and(|store| store.check_room().is_ok())
+    }
+
+    /// Whether it answered when it was last asked how it does.
+    pub(crate) fn is_up(&self) -> bool {
+        self.store.is_ok() && self.health.read().is_some()
+    }
+
+    /// What a page of metrics shows of it.
+    pub(crate) fn observed(&self) -> ObservedPool {
+        let health = *self.health.read();
+        let health = health.filter(|_| self.store.is_ok());
+        ObservedPool {
+            name: self.entry.name.to_string(),
+            is_up: health.is_some(),
+            is_writable: self.is_writable(),
+            latency: health.map(|health| health.took),
+            space: health.and_then(|health| health.free.zip(health.total)),
+            held: None,
+            damaged_reads: self
+                .store
+                .as_ref()
+                .ok()
+                .and_then(|store| store.damage())
+                .map_or(0, |met| met.reads),
+        }
+    }
+
+    pub(crate) fn is_of(&self, pool: &Pool) -> bool {
+        self.entry.pool.id == pool.id && self.entry.pool.uri == pool.uri
+    }
+}

@@ -1,0 +1,124 @@
+//! Reading a queue where it is: in its pool, or in two while it moves from one to the other (P6).
+
+use crate::stores::table::PoolTable;
+use bytes::Bytes;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::stores::table::NamedStore;
+use angarium_catalogue::Placement;
+use angarium_core::error::Error;
+use angarium_core::group::GroupName;
+use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::message::Message;
+use angarium_storage::{Direction, GroupHead, Note, Order, Page, Position, Totals, merged};
+
+/// The storage of one queue, to be read. Its verbs are those of [`angarium_storage::PoolStore`].
+#[derive(Clone)]
+pub(crate) struct QueueStore {
+    /// The pool that takes what is new.
+    newer: NamedStore,
+    /// The one that the queue leaves, while it moves.
+    older: Option<NamedStore>,
+    /// Nothing is copied against the order in which this reads before it is dropped.
+    _read: TaskTrackerToken,
+}
+
+impl QueueStore {
+    pub(crate) async fn scan(
+        &self,
+        queue: QueueId,
+        order: Order,
+        direction: Direction,
+        after: Option<Position>,
+        (messages, bytes): (usize, usize),
+    ) -> Result<Page, Error> {
+        let scan = async |store: &NamedStore| {
+            let page = store.scan(queue, order, direction, after, messages, bytes).await;
+            page.map_err(|error| store.failed(error))
+        };
+        let Some(older) = &self.older else { return scan(&self.newer).await };
+        let before = scan(older).await?;
+        Ok(merged::pages(order, direction, before, scan(&self.newer).await?))
+    }
+
+    pub(crate) async fn group(
+        &self,
+        queue: QueueId,
+        group: &GroupName,
+        after: Option<MessageId>,
+        (messages, bytes): (usize, usize),
+    ) -> Result<Page, Error> {
+        let read = async |store: &NamedStore| {
+            let page = store.group(queue, group, after, messages, bytes).await;
+            page.map_err(|error| store.failed(error))
+        };
+        let Some(older) = &self.older else { return read(&self.newer).await };
+        let before = read(older).await?;
+        Ok(merged::pages(Order::Ready, Direction::Up, before, read(&self.newer).await?))
+    }
+
+    pub(crate) async fn groups(
+        &self,
+        queue: QueueId,
+        after: Option<GroupName>,
+        limit: usize,
+    ) -> Result<Vec<GroupHead>, Error> {
+        let read = async |store: &NamedStore| {
+            let heads = store.groups(queue, after.clone(), limit).await;
+            heads.map_err(|error| store.failed(error))
+        };
+        let Some(older) = &self.older else { return read(&self.newer).await };
+        let before = read(older).await?;
+        Ok(merged::heads(limit, before, read(&self.newer).await?))
+    }
+
+    pub(crate) async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, Error> {
+        let get = async |store: &NamedStore| {
+            let found = store.get(queue, ids).await;
+            found.map_err(|error| store.failed(error))
+        };
+        let Some(older) = &self.older else { return get(&self.newer).await };
+        let before = get(older).await?;
+        Ok(merged::found(ids, before, get(&self.newer).await?))
+    }
+
+    /// What the queue holds. While it moves, messages that are just being copied count twice.
+    pub(crate) async fn totals(&self, queue: QueueId) -> Result<Totals, Error> {
+        let totals = async |store: &NamedStore| {
+            let totals = store.totals(queue).await;
+            totals.map_err(|error| store.failed(error))
+        };
+        let Some(older) = &self.older else { return totals(&self.newer).await };
+        let before = totals(older).await?;
+        Ok(merged::totals(before, totals(&self.newer).await?))
+    }
+
+    pub(crate) async fn notes(
+        &self,
+        queue: QueueId,
+        kind: u8,
+        after: Option<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Note>, Error> {
+        let read = async |store: &NamedStore| {
+            let notes = store.notes(queue, kind, after.clone(), limit).await;
+            notes.map_err(|error| store.failed(error))
+        };
+        let Some(older) = &self.older else { return read(&self.newer).await };
+        let before = read(older).await?;
+        Ok(merged::notes(limit, before, read(&self.newer).await?))
+    }
+}
+
+impl PoolTable {
+    /// Where a queue of this placement is read. No copy is made while `read` is tracked.
+    pub(crate) fn store_at(
+        &self,
+        placement: &Placement,
+        read: TaskTrackerToken,
+    ) -> Result<QueueStore, Error> {
+        let store = |name| self.pool(name).and_then(|pool| pool.store());
+        let older = placement.older.as_ref().map(store).transpose()?;
+        Ok(QueueStore { newer: store(&placement.pool)?, older, _read: read })
+    }
+}

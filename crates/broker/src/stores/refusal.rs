@@ -1,0 +1,39 @@
+//! The errors of a request when a storage that it names cannot become a pool.
+
+use tracing::info;
+
+use crate::stores::storage_failed;
+use angarium_core::error::{Error, InvalidPart, Part};
+use angarium_core::pool::PoolUri;
+use angarium_storage::StoreError;
+use angarium_storage::open::PoolOpenError;
+
+/// What it means to a request that no pool can be registered at the place it named. A caller that names
+/// servers is told their failures; failures of a disk of this machine are not for clients.
+pub(crate) fn storage_refusal(uri: &PoolUri, failure: StoreError) -> Error {
+    match failure {
+        StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(InvalidPart::Body, "uri", why),
+        other => storage_failed(Part::Storage, other),
+    }
+}
+
+/// What it means to a request that a storage it named could not be opened.
+pub(crate) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
+    match error {
+        PoolOpenError::Scheme(_)
+        | PoolOpenError::Postgres(_)
+        | PoolOpenError::Redis(_)
+        | PoolOpenError::File(_)
+        | PoolOpenError::Path(_)
+        | PoolOpenError::Shared(_) => Error::invalid(InvalidPart::Body, "uri", error.to_string()),
+        PoolOpenError::Journal(_) | PoolOpenError::Absent(_) | PoolOpenError::Interrupted(_) => {
+            // The reason may name paths of this machine, which are not for clients.
+            info!(is_embedded = uri.is_embedded(), %error, "pool storage not opened");
+            Error::invalid(
+                InvalidPart::Body,
+                "uri",
+                "the storage cannot be opened; the log of the service has the reason",
+            )
+        }
+    }
+}

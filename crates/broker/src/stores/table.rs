@@ -1,0 +1,256 @@
+//! The open pools: the storage behind each name, opened, checked and exchanged while requests use it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::stores::usage_notes::PoolUse;
+use parking_lot::RwLock;
+use uuid::Uuid;
+
+use crate::replica::pool_outages::PoolStates;
+pub(crate) use crate::stores::open_pool::NamedStore;
+pub(crate) use crate::stores::open_pool::OpenPool;
+use crate::stores::open_pool::StorageFault;
+use crate::stores::refusal::storage_refusal;
+use angarium_catalogue::{Catalogue, PoolEntry, System};
+use angarium_core::error::{Error, Part};
+use angarium_core::names::PoolName;
+use angarium_core::pool::PoolUri;
+use angarium_engine::placement::Algorithm;
+use angarium_storage::open::{Opener, PoolOpenError};
+use angarium_storage::{PoolStore, Stamp, StoreError};
+
+/// How often a change of pools or flavors looks again when another caller changed them meanwhile.
+pub(crate) const CHANGE_TRIES: usize = 8;
+
+/// The pool of an installation that has none.
+#[derive(Clone, Debug)]
+pub struct FirstPool {
+    /// Its name.
+    pub name: PoolName,
+    /// Where its storage is.
+    pub uri: PoolUri,
+    /// Its share of new queues, once there are other pools.
+    pub weight: u32,
+}
+
+/// How the broker gets its pools.
+#[derive(Clone)]
+pub struct PoolSettings {
+    /// Made when there is no pool; without it the service waits for a caller to add one.
+    pub first: Option<FirstPool>,
+    /// Opens storages.
+    pub opener: Arc<dyn Opener>,
+    /// Chooses the pool of a new queue.
+    pub placement: Algorithm,
+}
+
+/// The pools as this process knows them. The catalogue decides: a queue is placed in a commit that checks the
+/// record of its pool, and a caller that is refused reads the records again.
+pub(crate) struct PoolTable {
+    pub(crate) system: System,
+    pub(crate) placement: Algorithm,
+    opener: Arc<dyn Opener>,
+    /// Held for single look-ups and exchanges, never across an await.
+    pools: RwLock<HashMap<PoolName, Arc<OpenPool>>>,
+    pub(crate) states: Arc<PoolStates>,
+    pub(crate) pool_use: PoolUse,
+    /// Held by who changes pools or flavors, or reads all of them again: one at a time.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+}
+
+impl PoolTable {
+    /// An empty table.
+    pub(crate) fn new(system: System, settings: &PoolSettings) -> Self {
+        Self {
+            system,
+            placement: settings.placement,
+            opener: Arc::clone(&settings.opener),
+            pools: RwLock::default(),
+            states: Arc::default(),
+            pool_use: PoolUse::default(),
+            changing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// What is told of pools that cannot be used.
+    pub(crate) fn outages(&self) -> Arc<PoolStates> {
+        Arc::clone(&self.states)
+    }
+
+    pub(crate) fn get(&self, name: &PoolName) -> Option<Arc<OpenPool>> {
+        self.pools.read().get(name).cloned()
+    }
+
+    /// All of them, in order of name.
+    pub(crate) fn all(&self) -> Vec<Arc<OpenPool>> {
+        let mut pools: Vec<_> = self.pools.read().values().cloned().collect();
+        pools.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+        pools
+    }
+
+    /// Puts a pool in its place, and logs whether it can be used when that has changed.
+    pub(crate) fn insert(&self, pool: OpenPool) {
+        self.states.note(&pool.entry.name, pool.unusable().map(|found| found.why.as_str()));
+        self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
+    }
+
+    /// Puts a pool in its place at the start, which may still fail for it and states the reason then.
+    pub(crate) fn insert_at_start(&self, pool: OpenPool) {
+        self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
+    }
+
+    /// Logs the pools that cannot be used at the start, once it is known that the service starts without them.
+    pub(crate) fn tell_states(&self) {
+        for pool in self.all() {
+            self.states.note(&pool.entry.name, pool.unusable().map(|found| found.why.as_str()));
+        }
+    }
+
+    /// The storage stays as it is; what is said of the pool is new.
+    pub(crate) fn update(&self, entry: PoolEntry) {
+        let mut pools = self.pools.write();
+        if let Some(pool) = pools.get_mut(&entry.name) {
+            let (used, health) = (Arc::clone(&pool.used), Arc::clone(&pool.health));
+            *pool = Arc::new(OpenPool { entry, store: pool.store.clone(), used, health });
+        }
+    }
+
+    /// Forgets a pool and closes its storage, unless another pool has it.
+    pub(crate) fn remove(&self, name: &PoolName) {
+        let Some(pool) = self.pools.write().remove(name) else { return };
+        self.states.forget(name);
+        self.close(&pool.entry.pool.uri);
+    }
+
+    /// Closes a storage that no pool uses, by whatever spelling of its place.
+    pub(crate) fn close(&self, uri: &PoolUri) {
+        let uses = |pool: &Arc<OpenPool>| pool.store.is_ok() && pool.entry.pool.uri.is_at(uri);
+        if !self.pools.read().values().any(uses) {
+            self.opener.close(uri.as_str());
+        }
+    }
+
+    /// Opens a storage away from the threads that serve requests.
+    pub(crate) async fn open(&self, uri: &PoolUri) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        let (opener, uri) = (Arc::clone(&self.opener), uri.clone());
+        let opened = tokio::task::spawn_blocking(move || opener.open(uri.as_str())).await;
+        opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())))
+    }
+
+    /// Opens the storage of a pool, if it is there and the right one. A wrong one is closed: the next try may find another disk
+    /// in its place.
+    pub(crate) async fn open_entry(&self, entry: PoolEntry) -> OpenPool {
+        let (opener, uri) = (Arc::clone(&self.opener), entry.pool.uri.clone());
+        let opened = tokio::task::spawn_blocking(move || opener.open_registered(uri.as_str())).await;
+        let opened = opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())));
+        let store = match opened {
+            Ok(store) => {
+                let checked = self.check_stamp(store, entry.pool.id).await;
+                if checked.is_err() {
+                    self.close(&entry.pool.uri);
+                }
+                checked.map_err(|why| StorageFault { is_absent: false, why })
+            }
+            Err(error) => {
+                let is_absent = matches!(error, PoolOpenError::Absent(_));
+                Err(StorageFault { is_absent, why: error.to_string() })
+            }
+        };
+        OpenPool::new(entry, store)
+    }
+
+    /// The storage, if it is that of the pool. Opening never stamps: an empty disk under a pool's name is an empty
+    /// disk, not the pool (P9).
+    async fn check_stamp(&self, store: Arc<dyn PoolStore>, id: Uuid) -> Result<Arc<dyn PoolStore>, String> {
+        match store.stamp().await {
+            Ok(Some(stamp)) if stamp == self.stamp(id) => Ok(store),
+            Ok(Some(stamp)) => Err(StoreError::Stamped(stamp).to_string()),
+            Ok(None) => Err("its storage was never registered: it is empty, or another one".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The stamp of a pool of this installation.
+    pub(crate) fn stamp(&self, pool: Uuid) -> Stamp {
+        Stamp { system: self.system.id, pool }
+    }
+
+    /// Stamps the storage of a new pool before the pool is recorded, and gives the pool's id. A stamp of this
+    /// installation that no pool of `others` has is taken over: that of a pool that was deleted, or of an addition
+    /// that was cut short between stamp and record.
+    pub(crate) async fn register(
+        &self,
+        uri: &PoolUri,
+        store: &dyn PoolStore,
+        others: &[PoolEntry],
+    ) -> Result<Uuid, Error> {
+        let no_pool = |failure| storage_refusal(uri, failure);
+        let is_free = |id: Uuid| others.iter().all(|other| other.pool.id != id);
+        let id = match store.stamp().await.map_err(no_pool)? {
+            Some(stamp) if stamp.system == self.system.id => {
+                if let Some(other) = others.iter().find(|other| other.pool.id == stamp.pool) {
+                    return Err(Error::Conflict(format!("uri: the storage is that of pool {}", other.name)));
+                }
+                stamp.pool
+            }
+            Some(_) => {
+                let why = "uri: the storage belongs to another installation";
+                return Err(Error::Conflict(why.to_owned()));
+            }
+            None => Uuid::new_v4(),
+        };
+        match store.register(self.stamp(id)).await {
+            // Another replica of this installation stamped it at the same time.
+            Err(StoreError::Stamped(by)) if by.system == self.system.id && is_free(by.pool) => Ok(by.pool),
+            registered => registered.map(|()| id).map_err(no_pool),
+        }
+    }
+
+    /// Whether some pool accepts new messages now.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.all().iter().any(|pool| pool.is_writable()) {
+            return Ok(());
+        }
+        Err(Error::unavailable(Part::Storage, "no pool accepts new messages"))
+    }
+
+    /// Whether a start makes sense: some pool can be used, or there is none yet, or the disk of one is late and this process is
+    /// the only one that could serve it. Beside other replicas, taking the slots would only stop the one that has the storage.
+    pub(crate) async fn check_start(&self, catalogue: &Catalogue, me: Uuid) -> Result<(), Error> {
+        let is_alone = catalogue.registry().await?.others(me).next().is_none();
+        let pools = self.all();
+        let may_come =
+            |pool: &Arc<OpenPool>| is_alone && pool.unusable().is_some_and(|found| found.is_absent);
+        if pools.iter().any(|pool| pool.store.is_ok() || may_come(pool)) {
+            return Ok(());
+        }
+        let Some((pool, unusable)) = pools.last().and_then(|pool| Some((pool, pool.unusable()?))) else {
+            return Ok(());
+        };
+        let (uri, why) = (pool.entry.pool.uri.without_password(), &unusable.why);
+        Err(Error::unavailable(Part::Pool(pool.entry.name.clone()), format!("{uri}: {why}")))
+    }
+
+    /// What a probe is told of pools that cannot be used: no path or server of this machine.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let pools = self.all();
+        let warning = |pool: &Arc<OpenPool>| {
+            let (name, unusable) = (&pool.entry.name, pool.unusable()?);
+            Some(if unusable.is_absent {
+                format!("pool {name}: its storage is not there; its disk may not be mounted yet")
+            } else {
+                format!("pool {name} cannot be used; the log has the reason")
+            })
+        };
+        pools.iter().filter_map(warning).collect()
+    }
+}
+
+impl PoolTable {
+    /// The open pool of a name.
+    pub(crate) fn pool(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
+        let pool = self.get(name);
+        pool.ok_or_else(|| Error::unavailable(Part::Pool(name.clone()), "it is not open"))
+    }
+}

@@ -1,0 +1,175 @@
+//! Removing messages whose life has ended without being asked, wherever they lie (P14).
+//!
+//! The pools keep an order by expiry over all queues of a slot, so a sweep costs what it finds: not the backlog, and
+//! not the number of queues. Queues that no caller has opened stay closed.
+
+use crate::slot::sweeping::{ExpiredByQueue, UnopenedRemoval};
+use crate::sweeps::Sweeps;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use crate::limits;
+use crate::slot::state::Slot;
+use crate::stores::table::NamedStore;
+use crate::writer::pending::settled;
+use angarium_core::error::Error;
+use angarium_core::ids::Slot as SlotNumber;
+use angarium_core::limits as core_limits;
+use angarium_core::names::PoolName;
+use angarium_core::time::Timestamp;
+use angarium_storage::Due;
+
+/// The sweeps into one pool.
+#[derive(Default)]
+struct PoolSweeps {
+    /// The slots whose turn has come, at most each once.
+    due: Vec<SlotNumber>,
+    /// The task that sweeps others.
+    task: Option<JoinHandle<()>>,
+}
+
+impl PoolSweeps {
+    pub(crate) fn is_running(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| !task.is_finished())
+    }
+}
+
+impl Sweeps {
+    /// One slot after the other, so that each has its turn within [`limits::SWEEP_ROUND`]. Each pool is swept by a task of its
+    /// own: one that hangs or has much to remove holds up no other.
+    pub(crate) async fn sweep_messages(&self) {
+        let tick = limits::SWEEP_ROUND / u32::try_from(core_limits::SLOTS).expect("there are 256 slots");
+        let mut sweeps = HashMap::new();
+        loop {
+            for number in SlotNumber::all() {
+                if !self.0.replica.sleep_tick(tick).await {
+                    return;
+                }
+                let Some(slot) = self.swept_slot(number) else { continue };
+                slot.note_paces(self.0.replica.clock.now());
+                slot.expire_dedup();
+                self.start_sweeps(&mut sweeps, number);
+            }
+        }
+    }
+
+    /// A slot that may be swept: not while no claim can be renewed.
+    fn swept_slot(&self, number: SlotNumber) -> Option<Arc<Slot>> {
+        let is_held = self.0.slots.claim_time() < self.0.replica.clock.now();
+        self.0.slots.get(number).filter(|_| !is_held)
+    }
+
+    /// Has a slot swept in each pool, or noted where another one is still being swept.
+    fn start_sweeps(&self, sweeps: &mut HashMap<PoolName, PoolSweeps>, number: SlotNumber) {
+        let pools = self.0.stores.all();
+        let is_there = |name: &PoolName| pools.iter().any(|pool| pool.entry.name == *name);
+        sweeps.retain(|name, sweeps| sweeps.is_running() || is_there(name));
+        for pool in &pools {
+            let name = pool.entry.name.clone();
+            let sweeps = sweeps.entry(name.clone()).or_default();
+            if !sweeps.due.contains(&number) {
+                sweeps.due.push(number);
+            }
+            if !sweeps.is_running() {
+                let (this, due) = (self.clone(), std::mem::take(&mut sweeps.due));
+                let task = self.0.replica.tasks.spawn(async move { this.sweep_slots(&name, due).await });
+                sweeps.task = Some(task);
+            }
+        }
+    }
+
+    async fn sweep_slots(&self, pool: &PoolName, due: Vec<SlotNumber>) {
+        for number in due {
+            let Some(slot) = self.swept_slot(number) else { continue };
+            if let Err(error) = self.sweep(&slot, pool).await {
+                self.0.replica.task_failed(
+                    "remove expired messages",
+                    format_args!("slot {} pool {pool}", number.0),
+                    &error,
+                );
+            }
+            if self.0.replica.stop.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    async fn sweep(&self, slot: &Arc<Slot>, pool: &PoolName) -> Result<(), Error> {
+        // A pool that is unavailable was complained of already.
+        let Ok(store) = self.0.stores.pool(pool)?.store() else { return Ok(()) };
+        self.sweep_own(slot, pool, &store).await?;
+        self.sweep_retained(slot, &store).await
+    }
+
+    /// Removes messages that have a life of their own.
+    async fn sweep_own(&self, slot: &Arc<Slot>, pool: &PoolName, store: &NamedStore) -> Result<(), Error> {
+        for _ in 0..limits::SWEEP_LOOKS {
+            let now = self.0.replica.clock.now();
+            slot.begin_sweeps(pool);
+            let (number, limit) = (slot.owned.slot, limits::SWEEP_MESSAGES);
+            let found = store.due(number, Due::Expiry, now, limit).await;
+            let mut expired = ExpiredByQueue::new();
+            let mut count = 0;
+            for (queue, header) in found.as_ref().map_or(&[][..], Vec::as_slice) {
+                expired.entry(*queue).or_default().push(header.clone());
+                count += 1;
+            }
+            // Whatever came of it, the sweeps that have begun are finished.
+            let removals = self.remove_expired(slot, pool, expired, now).await?;
+            found.map_err(|error| store.failed(error))?;
+            if count < limit
+                || removals == 0
+                || self.0.replica.stop.is_cancelled()
+                || slot.closed.is_cancelled()
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes messages of open queues through their engines, which spare claimed ones, and others directly. Returns
+    /// from how many queues.
+    async fn remove_expired(
+        &self,
+        slot: &Arc<Slot>,
+        pool: &PoolName,
+        mut expired: ExpiredByQueue,
+        now: Timestamp,
+    ) -> Result<usize, Error> {
+        let removals = slot.remove_expired(pool, &mut expired, now)?;
+        let unopened = if expired.is_empty() { 0 } else { self.remove_unopened(slot, pool, expired).await? };
+        let open = removals.len();
+        for removal in removals {
+            settled(removal).await?;
+        }
+        Ok(open + unopened)
+    }
+
+    /// As `remove_expired`, of queues that are not open. No caller opens, deletes or cleans one of this
+    /// pool meanwhile.
+    pub(crate) async fn remove_unopened(
+        &self,
+        slot: &Arc<Slot>,
+        pool: &PoolName,
+        expired: ExpiredByQueue,
+    ) -> Result<usize, Error> {
+        let _gate = slot.pool_gates.hold(pool).await;
+        slot.open_writer(pool, &*self.0.stores.pool(pool)?).await?;
+        let removals = slot.remove_unopened_expired(pool, expired);
+        let mut outcome = Ok(removals.len());
+        for UnopenedRemoval { outcome: removal, queue, count } in removals {
+            let settled = settled(removal).await;
+            slot.note_changed_closed(queue);
+            if let Err(error) = settled {
+                outcome = Err(error);
+                continue;
+            }
+            // Of a queue that no caller has opened only the id is known.
+            self.0.replica.meter.other_queues().expired.inc_by(count);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,34 @@
+//! What is done from time to time in the slots of this replica: messages expire or become ready, queues are closed, ready
+//! caches keep their bound.
+
+pub(crate) mod due_messages;
+pub(crate) mod expired;
+pub(crate) mod idle_queues;
+pub(crate) mod ready_caches;
+pub(crate) mod retained;
+
+use std::sync::Arc;
+
+use crate::open_queues::OpenQueues;
+use crate::replica::LocalReplica;
+use crate::slot::dedup::DedupUsage;
+use crate::slots::Slots;
+use crate::stores::table::PoolTable;
+
+#[derive(Clone)]
+pub(crate) struct Sweeps(pub(crate) Arc<SweepsParts>);
+
+pub(crate) struct SweepsParts {
+    pub(crate) replica: Arc<LocalReplica>,
+    pub(crate) stores: Arc<PoolTable>,
+    pub(crate) slots: Slots,
+    pub(crate) open_queues: OpenQueues,
+    /// Ids of deduplication that all queues remember.
+    pub(crate) dedup: Arc<DedupUsage>,
+}
+
+impl Sweeps {
+    pub(crate) fn new(parts: SweepsParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}

@@ -1,0 +1,177 @@
+//! The transfers out of one queue that are under way: one task for each target, and what became of those that have ended.
+
+use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::MessageId;
+use angarium_core::message::{Header, State};
+use angarium_core::names::QueueRef;
+
+/// How long a pass waits for the transfers that it began.
+const TRANSFER_WAIT: Duration = Duration::from_secs(1);
+
+/// What one pass over the entries in transfer came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pass {
+    /// None of them is on its way.
+    Idle,
+    /// Some were brought to their end.
+    Moved,
+    /// Some wait for another caller.
+    Waits,
+}
+
+/// The transfers out of one queue, by target.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    tasks: HashMap<QueueRef, JoinHandle<Result<(), Error>>>,
+    /// Messages that wait behind a transfer to their target: they are not read again before it has ended. Of those that memory
+    /// knows to be aside, and no others.
+    behind: HashMap<MessageId, QueueRef>,
+    /// Whether one of them has ended well since [`Transfers::take_moved`].
+    has_moved: bool,
+    /// Whether one of them has failed since [`Transfers::finish`].
+    has_failed: bool,
+    /// The last one that has failed since [`Transfers::take_failed`].
+    failed: Option<(QueueRef, Error)>,
+}
+
+impl Transfers {
+    /// Takes note of those that have ended. To be called before entries are read: a transfer that ends after that counts as
+    /// under way until the entries were looked at, so that none of them is sent twice.
+    pub(crate) fn collect(&mut self) {
+        self.poll_ended(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// Whether one to this target is under way.
+    pub(crate) fn has(&self, target: &QueueRef) -> bool {
+        self.tasks.contains_key(target)
+    }
+
+    /// Those of the messages aside that a pass has to look at: all but those behind a transfer that continues.
+    pub(crate) fn due(&mut self, known: Vec<MessageId>) -> Vec<MessageId> {
+        let mut behind = std::mem::take(&mut self.behind);
+        let is_aside: HashSet<&MessageId> = known.iter().collect();
+        behind.retain(|id, target| is_aside.contains(id) && self.has(target));
+        self.behind = behind;
+        known.into_iter().filter(|id| !self.behind.contains_key(id)).collect()
+    }
+
+    /// Notes which of these messages wait behind a transfer.
+    pub(crate) fn note_behind(&mut self, headers: &[Header]) {
+        for header in headers {
+            if let State::Moving(peer) = &header.state
+                && self.has(&peer.at)
+            {
+                self.behind.insert(header.id, peer.at.clone());
+            }
+        }
+    }
+
+    /// Notes a transfer to a target that has none.
+    pub(crate) fn begin(&mut self, target: QueueRef, transfer: JoinHandle<Result<(), Error>>) {
+        self.tasks.insert(target, transfer);
+    }
+
+    /// Waits for those that were just begun, a while. Those that take longer, and those before them, go on beside the next pass.
+    pub(crate) async fn finish(&mut self, begun: &[QueueRef]) -> Pass {
+        let ended = poll_fn(|context| {
+            self.poll_ended(context);
+            let are_over = begun.iter().all(|target| !self.tasks.contains_key(target));
+            if are_over { Poll::Ready(()) } else { Poll::Pending }
+        });
+        // Those that take longer are noted when they end.
+        let _ = timeout(TRANSFER_WAIT, ended).await;
+        if std::mem::take(&mut self.has_failed) || !self.tasks.is_empty() {
+            Pass::Waits
+        } else if self.has_moved {
+            Pass::Moved
+        } else {
+            Pass::Idle
+        }
+    }
+
+    /// Waits until one of those under way ends well.
+    pub(crate) async fn moved(&mut self) {
+        poll_fn(|context| {
+            self.poll_ended(context);
+            if self.has_moved { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// The last one that failed since this was last asked: its target, and why.
+    pub(crate) fn take_failed(&mut self) -> Option<(QueueRef, Error)> {
+        self.failed.take()
+    }
+
+    /// Whether one has ended well since this was last asked.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.has_moved)
+    }
+
+    /// Takes out those that have ended; the others wake the task.
+    fn poll_ended(&mut self, context: &mut Context<'_>) {
+        let Self { tasks, has_moved, has_failed, failed, .. } = self;
+        tasks.retain(|target, transfer| {
+            let Poll::Ready(ended) = Pin::new(transfer).poll(context) else { return true };
+            let unknown = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
+            match ended.unwrap_or_else(unknown) {
+                Ok(()) => *has_moved = true,
+                Err(error) => {
+                    *failed = Some((target.clone(), error));
+                    *has_failed = true;
+                }
+            }
+            false
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use angarium_core::names::{ProjectId, QueueName};
+
+    fn target(name: &str) -> QueueRef {
+        QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new(name).unwrap() }
+    }
+
+    fn ends_after(millis: u64, outcome: Result<(), Error>) -> JoinHandle<Result<(), Error>> {
+        TaskTracker::new().spawn(async move {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            outcome
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_transfer_is_noted_when_it_ends() {
+        let mut transfers = Transfers::default();
+        transfers.begin(target("slow"), ends_after(3_000, Ok(())));
+        assert_eq!(transfers.finish(&[target("slow")]).await, Pass::Waits);
+        assert!(!transfers.take_moved() && transfers.has(&target("slow")));
+        transfers.moved().await;
+        assert!(transfers.take_moved() && !transfers.has(&target("slow")));
+        assert_eq!(transfers.finish(&[]).await, Pass::Idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_failure_makes_one_pass_wait() {
+        let mut transfers = Transfers::default();
+        let failed = Err(Error::unavailable(Part::Storage, "as planned"));
+        transfers.begin(target("slow"), ends_after(3_000, failed));
+        assert_eq!(transfers.finish(&[target("slow")]).await, Pass::Waits);
+        assert!(timeout(Duration::from_secs(5), transfers.moved()).await.is_err());
+        assert_eq!(transfers.finish(&[]).await, Pass::Waits);
+        assert_eq!(transfers.finish(&[]).await, Pass::Idle);
+    }
+}

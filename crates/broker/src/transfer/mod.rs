@@ -1,0 +1,35 @@
+//! Transfers of messages between queues (P5): dead letters, redrives, and what a take-over finds of them.
+
+pub(crate) mod by_target;
+pub(crate) mod made_targets;
+pub(crate) mod mover;
+pub(crate) mod peers;
+pub(crate) mod remote;
+pub(crate) mod sources;
+
+use crate::transfer::remote::TargetEpochs;
+use std::sync::Arc;
+
+use crate::open_queues::OpenQueues;
+use crate::pools::Pools;
+use crate::replica::LocalReplica;
+use crate::slots::Slots;
+use crate::stores::table::PoolTable;
+
+#[derive(Clone)]
+pub(crate) struct MessageTransfers(pub(crate) Arc<MessageTransfersParts>);
+
+pub(crate) struct MessageTransfersParts {
+    pub(crate) replica: Arc<LocalReplica>,
+    pub(crate) stores: Arc<PoolTable>,
+    pub(crate) slots: Slots,
+    pub(crate) pools: Pools,
+    pub(crate) open_queues: OpenQueues,
+    pub(crate) heard: TargetEpochs,
+}
+
+impl MessageTransfers {
+    pub(crate) fn new(parts: MessageTransfersParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}

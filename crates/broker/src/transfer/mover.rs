@@ -1,0 +1,335 @@
+//! Moves of messages to another queue: dead letters, and those that a task moves on (P5). The steps stand in the engine's `moves`.
+//!
+//! Each queue with entries in transfer has one task that carries them on: those that move away to their target, those that
+//! were prepared here by asking their source. It begins when messages are marked in transfer and when a queue that has such
+//! entries is opened, which [`crate::redrive::unfinished`] sees to, and ends when there are none. A target that cannot be reached is tried again, with longer and
+//! longer pauses; its messages stay hidden meanwhile.
+
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::transfers::{KnownTransfers, Side, TransferTerms};
+use crate::transfer::MessageTransfers;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tracing::debug;
+
+use crate::limits;
+use crate::transfer::by_target::Pass;
+use crate::transfer::by_target::Transfers;
+use crate::transfer::made_targets::metadata_of_made;
+use crate::transfer::made_targets::retention_of;
+use crate::transfer::peers::by_peer;
+use crate::transfer::remote::answer_of;
+use crate::writer::change::Change;
+use angarium_core::envelope::Envelope;
+use angarium_core::error::Error;
+use angarium_core::group::GroupName;
+use angarium_core::ids::MessageId;
+use angarium_core::message::{Header, Life, Message, MessageTtl, Peer, State};
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+use angarium_engine::{TransferFate, prepared};
+use angarium_storage::{Direction, Order, Position};
+
+impl MessageTransfers {
+    /// Carries on what is in transfer in a queue until nothing is.
+    pub(crate) async fn run_mover(&self, queue: &QueueHandle) {
+        let slot = queue.slot();
+        let (mut pause, longest) = limits::MOVE_PAUSES;
+        let mut transfers = Transfers::default();
+        loop {
+            let pass = match self.run_transfer_pass(queue, &mut transfers).await {
+                Ok(pass) => pass,
+                Err(error) => {
+                    self.0.replica.task_failed(
+                        "move messages",
+                        format_args!("queue {}", queue.at().name),
+                        &error,
+                    );
+                    Pass::Waits
+                }
+            };
+            queue.note_transfer_pass();
+            if let Some((target, error)) = transfers.take_failed() {
+                self.0.replica.task_failed("move messages", format_args!("queue {}", target.name), &error);
+            }
+            if transfers.take_moved() {
+                pause = limits::MOVE_PAUSES.0;
+            }
+            match pass {
+                Pass::Idle if queue.may_stop_mover() => return,
+                Pass::Idle => {}
+                Pass::Moved => pause = limits::MOVE_PAUSES.0,
+                Pass::Waits => {
+                    let Some(marked) = queue.marked_in_transfer() else { return };
+                    // Not at each message: the target that could not be reached is tried again too.
+                    if !self.0.replica.sleep_tick(limits::MOVE_PAUSES.0).await {
+                        return;
+                    }
+                    tokio::select! {
+                        goes_on = self.0.replica.sleep_tick(pause.saturating_sub(limits::MOVE_PAUSES.0)) => if !goes_on { return },
+                        () = slot.closed.cancelled() => return,
+                        () = marked.notified() => {}
+                        // Its target takes more at once, however long that took.
+                        () = transfers.moved() => {}
+                    }
+                    pause = (pause * 2).min(longest);
+                }
+            }
+            if self.0.replica.stop.is_cancelled() || slot.closed.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    /// Leaves once over what is aside in a queue: what is known to be, or all that its pool has.
+    async fn run_transfer_pass(&self, queue: &QueueHandle, transfers: &mut Transfers) -> Result<Pass, Error> {
+        let Some(side) = queue.side()? else { return Ok(Pass::Idle) };
+        transfers.collect();
+        let KnownTransfers { ids: known, count } = queue.known_in_transfer().ok_or_else(|| queue.closed())?;
+        if let Some(known) = known {
+            let mut pass = Ok(Pass::Idle);
+            for ids in transfers.due(known).chunks(limits::MOVE_MESSAGES) {
+                pass = worse(pass, self.send_known(&side, ids, transfers).await);
+            }
+            return worse(pass, Ok(transfers.finish(&[]).await));
+        }
+        let (mut after, mut pass) = (None, Ok(Pass::Idle));
+        loop {
+            let most = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
+            let page = side.store.scan(queue.id(), Order::Aside, Direction::Up, after, most).await?;
+            after = page.messages.last().map(|message| Position::id(message.header.id));
+            pass = worse(pass, self.move_page(&side, page.messages, transfers).await);
+            if page.is_last {
+                break;
+            }
+        }
+        if let Ok(Pass::Idle) = &pass {
+            queue.clear_all_in_transfer(count);
+        }
+        pass
+    }
+
+    async fn send_known(
+        &self,
+        side: &Side,
+        ids: &[MessageId],
+        transfers: &mut Transfers,
+    ) -> Result<Pass, Error> {
+        let found = side.store.get(side.queue.id(), ids).await?;
+        let is_aside = |id: &MessageId| {
+            let on_its_way = |state: &State| matches!(state, State::Moving(_) | State::Prepared(_));
+            found.iter().any(|message| message.header.id == *id && on_its_way(&message.header.state))
+        };
+        let gone: Vec<MessageId> = ids.iter().copied().filter(|id| !is_aside(id)).collect();
+        side.queue.clear_in_transfer(&gone);
+        let headers: Vec<Header> = found.iter().map(|message| message.header.clone()).collect();
+        let pass = self.move_page(side, found, transfers).await;
+        transfers.note_behind(&headers);
+        pass.map(|pass| pass.max(Pass::Moved))
+    }
+
+    /// Brings the messages of a page on. Each target has a task of its own: one that hangs holds up no other.
+    async fn move_page(
+        &self,
+        side: &Side,
+        messages: Vec<Message>,
+        transfers: &mut Transfers,
+    ) -> Result<Pass, Error> {
+        let (away, here) = by_peer(messages);
+        let mut begun = Vec::new();
+        for (peer, messages) in away {
+            if transfers.has(&peer.at) {
+                continue;
+            }
+            let (all, source, target) = (self.clone(), side.queue.clone(), peer.at.clone());
+            let transfer = self.0.replica.tasks.spawn(async move {
+                let Some(side) = source.side()? else { return Ok(()) };
+                all.send_transfers(&side, &target, messages).await
+            });
+            transfers.begin(peer.at.clone(), transfer);
+            begun.push(peer.at.clone());
+        }
+        let mut pass = Ok(transfers.finish(&begun).await);
+        for (peer, headers) in here {
+            pass = worse(pass, self.settle_prepared(side, &peer, headers).await);
+        }
+        pass
+    }
+
+    /// Steps 2 to 4 for messages of one target.
+    async fn send_transfers(
+        &self,
+        source: &Side,
+        target: &QueueRef,
+        messages: Vec<Message>,
+    ) -> Result<(), Error> {
+        let headers: Vec<Header> = messages.iter().map(|message| message.header.clone()).collect();
+        if target == source.queue.at() {
+            debug!(queue = %target.name, "dead-letter queue is the queue itself");
+            let failed = headers.into_iter().map(|header| Header { state: State::Failed, ..header });
+            return source.queue.transfer_change(Change::Update(failed.collect())).await;
+        }
+        if let Some(owner) = self.0.slots.elsewhere(target) {
+            return self.send_remote_transfer(source, target, &owner, messages).await;
+        }
+        // No other caller prepares, publishes or drops here until the end, and the queue stays.
+        let _moves = self.0.slots.hold_transfers(target).await?;
+        let slot = self.0.slots.slot(target).await?;
+        let TransferTerms { is_ordered, retention, .. } =
+            source.queue.transfer_terms().ok_or_else(|| source.queue.closed())?;
+        let metadata = metadata_of_made(is_ordered, retention_of(&headers, retention))?;
+        let queue = self.0.open_queues.open_or_make_target(&slot, target, metadata).await?;
+        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
+        let moved = self.carry_over(source, &side, messages).await;
+        if moved.is_ok() {
+            source.queue.transfers_arrived(&ids);
+        }
+        // It settles what is left, or finds that nothing is.
+        queue.start_mover();
+        moved
+    }
+
+    /// Each step begins when the one before is durable.
+    async fn carry_over(&self, source: &Side, target: &Side, messages: Vec<Message>) -> Result<(), Error> {
+        let ttl = source.queue.transfer_terms().and_then(|terms| terms.dead_letter_ttl);
+        let peer = Arc::new(Peer { at: source.queue.at().clone(), queue: Some(source.queue.id()) });
+        let dead = dead_letters(messages.iter().map(|message| &message.header));
+        let prepared = self.prepare(target, &peer, ttl, messages).await?;
+        let ids = prepared.iter().map(|header| header.id).collect();
+        answer_of(source.queue.at(), self.remove_at_source(source, ids, dead))
+            .await
+            .map_err(Error::into_unknown)?;
+        target.queue.wake(prepared).await
+    }
+
+    /// Makes sure that the target has the messages of a source, prepared; dead letters with this ttl if there is one. Returns
+    /// their headers there.
+    pub(crate) async fn prepare(
+        &self,
+        target: &Side,
+        peer: &Arc<Peer>,
+        ttl: Option<MessageTtl>,
+        messages: Vec<Message>,
+    ) -> Result<Vec<Header>, Error> {
+        let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
+        let found = target.store.get(target.queue.id(), &ids).await?;
+        // A try before this one was cut short.
+        let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
+        let now = self.0.replica.clock.now();
+        let is_ordered = target.queue.is_ordered();
+        let mut absent = Vec::new();
+        for Message { mut header, body } in messages {
+            if is_ordered {
+                header.group.get_or_insert_with(GroupName::default);
+            }
+            if headers.iter().all(|found| found.id != header.id) {
+                let body = enveloped(&header, peer, body);
+                let life = life_at_target(&header, ttl, is_ordered, now);
+                let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
+                absent.push(Message { header: Header { size, ..prepared(&header, peer, life, now) }, body });
+            }
+        }
+        if !absent.is_empty() {
+            headers.extend(absent.iter().map(|message| message.header.clone()));
+            target.queue.transfer_change(Change::Prepare(absent)).await?;
+        }
+        Ok(headers)
+    }
+
+    /// Asks the source of prepared messages what is to become of them.
+    async fn settle_prepared(&self, target: &Side, peer: &Peer, headers: Vec<Header>) -> Result<Pass, Error> {
+        let _moves = self.0.slots.hold_transfers(target.queue.at()).await?;
+        let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
+        // Another caller may have brought them to their end while the lock was taken.
+        let still: Vec<Header> = target
+            .store
+            .get(target.queue.id(), &ids)
+            .await?
+            .into_iter()
+            .map(|message| message.header)
+            .filter(|header| matches!(header.state, State::Prepared(_)))
+            .collect();
+        let fates = self.fates(target.queue.slot(), peer, &ids).await?;
+        let (mut publish, mut drop, mut waits) = (Vec::new(), Vec::new(), Pass::Moved);
+        for header in still {
+            match fates.get(&header.id) {
+                Some(TransferFate::Publish) => publish.push(header),
+                Some(TransferFate::Drop) => drop.push(header.id),
+                Some(TransferFate::Wait) | None => waits = Pass::Waits,
+            }
+        }
+        if !drop.is_empty() {
+            target.queue.transfer_change(Change::Depart(drop)).await?;
+        }
+        target.queue.wake(publish).await?;
+        Ok(waits)
+    }
+
+    /// The states of messages at the queue that they come from; those that are absent are gone there.
+    pub(crate) async fn states_at_source(
+        &self,
+        peer: &Peer,
+        ids: &[MessageId],
+    ) -> Result<HashMap<MessageId, State>, Error> {
+        let Some(queue) = self.open_source(peer).await? else { return Ok(HashMap::new()) };
+        if peer.queue.is_some_and(|id| id != queue.id()) {
+            return Ok(HashMap::new());
+        }
+        let Some(store) = queue.store()? else { return Ok(HashMap::new()) };
+        let found = store.get(queue.id(), ids).await?;
+        Ok(found.into_iter().map(|message| (message.header.id, message.header.state)).collect())
+    }
+
+    /// Opens the queue that messages come from, if there is one. That fences its pool: no owner before can take
+    /// anything out any more, or back.
+    async fn open_source(&self, peer: &Peer) -> Result<Option<QueueHandle>, Error> {
+        let slot = self.0.slots.slot(&peer.at).await?;
+        self.0.open_queues.open(&slot, &peer.at).await
+    }
+}
+
+/// Of two parts of a pass the one that needs more: an error, or the greater.
+fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, Error> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok(one.max(other)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
+/// Whether a message that moves was claimed as often as it may be. One that a task moves begins again: it was never claimed.
+fn is_dead_letter(header: &Header) -> bool {
+    header.attempts > 0
+}
+
+/// The life that begins for a message where it moves to, if one does: of a dead letter that gets a ttl there, and of one that
+/// lives by the retention of a queue in order of groups (SQS). Others keep theirs.
+fn life_at_target(
+    header: &Header,
+    ttl: Option<MessageTtl>,
+    is_ordered: bool,
+    now: Timestamp,
+) -> Option<Life> {
+    let ttl = ttl.filter(|_| is_dead_letter(header));
+    let is_retained = is_ordered && header.life.retained_since().is_some();
+    ttl.map(|ttl| Life::lasting(ttl.seconds(), now)).or(is_retained.then_some(Life::Retained { since: now }))
+}
+
+/// How many of these are dead letters.
+pub(crate) fn dead_letters<'a>(headers: impl Iterator<Item = &'a Header>) -> u64 {
+    u64::try_from(headers.filter(|header| is_dead_letter(header)).count()).unwrap_or_default()
+}
+
+/// A body with what it remembers at the queue it moves to. A dead letter knows where it is from, and how often it was
+/// claimed there; another message forgets both.
+fn enveloped(header: &Header, peer: &Peer, body: Bytes) -> Bytes {
+    let (envelope, body) = Envelope::split(body);
+    let (source, attempts) = if is_dead_letter(header) {
+        (Some(peer.at.name.clone()), envelope.attempts.saturating_add(header.attempts))
+    } else {
+        (None, 0)
+    };
+    Envelope { source, attempts, ..envelope }.before(body)
+}

@@ -1,0 +1,311 @@
+//! Moves between queues that two replicas serve (P5). The owner of the target carries them out, as it does when both
+//! are its own: it holds the moves into the queue from the first write to the last, and deletes a queue only without
+//! them.
+//!
+//! ```text
+//! source's owner                    target's owner
+//!   marked in transfer ── arrive ──────────▶ reads them in the pool, which all reach; prepares them
+//!   removes them ◀──────── depart ──
+//!             └───────────────────▶ publishes them
+//! ```
+//!
+//! What is cut short is found by the owner that opens the target: it asks the source's owner for the states. An owner
+//! of the target that was replaced may still have a request under way to take messages out. So each request states in
+//! which epoch it is made, and once the source's owner has heard a later one it does nothing for an earlier one any
+//! more.
+
+use crate::transfer::MessageTransfers;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use crate::limits;
+use crate::slot::state::Slot;
+use crate::slot::transfers::{Side, TransferTerms};
+use crate::transfer::made_targets::metadata_of_made;
+use crate::transfer::made_targets::retention_of;
+use crate::transfer::mover::dead_letters;
+use crate::writer::change::Change;
+use angarium_catalogue::SlotOwner;
+use angarium_cluster::peer_client::{
+    ARRIVE, ArrivalRequest, DEPART, DepartureRequest, OwnerEpoch, STATES, StatesRequest, StatesResponse,
+};
+use angarium_core::error::{Error, Part};
+use angarium_core::ids::{MessageId, Slot as SlotNumber};
+use angarium_core::message::{Header, Message, MessageTtl, Peer, State};
+use angarium_core::names::{PoolName, QueueRef};
+use angarium_engine::TransferFate;
+use angarium_storage::Epoch;
+
+/// The latest epoch that was heard of each slot that messages go to. Held for single looks.
+#[derive(Default)]
+pub(crate) struct TargetEpochs(Mutex<HashMap<SlotNumber, Epoch>>);
+
+impl TargetEpochs {
+    /// Notes who speaks for a slot. False when a later owner has spoken.
+    pub(crate) fn note(&self, slot: SlotNumber, epoch: Epoch) -> bool {
+        let mut heard = self.0.lock();
+        let latest = heard.entry(slot).or_insert(epoch);
+        *latest = epoch.max(*latest);
+        *latest == epoch
+    }
+
+    /// Whether a caller who spoke for a slot was heard in this epoch or a later one.
+    pub(crate) fn knows(&self, slot: SlotNumber, epoch: Epoch) -> bool {
+        self.0.lock().get(&slot).is_some_and(|latest| *latest >= epoch)
+    }
+}
+
+fn speaker(slot: &Arc<Slot>) -> OwnerEpoch {
+    let Epoch { generation, transaction } = slot.epoch;
+    OwnerEpoch { slot: slot.owned.slot.0, generation, transaction }
+}
+
+fn epoch_of(speaker: OwnerEpoch) -> Epoch {
+    Epoch { generation: speaker.generation, transaction: speaker.transaction }
+}
+
+impl MessageTransfers {
+    /// Has messages that were marked in transfer taken over by the owner of their target.
+    pub(crate) async fn send_remote_transfer(
+        &self,
+        source: &Side,
+        target: &QueueRef,
+        owner: &SlotOwner,
+        messages: Vec<Message>,
+    ) -> Result<(), Error> {
+        let headers: Vec<Header> = messages.iter().map(|message| message.header.clone()).collect();
+        let TransferTerms { placement, dead_letter_ttl: ttl, is_ordered, retention } =
+            source.queue.transfer_terms().ok_or_else(|| source.queue.closed())?;
+        let retention = retention_of(&headers, retention);
+        let mut left: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
+        for pool in placement.pools() {
+            let ids = if *pool == placement.pool {
+                std::mem::take(&mut left)
+            } else {
+                let store = self.0.stores.pool(pool)?.store()?;
+                let found = store.get(source.queue.id(), &left).await.map_err(|error| store.failed(error))?;
+                let (there, others) =
+                    left.into_iter().partition(|id| found.iter().any(|message| message.header.id == *id));
+                left = others;
+                there
+            };
+            if ids.is_empty() {
+                continue;
+            }
+            let arrival = ArrivalRequest {
+                target: target.into(),
+                source: source.queue.at().into(),
+                source_id: source.queue.id(),
+                pool: pool.to_string(),
+                ids,
+                ttl: ttl.map(MessageTtl::seconds),
+                is_ordered,
+                retention,
+            };
+            self.0.slots.peer_client()?.ask::<()>(&owner.address, ARRIVE, &arrival).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes over messages that another replica has marked in transfer for a queue of ours.
+    pub async fn accept_transfers(&self, arrival: ArrivalRequest) -> Result<(), Error> {
+        let transfers = self.clone();
+        self.0.replica.carry_out(async move { transfers.take_over(arrival).await }).await
+    }
+
+    async fn take_over(&self, arrival: ArrivalRequest) -> Result<(), Error> {
+        let target = arrival.target.queue()?;
+        let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
+        let _moves = self.0.slots.hold_transfers(&target).await?;
+        let slot = self.0.slots.slot(&target).await?;
+        let metadata = metadata_of_made(arrival.is_ordered, arrival.retention)?;
+        let queue = self.0.open_queues.open_or_make_target(&slot, &target, metadata).await?;
+        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        let store = self.0.pools.pool_of_record(&PoolName::new(&arrival.pool)?).await?.store()?;
+        let found = async {
+            let found = store.get(arrival.source_id, &arrival.ids).await;
+            found.map_err(|error| store.failed(error))
+        };
+        let found = answer_of(&peer.at, found).await?;
+        // What is not marked in transfer any more was moved by a try before, or never will be.
+        let is_ours =
+            |message: &Message| matches!(&message.header.state, State::Moving(to) if to.at == target);
+        let messages: Vec<Message> = found.into_iter().filter(is_ours).collect();
+        let moved = self.carry_over_remote(&side, &peer, messages, arrival).await;
+        queue.start_mover();
+        moved
+    }
+
+    async fn carry_over_remote(
+        &self,
+        target: &Side,
+        peer: &Arc<Peer>,
+        messages: Vec<Message>,
+        arrival: ArrivalRequest,
+    ) -> Result<(), Error> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let ttl = arrival.ttl.map(MessageTtl::stored);
+        let prepared = self.prepare(target, peer, ttl, messages).await?;
+        let departure = DepartureRequest {
+            source: arrival.source,
+            source_id: arrival.source_id,
+            ids: prepared.iter().map(|header| header.id).collect(),
+            owner: speaker(target.queue.slot()),
+        };
+        // An owner that was replaced without knowing takes nothing out any more.
+        self.0.slots.check_ours(target.queue.slot())?;
+        let departed = async {
+            match self.0.slots.elsewhere(&peer.at) {
+                Some(owner) => {
+                    self.0.slots.peer_client()?.ask::<()>(&owner.address, DEPART, &departure).await
+                }
+                // It has moved to us since.
+                None => self.remove_departed(departure).await,
+            }
+        };
+        answer_of(&peer.at, departed).await.map_err(Error::into_unknown)?;
+        target.queue.wake(prepared).await
+    }
+
+    /// Removes messages that the owner of their target has, prepared.
+    pub async fn remove_departed(&self, departure: DepartureRequest) -> Result<(), Error> {
+        let transfers = self.clone();
+        self.0.replica.carry_out(async move { transfers.take_out(departure).await }).await
+    }
+
+    /// As `remove_departed`, in the task of the caller.
+    async fn take_out(&self, departure: DepartureRequest) -> Result<(), Error> {
+        let at = departure.source.queue()?;
+        // The next owner of the target that asks for these messages waits until this has its outcome.
+        let _departures = self.0.slots.hold_departures(&at).await;
+        self.heed(departure.owner).await?;
+        let slot = self.0.slots.slot(&at).await?;
+        let Some(queue) = self.0.open_queues.open(&slot, &at).await? else { return Ok(()) };
+        if queue.id() != departure.source_id {
+            return Ok(());
+        }
+        let Some(side) = queue.side()? else { return Ok(()) };
+        let found = side.store.get(queue.id(), &departure.ids).await?;
+        let moving = found.iter().map(|message| &message.header);
+        let moving: Vec<_> = moving.filter(|header| matches!(header.state, State::Moving(_))).collect();
+        let dead = dead_letters(moving.iter().copied());
+        self.depart(&side, moving.iter().map(|header| header.id).collect(), dead).await
+    }
+
+    /// Removes messages at their source, as `depart` does. The departures from there are held until the outcome is
+    /// known, also when the caller waits no longer: the next one who asks for the messages waits for it.
+    pub(crate) async fn remove_at_source(
+        &self,
+        source: &Side,
+        ids: Vec<MessageId>,
+        dead: u64,
+    ) -> Result<(), Error> {
+        let departures = self.0.slots.hold_departures(source.queue.at()).await;
+        let (transfers, queue) = (self.clone(), source.queue.clone());
+        let depart = async move {
+            let _departures = departures;
+            let source = queue.side()?.ok_or_else(|| queue.closed())?;
+            transfers.depart(&source, ids, dead).await
+        };
+        self.0.replica.carry_out(depart).await
+    }
+
+    /// Refuses a request of an owner of a slot that has a later one. The caller holds the departures
+    /// from the queue that is spoken of.
+    async fn heed(&self, speaker: OwnerEpoch) -> Result<(), Error> {
+        let (slot, epoch) = (SlotNumber(speaker.slot), epoch_of(speaker));
+        if !self.0.heard.knows(slot, epoch) {
+            let transaction = self.0.replica.catalogue.slot_transaction(slot).await?;
+            self.0.heard.note(slot, Epoch { generation: self.0.replica.generation, transaction });
+        }
+        if self.0.heard.note(slot, epoch) {
+            return Ok(());
+        }
+        Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"))
+    }
+
+    /// Removes messages at their source, and counts those that are dead letters.
+    pub(crate) async fn depart(&self, source: &Side, ids: Vec<MessageId>, dead: u64) -> Result<(), Error> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        source.queue.transfer_change(Change::Depart(ids)).await?;
+        source.queue.count_dead_letters(dead);
+        Ok(())
+    }
+
+    /// The fates of messages that are prepared in `slot`, by the states that they have at their source, which is waited
+    /// for no longer than [`limits::MOVE_SOURCE`]. The caller holds the moves into the queue.
+    pub(crate) async fn fates(
+        &self,
+        slot: &Arc<Slot>,
+        peer: &Peer,
+        ids: &[MessageId],
+    ) -> Result<HashMap<MessageId, TransferFate>, Error> {
+        answer_of(&peer.at, self.fetch_fates(slot, peer, ids)).await
+    }
+
+    async fn fetch_fates(
+        &self,
+        slot: &Arc<Slot>,
+        peer: &Peer,
+        ids: &[MessageId],
+    ) -> Result<HashMap<MessageId, TransferFate>, Error> {
+        let Some(owner) = self.0.slots.elsewhere(&peer.at) else {
+            let _departures = self.0.slots.hold_departures(&peer.at).await;
+            self.0.heard.note(slot.owned.slot, slot.epoch);
+            let states = self.states_at_source(peer, ids).await?;
+            return Ok(ids.iter().map(|id| (*id, TransferFate::of(states.get(id)))).collect());
+        };
+        let question = StatesRequest {
+            source: (&peer.at).into(),
+            source_id: peer.queue,
+            ids: ids.to_vec(),
+            owner: speaker(slot),
+        };
+        let answer: StatesResponse =
+            self.0.slots.peer_client()?.ask(&owner.address, STATES, &question).await?;
+        let fate = |id: &MessageId| match (answer.moving.contains(id), answer.kept.contains(id)) {
+            (true, _) => TransferFate::Wait,
+            (false, true) => TransferFate::Drop,
+            (false, false) => TransferFate::Publish,
+        };
+        Ok(ids.iter().map(|id| (*id, fate(id))).collect())
+    }
+
+    /// States which of these messages are here, to the owner of the queue that they were prepared for. From then on no
+    /// caller before that owner takes any of them out.
+    pub async fn read_transfer_states(&self, question: StatesRequest) -> Result<StatesResponse, Error> {
+        let peer = Peer { at: question.source.queue()?, queue: question.source_id };
+        let _departures = self.0.slots.hold_departures(&peer.at).await;
+        self.heed(question.owner).await?;
+        let states = self.states_at_source(&peer, &question.ids).await?;
+        let mut answer = StatesResponse::default();
+        for (id, state) in states {
+            match TransferFate::of(Some(&state)) {
+                TransferFate::Wait => answer.moving.push(id),
+                TransferFate::Publish | TransferFate::Drop => answer.kept.push(id),
+            }
+        }
+        // They are told of as an owner, or not at all.
+        self.0.slots.check_ours(&self.0.slots.slot(&peer.at).await?)?;
+        Ok(answer)
+    }
+}
+
+/// What the source of a move answers. Who waits holds the moves into the target, so it is not waited for without end.
+pub(crate) async fn answer_of<T>(
+    source: &QueueRef,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let late = |_| {
+        let why = format!("queue {}, from which messages are moved, does not answer", source.name);
+        Err(Error::unavailable(Part::Storage, why))
+    };
+    timeout(limits::MOVE_SOURCE, answer).await.unwrap_or_else(late)
+}

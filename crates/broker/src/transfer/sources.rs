@@ -1,0 +1,61 @@
+//! What a queue has in transfer, and keeping messages at their sources when their target is deleted.
+
+use crate::limits;
+use crate::slot::state::Slot;
+use crate::stores::table::NamedStore;
+use crate::transfer::MessageTransfers;
+use crate::transfer::peers::by_peer;
+use angarium_catalogue::QueueRecord;
+use angarium_core::error::Error;
+use angarium_core::names::QueueRef;
+use angarium_storage::{Direction, Order, Position};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+impl MessageTransfers {
+    /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:
+    /// no owner before can add to them.
+    pub(crate) async fn stores_in_transfer(
+        &self,
+        slot: &Arc<Slot>,
+        record: &QueueRecord,
+    ) -> Result<Vec<NamedStore>, Error> {
+        let mut stores = Vec::new();
+        for name in record.placement()?.pools() {
+            let pool = self.0.pools.pool_of_record(name).await?;
+            slot.open_writer(name, &pool).await?;
+            let store = pool.store()?;
+            if store.holds_in_transfer(record.id).await? {
+                stores.push(store);
+            }
+        }
+        Ok(stores)
+    }
+
+    /// Makes sure that no message is lost with a queue that is about to be deleted: what is prepared there, and not
+    /// let go by its source, stays at its source for good. The caller holds the moves into the queue. A move that
+    /// an owner before has begun could still take the message out at the source, so its owner there is asked, who opens it, which fences that.
+    pub(crate) async fn keep_at_sources(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
+        let Some(record) = self.0.replica.catalogue.queue(&slot.owned, at).await? else { return Ok(()) };
+        let mut known = HashSet::new();
+        for store in self.stores_in_transfer(slot, &record).await? {
+            let mut after = None;
+            loop {
+                let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
+                let page = store.scan(record.id, Order::Aside, Direction::Up, after, messages, bytes).await;
+                let page = page.map_err(|error| store.failed(error))?;
+                after = page.messages.last().map(|message| Position::id(message.header.id));
+                let (_, prepared) = by_peer(page.messages);
+                for (peer, _) in prepared {
+                    if known.insert(peer.at.clone()) {
+                        self.fates(slot, &peer, &[]).await?;
+                    }
+                }
+                if page.is_last {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! The notes of a queue that the broker keeps in pools: their kinds, keys and values.
+
+use angarium_core::dedup::DedupKey;
+use angarium_core::time::Timestamp;
+use bytes::Bytes;
+
+use angarium_core::ids::MessageId;
+use angarium_storage::Note;
+
+/// The kind of the note of messages that went over last. It is in pools and never changes.
+pub(crate) const COPIED_KIND: u8 = 2;
+
+pub(crate) const KEY: &[u8] = b"copied";
+
+/// Kind and key of that note. Its value is their ids, 16 bytes each.
+pub(crate) fn copied_note_name() -> (u8, Bytes) {
+    (COPIED_KIND, Bytes::from_static(KEY))
+}
+
+/// The kind of the notes of ids of deduplication. It is in pools and never changes.
+pub(crate) const DEDUP_KIND: u8 = 1;
+
+/// Kind and key of the note of an id.
+pub(crate) fn dedup_note_name(key: &DedupKey) -> (u8, Bytes) {
+    (DEDUP_KIND, Bytes::copy_from_slice(key.as_bytes()))
+}
+
+pub(crate) fn dedup_note(key: &DedupKey, id: MessageId, expires: Timestamp) -> Note {
+    let (kind, key) = dedup_note_name(key);
+    Note { kind, key, value: Bytes::copy_from_slice(id.as_bytes()), expires }
+}
+
+/// What a note states; none when it is not what this program writes.
+pub(crate) fn read_dedup_note(note: &Note) -> Option<(DedupKey, MessageId)> {
+    let key = DedupKey::from_bytes(note.key[..].try_into().ok()?);
+    Some((key, MessageId::from_bytes(note.value[..].try_into().ok()?)))
+}

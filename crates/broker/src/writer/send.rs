@@ -1,0 +1,61 @@
+//! Sending one batch to its pool until it is known what became of it. What that means to any caller is not decided
+//! here.
+
+use std::time::Duration;
+
+use tracing::debug;
+
+use crate::replica::task_failures::TaskFailures;
+use angarium_core::names::PoolName;
+use angarium_storage::{Batch, PoolStore, StoreError};
+
+/// How often a batch is tried, and how long the first pause between two tries is; each is twice the one before.
+const TRIES: u32 = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    NotDone,
+    /// Not done for want of room; without its posts it may be sent under the same number.
+    Full,
+    /// Not done, since what is stored of one of its queues is damaged. The rest may be sent under the same number.
+    Damaged,
+    Unknown,
+}
+
+/// Sends a batch until its outcome is known, or the tries are used up.
+pub(crate) async fn send(
+    store: &dyn PoolStore,
+    batch: &Batch,
+    pool: &PoolName,
+    failures: &TaskFailures,
+) -> Outcome {
+    let mut may_be_done = false;
+    let mut pause = FIRST_PAUSE;
+    for attempt in 1..=TRIES {
+        let failure = match store.commit(batch).await {
+            Ok(()) => return Outcome::Done,
+            Err(failure) => failure,
+        };
+        may_be_done |= !failure.nothing_written();
+        match failure {
+            StoreError::Stamped(_) | StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack => {
+                failures.note("write batches", format_args!("slot {} pool {pool}", batch.slot.0), &failure);
+                return Outcome::Unknown;
+            }
+            // Unless an earlier try may have been applied: then the next one tells.
+            StoreError::Full if !may_be_done => return Outcome::Full,
+            StoreError::Damaged(_) if !may_be_done => return Outcome::Damaged,
+            StoreError::Full | StoreError::Damaged(_) | StoreError::NotSent(_) | StoreError::Unknown(_) => {
+                debug!(%pool, slot = batch.slot.0, attempt, error = %failure, "batch failed");
+            }
+        }
+        if attempt < TRIES {
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+    if may_be_done { Outcome::Unknown } else { Outcome::NotDone }
+}
