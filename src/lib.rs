@@ -45,13 +45,18 @@
 //!
 //! 1. [`server::listener`] accepted the connection, [`server::tls`] shook hands; [`server::deadline`] watches its
 //!    bytes. hyper parses the header, [`server::exchange`] hands the request to `api::front`, whose one service is
-//!    all that follows.
-//! 2. `api::layers` gives it an id, `api::auth` learns who asks (by a token of the file, or of [`keystone`]) and
-//!    refuses who may not, `api::admission` refuses what is too much, `api::bodies` charges the bytes of the body as
-//!    they come, `api::forward` passes on what another replica serves. `api::extract` makes a
-//!    [`angarium_core::names::QueueRef`] of project and name, `api::json` reads the body within its bounds; bodies of
-//!    messages stay text. `api::v2::messages` makes one call: [`angarium_broker::Broker::messages_post`], which keeps
-//!    room for them within the project's quota (`angarium_broker::quotas`).
+//!    the pipeline that both protocols pass.
+//! 2. `api::pipeline` is that pipeline, a file for each step: `frame` gives the request an id and a span, `identity`
+//!    learns who asks (by a token of the file, or of [`keystone`]) and refuses who may not, `admission` refuses what
+//!    is too much, `bodies` charges the bytes of the body as they come, `deadline` bounds the time, `forward` passes on
+//!    what another replica serves. `protocol` alone tells the protocols apart. A protocol is a parser, a resolver and a
+//!    renderer: those of REST are in `api::rest`, those of SQS in `api::sqs`, whose requests are resolved out of their
+//!    bodies (`resolution`).
+//!
+//!    `api::extract` makes a [`angarium_core::names::QueueRef`] of project and name, `api::json` reads the body within
+//!    its bounds; bodies of messages stay text. `api::v2::messages` makes one call:
+//!    [`angarium_broker::Broker::messages_post`], which keeps room for them within the project's quota
+//!    (`angarium_broker::quotas`).
 //! 3. The queue's name gives its [`angarium_core::ids::Slot`]. If the queue is not open, its record is read from the
 //!    tree, or it is created in a pool chosen by [`angarium_engine::placement`], in one commit fenced by the slot and
 //!    the record of the pool; its pool is fenced for the slot; its claims are loaded.

@@ -114,7 +114,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        // A route that the gate does not stand before has no callers.
+        // A route that is not behind the pipeline has no callers.
         let identity = parts.extensions.get::<Identity>();
         let identity = identity.ok_or(Error::Unauthenticated("the caller was not authenticated"))?;
         Ok(Self { project: identity.project.clone(), client: client(&parts.headers)? })

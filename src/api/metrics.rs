@@ -7,8 +7,8 @@ use tower_http::compression::CompressionLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::accept;
 use super::extract::CallerHeaders;
+use super::rest::accept;
 use super::roles::{Admin, RoleHeaders};
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use angarium_broker::Broker;
@@ -40,9 +40,10 @@ pub fn routes() -> OpenApiRouter<Broker> {
 )]
 pub async fn get(State(broker): State<Broker>, _: Admin, headers: HeaderMap) -> Result<Response, ApiError> {
     let page = broker.metrics_page().await;
-    let (media_type, page) = match accept::wants_plain_metrics(&headers) {
-        true => (PLAIN_MEDIA_TYPE, plain(&page)),
-        false => (MEDIA_TYPE, page),
+    let (media_type, page) = if accept::wants_plain_metrics(&headers) {
+        (PLAIN_MEDIA_TYPE, plain(&page))
+    } else {
+        (MEDIA_TYPE, page)
     };
     Ok(([(header::CONTENT_TYPE, media_type)], page).into_response())
 }

@@ -3,7 +3,6 @@
 //! A handler extracts, makes one call to the broker and wraps the answer. No handler sees a store, a tree or a
 //! lock; nothing below this layer sees a status code.
 
-mod accept;
 mod delivery;
 mod error;
 pub mod error_table;
@@ -17,13 +16,12 @@ pub mod openapi;
 mod peer;
 mod pipeline;
 mod query;
+mod rest;
 mod roles;
 mod sqs;
 mod trace;
 mod v2;
 mod versions;
-
-use std::sync::Arc;
 
 use axum::routing::get;
 use utoipa::OpenApi as _;
@@ -38,10 +36,19 @@ pub use pipeline::forward::Relay;
 pub use pipeline::identity::{Authentication, RegionalAccess};
 pub use sqs::{ContextLimits, Pauses, SqsSettings};
 
+use pipeline::Pipeline;
+use pipeline::admission::AdmissionControl;
+use pipeline::bodies::BodyBudget;
+use pipeline::failures::FailureLog;
+use pipeline::protocol::Protocols;
+use rest::Rest;
+
 use angarium_broker::Broker;
 use angarium_clock::Clock;
 use angarium_metrics::{BudgetFigures, ByteBudget, Meter};
-use pipeline::{admission, bodies, failures, identity};
+
+/// The name of requests that are none of the operations.
+const UNKNOWN: &str = "unknown";
 
 /// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
 /// replica serves is passed on to it by `relay`; a service that has none is alone.
@@ -56,51 +63,48 @@ pub fn front(
     let (routes, document) = routes().split_for_parts();
     let meter = broker.meter().clone();
     let accounts = sqs.accounts(&authentication);
-    let quota = Arc::new(admission::AdmissionControl::new(limits, accounts, clock.clone()));
-    let bodies = bodies::BodyBudget::new(limits, accounts);
+    let bodies = BodyBudget::new(limits, accounts);
     watch(&meter, bodies.clone());
     if let Authentication::On(credentials) = &authentication
         && let Some(keystone) = credentials.asked().cloned()
     {
         meter.watch_keystone(move || keystone.figures());
     }
-    let failures = Arc::new(failures::FailureLog::new(meter.clone()));
-    let regional = sqs.regional_projects(&authentication);
-    let sqs = sqs::Endpoint::new(
-        broker.clone(),
-        &authentication,
-        sqs,
-        Arc::clone(&quota),
-        clock,
-        Arc::clone(&failures),
-    );
-    let sqs = sqs::Sqs::new(sqs, bodies.clone(), relay.clone());
-    let gate = identity::Gate::new(
-        authentication,
-        &document,
-        &meter,
-        quota,
-        bodies,
-        regional,
-        Arc::clone(&failures),
-    );
     let routes = routes.route(versions::HOME_WITHOUT_SLASH, get(versions::home));
-    let routes = front::Routes(routes.fallback(error::no_route).with_state(broker));
-    Front::new(front::Pipeline { sqs, meter, gate, failures, relay, routes })
+    let regional = sqs.regional_projects(&authentication);
+    let protocols = Protocols {
+        unknown: meter.operation(UNKNOWN),
+        sqs: sqs::Endpoint::new(broker.clone(), &authentication, sqs, clock.clone()),
+        rest: Rest {
+            operations: rest::OperationTable::new(&document, &meter),
+            routes: routes.fallback(error::no_route).with_state(broker.clone()),
+            authentication,
+            regional,
+            broker,
+        },
+    };
+    Front::new(Pipeline {
+        protocols,
+        admission: AdmissionControl::new(limits, accounts, clock),
+        bodies,
+        failures: FailureLog::new(meter.clone()),
+        relay,
+        meter,
+    })
 }
 
 /// Shows the budget of bodies on the page of metrics.
-fn watch(meter: &Meter, bodies: bodies::BodyBudget) {
+fn watch(meter: &Meter, bodies: BodyBudget) {
     meter.watch_budget(ByteBudget::Bodies, move || {
         let usage = bodies.usage();
         BudgetFigures { used: usage.used, total: usage.total, refused: usage.refused, ended: usage.evicted }
     });
 }
 
-/// The document of all routes, with what the gate before them answers.
+/// The document of all routes, with what the pipeline before them answers.
 fn described() -> OpenApi {
     let mut document = routes().into_openapi();
-    identity::describe(&mut document);
+    rest::describe(&mut document);
     document
 }
 

@@ -1,6 +1,6 @@
 //! Who may administer: pools, flavors and health are for the role admin, as in Zaqar's default policy.
 //!
-//! The gate (`auth`) has looked already, by the document. This states it once more where it counts, so that a route
+//! The pipeline (`rest`) has looked already, by the document. This states it once more where it counts, so that a route
 //! whose document forgets the role is closed too, and a test finds it.
 
 use axum::extract::FromRequestParts;

@@ -2,7 +2,11 @@
 
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
+use serde_json::json;
+
+use super::wire::text;
 use super::{OLD_BOTO3, run_at, run_rust_at};
 use crate::support::cluster::Cluster;
 use angarium_testbed::settings::test_tools;
@@ -40,4 +44,45 @@ fn clients_cannot_tell_three_replicas_from_one() {
         });
     }
     run_rust_at(base, "us-rust-1", last_words);
+}
+
+/// What a service of several replicas carries to the frame keeps the words of the operation.
+#[test]
+fn error_has_the_same_words_in_a_cluster() {
+    let cluster = Cluster::start();
+    let errors = |replica: usize| -> Vec<String> {
+        let delete = |queue: &str| {
+            let client = cluster.client_of(replica).with_header("x-amz-target", "AmazonSQS.DeleteMessage");
+            let members = json!({"QueueUrl": queue, "ReceiptHandle": "bad-handle"});
+            text(&client.post("/", &members).unwrap())
+        };
+        (0..8).map(|number| delete(&format!("words-{number}"))).collect()
+    };
+    for number in 0..8 {
+        let client = cluster.client_of(0).with_header("x-amz-target", "AmazonSQS.CreateQueue");
+        client.post("/", &json!({"QueueName": format!("words-{number}")})).unwrap();
+    }
+    for error in errors(0).into_iter().chain(errors(1)) {
+        assert!(error.contains("bad-handle"), "{error}");
+    }
+}
+
+/// Told to stop while receives wait through it: their clients are answered that there is nothing.
+#[test]
+fn forwarded_receive_ends_when_its_replica_stops() {
+    let mut cluster = Cluster::start();
+    let queue = (0..128).map(|number| format!("far-{number}")).find(|queue| cluster.owner_of(queue) == 1);
+    let queue = queue.expect("one of them is served by the other replica");
+    let client = cluster.client_of(0);
+    let created = client.clone().with_header("x-amz-target", "AmazonSQS.CreateQueue");
+    created.post("/", &json!({"QueueName": queue})).unwrap();
+    let receive = client.with_header("x-amz-target", "AmazonSQS.ReceiveMessage");
+    let waiting =
+        thread::spawn(move || receive.post("/", &json!({"QueueUrl": queue, "WaitTimeSeconds": 20})).unwrap());
+    thread::sleep(Duration::from_millis(500));
+    let began = Instant::now();
+    cluster.leave(0);
+    let answer = waiting.join().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert_eq!(answer.status.as_u16(), 200, "{}", text(&answer));
 }

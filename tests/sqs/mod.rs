@@ -1,5 +1,6 @@
 //! The endpoint of SQS, met by the clients that programs use: the scripts of this folder against a real server.
 
+mod admission;
 mod cluster;
 mod errors;
 mod identity;

@@ -68,7 +68,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // Of the clock only the handle: rates are by the second.
     ("api/mod.rs", &["broker", "clock", "core", "metrics"]),
     ("api/pipeline/admission.rs", &["clock", "core"]),
-    // The clock judges dates of signatures. Of the errors the one that REST gives callers of the same projects.
+    // The clock judges dates of signatures.
     ("api/sqs/endpoint.rs", &["broker", "clock", "core", "metrics"]),
     // Of the cluster only the way to the other replicas: where a queue is served is the broker's to say.
     ("api/pipeline/forward", &["broker", "cluster::peers", "cluster::peer_client", "core", "metrics"]),
@@ -194,7 +194,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("jiff", &["client/doctor", "core/time.rs"]),
     // Writes a table of the store anew.
     ("lsm_tree", &["journal/mend.rs"]),
-    ("matchit", &["api/pipeline/identity.rs"]),
+    ("matchit", &["api/rest/operations.rs"]),
     ("md5", &["api/sqs"]),
     ("mimalloc", &["main.rs"]),
     (
@@ -308,7 +308,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["server/tls.rs"]),
     ("tokio_util", &["broker", "commands", "coordination", "server", "bench"]),
     ("toml", &["client/context_file.rs", "config"]),
-    ("tower", &["api/front.rs", "cluster/connection.rs", "keystone", "server"]),
+    ("tower", &["api/front.rs", "api/rest/mod.rs", "cluster/connection.rs", "keystone", "server"]),
     ("tower_http", &["api/metrics.rs"]),
     (
         "tracing",

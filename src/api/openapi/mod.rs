@@ -95,7 +95,7 @@ pub fn document(version: Version) -> String {
     text.expect("the document has text keys and no failing parts") + "\n"
 }
 
-/// What the routes say, and the gate before them, with the examples.
+/// What the routes say, and the pipeline before them, with the examples.
 fn whole() -> Document {
     let mut document = super::described();
     examples::fill_in(&mut document);

@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use axum::extract::Request;
 use axum::http::Extensions;
+use axum::http::request::Parts;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::bodies::client_address;
 use super::forward::peer::PeerOrigin;
-use super::identity::Identity;
+use super::identity::{Identity, Sender};
 use angarium_clock::Clock;
 use angarium_core::error::Error;
 use angarium_core::limits;
@@ -58,24 +59,53 @@ pub struct AdmissionControl {
 /// A number of requests that is kept for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Counter {
-    /// Requests whose senders are not proven, by whether they wait.
-    Unproven(IpAddr, bool),
+    /// Requests whose senders are not proven, by where they count.
+    Unproven(IpAddr, PlaceKind),
     /// Requests that a proxy passes on; without an address those whose address cannot be read.
     Forwarded(Option<IpAddr>),
 }
 
+/// Where a request counts among those in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PlaceKind {
+    /// Among those that are answered as soon as the work is done.
+    Request,
+    /// Among those that wait for a message.
+    LongPoll,
+}
+
+impl PlaceKind {
+    /// A request of REST with this query waits if it has `wait=` with anything but nothing and zero, read as its handler
+    /// reads it.
+    pub fn of_query(query: &str) -> Self {
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        let waits =
+            pairs.any(|(name, seconds)| name == "wait" && !seconds.trim_start_matches('0').is_empty());
+        if waits { Self::LongPoll } else { Self::Request }
+    }
+}
+
 /// A request in progress, for as long as this lives.
 #[derive(Debug)]
-pub struct LetIn<'a> {
-    _place: SemaphorePermit<'a>,
+pub struct AdmissionPermit<'a> {
+    place: SemaphorePermit<'a>,
+    kind: PlaceKind,
+    /// While its sender is not proven.
+    unproven: Option<CountedPlace<'a>>,
+    /// For the address that a proxy names.
     _forwarded: Option<CountedPlace<'a>>,
 }
 
-impl<'a> LetIn<'a> {
-    /// What a request holds that was let in by its parts.
-    pub fn of(place: SemaphorePermit<'a>, forwarded: Option<CountedPlace<'a>>) -> Self {
-        Self { _place: place, _forwarded: forwarded }
+impl AdmissionPermit<'_> {
+    /// Whether the sender of the request is not proven yet.
+    pub fn is_unproven(&self) -> bool {
+        self.unproven.is_some()
     }
+}
+
+/// Whether a request passes admission control at all: not when another replica has let it in, nor a probe.
+pub fn is_counted(head: &Parts) -> bool {
+    head.extensions.get::<PeerOrigin>().is_none() && !ALWAYS.contains(&head.uri.path())
 }
 
 impl AdmissionControl {
@@ -87,29 +117,68 @@ impl AdmissionControl {
         Self { limits, requests, long_polls, counted, used, accounts, clock }
     }
 
-    /// Lets a request in while there is room for it, unless another replica has done so. It holds the returned value for as
-    /// long as it is in progress.
+    /// Lets a request in while there is room for it. Its sender is certain, and so its project is charged at once.
     ///
     /// # Errors
     ///
     /// [`Error::Overloaded`] or [`Error::TooFast`].
-    pub fn admit(&self, request: &Request, identity: &Identity) -> Result<Option<LetIn<'_>>, Error> {
-        let is_counted_already = request.extensions().get::<PeerOrigin>().is_some();
-        if is_counted_already || ALWAYS.contains(&request.uri().path()) {
-            return Ok(None);
-        }
-        let forwarded = self.forwarded(request.extensions())?;
-        let place = self.place(is_long_poll(request.uri().query().unwrap_or_default()))?;
+    pub fn admit(
+        &self,
+        kind: PlaceKind,
+        identity: &Identity,
+        extensions: &Extensions,
+    ) -> Result<AdmissionPermit<'_>, Error> {
+        let forwarded = self.forwarded(extensions)?;
+        let place = self.place(kind)?;
         // Who brings no token cannot use up the rate of a project by naming it.
         if !identity.is_anonymous {
             self.spend(&identity.project)?;
         }
-        Ok(Some(LetIn::of(place, forwarded)))
+        Ok(AdmissionPermit { place, kind, unproven: None, _forwarded: forwarded })
+    }
+
+    /// Lets a request in whose body is to be read while there is room for it. Nothing is charged to the project of its
+    /// `sender`, who may be another one, until [`Self::confirm`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overloaded`] or [`Error::TooFast`].
+    pub fn screen(
+        &self,
+        kind: PlaceKind,
+        sender: &Sender,
+        extensions: &Extensions,
+    ) -> Result<AdmissionPermit<'_>, Error> {
+        self.check_rate(&sender.identity.project)?;
+        let address = || client_address(extensions);
+        let unproven = (!sender.proof.is_certain()).then(|| self.unproven(kind, address())).transpose()?;
+        let forwarded = self.forwarded(extensions)?;
+        Ok(AdmissionPermit { place: self.place(kind)?, kind, unproven, _forwarded: forwarded })
+    }
+
+    /// Charges a screened request to `project`, now that its sender is proven, and counts it where it belongs, now that it
+    /// is known whether it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overloaded`] or [`Error::TooFast`].
+    pub fn confirm<'a>(
+        &'a self,
+        permit: AdmissionPermit<'a>,
+        kind: PlaceKind,
+        project: &ProjectId,
+    ) -> Result<AdmissionPermit<'a>, Error> {
+        self.spend(project)?;
+        let place = if kind == permit.kind { permit.place } else { self.place(kind)? };
+        Ok(AdmissionPermit { place, kind, unproven: None, ..permit })
     }
 
     /// A place for a request, for as long as it is in progress.
-    pub fn place(&self, waits: bool) -> Result<SemaphorePermit<'_>, Error> {
-        let places = if waits { &self.long_polls } else { &self.requests };
+    fn place(&self, kind: PlaceKind) -> Result<SemaphorePermit<'_>, Error> {
+        let places = match kind {
+            PlaceKind::Request => &self.requests,
+            PlaceKind::LongPoll => &self.long_polls,
+        };
         places.try_acquire().map_err(|_| Error::Overloaded)
     }
 
@@ -119,9 +188,12 @@ impl AdmissionControl {
     /// # Errors
     ///
     /// [`Error::Overloaded`].
-    pub fn unproven(&self, waits: bool, address: IpAddr) -> Result<CountedPlace<'_>, Error> {
-        let places = if waits { self.limits.long_polls } else { self.limits.requests };
-        self.count(Counter::Unproven(customer(address), waits), places / limits::UNPROVEN_PARTS)
+    fn unproven(&self, kind: PlaceKind, address: IpAddr) -> Result<CountedPlace<'_>, Error> {
+        let places = match kind {
+            PlaceKind::Request => self.limits.requests,
+            PlaceKind::LongPoll => self.limits.long_polls,
+        };
+        self.count(Counter::Unproven(customer(address), kind), places / limits::UNPROVEN_PARTS)
     }
 
     /// Counts a request for the address that a trusted proxy names in `X-Forwarded-For`; nothing where none does, since the
@@ -130,7 +202,7 @@ impl AdmissionControl {
     /// # Errors
     ///
     /// [`Error::Overloaded`].
-    pub fn forwarded(&self, extensions: &Extensions) -> Result<Option<CountedPlace<'_>>, Error> {
+    fn forwarded(&self, extensions: &Extensions) -> Result<Option<CountedPlace<'_>>, Error> {
         let Some(ForwardedFor(address)) = extensions.get().copied() else { return Ok(None) };
         self.count(Counter::Forwarded(address.map(customer)), self.limits.per_address).map(Some)
     }
@@ -147,7 +219,7 @@ impl AdmissionControl {
     }
 
     /// Refuses a request of a project that has used its rate, and counts none: it may be another client's.
-    pub fn check_rate(&self, project: &ProjectId) -> Result<(), Error> {
+    fn check_rate(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
         let before = self.used.lock().get(&self.accounts.of(project)).copied().unwrap_or_default();
         let after = rate.spend(before, self.clock.now());
@@ -155,7 +227,7 @@ impl AdmissionControl {
     }
 
     /// Counts one more request of a project, for its account.
-    pub fn spend(&self, project: &ProjectId) -> Result<(), Error> {
+    fn spend(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
         let project = &self.accounts.of(project);
         let now = self.clock.now();
@@ -177,7 +249,7 @@ impl AdmissionControl {
 
 /// A request that counts for an address. It no longer does when this is dropped.
 #[derive(Debug)]
-pub struct CountedPlace<'a> {
+struct CountedPlace<'a> {
     quota: &'a AdmissionControl,
     counter: Counter,
 }
@@ -192,12 +264,6 @@ impl Drop for CountedPlace<'_> {
             }
         }
     }
-}
-
-/// Whether a request may wait for a message: `wait=` with anything but nothing and zero, read as its handler reads it.
-pub fn is_long_poll(query: &str) -> bool {
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    pairs.any(|(name, seconds)| name == "wait" && !seconds.trim_start_matches('0').is_empty())
 }
 
 #[cfg(test)]
@@ -226,33 +292,36 @@ mod tests {
     #[test]
     fn a_long_poll_names_a_time_to_wait() {
         for query in ["wait=1", "limit=2&wait=20", "wait=x", "w%61it=20", "wait=%32"] {
-            assert!(is_long_poll(query), "{query}");
+            assert_eq!(PlaceKind::of_query(query), PlaceKind::LongPoll, "{query}");
         }
         for query in ["", "wait=", "wait=0", "limit=2&wait=00", "await=1", "wait=%30"] {
-            assert!(!is_long_poll(query), "{query}");
+            assert_eq!(PlaceKind::of_query(query), PlaceKind::Request, "{query}");
         }
     }
 
     #[test]
     fn requests_and_long_polls_have_places_of_their_own() {
         let (quota, _) = quota(1, 1, None);
-        let request = quota.place(false).unwrap();
-        assert!(matches!(quota.place(false), Err(Error::Overloaded)));
-        let _poll = quota.place(true).unwrap();
-        assert!(matches!(quota.place(true), Err(Error::Overloaded)));
+        let request = quota.place(PlaceKind::Request).unwrap();
+        assert!(matches!(quota.place(PlaceKind::Request), Err(Error::Overloaded)));
+        let _poll = quota.place(PlaceKind::LongPoll).unwrap();
+        assert!(matches!(quota.place(PlaceKind::LongPoll), Err(Error::Overloaded)));
         drop(request);
-        assert!(quota.place(false).is_ok());
+        assert!(quota.place(PlaceKind::Request).is_ok());
     }
 
     #[test]
     fn unproven_requests_of_one_address_take_a_quarter() {
         let (quota, _) = quota(8, 8, None);
-        let from = |address: &str| quota.unproven(false, address.parse().unwrap());
+        let from = |address: &str| quota.unproven(PlaceKind::Request, address.parse().unwrap());
         let first = from("2001:db8::1").unwrap();
         let second = from("2001:db8::2").unwrap();
         assert!(matches!(from("2001:db8::3"), Err(Error::Overloaded)), "one customer");
         assert!(from("2001:db8:0:1::1").is_ok());
-        assert!(quota.unproven(true, "2001:db8::1".parse().unwrap()).is_ok(), "long polls count apart");
+        assert!(
+            quota.unproven(PlaceKind::LongPoll, "2001:db8::1".parse().unwrap()).is_ok(),
+            "long polls count apart"
+        );
         drop(first);
         assert!(from("2001:db8::3").is_ok());
         drop(second);

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 
 use super::admission::AdmissionControl;
 use super::bodies::client_address;
-use super::identity::{AuthRefusal, Identity};
+use super::identity::Identity;
+use super::refusal::AdmissionRefusal;
 use crate::api::error::CHALLENGE;
 use crate::api::extract::PROJECT;
 use crate::keystone::{Keystone, Refusal, TokenHolder};
@@ -58,13 +59,13 @@ impl Credentials {
         table.iter().flat_map(|table| table.projects()).cloned().collect()
     }
 
-    /// What the token of a request grants. A request that waits for Keystone counts in `quota` for its address.
+    /// What the token of a request grants. A request that waits for Keystone counts in `admission` for its address.
     pub async fn identify(
         &self,
         headers: &HeaderMap,
         extensions: &Extensions,
-        quota: &AdmissionControl,
-    ) -> Result<Identity, AuthRefusal> {
+        admission: &AdmissionControl,
+    ) -> Result<Identity, AdmissionRefusal> {
         let token = token(headers)?;
         if let Some(grant) = self.granted(token) {
             return of_grant(grant, headers);
@@ -72,7 +73,7 @@ impl Credentials {
         match &self.keystone {
             Some(keystone) if !token.starts_with(TOKEN_PREFIX) => {
                 // In a box: a look-up has a large state, and each request of the other kinds would carry room for it.
-                let holder = Box::pin(holder(keystone, token, extensions, quota)).await?;
+                let holder = Box::pin(holder(keystone, token, extensions, admission)).await?;
                 of_holder(holder, headers)
             }
             _ => Err(unknown()),
@@ -85,7 +86,7 @@ impl Credentials {
 }
 
 /// The caller with a token of the file: an administrator may name any project.
-fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, AuthRefusal> {
+fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, AdmissionRefusal> {
     let project = match named_project(headers)? {
         None => grant.project,
         Some(named) if named == grant.project.as_str() => grant.project,
@@ -100,35 +101,35 @@ async fn holder(
     keystone: &Keystone,
     token: &str,
     extensions: &Extensions,
-    quota: &AdmissionControl,
-) -> Result<TokenHolder, AuthRefusal> {
+    admission: &AdmissionControl,
+) -> Result<TokenHolder, AdmissionRefusal> {
     if let Some(holder) = keystone.remembered(token).map_err(refused)? {
         return Ok(holder);
     }
-    let _counted = quota.forwarded(extensions)?;
+    let _counted = admission.forwarded(extensions)?;
     keystone.look_up(token, client_address(extensions)).await.map_err(refused)
 }
 
 /// The caller with a token of Keystone: it is in the project of the token, whatever its role.
-fn of_holder(holder: TokenHolder, headers: &HeaderMap) -> Result<Identity, AuthRefusal> {
+fn of_holder(holder: TokenHolder, headers: &HeaderMap) -> Result<Identity, AdmissionRefusal> {
     let Some(project) = holder.project else {
-        return Err(AuthRefusal::of(AuthenticationFailure::UnscopedToken, Error::Unscoped));
+        return Err(AdmissionRefusal::of(AuthenticationFailure::UnscopedToken, Error::Unscoped));
     };
     if named_project(headers)?.is_some_and(|named| named != project.as_str()) {
         return Err(foreign());
     }
     let Some(role) = holder.role else {
         let error = Error::NotAuthorized(Role::Reader.as_str());
-        return Err(AuthRefusal::of(AuthenticationFailure::UnknownRole, error));
+        return Err(AdmissionRefusal::of(AuthenticationFailure::UnknownRole, error));
     };
     Ok(Identity { project, role, is_anonymous: false })
 }
 
-fn refused(refusal: Refusal) -> AuthRefusal {
+fn refused(refusal: Refusal) -> AdmissionRefusal {
     match refusal {
         Refusal::Malformed => malformed("the token has not the form of a token"),
         Refusal::Unknown => unknown(),
-        Refusal::Expired => AuthRefusal::of(
+        Refusal::Expired => AdmissionRefusal::of(
             AuthenticationFailure::ExpiredToken,
             Error::Unauthenticated("the token has expired"),
         ),
@@ -137,16 +138,19 @@ fn refused(refusal: Refusal) -> AuthRefusal {
     }
 }
 
-fn unknown() -> AuthRefusal {
-    AuthRefusal::of(AuthenticationFailure::UnknownToken, Error::Unauthenticated("the token is not known"))
+fn unknown() -> AdmissionRefusal {
+    AdmissionRefusal::of(
+        AuthenticationFailure::UnknownToken,
+        Error::Unauthenticated("the token is not known"),
+    )
 }
 
-fn foreign() -> AuthRefusal {
-    AuthRefusal::of(AuthenticationFailure::ForeignProject, Error::ForeignProject)
+fn foreign() -> AdmissionRefusal {
+    AdmissionRefusal::of(AuthenticationFailure::ForeignProject, Error::ForeignProject)
 }
 
-fn malformed(why: &'static str) -> AuthRefusal {
-    AuthRefusal::of(AuthenticationFailure::MalformedToken, Error::Unauthenticated(why))
+fn malformed(why: &'static str) -> AdmissionRefusal {
+    AdmissionRefusal::of(AuthenticationFailure::MalformedToken, Error::Unauthenticated(why))
 }
 
 /// The value of a header that is there once.
@@ -160,7 +164,7 @@ fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h HeaderVal
 
 /// The token of a request: `Authorization: Bearer TOKEN`, or `X-Auth-Token: TOKEN` as OpenStack's clients send it; the former when
 /// both are there. A header that is there twice may be read in another way by a proxy in front, so it is refused.
-fn token(headers: &HeaderMap) -> Result<&str, AuthRefusal> {
+fn token(headers: &HeaderMap) -> Result<&str, AdmissionRefusal> {
     let twice = |()| malformed("a header with a token must be there once");
     let (bearer, plain) = (single(headers, header::AUTHORIZATION.as_str()), single(headers, TOKEN));
     let token = match (bearer.map_err(twice)?, plain.map_err(twice)?) {
@@ -177,7 +181,7 @@ fn token(headers: &HeaderMap) -> Result<&str, AuthRefusal> {
     };
     if token.is_empty() {
         let missing = Error::Unauthenticated("the request has no token");
-        return Err(AuthRefusal::of(AuthenticationFailure::MissingToken, missing));
+        return Err(AdmissionRefusal::of(AuthenticationFailure::MissingToken, missing));
     }
     Ok(token)
 }

@@ -22,78 +22,56 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{Method, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
-use super::admission::is_long_poll;
-use crate::api::error::ApiError;
-use crate::api::sqs::Operation;
 use angarium_core::error::{Error, Part};
 use angarium_core::limits;
 
-/// How long a request of the REST API may take.
-pub fn of_route(method: &Method, uri: &Uri) -> Duration {
-    let path = uri.path();
-    if is_long_poll(uri.query().unwrap_or_default()) {
-        return longest_wait();
-    }
-    if *method == Method::POST && path.starts_with("/v2/queues/") && path.ends_with("/purge") {
-        return limits::PURGE_DEADLINE;
-    }
-    if [Method::PUT, Method::PATCH].contains(method) && path.starts_with("/v2/pools/") {
-        return limits::POOL_DEADLINE;
-    }
-    limits::REQUEST_DEADLINE
+/// How long a request may take, and what is told when it took longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestDeadline {
+    /// From the last byte of its body on.
+    pub time: Duration,
+    /// Whether the request changes nothing.
+    pub is_read: bool,
 }
 
-/// How long an operation of SQS may take.
-pub fn of_operation(operation: Operation) -> Duration {
-    match operation {
-        Operation::ReceiveMessage => longest_wait(),
-        Operation::PurgeQueue => limits::PURGE_DEADLINE,
-        _ => limits::REQUEST_DEADLINE,
-    }
-}
-
-fn longest_wait() -> Duration {
+/// The time of a request that may wait for messages.
+pub fn longest_wait() -> Duration {
     limits::REQUEST_DEADLINE + Duration::from_secs(limits::CLAIM_WAIT.1.into())
 }
 
-/// Serves a request of the REST API, or answers that it took too long.
-pub async fn serve<F: Future<Output = Response>>(
-    request: Request,
-    serve: impl FnOnce(Request) -> F,
-) -> Response {
-    let deadline = of_route(request.method(), request.uri());
-    let is_read = request.method().is_safe();
-    if request.body().is_end_stream() {
-        return match tokio::time::timeout(deadline, serve(request)).await {
-            Ok(response) => response,
-            Err(_) => ApiError::from(too_late(is_read, deadline)).into_response(),
-        };
+impl RequestDeadline {
+    /// Carries out work whose request was read, or states that it took too long.
+    pub async fn within<T>(self, work: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::time::timeout(self.time, work).await.map_err(|_| self.error())
     }
-    let arrival = Arc::new(LastArrival::default());
-    let request = request.map(|inner| Body::new(ProgressBody { inner, arrival: Arc::clone(&arrival) }));
-    tokio::select! {
-        biased;
-        response = serve(request) => response,
-        () = arrival.passed(deadline) => ApiError::from(too_late(is_read, deadline)).into_response(),
+
+    /// Serves a request whose body is still to be read, or states that it took too long.
+    pub async fn serve<F: Future<Output = Response>>(
+        self,
+        request: Request,
+        serve: impl FnOnce(Request) -> F,
+    ) -> Result<Response, Error> {
+        if request.body().is_end_stream() {
+            return self.within(serve(request)).await;
+        }
+        let arrival = Arc::new(LastArrival::default());
+        let request = request.map(|inner| Body::new(ProgressBody { inner, arrival: Arc::clone(&arrival) }));
+        tokio::select! {
+            biased;
+            response = serve(request) => Ok(response),
+            () = arrival.passed(self.time) => Err(self.error()),
+        }
     }
-}
 
-/// Carries out an operation of SQS, whose body was read, or states that it took too long.
-pub async fn carry_out<T>(operation: Operation, work: impl Future<Output = T>) -> Result<T, Error> {
-    let deadline = of_operation(operation);
-    let carried_out = tokio::time::timeout(deadline, work).await;
-    carried_out.map_err(|_| too_late(!operation.is_change(), deadline))
-}
-
-fn too_late(is_read: bool, deadline: Duration) -> Error {
-    let why = format!("the request had no answer within {} s", deadline.as_secs());
-    if is_read { Error::unavailable(Part::Server, why) } else { Error::unknown(Part::Server, why) }
+    fn error(self) -> Error {
+        let why = format!("the request had no answer within {} s", self.time.as_secs());
+        if self.is_read { Error::unavailable(Part::Server, why) } else { Error::unknown(Part::Server, why) }
+    }
 }
 
 /// When the last byte of a body came that is being read.
@@ -114,9 +92,10 @@ impl LastArrival {
     const WAITED_FOR: u64 = u64::MAX;
 
     fn note(&self, is_waited_for: bool) {
-        let last = match is_waited_for {
-            true => Self::WAITED_FOR,
-            false => u64::try_from(self.began.elapsed().as_millis()).unwrap_or(0),
+        let last = if is_waited_for {
+            Self::WAITED_FOR
+        } else {
+            u64::try_from(self.began.elapsed().as_millis()).unwrap_or(0)
         };
         self.last.store(last, Ordering::Relaxed);
     }
@@ -177,55 +156,42 @@ mod tests {
     use std::future::pending;
 
     use axum::http::StatusCode;
+    use axum::response::IntoResponse;
     use http_body_util::BodyExt;
     use tokio::sync::mpsc;
     use tokio::time::sleep;
 
     use super::*;
 
-    fn request(method: Method, target: &str, body: Body) -> Request {
-        Request::builder().method(method).uri(target).body(body).unwrap()
-    }
-
-    fn error(response: &Response) -> (StatusCode, &'static str, bool) {
-        let ApiError(error) = response.extensions().get().expect("it is an error");
-        (response.status(), error.code(), error.nothing_written())
-    }
+    const CHANGE: RequestDeadline = RequestDeadline { time: Duration::from_secs(45), is_read: false };
+    const READ: RequestDeadline = RequestDeadline { is_read: true, ..CHANGE };
 
     /// Seconds after which a request that hangs is answered, and how.
-    async fn hung(method: Method, target: &str, body: Body) -> (u64, (StatusCode, &'static str, bool)) {
+    async fn hung(deadline: RequestDeadline, body: Body) -> (u64, Error) {
         let began = Instant::now();
-        let response = serve(request(method, target, body), async |request| {
+        let late = deadline.serve(Request::new(body), async |request| {
             let _read = request.into_body().collect().await;
             pending().await
         });
-        let response = response.await;
-        (began.elapsed().as_secs(), error(&response))
+        let late = late.await.unwrap_err();
+        (began.elapsed().as_secs(), late)
     }
 
     #[tokio::test(start_paused = true)]
     async fn hung_change_has_unknown_outcome() {
-        let unknown = (StatusCode::SERVICE_UNAVAILABLE, "unknown_outcome", false);
-        for (method, target, seconds) in [
-            (Method::POST, "/v2/queues/q/messages", 45),
-            (Method::DELETE, "/v2/queues/q", 45),
-            (Method::POST, "/v2/queues/q/claims?wait=20", 65),
-            (Method::POST, "/v2/queues/q/purge", 600),
-            (Method::PUT, "/v2/pools/p", 300),
-        ] {
-            for body in [Body::empty(), Body::from("{}")] {
-                assert_eq!(hung(method.clone(), target, body).await, (seconds, unknown), "{target}");
-            }
+        for body in [Body::empty(), Body::from("{}")] {
+            let (seconds, late) = hung(CHANGE, body).await;
+            assert_eq!((seconds, late.code(), late.nothing_written()), (45, "unknown_outcome", false));
         }
-        let late = carry_out(Operation::ReceiveMessage, pending::<()>()).await.unwrap_err();
+        let late = CHANGE.within(pending::<()>()).await.unwrap_err();
         assert_eq!((late.code(), late.nothing_written()), ("unknown_outcome", false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn hung_read_has_written_nothing() {
-        let unavailable = (StatusCode::SERVICE_UNAVAILABLE, "unavailable", true);
-        assert_eq!(hung(Method::GET, "/v2/queues", Body::empty()).await, (45, unavailable));
-        let late = carry_out(Operation::ListQueues, pending::<()>()).await.unwrap_err();
+        let (seconds, late) = hung(READ, Body::empty()).await;
+        assert_eq!((seconds, late.code(), late.nothing_written()), (45, "unavailable", true));
+        let late = READ.within(pending::<()>()).await.unwrap_err();
         assert_eq!((late.code(), late.nothing_written()), ("unavailable", true));
     }
 
@@ -253,7 +219,7 @@ mod tests {
                 sender.send("{").await.unwrap();
             }
         };
-        let asking = hung(Method::POST, "/v2/queues/q/messages", Body::new(ChannelBody(receiver)));
+        let asking = hung(CHANGE, Body::new(ChannelBody(receiver)));
         let ((), (seconds, _)) = tokio::join!(sending, asking);
         assert_eq!(seconds, 345);
     }
@@ -264,8 +230,8 @@ mod tests {
             sleep(Duration::from_secs(44)).await;
             StatusCode::CREATED.into_response()
         };
-        let response = serve(request(Method::POST, "/v2/queues/q/messages", Body::from("{}")), slow).await;
+        let response = CHANGE.serve(Request::new(Body::from("{}")), slow).await.unwrap();
         assert_eq!(response.status(), StatusCode::CREATED);
-        assert_eq!(carry_out(Operation::SendMessage, async { 1 }).await.unwrap(), 1);
+        assert_eq!(CHANGE.within(async { 1 }).await.unwrap(), 1);
     }
 }

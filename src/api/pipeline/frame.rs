@@ -1,96 +1,90 @@
-//! What holds for every request: its id, the method rules, what the client accepts, the form of errors.
+//! What is around each request: its id, its trace and its span in the log; and what becomes of its answer.
 
-use axum::body::Body;
+use std::sync::Arc;
+
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
 use rand::Rng;
-use tracing::{Instrument, Span, debug, debug_span, info_span};
+use tracing::{Span, debug, debug_span, info_span};
 use uuid::Builder;
+use uuid::fmt::Hyphenated;
 
 use super::forward::PeerResponseMark;
 use super::forward::peer::RequestId;
-use super::unread;
-use crate::api::accept;
-use crate::api::error::{ApiError, plain_body};
-use crate::api::{query, trace};
-use angarium_core::error::{Error, ErrorCode};
-use angarium_core::probe;
+use super::protocol::{Protocol, Renderer};
+use super::unread::{self, UnreadBodies};
+use crate::api::error::ApiError;
+use crate::api::sqs::Fault;
+use crate::api::trace;
 use angarium_core::trace::TraceContext;
 use angarium_metrics::{Meter, Refusal};
 
-const REQUEST_ID: &str = "x-openstack-request-id";
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
 /// The name of the server, for a search of faults.
-pub const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
+const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
-/// Gives a request its id, and its answer the headers and, if it is an error, the body.
-///
-/// HEAD is 405 but on ping and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there
-/// is GET, and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
-pub async fn frame<F: Future<Output = Response>>(
-    meter: &Meter,
-    mut request: Request,
-    serve: impl FnOnce(Request) -> F,
-) -> Response {
-    // Of dice that the thread keeps: asking the system for each request costs more than counting it.
-    let id = match request.extensions().get::<RequestId>() {
-        Some(RequestId(id)) => id.clone(),
-        None => format!("req-{}", Builder::from_random_bytes(rand::rng().random()).into_uuid()),
-    };
-    request.extensions_mut().insert(RequestId(id.clone()));
-    let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    let is_ping = path == "/v2/ping";
-    if method == Method::OPTIONS || (method == Method::HEAD && !is_ping) {
-        *request.method_mut() = Method::TRACE;
-    }
-    let trace = trace::of_request(request.headers());
-    let span = span(&id, trace.as_ref());
-    let trace_id = trace.as_ref().map(TraceContext::trace_id);
-    if let Some(trace) = trace {
-        request.extensions_mut().insert(trace);
-    }
-    let (request, unread) = unread::watch(request);
-    let checked = accept::check(&path, request.headers()).and_then(|()| query::check_length(request.uri()));
-    let mut response = match checked {
-        Ok(()) if span.is_disabled() => serve(request).await,
-        Ok(()) => serve(request).instrument(span).await,
-        Err(refused) => refuse(request, refused),
-    };
-    // A body that is late already is not waited for again.
-    if let Some(unread) = unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
-        unread.read().await;
-    }
-    match response.status() {
-        // The replica that served it has said all.
-        _ if response.extensions().get::<PeerResponseMark>().is_some() => {}
-        StatusCode::METHOD_NOT_ALLOWED => response = not_allowed(&response, &method, &path, &id),
-        StatusCode::NOT_FOUND if response.extensions().get::<ApiError>().is_none() => {
-            let body =
-                plain_body(StatusCode::NOT_FOUND, ErrorCode::NoRoute, format!("there is no {path}"), &id);
-            response = (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, JSON)], body).into_response();
+/// What is around one request.
+pub struct Frame {
+    id: RequestId,
+    renderer: Renderer,
+    trace_id: Option<String>,
+    /// What the log of this request is in.
+    pub span: Span,
+    /// None when there is no body.
+    unread: Option<UnreadBodies>,
+}
+
+impl Frame {
+    /// The frame of a request, and the request with its id and its trace.
+    pub fn open(mut request: Request) -> (Self, Request) {
+        let renderer = Renderer::of(&mut request);
+        let id = match request.extensions().get::<RequestId>() {
+            Some(id) => id.clone(),
+            None => random_id(renderer.id_prefix()),
+        };
+        let trace = trace::of_request(request.headers());
+        let span = span(&id.0, trace.as_ref());
+        let trace_id = trace.as_ref().map(TraceContext::trace_id);
+        request.extensions_mut().insert(id.clone());
+        if let Some(trace) = trace {
+            request.extensions_mut().insert(trace);
         }
-        _ => {}
+        let (request, unread) = unread::watch(request);
+        (Self { id, renderer, trace_id, span, unread }, request)
     }
-    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        // Whether it is ready is logged where that changes.
-        if !probe::READINESS.contains(&path.as_str()) {
-            log(&error.0, &id, trace_id.as_deref());
+
+    /// The protocol that the request speaks.
+    pub fn protocol(&self) -> Protocol {
+        self.renderer.protocol()
+    }
+
+    /// Reads what is left of the request, logs and counts an error, and writes the answer.
+    pub async fn close(self, mut response: Response, meter: &Meter) -> Response {
+        // A body that is late already is not waited for again.
+        if let Some(unread) = self.unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
+            unread.read().await;
         }
-        count(meter, response.status(), &error.0);
-        *response.body_mut() = Body::from(error.body(&id));
-        let headers = response.headers_mut();
-        headers.remove(header::CONTENT_LENGTH);
-        headers.insert(header::CONTENT_TYPE, JSON);
-        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+        let (id, renderer) = (&self.id.0, &self.renderer);
+        // Another replica that served it has told all.
+        if response.extensions().get::<PeerResponseMark>().is_none() {
+            if renderer.is_logged() {
+                log(&response, id, self.trace_id.as_deref());
+            }
+            count(meter, &response);
+            response = renderer.render(response, id);
+        }
+        renderer.finish(&mut response, id);
+        response.headers_mut().insert(header::SERVER, SERVER);
+        response
     }
-    if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, value);
-    }
-    response.headers_mut().insert(header::SERVER, SERVER);
-    response
+}
+
+/// Of dice that the thread keeps: asking the system for each request costs more than counting it.
+fn random_id(prefix: &str) -> RequestId {
+    let id = Builder::from_random_bytes(rand::rng().random()).into_uuid();
+    let mut buffer = [0; Hyphenated::LENGTH];
+    let text = id.as_hyphenated().encode_lower(&mut buffer);
+    RequestId(Arc::from([prefix, text].concat()))
 }
 
 /// What is logged while a request is served states which one it is. Requests whose trace is kept are few, and their
@@ -103,41 +97,24 @@ fn span(request_id: &str, trace: Option<&TraceContext>) -> Span {
     }
 }
 
-/// Counts what was refused for want of something, and what failed, by its reason.
-pub fn count(meter: &Meter, status: StatusCode, error: &Error) {
-    if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-        meter.refuse(&Refusal { status: status.as_u16(), reason: error.code().to_owned() });
+/// Counts what was refused for want of something, and what failed, by its reason. SQS answers some of these with 400 and
+/// 403: they count with the status of REST, so that one alert is for both.
+fn count(meter: &Meter, response: &Response) {
+    let Some(error) = response.extensions().get::<ApiError>() else { return };
+    let is_shortage =
+        |status: &StatusCode| *status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    if let Some(status) = [response.status(), error.status()].into_iter().find(is_shortage) {
+        meter.refuse(&Refusal { status: status.as_u16(), reason: error.0.code().to_owned() });
     }
-}
-
-/// Takes the request, so that its body is done with.
-fn refuse(_: Request, why: Error) -> Response {
-    ApiError::from(why).into_response()
-}
-
-fn not_allowed(routed: &Response, method: &Method, path: &str, id: &str) -> Response {
-    let methods = allowed(routed.headers(), path);
-    let allow = HeaderValue::from_str(&methods).unwrap_or(HeaderValue::from_static("OPTIONS"));
-    if method == Method::OPTIONS {
-        return (StatusCode::OK, [(header::ALLOW, allow)]).into_response();
-    }
-    let description = format!("{path} has no {method}: it has {methods}");
-    let body = plain_body(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed, description, id);
-    let headers = [(header::ALLOW, allow), (header::CONTENT_TYPE, JSON)];
-    (StatusCode::METHOD_NOT_ALLOWED, headers, body).into_response()
-}
-
-/// The methods of a path: what the router states, without the HEAD it adds to every GET, and OPTIONS.
-fn allowed(headers: &HeaderMap, path: &str) -> String {
-    let routed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let methods = routed.split(',').map(str::trim).filter(|method| !method.is_empty());
-    let mut methods: Vec<&str> = methods.filter(|method| path == "/v2/ping" || *method != "HEAD").collect();
-    methods.push("OPTIONS");
-    methods.join(", ")
 }
 
 /// An error of a request stops here. It is counted by its code, and told at the level debug: what is wrong with a part
-/// of the service is told once, by the watcher of that part.
-pub fn log(error: &Error, request_id: &str, trace_id: Option<&str>) {
-    debug!(request_id, trace_id, code = error.code(), error = %error.detail(), "request refused");
+/// of the service is told once, by the watcher of that part. Of errors that only SQS knows the code is told, as their text
+/// repeats the request.
+fn log(response: &Response, request_id: &str, trace_id: Option<&str>) {
+    if let Some(ApiError(error)) = response.extensions().get() {
+        debug!(request_id, trace_id, code = error.code(), error = %error.detail(), "request refused");
+    } else if let Some(fault) = response.extensions().get::<Fault>() {
+        debug!(request_id, trace_id, code = fault.code(), "request refused");
+    }
 }

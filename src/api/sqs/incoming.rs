@@ -71,8 +71,12 @@ pub fn queue_of_path(path: &str) -> Option<Address> {
     account::of_url(path).filter(is_numbered)
 }
 
-/// The operation that the headers of a request name, if they do.
-pub fn target(head: &Parts) -> Option<Operation> {
+/// The operation that the headers of a request name, if they do. A form names it in the body.
+pub fn named_operation(head: &Parts, dialect: Dialect) -> Option<Operation> {
+    if dialect == Dialect::Json { target(head) } else { None }
+}
+
+fn target(head: &Parts) -> Option<Operation> {
     let target = head.headers.get(TARGET).and_then(|target| target.to_str().ok())?;
     Operation::named(target.strip_prefix(SERVICE)?)
 }
@@ -87,7 +91,7 @@ pub fn most_bytes(head: &Parts, dialect: Dialect) -> usize {
 }
 
 /// The operation of a request, and what it is to be done with.
-pub fn asked(
+pub fn incoming(
     head: &Parts,
     dialect: Dialect,
     body: Bytes,
@@ -191,7 +195,7 @@ mod tests {
     fn form_longer_than_its_operation_takes_is_refused() {
         let read = |action: &str, length: usize| {
             let body = format!("Action={action}&Pad={}", "x".repeat(length));
-            asked(&head(""), Dialect::Query, body.into(), &ContextLimits::default())
+            incoming(&head(""), Dialect::Query, body.into(), &ContextLimits::default())
         };
         assert!(read("ReceiveMessage", 1_000).is_ok());
         let refused = read("ReceiveMessage", limits::SQS_RECEIVE_BYTES).unwrap_err();

@@ -9,6 +9,8 @@ use super::fault::Fault;
 use super::{
     delete, move_tasks, permissions, queue_attributes, queues, receive, redrive, send, tags, visibility,
 };
+use crate::api::pipeline::admission::PlaceKind;
+use crate::api::pipeline::deadline::{RequestDeadline, longest_wait};
 use angarium_core::limits;
 
 macro_rules! operations {
@@ -105,6 +107,21 @@ impl Operation {
             Self::ReceiveMessage => limits::SQS_RECEIVE_BYTES,
             _ => limits::SQS_CONTROL_BYTES,
         }
+    }
+
+    /// Where its requests count among those in progress. A queue may say itself that receives wait.
+    pub fn place_kind(self) -> PlaceKind {
+        if self == Self::ReceiveMessage { PlaceKind::LongPoll } else { PlaceKind::Request }
+    }
+
+    /// How long it may take.
+    pub fn deadline(self) -> RequestDeadline {
+        let time = match self {
+            Self::ReceiveMessage => longest_wait(),
+            Self::PurgeQueue => limits::PURGE_DEADLINE,
+            _ => limits::REQUEST_DEADLINE,
+        };
+        RequestDeadline { time, is_read: !self.is_change() }
     }
 
     /// Carries it out, with these arguments.

@@ -12,6 +12,7 @@
 //! | `x-angarium-hands` | on an answer: the project, the queue and the claim that it hands over, form-encoded |
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Request};
@@ -34,10 +35,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-angarium-request-id");
 const WAITED: HeaderName = HeaderName::from_static("x-angarium-waited");
 const MAX_WAIT: HeaderName = HeaderName::from_static("x-angarium-patience");
 
-/// What headers between replicas begin with. A client's own of this kind are not passed on, but for those of SQS, which the
-/// endpoint has replaced.
+/// What headers between replicas begin with. A client's own of this kind are not passed on.
 const OURS: &str = "x-angarium-";
-const OURS_OF_SQS: &str = "x-angarium-sqs-";
 
 /// On an answer: the replica does not serve the slot, and has done nothing.
 pub const MOVED: HeaderName = HeaderName::from_static("x-angarium-moved");
@@ -68,7 +67,7 @@ const NOT_PASSED_ON: [HeaderName; 13] = [
 
 /// The id of a request. With every request that the frame has seen.
 #[derive(Clone, Debug)]
-pub struct RequestId(pub String);
+pub struct RequestId(pub Arc<str>);
 
 /// How long a request has waited already at other replicas, or here before its slot moved.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,18 +92,25 @@ pub struct PeerOrigin {
 
 /// Whether a header of a client is passed on.
 fn is_passed_on(name: &HeaderName) -> bool {
-    let is_ours = name.as_str().starts_with(OURS) && !name.as_str().starts_with(OURS_OF_SQS);
-    !is_ours && !NOT_PASSED_ON.contains(name)
+    !name.as_str().starts_with(OURS) && !NOT_PASSED_ON.contains(name)
 }
 
-/// The headers of a request from `source` on its way to another replica.
-pub fn passed_on(
-    headers: &HeaderMap,
-    secret: &PeerSecret,
-    (identity, source): (&Identity, Option<Source>),
-    id: &RequestId,
-    (waited, max_wait): (Duration, Duration),
-) -> HeaderMap {
+/// What one replica tells another of a request that it passes on.
+pub struct ForwardedRequest<'a> {
+    /// Who asks.
+    pub identity: &'a Identity,
+    /// Where the client is.
+    pub source: Option<Source>,
+    pub id: &'a RequestId,
+    /// How long it has waited already.
+    pub waited: Duration,
+    /// How long the sender waits for the answer.
+    pub max_wait: Duration,
+}
+
+/// The headers of a request on its way to another replica.
+pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRequest<'_>) -> HeaderMap {
+    let ForwardedRequest { identity, source, id, waited, max_wait } = *request;
     let mut passed = HeaderMap::with_capacity(headers.len() + 7);
     for (name, value) in headers.iter().filter(|(name, _)| is_passed_on(name)) {
         passed.append(name.clone(), value.clone());
@@ -193,7 +199,7 @@ fn error_body(headers: &HeaderMap) -> Option<(RequestId, PeerOrigin, WaitedTime)
         is_anonymous: false,
     };
     let from = PeerOrigin { identity, max_wait: millis(MAX_WAIT)? };
-    Some((RequestId(text(REQUEST_ID)?.to_owned()), from, WaitedTime(millis(WAITED)?)))
+    Some((RequestId(text(REQUEST_ID)?.into()), from, WaitedTime(millis(WAITED)?)))
 }
 
 #[cfg(test)]
@@ -202,6 +208,11 @@ mod tests {
 
     use super::*;
     use angarium_core::access::Role;
+
+    fn forwarded<'a>(identity: &'a Identity, id: &'a RequestId) -> ForwardedRequest<'a> {
+        let (waited, max_wait) = (Duration::ZERO, Duration::ZERO);
+        ForwardedRequest { identity, source: None, id, waited, max_wait }
+    }
 
     #[test]
     fn forwarded_headers_arrive_unchanged() {
@@ -214,12 +225,17 @@ mod tests {
         for project in ["000000000000", "a b/ü=&+%", "x@eu-west-1"] {
             let project = ProjectId::new(project).unwrap();
             let identity = Identity { project: project.clone(), role: Role::Admin, is_anonymous: false };
-            let times = (Duration::from_millis(7), Duration::from_secs(20));
-            let passed = passed_on(&headers, &secret, (&identity, None), &RequestId("req-1".into()), times);
+            let id = RequestId("req-1".into());
+            let origin = ForwardedRequest {
+                waited: Duration::from_millis(7),
+                max_wait: Duration::from_secs(20),
+                ..forwarded(&identity, &id)
+            };
+            let passed = passed_on(&headers, &secret, &origin);
             assert_eq!(passed.get("client-id").unwrap(), "c");
             assert!(!passed.contains_key(header::AUTHORIZATION) && !passed.contains_key("x-angarium-other"));
             let (id, from, waited) = error_body(&passed).unwrap();
-            assert_eq!((id.0.as_str(), waited.0, from.max_wait), ("req-1", times.0, times.1));
+            assert_eq!((&*id.0, waited.0, from.max_wait), ("req-1", origin.waited, origin.max_wait));
             assert_eq!((from.identity.project, from.identity.role), (project, Role::Admin));
         }
         assert!(error_body(&HeaderMap::new()).is_none());
@@ -233,9 +249,9 @@ mod tests {
         forged.insert(SOURCE, HeaderValue::from_static("https 192.0.2.66"));
         for told in [Some("https 203.0.113.9"), Some("http unknown"), None] {
             let source: Option<Source> = told.map(|source| source.parse().unwrap());
-            let times = (Duration::ZERO, Duration::ZERO);
             let (secret, id) = (PeerSecret::new("s"), RequestId("req-1".into()));
-            let passed = passed_on(&forged, &secret, (&identity, source), &id, times);
+            let origin = ForwardedRequest { source, ..forwarded(&identity, &id) };
+            let passed = passed_on(&forged, &secret, &origin);
             let mut request = Request::new(Body::empty());
             *request.headers_mut() = passed;
             request.extensions_mut().insert(Source::new([10, 0, 0, 1].into(), true));
@@ -253,10 +269,9 @@ mod tests {
         let of_another = sealed(told, &RequestId("req-2".into()), &secret);
         let of_nobody = sealed(told, &id, &PeerSecret::new("guessed"));
         for forged in [told.to_string(), of_another, of_nobody, String::new()] {
-            let times = (Duration::ZERO, Duration::ZERO);
             let mut request = Request::new(Body::empty());
             // An older replica adds no source, and passes on the client's.
-            *request.headers_mut() = passed_on(&HeaderMap::new(), &secret, (&identity, None), &id, times);
+            *request.headers_mut() = passed_on(&HeaderMap::new(), &secret, &forwarded(&identity, &id));
             request.headers_mut().insert(SOURCE, forged.parse().unwrap());
             assert!(note(&mut request, &secret));
             assert_eq!(request.extensions().get::<Source>(), None, "{forged}");

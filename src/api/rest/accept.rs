@@ -3,7 +3,7 @@
 
 use axum::http::{HeaderMap, header};
 
-use super::versions::{HOME, HOME_WITHOUT_SLASH};
+use crate::api::versions::{HOME, HOME_WITHOUT_SLASH};
 use angarium_core::error::{Error, InvalidPart};
 
 /// Answers that are something else than JSON: a path, and the media type of its answer.

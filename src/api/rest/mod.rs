@@ -1,0 +1,82 @@
+//! REST as a protocol of the pipeline: which operation a request is, who may ask for it, which queue it is about, how
+//! errors are written. The operations themselves are in `v2`.
+
+pub mod accept;
+mod caller;
+mod operations;
+mod renderer;
+mod target;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use tower::Service;
+
+use super::error::ApiError;
+use super::pipeline::forward::RequestTarget;
+use super::pipeline::forward::peer::PeerOrigin;
+use super::pipeline::identity::{Authentication, Identity, Need, RegionalAccess};
+use super::query;
+use angarium_broker::Broker;
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::hosts::WrongHost;
+use angarium_metrics::OperationMeter;
+
+pub use operations::{OperationTable, describe};
+pub use renderer::RestRenderer;
+pub use target::deadline;
+
+/// The REST API.
+pub struct Rest {
+    pub authentication: Authentication,
+    pub operations: OperationTable,
+    pub regional: RegionalAccess,
+    pub routes: Router,
+    /// States how long bodies may be.
+    pub broker: Broker,
+}
+
+impl Rest {
+    /// Refuses what no operation takes: an `Accept` without JSON, a query that is too long, no host.
+    pub fn check_head(&self, head: &Parts) -> Result<(), Error> {
+        accept::check(head.uri.path(), &head.headers)?;
+        query::check_length(&head.uri)?;
+        // Other replicas name none.
+        if head.extensions.get::<WrongHost>().is_some() && head.extensions.get::<PeerOrigin>().is_none() {
+            let why = "the request must have the header once, with the name or the address of the service";
+            return Err(Error::invalid(InvalidPart::Header, "Host", why));
+        }
+        Ok(())
+    }
+
+    /// What a request needs, and where it is measured; nowhere when it is none of the operations.
+    pub fn operation(&self, head: &Parts) -> (Need, Option<&OperationMeter>) {
+        self.operations.find(head)
+    }
+
+    /// The answer to a request that is refused. An unknown caller learns how to authenticate.
+    pub fn refuse(&self, error: Error) -> Response {
+        let mut response = ApiError::from(error).into_response();
+        if let Authentication::On(credentials) = &self.authentication
+            && response.headers_mut().remove(header::WWW_AUTHENTICATE).is_some()
+        {
+            for challenge in credentials.challenges() {
+                response.headers_mut().append(header::WWW_AUTHENTICATE, challenge.clone());
+            }
+        }
+        response
+    }
+
+    /// What a request of `identity` is about.
+    pub fn target(&self, head: &Parts, identity: &Identity) -> RequestTarget {
+        target::of(head, identity, self.broker.limits())
+    }
+
+    /// Serves a request by its route.
+    pub async fn serve(&self, mut request: Request, identity: Identity) -> Response {
+        request.extensions_mut().insert(identity);
+        self.routes.clone().call(request).await.unwrap_or_else(|never| match never {})
+    }
+}

@@ -1,0 +1,128 @@
+//! The operations of REST as the pipeline knows them: what each needs, and where it is measured.
+//!
+//! What a route needs is in its part of the OpenAPI document and is read from there, so that what is said and what is
+//! done are one: an operation needs a token unless its `security` states that none will do, and an administrator's if
+//! it names the role. A route that states nothing needs a token.
+
+use axum::http::Method;
+use axum::http::request::Parts;
+use serde_json::Value;
+use utoipa::openapi::OpenApi;
+
+use crate::api::error::refusals;
+use crate::api::pipeline::identity::Need;
+use crate::api::versions;
+use angarium_core::access::Role;
+use angarium_metrics::{Meter, OperationMeter};
+
+/// An operation of a path.
+#[derive(Clone, Debug)]
+struct RestOperation {
+    method: Method,
+    need: Need,
+    meter: OperationMeter,
+}
+
+/// The operations of each path, found as axum finds its routes.
+#[derive(Debug)]
+pub struct OperationTable(matchit::Router<Vec<RestOperation>>);
+
+impl OperationTable {
+    /// The operations of `document`, measured by `meter`.
+    pub fn new(document: &OpenApi, meter: &Meter) -> Self {
+        let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
+        Self(operations(&document, meter))
+    }
+
+    /// What a request needs, and where it is measured; nowhere when it is none of the operations.
+    pub fn find(&self, head: &Parts) -> (Need, Option<&OperationMeter>) {
+        let Ok(matchit::Match { value: operations, .. }) = self.0.at(head.uri.path()) else {
+            return (Need::Role(Role::Reader), None);
+        };
+        match operations.iter().find(|operation| operation.method == head.method) {
+            Some(operation) => (operation.need, Some(&operation.meter)),
+            // A method that is not there: the answer states which are, to a client that may use one.
+            None => {
+                let least = operations.iter().map(|operation| operation.need).min();
+                (least.unwrap_or(Need::Role(Role::Reader)), None)
+            }
+        }
+    }
+}
+
+/// Adds to each operation what the pipeline may answer in its place.
+pub fn describe(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let security = serde_json::to_value(&operation.security).unwrap_or_default();
+            if need(&security) == Need::Nothing {
+                continue;
+            }
+            for (status, response) in refusals() {
+                operation.responses.responses.entry(status).or_insert(response);
+            }
+        }
+    }
+}
+
+fn operations(document: &Value, meter: &Meter) -> matchit::Router<Vec<RestOperation>> {
+    let mut routes = matchit::Router::new();
+    for (path, operations) in document["paths"].as_object().into_iter().flatten() {
+        let operations = operations.as_object().into_iter().flatten();
+        // Beside its operations a path may have parameters and a summary, which are no methods.
+        let operations = operations.filter_map(|(method, operation)| {
+            let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).ok()?;
+            let meter = meter.operation(operation["operationId"].as_str()?);
+            let need = need(&operation["security"]).of_method(&method);
+            Some(RestOperation { method, need, meter })
+        });
+        let operations: Vec<RestOperation> = operations.collect();
+        if path == versions::HOME {
+            insert(&mut routes, versions::HOME_WITHOUT_SLASH, operations.clone());
+        }
+        insert(&mut routes, path, operations);
+    }
+    routes
+}
+
+fn insert(routes: &mut matchit::Router<Vec<RestOperation>>, path: &str, operations: Vec<RestOperation>) {
+    routes.insert(path, operations).expect("the routes are known by these paths already");
+}
+
+/// What one operation needs: the least of its alternatives. An empty one lets every client in; the names behind a
+/// scheme are roles (OpenAPI 3.1, Security Requirement Object).
+fn need(security: &Value) -> Need {
+    // Absent it is that of the whole document: any token.
+    let Some(alternatives) = security.as_array() else { return Need::Role(Role::Member) };
+    let least = alternatives.iter().filter_map(Value::as_object).map(|schemes| {
+        let mut roles = schemes.values().filter_map(Value::as_array).flatten();
+        if schemes.is_empty() {
+            Need::Nothing
+        } else if roles.any(|role| role == Role::Admin.as_str()) {
+            Need::Role(Role::Admin)
+        } else {
+            Need::Role(Role::Member)
+        }
+    });
+    least.min().unwrap_or(Need::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn undocumented_route_needs_token() {
+        assert_eq!(need(&Value::Null), Need::Role(Role::Member));
+        assert_eq!(need(&json!([])), Need::Nothing);
+        assert_eq!(need(&json!([{}])), Need::Nothing);
+        assert_eq!(need(&json!([{"bearer": []}])), Need::Role(Role::Member));
+        assert_eq!(
+            need(&json!([{"bearer": ["admin"]}, {"x_auth_token": ["admin"]}])),
+            Need::Role(Role::Admin)
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! How answers of REST are written: errors in Zaqar's form, and the rules of methods.
+//!
+//! HEAD is 405 but on ping and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there is GET,
+//! and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::api::error::{ApiError, plain_body};
+use angarium_core::error::ErrorCode;
+use angarium_core::probe;
+
+const REQUEST_ID: &str = "x-openstack-request-id";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PING: &str = "/v2/ping";
+
+/// Writes the answer to one request.
+#[derive(Debug)]
+pub struct RestRenderer {
+    /// As the client sent it.
+    method: Method,
+    path: String,
+}
+
+impl RestRenderer {
+    /// For the answer to `request`, whose method is set to the one that is routed.
+    pub fn new(request: &mut Request) -> Self {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        if method == Method::OPTIONS || (method == Method::HEAD && path != PING) {
+            *request.method_mut() = Method::TRACE;
+        }
+        Self { method, path }
+    }
+
+    /// Whether a refusal is logged. Whether the service is ready is logged where that changes.
+    pub fn is_logged(&self) -> bool {
+        !probe::READINESS.contains(&self.path.as_str())
+    }
+
+    /// Writes the body of an error, with the id of its request.
+    pub fn render(&self, mut response: Response, id: &str) -> Response {
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => response = self.not_allowed(&response, id),
+            StatusCode::NOT_FOUND if response.extensions().get::<ApiError>().is_none() => {
+                let why = format!("there is no {}", self.path);
+                let body = plain_body(StatusCode::NOT_FOUND, ErrorCode::NoRoute, why, id);
+                response = (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, JSON)], body).into_response();
+            }
+            _ => {}
+        }
+        if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+            *response.body_mut() = Body::from(error.body(id));
+            let headers = response.headers_mut();
+            headers.remove(header::CONTENT_LENGTH);
+            headers.insert(header::CONTENT_TYPE, JSON);
+            headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+        }
+        response
+    }
+
+    /// Sets the headers that each answer has, of this or another replica.
+    pub fn finish(&self, response: &mut Response, id: &str) {
+        if let Ok(value) = HeaderValue::from_str(id) {
+            response.headers_mut().insert(REQUEST_ID, value);
+        }
+    }
+
+    fn not_allowed(&self, routed: &Response, id: &str) -> Response {
+        let (method, path) = (&self.method, self.path.as_str());
+        let methods = allowed(routed.headers(), path);
+        let allow = HeaderValue::from_str(&methods).unwrap_or(HeaderValue::from_static("OPTIONS"));
+        if method == Method::OPTIONS {
+            return (StatusCode::OK, [(header::ALLOW, allow)]).into_response();
+        }
+        let description = format!("{path} has no {method}: it has {methods}");
+        let body = plain_body(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed, description, id);
+        let headers = [(header::ALLOW, allow), (header::CONTENT_TYPE, JSON)];
+        (StatusCode::METHOD_NOT_ALLOWED, headers, body).into_response()
+    }
+}
+
+/// The methods of a path: what the router states, without the HEAD it adds to every GET, and OPTIONS.
+fn allowed(headers: &HeaderMap, path: &str) -> String {
+    let routed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let methods = routed.split(',').map(str::trim).filter(|method| !method.is_empty());
+    let mut methods: Vec<&str> = methods.filter(|method| path == PING || *method != "HEAD").collect();
+    methods.push("OPTIONS");
+    methods.join(", ")
+}

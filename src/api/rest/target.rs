@@ -1,0 +1,108 @@
+//! What a request of REST is about: the queue that its path names, and how it may be passed on.
+
+use std::time::Duration;
+
+use axum::http::request::Parts;
+use axum::http::{Method, Uri};
+
+use crate::api::pipeline::admission::PlaceKind;
+use crate::api::pipeline::deadline::{RequestDeadline, longest_wait};
+use crate::api::pipeline::forward::RequestTarget;
+use crate::api::pipeline::identity::Identity;
+use angarium_core::ids::Slot;
+use angarium_core::limits::{self, Limits};
+use angarium_core::names::{QueueName, QueueRef};
+
+const QUEUES: &str = "/v2/queues/";
+
+/// What a request of `identity` is about.
+pub fn of(head: &Parts, identity: &Identity, limits: &Limits) -> RequestTarget {
+    RequestTarget {
+        slot: slot(&head.uri, identity),
+        is_repeatable: is_repeatable(&head.method, &head.uri),
+        may_wait: PlaceKind::of_query(head.uri.query().unwrap_or_default()) == PlaceKind::LongPoll,
+        most_bytes: most_bytes(&head.method, &head.uri, limits),
+        deadline: time(&head.method, &head.uri),
+    }
+}
+
+/// How long a request may take.
+pub fn deadline(head: &Parts) -> RequestDeadline {
+    RequestDeadline { time: time(&head.method, &head.uri), is_read: head.method.is_safe() }
+}
+
+fn time(method: &Method, uri: &Uri) -> Duration {
+    let path = uri.path();
+    if PlaceKind::of_query(uri.query().unwrap_or_default()) == PlaceKind::LongPoll {
+        return longest_wait();
+    }
+    if *method == Method::POST && path.starts_with(QUEUES) && path.ends_with("/purge") {
+        return limits::PURGE_DEADLINE;
+    }
+    if [Method::PUT, Method::PATCH].contains(method) && path.starts_with("/v2/pools/") {
+        return limits::POOL_DEADLINE;
+    }
+    limits::REQUEST_DEADLINE
+}
+
+/// The slot of the queue that a path names, if it names one.
+fn slot(uri: &Uri, identity: &Identity) -> Option<Slot> {
+    let name = uri.path().strip_prefix(QUEUES)?.split('/').next()?;
+    // Names that need an escape are none.
+    let queue = QueueRef { project: identity.project.clone(), name: QueueName::new(name).ok()? };
+    Some(queue.slot())
+}
+
+/// Whether doing it twice is as doing it once: it reads, or ends what has an id.
+fn is_repeatable(method: &Method, uri: &Uri) -> bool {
+    let below = uri.path().strip_prefix(QUEUES).and_then(|rest| rest.split_once('/'));
+    match (method, below) {
+        (&Method::GET, _) => true,
+        (&Method::DELETE, Some((_, rest))) => rest.starts_with("messages/") || rest.starts_with("claims/"),
+        _ => false,
+    }
+}
+
+/// Bytes of the longest body that a handler takes.
+fn most_bytes(method: &Method, uri: &Uri, limits: &Limits) -> usize {
+    let path = uri.path();
+    let is_post = path.ends_with("/messages") || path.ends_with("/messages/batch");
+    if *method == Method::POST && is_post {
+        return limits::SQS_REQUEST_BYTES;
+    }
+    limits.metadata_bytes.max(limits::ADMIN_BODY_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_has_the_deadline_of_its_operation() {
+        for (method, target, seconds) in [
+            (Method::GET, "/v2/queues", 45),
+            (Method::POST, "/v2/queues/q/messages", 45),
+            (Method::DELETE, "/v2/queues/q", 45),
+            (Method::POST, "/v2/queues/q/claims?wait=20", 65),
+            (Method::POST, "/v2/queues/q/purge", 600),
+            (Method::PUT, "/v2/pools/p", 300),
+        ] {
+            let uri = target.parse().unwrap();
+            assert_eq!(time(&method, &uri), Duration::from_secs(seconds), "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn deletion_by_id_is_repeatable() {
+        for (method, target, repeatable) in [
+            (Method::GET, "/v2/queues/q", true),
+            (Method::DELETE, "/v2/queues/q/messages/m", true),
+            (Method::DELETE, "/v2/queues/q/claims/c", true),
+            (Method::DELETE, "/v2/queues/q/messages", false),
+            (Method::DELETE, "/v2/queues/q", false),
+            (Method::POST, "/v2/queues/q/messages", false),
+        ] {
+            assert_eq!(is_repeatable(&method, &target.parse().unwrap()), repeatable, "{method} {target}");
+        }
+    }
+}
