@@ -17,7 +17,6 @@ use angarium_core::names::QueueRef;
 pub struct DeliveryMark {
     /// The queue of the claim.
     pub queue: QueueRef,
-    /// Its id.
     pub claim: ClaimId,
 }
 

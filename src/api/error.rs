@@ -91,7 +91,6 @@ impl ApiError {
         }
     }
 
-    /// Its status.
     pub fn status(&self) -> StatusCode {
         self.status_and_title().0
     }

@@ -11,7 +11,7 @@ use angarium_core::names::PoolName;
 
 /// One code, and how it is answered.
 pub struct ErrorRow {
-    /// Its word.
+    /// As the body of an error has it in `code`.
     pub code: &'static str,
     /// Statuses of REST, ascending.
     pub statuses: Vec<u16>,

@@ -78,7 +78,6 @@ pub struct QueuePath {
 /// The queue that a request means, and who asks.
 #[derive(Debug)]
 pub struct QueueRequest {
-    /// The queue.
     pub queue: QueueRef,
     /// The `Client-ID`, if there is one.
     pub client: Option<Uuid>,
@@ -104,7 +103,6 @@ impl<S: Send + Sync> FromRequestParts<S> for QueueRequest {
 /// Who asks, where no queue is meant.
 #[derive(Debug)]
 pub struct Caller {
-    /// The tenant.
     pub project: ProjectId,
     /// The `Client-ID`, if there is one.
     pub client: Option<Uuid>,
@@ -137,13 +135,11 @@ pub fn text<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h
 /// The last part of a path.
 #[derive(Debug, Deserialize)]
 pub struct MessagePath {
-    /// The message.
     pub message_id: String,
 }
 
 /// The last part of a path.
 #[derive(Debug, Deserialize)]
 pub struct ClaimPath {
-    /// The claim.
     pub claim_id: String,
 }

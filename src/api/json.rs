@@ -106,16 +106,14 @@ async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Err
         if length > most.saturating_add(limits::EXCESS_BYTES) {
             break;
         }
-        match length <= most {
-            true if length == data.len() => first = data,
-            true => {
-                gather(&mut blocks, &std::mem::take(&mut first));
-                gather(&mut blocks, &data);
-            }
-            false => {
-                first = Bytes::new();
-                blocks = Vec::new();
-            }
+        if length > most {
+            first = Bytes::new();
+            blocks = Vec::new();
+        } else if length == data.len() {
+            first = data;
+        } else {
+            gather(&mut blocks, &std::mem::take(&mut first));
+            gather(&mut blocks, &data);
         }
     }
     let bytes = if blocks.is_empty() { first } else { joined(blocks) };

@@ -27,7 +27,6 @@ pub fn is_peer_request(path: &str) -> bool {
     path.starts_with(QUESTIONS)
 }
 
-/// The questions.
 pub fn peer_routes(broker: Broker) -> Router {
     Router::new()
         .route(ARRIVE, post(arrive))

@@ -22,27 +22,35 @@ pub struct FailureLog {
     window: Mutex<LogWindow>,
 }
 
+/// What has one line in a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FailureKey {
+    /// None when it is unknown.
+    client: Option<IpAddr>,
+    failure: AuthenticationFailure,
+}
+
 /// What was logged lately.
 #[derive(Debug, Default)]
 struct LogWindow {
     began: Option<Instant>,
-    logged: Vec<(Option<IpAddr>, AuthenticationFailure)>,
+    logged: Vec<FailureKey>,
     /// Failures since the last line.
     left_out: u64,
 }
 
 impl LogWindow {
     /// Whether a failure has a line of its own: if so, how many had none since the last line.
-    fn admit(&mut self, now: Instant, failure: (Option<IpAddr>, AuthenticationFailure)) -> Option<u64> {
+    fn admit(&mut self, now: Instant, key: FailureKey) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= limits::AUTHENTICATION_LOG) {
             self.began = Some(now);
             self.logged.clear();
         }
-        if self.logged.len() >= limits::AUTHENTICATION_LINES || self.logged.contains(&failure) {
+        if self.logged.len() >= limits::AUTHENTICATION_LINES || self.logged.contains(&key) {
             self.left_out += 1;
             return None;
         }
-        self.logged.push(failure);
+        self.logged.push(key);
         Some(std::mem::take(&mut self.left_out))
     }
 }
@@ -57,8 +65,8 @@ impl FailureLog {
     pub fn note(&self, failure: AuthenticationFailure, extensions: &Extensions, path: &'static str) {
         self.meter.fail_authentication(failure);
         let address = extensions.get::<Source>().and_then(|source| source.address);
-        let counted = (address.map(customer), failure);
-        let Some(left_out) = self.window.lock().admit(Instant::now(), counted) else { return };
+        let key = FailureKey { client: address.map(customer), failure };
+        let Some(left_out) = self.window.lock().admit(Instant::now(), key) else { return };
         let (reason, address) = (failure.as_str(), address.map(|address| address.to_string()));
         warn!(address, reason, path, left_out, "authentication failed");
     }
@@ -98,21 +106,21 @@ mod tests {
     async fn failures_are_logged_once_for_each_address_and_reason() {
         use AuthenticationFailure::{MissingToken, UnknownToken};
         let mut window = LogWindow::default();
-        let address = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
+        let key = |last: u8, failure| FailureKey { client: Some([192, 0, 2, last].into()), failure };
         let start = Instant::now();
-        assert_eq!(window.admit(start, (address(1), UnknownToken)), Some(0));
-        assert_eq!(window.admit(start, (address(1), UnknownToken)), None);
-        assert_eq!(window.admit(start, (address(1), UnknownToken)), None);
-        assert_eq!(window.admit(start, (address(1), MissingToken)), Some(2), "it says what was left out");
-        assert_eq!(window.admit(start, (address(2), UnknownToken)), Some(0));
+        assert_eq!(window.admit(start, key(1, UnknownToken)), Some(0));
+        assert_eq!(window.admit(start, key(1, UnknownToken)), None);
+        assert_eq!(window.admit(start, key(1, UnknownToken)), None);
+        assert_eq!(window.admit(start, key(1, MissingToken)), Some(2), "it says what was left out");
+        assert_eq!(window.admit(start, key(2, UnknownToken)), Some(0));
         for last in 0..=255 {
-            window.admit(start, (address(last), UnknownToken));
+            window.admit(start, key(last, UnknownToken));
         }
         assert_eq!(window.logged.len(), limits::AUTHENTICATION_LINES);
         // Two of those without a line were told by a later one.
         let left_out = 256 + 3 - 2 - u64::try_from(limits::AUTHENTICATION_LINES).unwrap();
         let later = start + limits::AUTHENTICATION_LOG;
-        assert_eq!(window.admit(later, (address(1), UnknownToken)), Some(left_out));
+        assert_eq!(window.admit(later, key(1, UnknownToken)), Some(left_out));
     }
 
     #[test]

@@ -11,9 +11,7 @@ use angarium_core::region::{Accounts, Regions};
 /// Who asks, and where.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The account.
     pub account: String,
-    /// The region.
     pub region: String,
 }
 

@@ -1,6 +1,7 @@
 //! What the arguments of operations have in common: numbers that may be written as text, and parameters that must be there.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
@@ -60,10 +61,11 @@ pub fn token<T>(name: &str, text: &str, of: impl Fn(&str) -> Result<T, Error>) -
 pub fn within(
     name: &str,
     value: Option<WholeNumber>,
-    (least, most): (i64, i64),
+    bounds: RangeInclusive<i64>,
 ) -> Result<Option<i64>, Fault> {
+    let (least, most) = (bounds.start(), bounds.end());
     match value {
-        Some(WholeNumber(number)) if !(least..=most).contains(&number) => {
+        Some(WholeNumber(number)) if !bounds.contains(&number) => {
             let why = match name {
                 "DelaySeconds" => format!("DelaySeconds must be >= {least} and <= {most}"),
                 "WaitTimeSeconds" => format!("Must be >= {least} and <= {most}, if provided"),

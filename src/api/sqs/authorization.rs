@@ -28,10 +28,11 @@ pub async fn authorize(
         let (policy, arn) = (policy.as_deref().map(RawValue::get), places.arn(&target.queue));
         let forbids = |action: &Operation| permissions::forbids(policy, facts, *action, &arn);
         let allows = |action: &Operation| permissions::allows(policy, facts, *action, &arn);
-        let is_permitted = match is_own {
-            true => !target.actions.iter().any(forbids),
+        let is_permitted = if is_own {
+            !target.actions.iter().any(forbids)
+        } else {
             // A queue that needs no permission of its own account is no business of another one.
-            false => !target.actions.is_empty() && target.actions.iter().all(allows),
+            !target.actions.is_empty() && target.actions.iter().all(allows)
         };
         if !is_permitted {
             return Err(Fault::new(Kind::AccessDenied, "Access to the resource is denied."));

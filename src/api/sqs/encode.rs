@@ -125,13 +125,15 @@ fn query_json(operation: Operation, value: Value, id: &str) -> serde_json::Resul
 /// letter in front.
 fn in_lists(value: Value) -> Value {
     match value {
-        Value::Object(members) => members.into_iter().map(member_in_lists).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, value)| member_in_lists(name, value)).collect()
+        }
         Value::Array(elements) => elements.into_iter().map(in_lists).collect(),
         plain => plain,
     }
 }
 
-fn member_in_lists((name, value): (String, Value)) -> (String, Value) {
+fn member_in_lists(name: String, value: Value) -> (String, Value) {
     let value = match (xml::entry(&name), value) {
         (Some((key, content)), Value::Object(entries)) => {
             let entry = |(name, value): (String, Value)| json!({key: name, content: in_lists(value)});

@@ -41,7 +41,6 @@ const BASE: HeaderName = HeaderName::from_static("x-angarium-sqs-base");
 /// The trace of AWS X-Ray that a request is in.
 const AWS_TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 
-/// The endpoint.
 pub struct Endpoint {
     broker: Broker,
     pub(super) settings: SqsSettings,

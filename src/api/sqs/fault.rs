@@ -74,7 +74,6 @@ pub struct Form {
     name: &'static str,
     prefix: &'static str,
     code: &'static str,
-    /// Its status.
     pub status: StatusCode,
 }
 

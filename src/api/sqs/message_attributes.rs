@@ -91,10 +91,10 @@ fn check_name(owner: &str, name: &str) -> Result<(), String> {
     if name.contains("..") {
         return wrong("must not have successive '.' characters");
     }
-    match name.chars().all(plain) {
-        true => Ok(()),
-        false => wrong("can only contain letters, digits, periods, hyphens and underscores"),
+    if !name.chars().all(plain) {
+        return wrong("can only contain letters, digits, periods, hyphens and underscores");
     }
+    Ok(())
 }
 
 fn one(owner: &str, name: &str, written: AttributeEntry) -> Result<MessageAttribute, Fault> {

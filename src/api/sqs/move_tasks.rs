@@ -115,7 +115,7 @@ pub fn source_of(handle: &str) -> Result<String, Fault> {
 pub async fn start(context: &Context<'_>, asked: StartMessageMoveTask) -> Result<OperationResult, Fault> {
     let (source, target) = (context.request.subject()?, context.request.queue(Part::Destination).cloned());
     let (least, most) = limits::MOVE_TASK_RATE;
-    let rate = within(RATE, asked.max_number_of_messages_per_second, (least.into(), most.into()))?;
+    let rate = within(RATE, asked.max_number_of_messages_per_second, least.into()..=most.into())?;
     let rate = rate.map(|rate| MoveRate::new(rate, RATE)).transpose()?;
     let started = context.broker.move_task_start(source, target, rate).await?;
     let id = started.map_err(refused)?;
@@ -150,7 +150,7 @@ fn refused(refusal: MoveRefusal) -> Fault {
 pub async fn list(context: &Context<'_>, asked: ListMessageMoveTasks) -> Result<OperationResult, Fault> {
     let source = context.request.subject()?;
     let most = i64::try_from(limits::MOVE_TASKS).unwrap_or(i64::MAX);
-    let most = within("MaxResults", asked.max_results, (1, most))?.unwrap_or(1);
+    let most = within("MaxResults", asked.max_results, 1..=most)?.unwrap_or(1);
     let tasks = context.broker.move_tasks_list(source).await?.ok_or_else(|| missing(SOURCE))?;
     let tasks = tasks.into_iter().take(usize::try_from(most).unwrap_or(1));
     let results = tasks.map(|task| TaskEntry::new(context, source, task)).collect::<Result<_, _>>()?;

@@ -25,7 +25,6 @@ macro_rules! operations {
         pub const ALL: &[Operation] = &[$(Operation::$name),*];
 
         impl Operation {
-            /// Its name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name)),*

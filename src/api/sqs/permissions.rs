@@ -56,9 +56,10 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Operatio
     let actions = names(asked.actions, "Actions")?;
     if let Some(wrong) = actions.iter().find(|action| *action != "*" && !is_shared(action)) {
         let is_of_owner = Operation::named(wrong).is_some() && !wrong.ends_with("Batch");
-        let why = match is_of_owner {
-            true => "Only the queue owner is allowed to invoke this action",
-            false => "Please refer to the appropriate WSDL for a list of valid actions",
+        let why = if is_of_owner {
+            "Only the queue owner is allowed to invoke this action"
+        } else {
+            "Please refer to the appropriate WSDL for a list of valid actions"
         };
         return Err(Fault::parameter("ActionName", format_args!("SQS:{wrong}"), why));
     }

@@ -14,6 +14,7 @@
 //! | `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds`, `SqsManagedSseEnabled` | `_kms_master_key_id`, `_kms_data_key_reuse_period`, `_sqs_managed_sse` |
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -180,40 +181,43 @@ fn add(key: &str, value: &Value) -> Change {
 fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, Value), Fault> {
     let limits = context.broker.limits();
     let wrong = || invalid(name, value);
-    let number = |(least, most): (u64, u64)| {
+    let number = |bounds: RangeInclusive<u64>| {
         let is_plain = value.bytes().all(|byte| byte.is_ascii_digit());
         let number: u64 = value.parse().ok().filter(|_| is_plain).ok_or_else(wrong)?;
-        if (least..=most).contains(&number) { Ok(json!(number)) } else { Err(wrong()) }
+        if bounds.contains(&number) { Ok(json!(number)) } else { Err(wrong()) }
     };
     let upto = |span: limits::Span| u64::try_from(span.most()).unwrap_or(u64::MAX);
     Ok(match name {
-        "DelaySeconds" => (keys::MESSAGE_DELAY, number((0, upto(limits.message_delay)))?),
+        "DelaySeconds" => (keys::MESSAGE_DELAY, number(0..=upto(limits.message_delay))?),
         "MaximumMessageSize" => {
-            let bounds = (limits::SQS_MESSAGE_BYTES_MIN as u64, limits.message_bytes as u64);
+            let bounds = limits::SQS_MESSAGE_BYTES_MIN as u64..=limits.message_bytes as u64;
             (keys::MAX_MESSAGE_BYTES, number(bounds)?)
         }
         "MessageRetentionPeriod" => {
             let (least, _) = limits::MESSAGE_TTL;
-            (keys::MESSAGE_TTL, number((least.into(), upto(limits.message_ttl)))?)
+            (keys::MESSAGE_TTL, number(least.into()..=upto(limits.message_ttl))?)
         }
-        "VisibilityTimeout" => (keys::VISIBILITY, number(wide(limits::VISIBILITY))?),
-        "ReceiveMessageWaitTimeSeconds" => (keys::RECEIVE_WAIT, number(wide(limits::CLAIM_WAIT))?),
+        "VisibilityTimeout" => {
+            let (least, most) = limits::VISIBILITY;
+            (keys::VISIBILITY, number(least.into()..=most.into())?)
+        }
+        "ReceiveMessageWaitTimeSeconds" => {
+            let (least, most) = limits::CLAIM_WAIT;
+            (keys::RECEIVE_WAIT, number(least.into()..=most.into())?)
+        }
         REDRIVE_ALLOW => (keys::REDRIVE_ALLOW, redrive::allow_policy(value)?),
         POLICY => (keys::POLICY, policy(value)?),
         encryption::KEY if value.is_empty() => (keys::KMS_KEY, Value::Null),
         encryption::KEY => (keys::KMS_KEY, json!(value)),
         encryption::REUSE => {
-            let seconds = number(wide(limits::SQS_KEY_REUSE))?;
+            let (least, most) = limits::SQS_KEY_REUSE;
+            let seconds = number(least.into()..=most.into())?;
             let is_default = value.trim() == encryption::REUSE_DEFAULT;
             (keys::KMS_REUSE, if is_default { Value::Null } else { seconds })
         }
         encryption::MANAGED => (keys::MANAGED_SSE, json!(encryption::is_true(value).ok_or_else(wrong)?)),
         _ => return Err(unknown(name)),
     })
-}
-
-fn wide((least, most): (u32, u32)) -> (u64, u64) {
-    (least.into(), most.into())
 }
 
 /// An attribute does not take this value.

@@ -101,7 +101,7 @@ pub fn filter(
     token: Option<String>,
 ) -> Result<(QueueFilter, bool), Fault> {
     let page = u32::try_from(limits::SQS_PAGE).unwrap_or(u32::MAX);
-    let asked = within("MaxResults", most, (1, page.into()))?;
+    let asked = within("MaxResults", most, 1..=page.into())?;
     let span = Span::new(1, page, page).ok_or_else(Fault::no_queue)?;
     let token = token.filter(|token| !token.is_empty());
     let filter = QueueFilter {

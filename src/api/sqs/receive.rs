@@ -85,9 +85,11 @@ struct AttributeSelection {
 pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let most = i64::try_from(context.most.batch).unwrap_or(i64::MAX);
-    let count = within("MaxNumberOfMessages", asked.max_number_of_messages, (1, most))?.unwrap_or(1);
-    let visibility = within("VisibilityTimeout", asked.visibility_timeout, wide(limits::VISIBILITY))?;
-    let wait = within("WaitTimeSeconds", asked.wait_time_seconds, wide(limits::CLAIM_WAIT))?;
+    let count = within("MaxNumberOfMessages", asked.max_number_of_messages, 1..=most)?.unwrap_or(1);
+    let (least, most) = limits::VISIBILITY;
+    let visibility = within("VisibilityTimeout", asked.visibility_timeout, least.into()..=most.into())?;
+    let (least, most) = limits::CLAIM_WAIT;
+    let wait = within("WaitTimeSeconds", asked.wait_time_seconds, least.into()..=most.into())?;
     let receive = Receive {
         limit: ClaimLimit::new(Some(count), &Limits::WIDEST)?,
         visibility: visibility.map(|asked| Visibility::new(asked, "VisibilityTimeout")).transpose()?,
@@ -125,10 +127,6 @@ fn system_names(older: Vec<String>, newer: Vec<String>) -> Result<Vec<String>, F
         return Err(queue_attributes::unknown(unknown));
     }
     Ok([older, newer].concat())
-}
-
-fn wide((least, most): (u32, u32)) -> (i64, i64) {
-    (least.into(), most.into())
 }
 
 impl Message {

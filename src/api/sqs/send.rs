@@ -107,10 +107,9 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ope
     for (place, mut message) in (1..).zip(entries) {
         let id = message.id.take().unwrap_or_default();
         let is_empty = message.message_body.as_deref().unwrap_or_default().is_empty();
-        checks.push(match is_empty {
-            true => (id, Err(missing_of(operation, place, BODY))),
-            false => (id, checked(context, fifo, message)),
-        });
+        let check =
+            if is_empty { Err(missing_of(operation, place, BODY)) } else { checked(context, fifo, message) };
+        checks.push((id, check));
     }
     check_total(checks.iter().filter_map(|(_, check)| Some(check.as_ref().ok()?.sending.size)).sum())?;
     let (mut sendings, mut waiting) = (Vec::new(), Vec::with_capacity(checks.len()));
@@ -178,7 +177,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         Some(WholeNumber(seconds)) if fifo == Fifo::Yes => {
             return Err(Fault::parameter("DelaySeconds", seconds, OTHER_TYPE));
         }
-        asked => within("DelaySeconds", asked, (0, most))?,
+        asked => within("DelaySeconds", asked, 0..=most)?,
     };
     let attributes = message_attributes::checked("(user)", written(message.message_attributes)?)?;
     let system = system_attributes(written(message.message_system_attributes)?)?;

@@ -67,10 +67,8 @@ impl fmt::Debug for ScreenedHeaders {
 /// and, if they tell the hash of the body, the signature itself.
 pub fn judge(head: &Parts, keys: &AccessKeyTable, now: Timestamp) -> Result<ScreenedHeaders, Fault> {
     let query = pairs(head.uri.query().unwrap_or_default());
-    let signed = match query.iter().any(|(name, _)| name == SIGNATURE) {
-        true => in_query(&query)?,
-        false => in_header(&head.headers)?,
-    };
+    let is_in_query = query.iter().any(|(name, _)| name == SIGNATURE);
+    let signed = if is_in_query { in_query(&query)? } else { in_header(&head.headers)? };
     let unknown =
         || Fault::new(Kind::InvalidClientTokenId, "The security token included in the request is invalid.");
     let key = keys.get(&signed.key).ok_or_else(unknown)?;

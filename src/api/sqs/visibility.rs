@@ -45,8 +45,8 @@ pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Re
     let handle = required(HANDLE, asked.receipt_handle)?;
     let visibility = visibility(asked.visibility_timeout)?;
     let outcomes = context.broker.receipts_change(queue, &[(&handle, visibility)]).await?;
-    let asked = (handle.as_str(), visibility);
-    outcomes.into_iter().try_for_each(|outcome| told(Fifo::of(&queue.name), asked, outcome))?;
+    let told = |outcome| told(Fifo::of(&queue.name), &handle, visibility, outcome);
+    outcomes.into_iter().try_for_each(told)?;
     Ok(OperationResult::done())
 }
 
@@ -76,8 +76,9 @@ pub async fn change_batch(
         .zip(checks)
         .map(|(entry, check)| {
             let id = entry.id.clone().unwrap_or_default();
-            let result = check.and_then(|asked| {
-                outcomes.next().map_or(Ok(()), |outcome| told(Fifo::of(&queue.name), asked, outcome))
+            let result = check.and_then(|(handle, visibility)| {
+                let Some(outcome) = outcomes.next() else { return Ok(()) };
+                told(Fifo::of(&queue.name), handle, visibility, outcome)
             });
             (id.clone(), result.map(|()| BatchSuccess::new(id)))
         })
@@ -87,13 +88,14 @@ pub async fn change_batch(
 
 fn visibility(asked: Option<WholeNumber>) -> Result<Visibility, Fault> {
     let (least, most) = limits::VISIBILITY;
-    let seconds = within(TIMEOUT, asked, (least.into(), most.into()))?;
+    let seconds = within(TIMEOUT, asked, least.into()..=most.into())?;
     Ok(Visibility::new(seconds.ok_or_else(|| Fault::missing(TIMEOUT))?, TIMEOUT)?)
 }
 
 fn told(
     queue: Fifo,
-    (handle, visibility): (&str, Visibility),
+    handle: &str,
+    visibility: Visibility,
     outcome: Result<VisibilityResult, Arc<Error>>,
 ) -> Result<(), Fault> {
     let seconds = visibility.seconds().to_string();

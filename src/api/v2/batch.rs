@@ -83,9 +83,10 @@ pub async fn post(
     for message in body.into_messages(broker.limits())? {
         refused.push(message.map(|message| taken.push(message)).err());
     }
-    let posted = match taken.is_empty() {
-        true => PostResults::default(),
-        false => broker.messages_post_each(&asked.queue, traced(&asked, taken), asked.client).await?,
+    let posted = if taken.is_empty() {
+        PostResults::default()
+    } else {
+        broker.messages_post_each(&asked.queue, traced(&asked, taken), asked.client).await?
     };
     let (mut outcomes, base) =
         (posted.outcomes.into_iter(), format!("{}/messages", queues::path(&asked.queue)));

@@ -42,6 +42,13 @@ enum BodyBreak {
 }
 
 impl BodyBreak {
+    fn of(error: &axum::Error) -> Self {
+        if Error::is_late(error) {
+            return Self::Late;
+        }
+        if Error::is_bodies_full(error) { Self::NoRoom } else { Self::Other }
+    }
+
     fn error(self) -> axum::Error {
         match self {
             Self::Late => axum::Error::new(Error::Late),
@@ -128,12 +135,7 @@ impl HttpBody for BodyReplay {
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
                 Some(Err(error)) => {
-                    let by = match () {
-                        () if Error::is_late(&error) => BodyBreak::Late,
-                        () if Error::is_bodies_full(&error) => BodyBreak::NoRoom,
-                        () => BodyBreak::Other,
-                    };
-                    read.rest = UnreadRest::Broken { by };
+                    read.rest = UnreadRest::Broken { by: BodyBreak::of(&error) };
                     return Poll::Ready(Some(Err(error)));
                 }
                 None => read.rest = UnreadRest::Ended,

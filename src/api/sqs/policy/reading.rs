@@ -177,8 +177,8 @@ fn resource(name: &str, text: &str) -> Result<String, String> {
 
 /// Refuses what AWS would put other text in place of.
 pub fn refuse_variables(name: &str, text: &str) -> Result<(), String> {
-    match text.contains("${") {
-        true => Err(format!("{name}: {text:?} has a policy variable, which is not supported")),
-        false => Ok(()),
+    if text.contains("${") {
+        return Err(format!("{name}: {text:?} has a policy variable, which is not supported"));
     }
+    Ok(())
 }

@@ -32,10 +32,10 @@ pub(super) fn draw(map: &MapReply) -> String {
          orient=\"auto\"><path class=\"tip\" d=\"M0 0L10 5L0 10z\"/></marker></defs>\
          <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\"/>"
     );
-    text(&mut drawing, (24, 32), "title", "Pools");
-    text(&mut drawing, (BAR_LEFT, 32), "small", "light: share by weight · dark: share of the bytes held");
+    text(&mut drawing, at(24, 32), "title", "Pools");
+    text(&mut drawing, at(BAR_LEFT, 32), "small", "light: share by weight · dark: share of the bytes held");
     if map.pools.is_empty() {
-        text(&mut drawing, (24, TOP + 24), "small", "There are none.");
+        text(&mut drawing, at(24, TOP + 24), "small", "There are none.");
     }
     for (row, pool) in map.pools.iter().enumerate() {
         draw_pool(&mut drawing, TOP + row * ROW, pool);
@@ -45,31 +45,31 @@ pub(super) fn draw(map: &MapReply) -> String {
     }
     if !map.complete {
         let note = "Not all queues were looked at: there are too many.";
-        text(&mut drawing, (24, height - 16), "silent", note);
+        text(&mut drawing, at(24, height - 16), "silent", note);
     }
     drawing.push_str("</svg>\n");
     drawing
 }
 
 fn draw_pool(drawing: &mut String, top: usize, pool: &PoolMapEntry) {
-    text(drawing, (24, top + 16), "name", &pool.name);
+    text(drawing, at(24, top + 16), "name", &pool.name);
     let mut about = format!("weight {}", pool.weight);
     if let Some(flavor) = &pool.flavor {
         let _ = write!(about, ", flavor {flavor}");
     }
-    text(drawing, (24, top + 34), "small", &about);
+    text(drawing, at(24, top + 34), "small", &about);
     for (y, part, class) in [(top, pool.share, "share"), (top + 16, pool.held, "held")] {
-        rect(drawing, (BAR_LEFT, y), BAR_WIDTH, "scale");
-        rect(drawing, (BAR_LEFT, y), width(part), class);
+        rect(drawing, at(BAR_LEFT, y), BAR_WIDTH, "scale");
+        rect(drawing, at(BAR_LEFT, y), width(part), class);
     }
     let held = match &pool.usage {
         Some(usage) => format!("{} messages, {}", grouped(usage.messages), size(usage.bytes)),
         None => "what it holds is not known".to_owned(),
     };
     let line = format!("{}, {held}, {}", queues(pool.queues), pool.state);
-    text(drawing, (BAR_LEFT, top + 48), "small", &line);
+    text(drawing, at(BAR_LEFT, top + 48), "small", &line);
     if !pool.answer.given {
-        text(drawing, (24, top + 50), "silent", "does not answer");
+        text(drawing, at(24, top + 50), "silent", "does not answer");
     }
 }
 
@@ -88,14 +88,25 @@ fn draw_moves(drawing: &mut String, map: &MapReply, way: &PoolMapMove, index: us
         y(to) + 4
     );
     let label = queues(way.queues);
-    text(drawing, (bend + 4, usize::midpoint(y(from), y(to)) + 4), "small", &label);
+    text(drawing, at(bend + 4, usize::midpoint(y(from), y(to)) + 4), "small", &label);
 }
 
-fn text(drawing: &mut String, (x, y): (usize, usize), class: &str, content: &str) {
+/// A place in the picture.
+#[derive(Clone, Copy)]
+struct Point {
+    x: usize,
+    y: usize,
+}
+
+fn at(x: usize, y: usize) -> Point {
+    Point { x, y }
+}
+
+fn text(drawing: &mut String, Point { x, y }: Point, class: &str, content: &str) {
     let _ = write!(drawing, "<text x=\"{x}\" y=\"{y}\" class=\"{class}\">{content}</text>");
 }
 
-fn rect(drawing: &mut String, (x, y): (usize, usize), width: usize, class: &str) {
+fn rect(drawing: &mut String, Point { x, y }: Point, width: usize, class: &str) {
     let _ = write!(
         drawing,
         "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"13\" rx=\"3\" class=\"{class}\"/>"
