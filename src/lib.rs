@@ -49,9 +49,9 @@
 //! 2. `api::pipeline` is that pipeline, a file for each step: `frame` gives the request an id and a span, `identity`
 //!    learns who asks (by a token of the file, or of [`keystone`]) and refuses who may not, `admission` refuses what
 //!    is too much, `bodies` charges the bytes of the body as they come, `deadline` bounds the time, `forward` passes on
-//!    what another replica serves. `protocol` alone tells the protocols apart. A protocol is a parser, a resolver and a
-//!    renderer: those of REST are in `api::rest`, those of SQS in `api::sqs`, whose requests are resolved out of their
-//!    bodies (`resolution`).
+//!    what another replica serves. What a step needs of a protocol is in `protocol`. A protocol is a parser, a
+//!    resolver and a renderer: those of REST are in `api::rest`, those of SQS in `api::sqs`, whose requests are
+//!    resolved out of their bodies (`resolution`).
 //!
 //!    `api::extract` makes a [`angarium_core::names::QueueRef`] of project and name, `api::json` reads the body within
 //!    its bounds; bodies of messages stay text. `api::v2::messages` makes one call:

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! One service and not a stack of layers: each layer of axum costs every request a clone of all that is behind it and
-//! two boxes, which was a quarter of the CPU of a post. Only `protocol` names the protocols.
+//! two boxes, which was a quarter of the CPU of a post. What a step needs of a protocol is a method of `protocol::Protocols`.
 
 pub mod admission;
 pub mod bodies;

@@ -263,24 +263,20 @@ impl Relay {
             () = ended => return AttemptResult::CutShort,
             () = replaced => Err(PeerFailure::Unknown("its owner was replaced".into())),
         };
-        let note = |outcome| self.meter.note(outcome, began.elapsed());
+        self.meter.note(result_of(&sent), began.elapsed());
         match sent {
             Ok(answer) if answer.headers().contains_key(MOVED) => {
-                note(ForwardResult::Moved);
                 AttemptResult::Moved(slot, ApiError::from(Error::Moved(slot)).into_response())
             }
             Ok(mut response) => {
-                note(ForwardResult::Answered);
                 response.extensions_mut().insert(PeerResponseMark);
                 AttemptResult::Done(response)
             }
             Err(PeerFailure::NotSent(why)) => {
-                note(ForwardResult::NotSent);
                 let error = Error::unavailable(Part::Coordination, format!("replica {address}: {why}"));
                 AttemptResult::Moved(slot, ApiError::from(error).into_response())
             }
             Err(PeerFailure::Unknown(why)) => {
-                note(ForwardResult::Unknown);
                 let error = Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
                 let response = ApiError::from(error).into_response();
                 if asking.target.is_repeatable {
@@ -346,6 +342,16 @@ impl Attempt {
     /// Whether it still waits for a message.
     fn waits(&self) -> bool {
         self.waited < limits::FORWARD_WAITED && self.target.may_wait
+    }
+}
+
+/// What is counted of an exchange with another replica.
+fn result_of(sent: &Result<Response, PeerFailure>) -> ForwardResult {
+    match sent {
+        Ok(answer) if answer.headers().contains_key(MOVED) => ForwardResult::Moved,
+        Ok(_) => ForwardResult::Answered,
+        Err(PeerFailure::NotSent(_)) => ForwardResult::NotSent,
+        Err(PeerFailure::Unknown(_)) => ForwardResult::Unknown,
     }
 }
 
