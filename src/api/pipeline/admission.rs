@@ -202,7 +202,7 @@ impl AdmissionControl {
     /// # Errors
     ///
     /// [`Error::Overloaded`].
-    fn forwarded(&self, extensions: &Extensions) -> Result<Option<CountedPlace<'_>>, Error> {
+    pub fn forwarded(&self, extensions: &Extensions) -> Result<Option<CountedPlace<'_>>, Error> {
         let Some(ForwardedFor(address)) = extensions.get().copied() else { return Ok(None) };
         self.count(Counter::Forwarded(address.map(customer)), self.limits.per_address).map(Some)
     }
@@ -249,7 +249,7 @@ impl AdmissionControl {
 
 /// A request that counts for an address. It no longer does when this is dropped.
 #[derive(Debug)]
-struct CountedPlace<'a> {
+pub struct CountedPlace<'a> {
     quota: &'a AdmissionControl,
     counter: Counter,
 }

@@ -114,7 +114,7 @@ impl Pipeline {
         body: Body,
         operation: &mut RequestedOperation<'a>,
     ) -> Result<Admission<'a>, AdmissionRefusal> {
-        let sender = self.protocols.identify(protocol, head, operation.need).await?;
+        let sender = self.protocols.identify(protocol, head, operation.need, &self.admission).await?;
         let permit = self.permit(protocol, head, &sender)?;
         let (body, charge) = self.bodies.charge(body, || sender.body_owner(&head.extensions))?;
         let screened = ScreenedRequest { sender, body, permit, charge };

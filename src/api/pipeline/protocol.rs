@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
 
-use super::admission::PlaceKind;
+use super::admission::{AdmissionControl, PlaceKind};
 use super::deadline::RequestDeadline;
 use super::failures;
 use super::forward::RequestTarget;
@@ -164,15 +164,17 @@ impl Protocols {
         }
     }
 
-    /// Who sends a request of an operation that has this need.
+    /// Who sends a request of an operation that has this need. One that waits for Keystone counts in `admission` for its
+    /// address.
     pub async fn identify(
         &self,
         protocol: Protocol,
         head: &Parts,
         need: Need,
+        admission: &AdmissionControl,
     ) -> Result<Sender, AdmissionRefusal> {
         match protocol {
-            Protocol::Rest => self.rest.identify(head, need).await.map(Sender::known),
+            Protocol::Rest => self.rest.identify(head, need, admission).await.map(Sender::known),
             Protocol::Sqs(_) => self.sqs.identify(head),
         }
     }

@@ -4,6 +4,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
 use super::Rest;
+use crate::api::pipeline::admission::AdmissionControl;
 use crate::api::pipeline::credentials::named_project;
 use crate::api::pipeline::forward::peer::PeerOrigin;
 use crate::api::pipeline::identity::{Authentication, Identity, Need, RegionalAccess};
@@ -18,8 +19,13 @@ use angarium_metrics::AuthenticationFailure;
 const ROLES: &str = "x-roles";
 
 impl Rest {
-    /// Learns who asks, and refuses who may not.
-    pub async fn identify(&self, head: &Parts, need: Need) -> Result<Identity, AdmissionRefusal> {
+    /// Learns who asks, and refuses who may not. A request that waits for Keystone counts in `admission` for its address.
+    pub async fn identify(
+        &self,
+        head: &Parts,
+        need: Need,
+        admission: &AdmissionControl,
+    ) -> Result<Identity, AdmissionRefusal> {
         // The replica that passed it on has looked, and its admission control has let it in.
         if let Some(from) = head.extensions.get::<PeerOrigin>() {
             return Ok(from.identity.clone());
@@ -31,7 +37,9 @@ impl Rest {
                 role: Role::Member,
                 is_anonymous: true,
             },
-            Authentication::On(credentials) => credentials.identify(&head.headers, &head.extensions).await?,
+            Authentication::On(credentials) => {
+                credentials.identify(&head.headers, &head.extensions, admission).await?
+            }
         };
         let may_be_of_key = identity.project.as_str().contains('@') && !identity.is_anonymous;
         if self.regional == RegionalAccess::Refused && may_be_of_key {
