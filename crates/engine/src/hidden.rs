@@ -53,6 +53,9 @@ pub(super) struct HiddenMessage {
     /// Whether the pool certainly stores it as ready. What its header states here is what it will be: the pool may have
     /// it as scheduled since a release that was cut short.
     pub(super) is_stored_ready: bool,
+    /// Whether a message that is not known here may be a delayed one: then it may be the first of a group that is not in
+    /// memory, and its removal opens that group without naming it.
+    pub(super) may_be_delayed: bool,
 }
 
 impl HiddenMessage {
@@ -63,7 +66,14 @@ impl HiddenMessage {
 
     /// A message of which only the id is known.
     pub(super) fn unknown(why: HiddenReason) -> Self {
-        Self { header: None, why, removals: 0, removed: RemovalKind::default(), is_stored_ready: false }
+        Self {
+            header: None,
+            why,
+            removals: 0,
+            removed: RemovalKind::default(),
+            is_stored_ready: false,
+            may_be_delayed: false,
+        }
     }
 
     /// The pool stores it as its header states.

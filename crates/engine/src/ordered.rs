@@ -154,10 +154,13 @@ impl QueueEngine {
         self.hidden.clear_in_transfer(id);
         if let Some(groups) = &mut self.groups {
             groups.gone(id, group);
-            // It may be a delayed one, and the first of a group that is not in memory.
-            if group.is_none() && self.schedule.has_any() {
-                groups.list_again();
-            }
+        }
+    }
+
+    /// A group that is not in memory may be free, and it is unknown which.
+    pub(super) fn list_groups_again(&mut self) {
+        if let Some(groups) = &mut self.groups {
+            groups.list_again();
         }
     }
 }

@@ -125,7 +125,11 @@ impl QueueEngine {
         }
         let hidden = match self.take_out(id) {
             Some(header) => HiddenMessage::new(header, HiddenReason::Removing(None)),
-            None => HiddenMessage::unknown(HiddenReason::Removing(None)),
+            None => HiddenMessage {
+                // Once it is hidden no page of scheduled messages wakes it, and the schedule may forget that it had any.
+                may_be_delayed: self.schedule.has_any(),
+                ..HiddenMessage::unknown(HiddenReason::Removing(None))
+            },
         };
         self.hidden.insert(id, HiddenMessage { removals: 1, ..hidden });
         Removal::Begun
@@ -154,6 +158,9 @@ impl QueueEngine {
             let header = hidden.as_ref().and_then(|hidden| hidden.header.as_ref());
             self.removed_from_group(*id, header.and_then(|header| header.group.as_ref()));
             let Some(hidden) = hidden else { continue };
+            if hidden.header.is_none() && hidden.may_be_delayed {
+                self.list_groups_again();
+            }
             self.tally.count(hidden.removed);
             if let HiddenReason::Removing(Some(claim)) = hidden.why {
                 self.claimed -= 1;

@@ -341,8 +341,8 @@ impl Groups {
         let is_passed = matches!(message.header.state, State::Prepared(_) | State::Failed);
         // One that was not in memory when its removal began blocks nothing, and its end names no group.
         let is_nameless = hidden.get(&id).is_some_and(|hidden| hidden.header.is_none());
-        let blocks =
-            !is_nameless && is_hidden || matches!(message.header.state, State::Scheduled | State::Moving(_));
+        let can_block = is_hidden || matches!(message.header.state, State::Scheduled | State::Moving(_));
+        let blocks = can_block && !is_nameless;
         if is_only && (is_hidden || is_passed) {
             return;
         }

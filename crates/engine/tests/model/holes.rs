@@ -23,6 +23,11 @@ const DONE: [Step; 3] = [Step::Send, Step::Apply, Step::Settle];
 /// The steps by which it fails.
 const FAILED: [Step; 2] = [Step::Send, Step::Settle];
 
+/// Memory for a single group, and next to nothing of it.
+fn hardly_any() -> GroupBounds {
+    GroupBounds { known: 1, open: 0, messages: 2, ..GroupBounds::default() }
+}
+
 fn posted(sizes: &[u8]) -> Vec<Step> {
     [vec![Step::Post(sizes.to_vec(), false)], DONE.to_vec()].concat()
 }
@@ -85,10 +90,54 @@ fn message_delayed_during_page_read_is_not_ready() {
 /// looked at again.
 #[test]
 fn group_with_removed_delayed_head_is_found_again() {
-    let bounds = GroupBounds { known: 1, open: 0, messages: 2, ..GroupBounds::default() };
     for number in 0..4 {
         let removed = Step::Remove(Target::Known(number), Deleter::Nobody);
         let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
-        history_in(World::ordered(bounds), &[&posted[..], &[removed]].concat());
+        history_in(World::ordered(hardly_any()), &[&posted[..], &[removed]].concat());
+    }
+}
+
+/// The same, and the message became due meanwhile: the removal ended when no message was scheduled any more.
+#[test]
+fn group_with_delayed_head_removed_while_due_is_found_again() {
+    let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
+    let woken = [Step::Advance(2), Step::BeginWake, Step::ReadDue, Step::Wake, Step::FinishWake];
+    for number in 0..4 {
+        let removed = [Step::Remove(Target::Known(number), Deleter::Nobody)];
+        for durable in [&[][..], &[Step::Send, Step::Apply]] {
+            let steps = [&posted[..], &removed, durable, &woken].concat();
+            history_in(World::ordered(hardly_any()), &steps);
+        }
+    }
+}
+
+/// A list of groups met a message that was leaving for another queue, and that a client had begun to delete because the pool
+/// had it no more. The group was taken for blocked, and memory had no room for it.
+#[test]
+fn group_listed_while_its_moving_head_is_deleted_is_kept() {
+    let deleted = Step::Remove(Target::Known(0), Deleter::Nobody);
+    let refilled = [Step::BeginRefill, Step::FinishRefill];
+    let claimed = [&[Step::Take(1), Step::Flush], &refilled[..]].concat();
+    let claimed = [&claimed[..]; 5].concat();
+    let released = [&claimed[..], &[Step::End(0, true), Step::Flush]].concat();
+    // Of the last group the first message is moving, and of the first group the first message is claimed.
+    let moving = [&[deleted.clone(), Step::Flush], &released[..], &released, &claimed].concat();
+    let blocked = [&posted(&[0; 2])[..], &claimed, &posted(&[0]), &[Step::Crash]].concat();
+    let departed = [Step::Depart(0), Step::Send, Step::Apply, deleted];
+    let listed = [&[Step::BeginRefill, Step::ReadPage(8)], &departed[..], &refilled[1..], &refilled].concat();
+    let steps = [posted(&[0; 3]), moving, blocked, refilled.to_vec(), refilled.to_vec(), listed].concat();
+    history_in(World::ordered(hardly_any()), &steps);
+}
+
+/// The publication of a message failed while a removal of it was under way. Until the removal is settled it blocks its
+/// group, and the group is free as soon as it is.
+#[test]
+fn unpublished_message_under_removal_blocks_until_settled() {
+    let published = [Step::Arrive(0), Step::Arrive(0), Step::Post(vec![0; 3], false), Step::Flush];
+    let failed =
+        [Step::Publish(1), Step::Send, Step::Remove(Target::Known(1), Deleter::Nobody), Step::Settle];
+    for settled in [&DONE[..], &FAILED] {
+        let steps = [&published[..], &failed, &[Step::Take(2)], settled, &[Step::Take(2)]].concat();
+        history_in(World::ordered(GroupBounds::default()), &steps);
     }
 }

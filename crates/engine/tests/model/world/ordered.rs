@@ -45,11 +45,8 @@ impl World {
     /// The messages of each group that a caller could wait for, in order.
     fn lists(&self) -> BTreeMap<GroupName, Vec<&KnownMessage>> {
         let mut lists: BTreeMap<GroupName, Vec<&KnownMessage>> = BTreeMap::new();
-        for known in self.truth.messages.values() {
-            let is_here = !matches!(known.header.state, State::Prepared(_) | State::Failed);
-            if let Some(group) =
-                known.header.group.clone().filter(|_| is_here || known.place == MessageState::Waking)
-            {
+        for known in self.truth.messages.values().filter(|known| can_block(known)) {
+            if let Some(group) = known.header.group.clone() {
                 lists.entry(group).or_default().push(known);
             }
         }
@@ -199,4 +196,11 @@ impl World {
             GroupPage::Heads(heads, is_end) => self.engine.finish_heads_read(&read, heads, is_end),
         }
     }
+}
+
+/// Whether a message can block its group. One that is prepared or failed does not, unless it is being published, or its
+/// publication failed while a removal of it was under way: then it is hidden until the removal is settled.
+fn can_block(known: &KnownMessage) -> bool {
+    let is_here = !matches!(known.header.state, State::Prepared(_) | State::Failed);
+    is_here || known.place == MessageState::Waking || known.removals > 0
 }
