@@ -107,6 +107,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
 
 /// The components of the broker, from below: each names only those of the rows before its own.
 pub const COMPONENTS: &[&[&str]] = &[
+    &["limits"],
     &["replica"],
     &["stores", "ledger"],
     &["writer"],
@@ -153,14 +154,12 @@ pub const CRATES: &[(&str, &[&str])] = &[
     (
         "futures_util",
         &[
-            "broker/counting_line.rs",
-            "broker/listing_admission.rs",
-            "broker/loads.rs",
-            "broker/overview.rs",
-            "broker/queue_counts.rs",
-            "broker/quotas.rs",
-            "broker/reach.rs",
-            "broker/survey.rs",
+            "broker/balance",
+            "broker/counting",
+            "broker/health/reach.rs",
+            "broker/quotas",
+            "broker/reports/overview.rs",
+            "broker/slot/counted.rs",
             "catalogue",
             "bench",
             "keystone",

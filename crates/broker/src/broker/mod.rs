@@ -1,11 +1,11 @@
 //! The broker: one line for each verb of the service. Which component has it, and that is all there is here.
 
 mod claims;
+mod life;
 mod messages;
 mod peers;
 mod pools;
 mod queues;
-mod service;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Claims: made, renewed, split, released, listed, ended when their time is over; receipts (SQS).
+//! Claims: made, renewed, split, released, listed, ended when they expire; receipts (SQS).
 
 pub(crate) mod attempts;
 pub(crate) mod create;

@@ -2,7 +2,7 @@
 
 pub(crate) mod alarm;
 pub(crate) mod pool_outages;
-pub(crate) mod service;
+pub(crate) mod running;
 pub(crate) mod task_failures;
 pub(crate) mod tasks;
 

@@ -42,7 +42,7 @@ pub(crate) struct BegunRenewal {
     pub(crate) client: Option<ClientId>,
 }
 
-/// What a change of a claim comes to at first.
+/// The first step of a change of a claim.
 pub(crate) enum ClaimStep<T> {
     Begun(T),
     /// The claim has ended, or its queue is closed.

@@ -62,7 +62,7 @@ impl Slot {
         self.lock().writers.keys().cloned().collect()
     }
 
-    /// Whether an open queue lies in a pool.
+    /// Whether an open queue is in a pool.
     pub(crate) fn uses_pool(self: &Arc<Self>, name: &PoolName) -> bool {
         self.lock().queues.values().any(|queue| queue.placement.contains(name))
     }

@@ -86,7 +86,7 @@ impl QueueHandle {
         .flatten()
     }
 
-    /// Where the queue lies, if this migration of it continues.
+    /// Where the queue is, if this migration of it continues.
     pub(crate) fn placement_in(&self, migration: &Arc<Migration>) -> Option<Placement> {
         self.lock_queue(|queue| {
             let is_this = queue.migration.as_ref().is_some_and(|known| Arc::ptr_eq(known, migration));
@@ -95,7 +95,7 @@ impl QueueHandle {
         .flatten()
     }
 
-    /// Does as the record of the queue states from now on: it lies in these pools.
+    /// Does as the record of the queue states from now on: it is in these pools.
     pub(crate) fn follow(&self, placement: Placement, record: Option<MigrationRecord>) {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return };
@@ -122,7 +122,7 @@ impl QueueHandle {
         self.lock_queue(|queue| queue.migration = None)
     }
 
-    /// Notes that the queue still lies in the pool that it leaves. None when the queue is closed.
+    /// Notes that the queue is still in the pool that it leaves. None when the queue is closed.
     pub(crate) fn stay_in(&self, older: PoolName) -> Option<()> {
         self.lock_queue(|queue| queue.placement.older = Some(older))
     }

@@ -145,7 +145,8 @@ impl Slot {
         self.lock().begin_retention_scan(pool, queue, now)
     }
 
-    /// Notes what a look found; nothing when it failed. Puts on its way the removal of what is over in an open queue.
+    /// Notes what a look found; nothing when it failed. Puts the removal of expired messages of an open queue on its
+    /// way.
     pub(crate) fn finish_retention_scan(
         self: &Arc<Self>,
         pool: &PoolName,

@@ -21,7 +21,7 @@ impl Slots {
 
     /// Holds the removals of transferred messages from a queue, so that an owner of their target that was replaced takes
     /// nothing out after its successor was told.
-    pub(crate) async fn hold_departures(&self, source: &QueueRef) -> OwnedMutexGuard<()> {
+    pub(crate) async fn hold_outgoing(&self, source: &QueueRef) -> OwnedMutexGuard<()> {
         self.0.table.removals.hold(source).await
     }
 }

@@ -182,7 +182,7 @@ impl MessageTransfers {
     async fn take_out(&self, departure: DepartureRequest) -> Result<(), Error> {
         let at = departure.source.queue()?;
         // The next owner of the target that asks for these messages waits until this has its outcome.
-        let _departures = self.0.slots.hold_departures(&at).await;
+        let _outgoing = self.0.slots.hold_outgoing(&at).await;
         self.heed(departure.owner).await?;
         let slot = self.0.slots.slot(&at).await?;
         let Some(queue) = self.0.open_queues.open(&slot, &at).await? else { return Ok(()) };
@@ -197,7 +197,7 @@ impl MessageTransfers {
         self.depart(&side, moving.iter().map(|header| header.id).collect(), dead).await
     }
 
-    /// Removes messages at their source, as `depart` does. The departures from there are held until the outcome is
+    /// Removes messages at their source, as `depart` does. Outgoing transfers from there are held until the outcome is
     /// known, also when the caller waits no longer: the next one who asks for the messages waits for it.
     pub(crate) async fn remove_at_source(
         &self,
@@ -205,17 +205,17 @@ impl MessageTransfers {
         ids: Vec<MessageId>,
         dead: u64,
     ) -> Result<(), Error> {
-        let departures = self.0.slots.hold_departures(source.queue.at()).await;
+        let outgoing = self.0.slots.hold_outgoing(source.queue.at()).await;
         let (transfers, queue) = (self.clone(), source.queue.clone());
         let depart = async move {
-            let _departures = departures;
+            let _outgoing = outgoing;
             let source = queue.side()?.ok_or_else(|| queue.closed())?;
             transfers.depart(&source, ids, dead).await
         };
         self.0.replica.carry_out(depart).await
     }
 
-    /// Refuses a request of an owner of a slot that has a later one. The caller holds the departures
+    /// Refuses a request of an owner of a slot that has a later one. The caller holds the outgoing transfers
     /// from the queue that is spoken of.
     async fn heed(&self, speaker: OwnerEpoch) -> Result<(), Error> {
         let (slot, epoch) = (SlotNumber(speaker.slot), epoch_of(speaker));
@@ -257,7 +257,7 @@ impl MessageTransfers {
         ids: &[MessageId],
     ) -> Result<HashMap<MessageId, TransferFate>, Error> {
         let Some(owner) = self.0.slots.elsewhere(&peer.at) else {
-            let _departures = self.0.slots.hold_departures(&peer.at).await;
+            let _outgoing = self.0.slots.hold_outgoing(&peer.at).await;
             self.0.heard.note(slot.owned.slot, slot.epoch);
             let states = self.states_at_source(peer, ids).await?;
             return Ok(ids.iter().map(|id| (*id, TransferFate::of(states.get(id)))).collect());
@@ -282,7 +282,7 @@ impl MessageTransfers {
     /// caller before that owner takes any of them out.
     pub async fn read_transfer_states(&self, question: StatesRequest) -> Result<StatesResponse, Error> {
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
-        let _departures = self.0.slots.hold_departures(&peer.at).await;
+        let _outgoing = self.0.slots.hold_outgoing(&peer.at).await;
         self.heed(question.owner).await?;
         let states = self.states_at_source(&peer, &question.ids).await?;
         let mut answer = StatesResponse::default();
