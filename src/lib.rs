@@ -17,7 +17,7 @@
 //! | [`angarium_coordination`] | seam 2: the tree of small versioned nodes, embedded or in ZooKeeper | knows nothing of queues |
 //! | [`angarium_catalogue`] | typed records in the tree: queues, pools, slots, claims | decides nothing |
 //! | [`angarium_cluster`] | which replica serves which slot, and requests between replicas | does not know what is in a slot |
-//! | [`angarium_broker`] | what the product does: queues, messages, claims, pools, migrations | sees no status code, header or path of the tree |
+//! | [`angarium_broker`] | what the product does, in components: queues, messages, claims, pools, migrations | sees no status code, header or path of the tree |
 //! | [`angarium_client`] | the commands that are clients of the REST API | sees no part of the service, but the stores that `doctor` reads |
 //! | [`angarium_bench`] | the load generator | sees no part of the service |
 //! | `angarium_testbed` | private servers and stand-ins of the seams for tests | is in no release |
@@ -56,13 +56,12 @@
 //!    `api::extract` makes a [`angarium_core::names::QueueRef`] of project and name, `api::json` reads the body within
 //!    its bounds; bodies of messages stay text. `api::v2::messages` makes one call:
 //!    [`angarium_broker::Broker::messages_post`], which keeps room for them within the project's quota
-//!    (`angarium_broker::quotas`).
+//!    (the broker's `quotas`).
 //! 3. The queue's name gives its [`angarium_core::ids::Slot`]. If the queue is not open, its record is read from the
 //!    tree, or it is created in a pool chosen by [`angarium_engine::placement`], in one commit fenced by the slot and
 //!    the record of the pool; its pool is fenced for the slot; its claims are loaded.
 //! 4. Under the slot's lock the messages get ids that only grow, and go onto the slot's slot writer to the pool
-//!    (`angarium_broker::slot_writer`). If the slot writer is stopped, a task sends the next batch: all that waits,
-//!    numbered.
+//!    (the broker's `writer`). If the slot writer is stopped, a task sends the next batch: all that waits, numbered.
 //! 5. [`angarium_storage::embedded`] encodes the batch and gives it to the [`angarium_journal`]. Its committer takes
 //!    all work that gathered during the last sync, runs it in order (the batch checks its slot's record, so an owner
 //!    that was replaced is refused), writes one batch to the store and calls fdatasync.
