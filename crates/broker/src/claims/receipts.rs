@@ -240,10 +240,8 @@ impl Claims {
                 Err(error) => Err(Arc::new(error)),
             });
         }
-        if alike.is_empty() {
-            return Ok(outcomes);
-        }
-        let queue = slot.handle(at).ok_or_else(|| closed(at))?;
+        // Of a queue that was closed meanwhile each entry has its own error.
+        let queue = QueueHandle::new(slot, at.clone(), id);
         for (seconds, receipts) in alike {
             let visibility = Visibility::new(seconds.into(), "")?;
             for (index, outcome) in self.change_alike(&queue, visibility, receipts).await {

@@ -44,8 +44,8 @@ impl Claims {
         let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Err(no_claim(id)) };
         let now = self.0.replica.clock.now();
         let time = self.0.slots.claim_time();
-        let held = queue.read(|engine| (engine.held(id, time), engine.retention()))?;
-        let Some(EngineReading { store, shown: (Some(held), retention) }) = held else {
+        let held = queue.read_some(|engine| Some((engine.held(id, time)?, engine.retention())))?;
+        let Some(EngineReading { store, shown: (held, retention) }) = held else {
             return Err(no_claim(id));
         };
         let at = ViewedAt { now, retention };

@@ -62,12 +62,14 @@ impl Claims {
                     done?
                 }
             };
-            match (terms.ttl() == 0, own == claim) {
-                (true, true) => claims.claim_release(at, own).await?,
-                // If this fails it ends all the same: it has no time.
-                (true, false) => drop(claims.claim_release(at, own).await),
-                (false, true) => claims.claim_renew(at, claim, terms).await?,
-                (false, false) => {}
+            if terms.ttl() == 0 {
+                let released = claims.claim_release(at, own).await;
+                // If it fails for a claim of its own, that ends all the same: it has no time.
+                if own == claim {
+                    released?;
+                }
+            } else if own == claim {
+                claims.claim_renew(at, claim, terms).await?;
             }
             Ok(Some(own))
         };

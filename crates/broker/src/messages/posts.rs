@@ -126,8 +126,8 @@ impl Messages {
     pub(crate) async fn message_bytes(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<usize, Error> {
         let queue = self.0.open_queues.open(slot, at).await?;
         let limits = self.0.replica.limits();
-        let attributes = queue.and_then(|queue| queue.attributes());
-        Ok(attributes.map_or(limits.rest_message_bytes(), |attributes| attributes.message_bytes(limits)))
+        let most = queue.and_then(|queue| queue.message_bytes(limits));
+        Ok(most.unwrap_or_else(|| limits.rest_message_bytes()))
     }
 }
 

@@ -99,8 +99,8 @@ impl Slot {
         contents: Contents,
         next_look: Option<Timestamp>,
     ) {
-        let has_name = self.around.replica.meter.is_named(at);
         let mut state = self.lock();
+        let has_name = self.around.replica.meter.is_named(at);
         state.finish_count(at, id, contents, has_name);
         if let Some(next) = next_look {
             state.note_closed_wake(at, next);

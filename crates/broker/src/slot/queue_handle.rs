@@ -5,6 +5,7 @@ use std::sync::Arc;
 use angarium_core::attributes::Attributes;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::limits::Limits;
 use angarium_core::names::QueueRef;
 use angarium_engine::QueueEngine;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -75,9 +76,17 @@ impl QueueHandle {
         &self,
         look: impl FnOnce(&mut QueueEngine) -> T,
     ) -> Result<Option<EngineReading<T>>, Error> {
+        self.read_some(|engine| Some(look(engine)))
+    }
+
+    /// As `read`; where the engine has nothing to show, the pool does not matter. None also then.
+    pub(crate) fn read_some<T>(
+        &self,
+        look: impl FnOnce(&mut QueueEngine) -> Option<T>,
+    ) -> Result<Option<EngineReading<T>>, Error> {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
-        let shown = look(&mut queue.engine);
+        let Some(shown) = look(&mut queue.engine) else { return Ok(None) };
         Ok(Some(EngineReading { store: self.slot.store_of(queue)?, shown }))
     }
 
@@ -105,6 +114,11 @@ impl QueueHandle {
     /// Keeps the queue from being deleted while this is held. None when it is closed.
     pub(crate) fn hold_use(&self) -> Option<TaskTrackerToken> {
         self.lock_queue(|queue| queue.uses.token())
+    }
+
+    /// How many bytes a message may have at most. None when the queue is closed.
+    pub(crate) fn message_bytes(&self, limits: &Limits) -> Option<usize> {
+        self.lock_queue(|queue| queue.attributes.message_bytes(limits))
     }
 
     pub(crate) fn attributes(&self) -> Option<Attributes> {
