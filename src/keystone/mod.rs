@@ -156,7 +156,7 @@ impl Keystone {
     ///
     /// # Errors
     ///
-    /// What is remembered of a refused token; [`Refusal::Malformed`] when Keystone cannot be asked about it.
+    /// The remembered refusal of a token; [`Refusal::Malformed`] when Keystone cannot be asked about it.
     pub fn remembered(&self, token: &str) -> Result<Option<TokenHolder>, Refusal> {
         let is_well_formed = !token.is_empty()
             && token.len() <= limits::KEYSTONE_TOKEN_BYTES

@@ -105,7 +105,7 @@ fn bound_of_memory_is_in_the_table() {
     assert_eq!(found.difference(&known).collect::<Vec<_>>(), [""; 0], "they are not in the table");
 }
 
-/// The files of bounds: `limits.rs` of each part, and what is in a folder of this name.
+/// The files of bounds: `limits.rs` of each part, and the files of a folder of this name.
 fn files_of_limits() -> Vec<PathBuf> {
     let is_of_limits = |path: &Path| {
         let parts = path.iter().rev().take(2).map(|part| part.to_string_lossy());

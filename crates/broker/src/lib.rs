@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 | `replica` | this replica as the others need it: tree, clock, bounds, meter, tasks |
 //! | 1 | `stores`, `ledger` | the open storages by pool; the books of what accounts hold |
-//! | 2 | `writer` | what is written and how: changes, pending writes, batches |
+//! | 2 | `writer` | writes to the pools: changes, pending writes, batches |
 //! | 3 | `slot` | a slot at its owner: its lock, its open queues, every step under that lock; `QueueHandle` |
 //! | 4 | `slots` | the slot table: routing, ownership, recovery, membership |
 //! | 5 | `pools` | the pool registry: records, opening and exchange, flavors, choice of a pool |
@@ -30,7 +30,7 @@
 //!
 //! # Invariants
 //!
-//! * A slot holds nothing from above. What is to be done for a queue by a part above is noted in a list (`slot::follow_ups`),
+//! * A slot holds nothing from above. Work that a part above must do for a queue is noted in a list (`slot::follow_ups`),
 //!   which `background` drains.
 //! * No change is answered before it is durable, and no unknown outcome is called a failure.
 //! * A component sees no status code, no header, and no path of the tree.

@@ -146,7 +146,7 @@ fn move_into(table: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
     copy.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// All bytes of a file. Bad pages are zeros, if those that the disk refuses are given up.
+/// All bytes of a file. Bad pages are zeros, if pages that the disk refuses are given up.
 fn read_all(file: &Path, refused: Refused) -> io::Result<Vec<u8>> {
     let from = File::open(file)?;
     let length = from.metadata()?.len();

@@ -68,9 +68,9 @@ enum Counter {
 /// Where a request counts among those in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlaceKind {
-    /// Among those that are answered as soon as the work is done.
+    /// Among requests that are answered as soon as the work is done.
     Request,
-    /// Among those that wait for a message.
+    /// Among requests that wait for a message.
     LongPoll,
 }
 

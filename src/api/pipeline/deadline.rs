@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep_until};
 use angarium_core::error::{Error, Part};
 use angarium_core::limits;
 
-/// How long a request may take, and what is told when it took longer.
+/// How long a request may take, and the error when it takes longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestDeadline {
     /// From the last byte of its body on.

@@ -1,4 +1,4 @@
-//! What is around each request: its id, its trace and its span in the log; and what becomes of its answer.
+//! The frame of each request: its id, its trace and its span in the log, and the last steps of its answer.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use angarium_metrics::{Meter, Refusal};
 /// The name of the server, for a search of faults.
 const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
-/// What is around one request.
+/// The frame of one request.
 pub struct Frame {
     id: RequestId,
     renderer: Renderer,
@@ -58,7 +58,7 @@ impl Frame {
         self.renderer.protocol()
     }
 
-    /// Reads what is left of the request, logs and counts an error, and writes the answer.
+    /// Reads the rest of the request, logs and counts an error, and writes the answer.
     pub async fn close(self, mut response: Response, meter: &Meter) -> Response {
         // A body that is late already is not waited for again.
         if let Some(unread) = self.unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {

@@ -62,7 +62,7 @@ pub struct Pipeline {
 struct ScreenedRequest<'a> {
     sender: Sender,
     body: Body,
-    /// None for what is not counted.
+    /// None for requests that are not counted.
     permit: Option<AdmissionPermit<'a>>,
     charge: BodyCharge<'a>,
 }

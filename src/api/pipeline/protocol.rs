@@ -65,7 +65,7 @@ pub struct RequestedOperation<'a> {
 pub struct Protocols {
     pub rest: Rest,
     pub sqs: Endpoint,
-    /// Requests for what is not there, or that were refused before it was known what they are for.
+    /// Requests that name no operation, or that were refused before theirs was known.
     pub unknown: OperationMeter,
 }
 

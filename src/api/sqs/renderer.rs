@@ -1,4 +1,5 @@
-//! How answers of SQS are written. An error is carried to here as it is, for what is between it and its client.
+//! How answers of SQS are written. An error is carried to here as it is: the forwarding between it and its client needs
+//! its form.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};

@@ -22,7 +22,7 @@ use angarium_core::names::ProjectId;
 use angarium_core::region::Accounts;
 use angarium_metrics::AuthenticationFailure;
 
-/// Who has sent a request, for certain.
+/// The sender of a request, proven.
 pub struct ProvenSender {
     /// The account and the region.
     pub caller: Caller,
@@ -73,7 +73,7 @@ impl Endpoint {
         Ok(Caller { account, region })
     }
 
-    /// Checks what is left to check of a sender, with the body of its request.
+    /// Completes the check of a sender, with the body of its request.
     pub fn prove(&self, sender: Sender, head: &Parts, body: &[u8]) -> Result<ProvenSender, AdmissionRefusal> {
         let region = match sender.proof {
             Proof::Complete => Region::Said,

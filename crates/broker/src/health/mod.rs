@@ -1,4 +1,4 @@
-//! Whether this replica is fit to serve: what it reaches, what is damaged, whether it is ready.
+//! Whether this replica is fit to serve: which parts it reaches, damage, readiness.
 
 pub(crate) mod reach;
 pub(crate) mod readiness;

@@ -36,7 +36,7 @@ pub(crate) struct GrantedClaim {
     pub(crate) retention: Retention,
 }
 
-/// A renewal that has begun: what is written.
+/// A renewal that has begun: the record to write.
 pub(crate) struct BegunRenewal {
     pub(crate) messages: Vec<(MessageId, u32)>,
     pub(crate) client: Option<ClientId>,
@@ -47,7 +47,7 @@ pub(crate) enum ClaimStep<T> {
     Begun(T),
     /// The claim has ended, or its queue is closed.
     Ended,
-    /// Another caller changes it: what is told of its end.
+    /// Another caller changes it: a notice of its end.
     Busy(OwnedNotified),
 }
 
@@ -162,7 +162,7 @@ impl QueueHandle {
 }
 
 impl Slot {
-    /// What is told when a claim was changed from now on.
+    /// Notified when a claim was changed from now on.
     pub(crate) fn claim_changed(self: &Arc<Self>) -> OwnedNotified {
         Arc::clone(&self.changed).notified_owned()
     }

@@ -1,4 +1,4 @@
-//! Deleted queues of a slot: closing one, and what is known of those that are to be cleaned away.
+//! Deleted queues of a slot: closing one, and the list of queues to clean away.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Slot {
         }
     }
 
-    /// The records of these claims are gone. Those that wait to be cleared away are counted when they are.
+    /// The records of these claims are gone. Records that wait to be cleared away are counted when they are.
     pub(crate) fn orphans_cleared(self: &Arc<Self>, claims: &[ClaimId]) {
         let mut state = self.lock();
         let spent: HashSet<ClaimId> = state.spent.iter().copied().collect();

@@ -236,7 +236,7 @@ impl Slot {
         self.lock().looked_at(due, seen);
     }
 
-    /// Shows on a page how far the queues of the slot are counted, and what is in those with these names and in the others.
+    /// Shows on a page how far the queues of the slot are counted, and the figures of the queues with these names and of all others.
     pub(crate) fn show_figures(
         self: &Arc<Self>,
         named: Vec<QueueRef>,

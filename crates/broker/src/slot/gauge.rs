@@ -1,5 +1,4 @@
-//! What the memory of a slot shows to those who count and report: of one queue, and of the slot as a whole. A look is no use
-//! of a queue.
+//! Numbers of one open queue and of a whole slot, for counts and reports. To read them is no use of a queue.
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ pub(crate) struct OpenedQueue {
 /// The claims of a queue that was opened.
 #[derive(Default)]
 pub(crate) struct RestoredClaims {
-    /// Those that hold no message any more.
+    /// Claims that hold no message any more.
     pub(crate) spent: Vec<ClaimId>,
     /// When the others end.
     pub(crate) ends: Vec<(Timestamp, ClaimId)>,

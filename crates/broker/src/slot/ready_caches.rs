@@ -13,7 +13,7 @@ use crate::slot::state::{OpenQueue, Slot, SlotState};
 enum Spared {
     /// Those of queues that were claimed from since the last look.
     InUse,
-    Nobody,
+    None,
 }
 
 /// Leaves ready caches to the pools until the others have at most `most` bytes.
@@ -25,7 +25,7 @@ pub(crate) fn bound_ready_caches(slots: &[Arc<Slot>], most: usize) {
 fn bound(slots: &[&Mutex<SlotState>], most: usize) {
     let held: usize = slots.iter().map(|slot| slot.lock().ready_bytes()).sum();
     let mut excess = held.saturating_sub(most);
-    for spared in [Spared::InUse, Spared::Nobody] {
+    for spared in [Spared::InUse, Spared::None] {
         for slot in slots {
             if excess == 0 {
                 return;

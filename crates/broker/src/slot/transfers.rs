@@ -27,7 +27,7 @@ impl LockedSlot<'_> {
         drop(self.submit(at, Change::Transfer(dead.into_iter().map(moving).collect())));
     }
 
-    /// Begins to carry on what is in transfer in a queue, if something is and no task does already.
+    /// Begins to carry on the transfers of a queue, if it has any and no task does already.
     pub(crate) fn start_mover(&mut self, at: &QueueRef) {
         let Some(queue) = self.state.queues.get_mut(at) else { return };
         if !queue.engine.has_in_transfer() {
@@ -43,7 +43,7 @@ impl LockedSlot<'_> {
 }
 
 impl QueueHandle {
-    /// Begins to carry on what is in transfer in the queue, if something is and no task does already.
+    /// Begins to carry on the transfers of the queue, if it has any and no task does already.
     pub(crate) fn start_mover(&self) {
         let mut state = self.slot.lock();
         if state.queue_mut(&self.at, self.id).is_some() {
@@ -56,7 +56,7 @@ impl QueueHandle {
         Ok(self.store()?.map(|store| Side { queue: self.clone(), store }))
     }
 
-    /// Notes that the mover went over what is in transfer once.
+    /// Notes that the mover went over all messages in transfer once.
     pub(crate) fn note_transfer_pass(&self) {
         self.lock_queue(|queue| queue.move_passes += 1);
     }
@@ -168,7 +168,7 @@ pub(crate) struct KnownTransfers {
 pub(crate) struct TransferProgress {
     /// Whether some of them are on their way; none when memory does not know.
     pub(crate) are_leaving: Option<bool>,
-    /// How often the mover went over what is in transfer.
+    /// How often the mover went over all messages in transfer.
     pub(crate) passes: u64,
     /// Whether there is a mover.
     pub(crate) is_moving: bool,

@@ -1,5 +1,5 @@
-//! The slots of the installation: where each is served, the ones that are served here, and all that changes that. What is
-//! in a slot is [`crate::slot`]'s.
+//! The slots of the installation: where each is served, the ones that are served here, and all that changes that. The
+//! state of a slot is [`crate::slot`]'s.
 
 pub(crate) mod assignment;
 pub(crate) mod components;

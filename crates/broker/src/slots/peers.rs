@@ -36,7 +36,7 @@ impl Slots {
         }
     }
 
-    /// Keeps which of the other replicas serve. Those that start do not answer yet.
+    /// Keeps which of the other replicas serve. A replica that starts does not answer yet.
     pub(in crate::slots) fn note_serving<'c>(&self, others: impl Iterator<Item = &'c Component>) {
         let serving = others.filter(|other| other.state != ComponentState::Starting);
         let peer =

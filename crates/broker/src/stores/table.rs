@@ -73,7 +73,7 @@ impl PoolTable {
         }
     }
 
-    /// What is told of pools that cannot be used.
+    /// The warnings about pools that cannot be used.
     pub(crate) fn outages(&self) -> Arc<PoolStates> {
         Arc::clone(&self.states)
     }

@@ -4,7 +4,7 @@ use crate::limits;
 use crate::sweeps::Sweeps;
 
 impl Sweeps {
-    /// Begins to make ready what is due, until the service stops.
+    /// Begins to make due messages ready, until the service stops.
     pub(crate) async fn wake_scheduled(&self) {
         let alarm = &self.0.replica.alarms.schedule;
         while self.0.replica.next_deadline(alarm, || self.0.replica.clock.now(), limits::SCHEDULE_TICK).await

@@ -1,4 +1,4 @@
-//! What is done from time to time in the slots of this replica: messages expire or become ready, queues are closed, ready
+//! Periodic work in the slots of this replica: messages expire or become ready, queues are closed, ready
 //! caches keep their bound.
 
 pub(crate) mod due_messages;

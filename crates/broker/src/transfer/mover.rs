@@ -33,7 +33,7 @@ use angarium_engine::{TransferFate, prepared};
 use angarium_storage::{Direction, Order, Position};
 
 impl MessageTransfers {
-    /// Carries on what is in transfer in a queue until nothing is.
+    /// Carries on the transfers of a queue until it has none.
     pub(crate) async fn run_mover(&self, queue: &QueueHandle) {
         let slot = queue.slot();
         let (mut pause, longest) = limits::MOVE_PAUSES;

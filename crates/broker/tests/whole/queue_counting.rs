@@ -68,7 +68,7 @@ impl House {
         records.into_iter().flatten().next().unwrap().id
     }
 
-    /// Puts what is no record in place of that of a queue, while no broker runs.
+    /// Replaces the record of a queue with bytes that are none, while no broker runs.
     async fn spoil_record(&self, at: &QueueRef) {
         let tree = EmbeddedTree::open(self.journal.clone()).await.unwrap();
         let directory = format!("/queues/{:02x}", at.slot().0);

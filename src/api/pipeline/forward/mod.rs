@@ -345,7 +345,7 @@ impl Attempt {
     }
 }
 
-/// What is counted of an exchange with another replica.
+/// The result of an exchange with another replica, as it is counted.
 fn result_of(sent: &Result<Response, PeerFailure>) -> ForwardResult {
     match sent {
         Ok(answer) if answer.headers().contains_key(MOVED) => ForwardResult::Moved,
