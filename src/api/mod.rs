@@ -71,7 +71,7 @@ pub fn front(
         meter.watch_keystone(move || keystone.figures());
     }
     let routes = routes.route(versions::HOME_WITHOUT_SLASH, get(versions::home));
-    let regional = sqs.regional_projects(&authentication);
+    let regional = sqs.regional_projects();
     let protocols = Protocols {
         unknown: meter.operation(UNKNOWN),
         sqs: sqs::Endpoint::new(broker.clone(), &authentication, sqs, clock.clone()),

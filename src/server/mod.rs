@@ -128,7 +128,7 @@ fn joined<P: ToString>(projects: &BTreeSet<P>) -> String {
 
 /// Lists the projects that callers of REST are refused because a key of SQS may reach them by its region.
 async fn warn_of_regional_projects(broker: &Broker, face: &Face) {
-    if face.sqs.regional_projects(&face.authentication) == RegionalAccess::Served {
+    if face.sqs.regional_projects() == RegionalAccess::Served {
         return;
     }
     let granted = face.projects().into_iter().filter(|project| project.as_str().contains('@'));

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::signing::{Signer, TRANSPORTS, Transport};
+use crate::support::client::Client;
 use crate::support::server::ServerBuilder;
 use angarium_testbed::held::wait_until;
 
@@ -69,6 +70,28 @@ fn rest_project_of_a_region_is_refused_beside_keys() {
     let named = json!({"QueueUrl": url.replace("/alice/", "/alice%40corp/"), "AttributeNames": ["All"]});
     let refused = alice("us-east-1").send(server.base(), Transport::Json, "GetQueueAttributes", &named);
     assert_eq!(refused.status, 403, "{}", refused.text);
+}
+
+#[test]
+fn regional_project_of_a_proxy_is_refused_beside_keys() {
+    let data = tempfile::tempdir().unwrap();
+    let keys = data.path().join("keys");
+    let key = "[[key]]\nid = 'AKIDALICE'\nsecret = 'the secret of alice'\nproject = 'alice'\n";
+    std::fs::write(&keys, key).unwrap();
+    let builder = ServerBuilder::new(&data.path().join("data")).arg("--sqs-keys").arg(keys);
+    let server = builder.start();
+    let list = |client: Client| client.get("/v2/queues").unwrap();
+    let named = |project: &str| server.client().with_header("X-Project-Id", project);
+    let refused = list(named("alice@corp"));
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &json!("regional_project")));
+    assert_eq!(list(named("alice")).status.as_u16(), 200);
+    // A probe is about no project.
+    assert_eq!(named("alice@corp").get("/livez").unwrap().status.as_u16(), 200);
+    drop(server);
+    // With only its own region there is no other name of the project.
+    let server = builder.arg("--sqs-regions=us-east-1").start();
+    let served = list(server.client().with_header("X-Project-Id", "alice@corp"));
+    assert_eq!(served.status.as_u16(), 200, "{}", served.text());
 }
 
 #[test]

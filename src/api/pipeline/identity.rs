@@ -50,7 +50,7 @@ impl Need {
 /// Whether a caller of REST may have a project `ACCOUNT@REGION`, which a key of SQS reaches by choosing its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionalAccess {
-    /// No client signs for other regions, or it is unknown who callers are.
+    /// No key signs for other regions than that of the service.
     Served,
     /// A project with an `@` may be that of a key's account.
     Refused,

@@ -41,7 +41,7 @@ impl Rest {
                 credentials.identify(&head.headers, &head.extensions, admission).await?
             }
         };
-        let may_be_of_key = identity.project.as_str().contains('@') && !identity.is_anonymous;
+        let may_be_of_key = identity.project.as_str().contains('@') && need != Need::Nothing;
         if self.regional == RegionalAccess::Refused && may_be_of_key {
             return Err(Error::RegionalProject.into());
         }

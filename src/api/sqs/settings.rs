@@ -54,11 +54,8 @@ impl SqsSettings {
     }
 
     /// What becomes of callers of REST whose project a key may reach by its region.
-    pub fn regional_projects(&self, authentication: &Authentication) -> RegionalAccess {
+    pub fn regional_projects(&self) -> RegionalAccess {
         let has_others = self.regions.accounts(&self.region) == Accounts::Regions;
-        match authentication {
-            Authentication::On(_) if self.keys.is_some() && has_others => RegionalAccess::Refused,
-            Authentication::On(_) | Authentication::Off(_) => RegionalAccess::Served,
-        }
+        if self.keys.is_some() && has_others { RegionalAccess::Refused } else { RegionalAccess::Served }
     }
 }
