@@ -128,6 +128,22 @@ fn each_defence_of_the_threat_model_has_tests() {
     assert!(count > 10 && bare.is_empty(), "{count} rows, without tests: {bare:?}");
 }
 
+/// `.ci/run` does not build the package of fuzzing, since that needs a compiler for C++.
+#[test]
+fn fuzz_targets_use_only_crates_of_their_manifest() {
+    let manifest = source::read_file("fuzz/Cargo.toml");
+    let mut used = 0;
+    for file in ["fuzz/fuzz_targets/request.rs", "fuzz/fuzz_targets/settings.rs", "tests/fuzz/judge.rs"] {
+        let text = source::read_file(file);
+        let parts = text.split("angarium_").skip(1);
+        for part in parts.filter_map(|rest| rest.split_once("::")).map(|(part, _)| part) {
+            used += 1;
+            assert!(manifest.contains(&format!("\nangarium-{part} = ")), "{file} uses angarium_{part}");
+        }
+    }
+    assert!(used > 5, "the targets use crates of the program");
+}
+
 /// Holds a rule over all files, and lists every line that breaks it.
 fn assert_no_findings(rule: fn(&Source) -> Vec<Finding>) {
     let sources = Source::all();
