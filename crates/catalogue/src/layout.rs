@@ -14,7 +14,7 @@
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
-//! | `/run/{hh}/pauses` | [`super::NotedAct`]s: what was done lately that is not to be done again at once; since the first one |
+//! | `/run/{hh}/pauses` | acts: what was done lately that is not to be done again at once; since the first one |
 //! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`]: those that move a queue's messages away; the directory since the first one |
 //! | `/run/clock` | as `/run/time`; written for the time of the write alone |
 //! | `/run/time` | `{time}`: how far tree time had come, which all replicas go by |

@@ -196,7 +196,7 @@ impl HiddenMessages {
         }
     }
 
-    /// As [`Window`](super::window::Window), an empty tree keeps no leaf.
+    /// An empty tree keeps no leaf.
     fn take(&mut self, id: &MessageId) -> Option<HiddenMessage> {
         self.ahead.unhide(*id);
         let hidden = self.by_id.remove(id);

@@ -22,12 +22,16 @@ impl Background {
         let mut list = list.lock().await;
         loop {
             tokio::select! {
-                () = self.0.replica.stop.cancelled() => return,
+                () = self.0.replica.stop.cancelled() => break,
                 next = list.recv() => match next {
                     Some(follow_up) => self.begin(follow_up),
                     None => return,
                 }
             }
+        }
+        // Messages that are in transfer by now still arrive, if their pools answer: a mover looks at them once.
+        while let Ok(follow_up) = list.try_recv() {
+            self.begin(follow_up);
         }
     }
 

@@ -151,7 +151,7 @@ impl Counts {
         let totals = store.totals(id).await?;
         let oldest = match totals.ready() {
             0 => None,
-            _ => store.milestone(id, oldest, Direction::Up, self.0.replica.clock.now()).await?,
+            _ => store.milestone(id, oldest, Direction::Up, &self.0.replica.clock).await?,
         };
         let claimed = claimed.min(totals.ready());
         Ok(Some(QueueCounts {

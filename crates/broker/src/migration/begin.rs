@@ -149,7 +149,8 @@ impl Migrations {
     /// As `migration_get`, of a queue that is open.
     async fn migration_of(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<MigrationView, Error> {
         let queue = slot.handle(at).ok_or_else(|| no_queue(at))?;
-        let MovingQueue { id, from, to, migration } = queue.moving().ok_or_else(|| not_moving(at))?;
+        let moving = queue.moving().ok_or_else(|| no_queue(at))?;
+        let MovingQueue { id, from, to, migration } = moving.ok_or_else(|| not_moving(at))?;
         let store = self.0.stores.pool(&from)?.store()?;
         let left = store.totals(id).await.map_err(|error| store.failed(error))?.messages;
         let MigrationRecord { started, rate, is_canceled } = migration.record;

@@ -48,7 +48,7 @@ impl OpenQueues {
         let totals = store.totals(id).await?;
         let oldest = match totals.ready() {
             0 => None,
-            _ => store.milestone(id, None, Direction::Up, self.0.replica.clock.now()).await?,
+            _ => store.milestone(id, None, Direction::Up, &self.0.replica.clock).await?,
         };
         let next_ready = match totals.scheduled {
             0 => None,

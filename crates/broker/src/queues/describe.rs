@@ -108,8 +108,8 @@ impl Queues {
             return Ok(QueueStats { exists: true, ..QueueStats::default() });
         }
         let claimed = claimed.min(totals.ready());
-        let oldest = store.milestone(id, oldest, Direction::Up, self.0.replica.clock.now()).await?;
-        let newest = store.milestone(id, newest, Direction::Down, self.0.replica.clock.now()).await?;
+        let oldest = store.milestone(id, oldest, Direction::Up, &self.0.replica.clock).await?;
+        let newest = store.milestone(id, newest, Direction::Down, &self.0.replica.clock).await?;
         let free = totals.messages - claimed;
         let (delayed, in_transfer) = (totals.scheduled, totals.in_transfer);
         Ok(QueueStats { exists: true, claimed, free, delayed, in_transfer, oldest, newest })

@@ -116,7 +116,7 @@ impl Redrive {
         let Some(metadata) = self.0.queues.queue_metadata_anywhere(target).await? else {
             return Ok(Some(MoveRefusal::NoTarget));
         };
-        let is_fifo = queue.attributes().is_some_and(|attributes| attributes.is_fifo);
+        let is_fifo = queue.attributes().ok_or_else(|| queue.closed())?.is_fifo;
         Ok((metadata.attributes().is_fifo != is_fifo).then_some(MoveRefusal::OtherKind))
     }
 

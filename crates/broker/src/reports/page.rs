@@ -69,9 +69,6 @@ impl Reports {
             named.entry(at.slot()).or_default().push(at);
         }
         for slot in slots {
-            let gauge = slot.slot_gauge();
-            observed.claims += gauge.claims;
-            observed.waiting_claims += gauge.waiting_claims;
             let named = named.remove(&slot.owned.slot).unwrap_or_default();
             observed.looked_at += named.len();
             slot.show_figures(named, self.0.replica.clock.now(), observed);
@@ -90,9 +87,7 @@ impl Reports {
         let totals = store.totals(due.id).await?;
         let oldest = match totals.ready() {
             0 => None,
-            _ => {
-                store.milestone(due.id, due.oldest.clone(), Direction::Up, self.0.replica.clock.now()).await?
-            }
+            _ => store.milestone(due.id, due.oldest.clone(), Direction::Up, &self.0.replica.clock).await?,
         };
         Ok(Some(PoolSample { changes: due.changes, totals, oldest: oldest.map(|oldest| oldest.created) }))
     }

@@ -236,7 +236,8 @@ impl Slot {
         self.lock().looked_at(due, seen);
     }
 
-    /// Shows on a page how far the queues of the slot are counted, and the figures of the queues with these names and of all others.
+    /// Shows on a page the claims of the slot, how far its queues are counted, and the figures of the queues with these
+    /// names and of all others. It looks at the named queues alone.
     pub(crate) fn show_figures(
         self: &Arc<Self>,
         named: Vec<QueueRef>,
@@ -244,6 +245,8 @@ impl Slot {
         page: &mut ServiceState,
     ) {
         let state = self.lock();
+        page.claims += state.live_claims.saturating_sub(state.spent.len());
+        page.waiting_claims += state.lines.len();
         let progress = &state.figures.progress;
         page.queues_here += progress.queues();
         page.counted_queues += progress.counted();

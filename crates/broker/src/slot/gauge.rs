@@ -25,11 +25,9 @@ pub(crate) struct QueueGauge {
     pub(crate) removed_per_minute: u64,
 }
 
-/// How much is in the memory of a slot.
+/// How much is in the memory of a slot. To read it costs a look at each open queue.
 pub(crate) struct SlotGauge {
     pub(crate) open_queues: u64,
-    /// Claims with messages.
-    pub(crate) claims: usize,
     /// Messages under claims of open queues.
     pub(crate) claimed_messages: u64,
     /// Claims that wait for messages.
@@ -73,7 +71,6 @@ impl Slot {
         let state = self.lock();
         SlotGauge {
             open_queues: state.queues.len() as u64,
-            claims: state.live_claims.saturating_sub(state.spent.len()),
             claimed_messages: state.queues.values().map(|queue| queue.engine.claimed()).sum(),
             waiting_claims: state.lines.len(),
         }

@@ -77,13 +77,12 @@ impl QueueHandle {
         self.lock_queue(|queue| queue.migration.clone()).flatten()
     }
 
-    /// The queue with its two pools. None when it is closed, or in one pool.
-    pub(crate) fn moving(&self) -> Option<MovingQueue> {
+    /// The queue with its two pools; none inside when it is in one. None when the queue is closed.
+    pub(crate) fn moving(&self) -> Option<Option<MovingQueue>> {
         self.lock_queue(|queue| {
             let (from, migration) = queue.placement.older.clone().zip(queue.migration.clone())?;
             Some(MovingQueue { id: queue.id, from, to: queue.placement.pool.clone(), migration })
         })
-        .flatten()
     }
 
     /// Where the queue is, if this migration of it continues.

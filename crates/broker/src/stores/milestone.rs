@@ -1,22 +1,22 @@
 //! One end of a queue, as figures and pages show it.
 
+use angarium_clock::Clock;
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
 use angarium_core::message::Header;
 use angarium_core::queue::Milestone;
-use angarium_core::time::Timestamp;
 use angarium_storage::{Direction, Order};
 
 use crate::stores::queue_store::QueueStore;
 
 impl QueueStore {
-    /// One end of a queue at this time: as memory has it, or else as the pool has it.
+    /// One end of a queue: as memory has it, or else as the pool has it. Its age is that at the end of the read.
     pub(crate) async fn milestone(
         &self,
         queue: QueueId,
         known: Option<Header>,
         direction: Direction,
-        now: Timestamp,
+        clock: &Clock,
     ) -> Result<Option<Milestone>, Error> {
         let header = match known {
             Some(header) => Some(header),
@@ -25,6 +25,7 @@ impl QueueStore {
                 page.messages.into_iter().next().map(|message| message.header)
             }
         };
+        let now = clock.now();
         let milestone = |header: Header| {
             let age = now.seconds_since(header.created);
             Milestone { id: header.id, created: header.created, age }
