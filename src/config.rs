@@ -174,7 +174,7 @@ pub struct Config {
     #[arg(help_heading = "Logs and metrics")]
     pub log_format: LogFormat,
 
-    /// What is logged: a level, or levels by module as in `warn,angarium::broker=debug`
+    /// What is logged: a level, or levels by module as in `warn,angarium_broker=debug`
     #[arg(
         long,
         env = "ANGARIUM_LOG",

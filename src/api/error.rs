@@ -1,6 +1,6 @@
 //! Errors in Zaqar's form: one exhaustive match from situation to status and title.
 //!
-//! The body is written by [`super::pipeline::frame::frame`], which knows the request's id; what is made here carries
+//! The body is written by [`super::rest::RestRenderer::render`], which knows the request's id; what is made here carries
 //! the error to it. Causes are logged there and never sent.
 
 use std::borrow::Cow;

@@ -19,7 +19,7 @@ use angarium_core::time::millis;
 
 /// The form of `--log`.
 const FILTER: &str = "it is one of off, error, warn, info, debug and trace, or levels by module as in \
-    'warn,angarium::broker=debug'";
+    'warn,angarium_broker=debug'";
 
 /// Time for open requests and stores to end. On a disk that is stopped they never do.
 const END: Duration = Duration::from_secs(30);

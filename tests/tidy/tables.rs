@@ -177,6 +177,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "api/pipeline/deadline.rs",
             "api/pipeline/forward/replayable_body.rs",
             "api/delivery.rs",
+            "api/pipeline/frame.rs",
             "api/pipeline/unread.rs",
             "bench",
             "cluster/peer_response.rs",

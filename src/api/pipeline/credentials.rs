@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use axum::http::{Extensions, HeaderMap, HeaderValue, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, header};
 use tokio::sync::watch;
 
-use super::admission::AdmissionControl;
+use super::admission::{self, AdmissionControl};
 use super::bodies::client_address;
 use super::identity::Identity;
 use super::refusal::AdmissionRefusal;
@@ -59,13 +60,14 @@ impl Credentials {
         table.iter().flat_map(|table| table.projects()).cloned().collect()
     }
 
-    /// What the token of a request grants. A request that waits for Keystone counts in `admission` for its address.
+    /// What the token of a request grants. A counted request that waits for Keystone counts in `admission` for its
+    /// address.
     pub async fn identify(
         &self,
-        headers: &HeaderMap,
-        extensions: &Extensions,
+        head: &Parts,
         admission: &AdmissionControl,
     ) -> Result<Identity, AdmissionRefusal> {
+        let headers = &head.headers;
         let token = token(headers)?;
         if let Some(grant) = self.granted(token) {
             return of_grant(grant, headers);
@@ -73,7 +75,7 @@ impl Credentials {
         match &self.keystone {
             Some(keystone) if !token.starts_with(TOKEN_PREFIX) => {
                 // In a box: a look-up has a large state, and each request of the other kinds would carry room for it.
-                let holder = Box::pin(holder(keystone, token, extensions, admission)).await?;
+                let holder = Box::pin(holder(keystone, token, head, admission)).await?;
                 of_holder(holder, headers)
             }
             _ => Err(unknown()),
@@ -100,14 +102,15 @@ fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, AdmissionRefu
 async fn holder(
     keystone: &Keystone,
     token: &str,
-    extensions: &Extensions,
+    head: &Parts,
     admission: &AdmissionControl,
 ) -> Result<TokenHolder, AdmissionRefusal> {
     if let Some(holder) = keystone.remembered(token).map_err(refused)? {
         return Ok(holder);
     }
-    let _counted = admission.forwarded(extensions)?;
-    keystone.look_up(token, client_address(extensions)).await.map_err(refused)
+    let is_counted = admission::is_counted(head);
+    let _counted = is_counted.then(|| admission.forwarded(&head.extensions)).transpose()?;
+    keystone.look_up(token, client_address(&head.extensions)).await.map_err(refused)
 }
 
 /// The caller with a token of Keystone: it is in the project of the token, whatever its role.

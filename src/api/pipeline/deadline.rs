@@ -162,6 +162,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::api::error::ApiError;
 
     const CHANGE: RequestDeadline = RequestDeadline { time: Duration::from_secs(45), is_read: false };
     const READ: RequestDeadline = RequestDeadline { is_read: true, ..CHANGE };
@@ -182,6 +183,7 @@ mod tests {
         for body in [Body::empty(), Body::from("{}")] {
             let (seconds, late) = hung(CHANGE, body).await;
             assert_eq!((seconds, late.code(), late.nothing_written()), (45, "unknown_outcome", false));
+            assert_eq!(ApiError::from(late).status(), StatusCode::SERVICE_UNAVAILABLE);
         }
         let late = CHANGE.within(pending::<()>()).await.unwrap_err();
         assert_eq!((late.code(), late.nothing_written()), ("unknown_outcome", false));
@@ -191,6 +193,7 @@ mod tests {
     async fn hung_read_has_written_nothing() {
         let (seconds, late) = hung(READ, Body::empty()).await;
         assert_eq!((seconds, late.code(), late.nothing_written()), (45, "unavailable", true));
+        assert_eq!(ApiError::from(late).status(), StatusCode::SERVICE_UNAVAILABLE);
         let late = READ.within(pending::<()>()).await.unwrap_err();
         assert_eq!((late.code(), late.nothing_written()), ("unavailable", true));
     }

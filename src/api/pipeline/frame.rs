@@ -58,19 +58,23 @@ impl Frame {
         self.renderer.protocol()
     }
 
-    /// Reads the rest of the request, logs and counts an error, and writes the answer.
+    /// Logs and counts an error, reads the rest of the request, and writes the answer.
     pub async fn close(self, mut response: Response, meter: &Meter) -> Response {
-        // A body that is late already is not waited for again.
-        if let Some(unread) = self.unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
-            unread.read().await;
-        }
         let (id, renderer) = (&self.id.0, &self.renderer);
         // Another replica that served it has told all.
-        if response.extensions().get::<PeerResponseMark>().is_none() {
+        let is_ours = response.extensions().get::<PeerResponseMark>().is_none();
+        // At once: a client that leaves while the rest is read ends this.
+        if is_ours {
             if renderer.is_logged() {
                 log(&response, id, self.trace_id.as_deref());
             }
             count(meter, &response);
+        }
+        // A body that is late already is not waited for again.
+        if let Some(unread) = self.unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
+            unread.read().await;
+        }
+        if is_ours {
             response = renderer.render(response, id);
         }
         renderer.finish(&mut response, id);
@@ -116,5 +120,48 @@ fn log(response: &Response, request_id: &str, trace_id: Option<&str>) {
         debug!(request_id, trace_id, code = error.code(), error = %error.detail(), "request refused");
     } else if let Some(fault) = response.extensions().get::<Fault>() {
         debug!(request_id, trace_id, code = fault.code(), "request refused");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use angarium_core::error::Error;
+    use angarium_metrics::ServiceState;
+    use axum::body::{Body, HttpBody};
+    use axum::response::IntoResponse;
+    use bytes::Bytes;
+    use hyper::body::Frame as BodyFrame;
+
+    use super::*;
+
+    /// A body of which nothing is sent.
+    struct UnsentBody;
+
+    impl HttpBody for UnsentBody {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<BodyFrame<Bytes>, axum::Error>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn refusal_counts_before_its_body_is_read() {
+        let meter = Meter::default();
+        let (frame, request) = Frame::open(Request::new(Body::new(UnsentBody)));
+        drop(request);
+        let mut closing = Box::pin(frame.close(ApiError::from(Error::Overloaded).into_response(), &meter));
+        let polled = closing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Pending), "the client has not sent all");
+        drop(closing);
+        let page = meter.page(&ServiceState::default());
+        assert!(page.contains("reason=\"overloaded\""), "{page}");
     }
 }

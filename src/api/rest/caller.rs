@@ -37,9 +37,7 @@ impl Rest {
                 role: Role::Member,
                 is_anonymous: true,
             },
-            Authentication::On(credentials) => {
-                credentials.identify(&head.headers, &head.extensions, admission).await?
-            }
+            Authentication::On(credentials) => credentials.identify(head, admission).await?,
         };
         let may_be_of_key = identity.project.as_str().contains('@') && need != Need::Nothing;
         if self.regional == RegionalAccess::Refused && may_be_of_key {

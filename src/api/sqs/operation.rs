@@ -161,3 +161,20 @@ impl Operation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operation_has_its_own_deadline() {
+        let of = |operation: Operation| {
+            let deadline = operation.deadline();
+            (deadline.time.as_secs(), deadline.is_read)
+        };
+        assert_eq!(of(Operation::ReceiveMessage), (65, false));
+        assert_eq!(of(Operation::PurgeQueue), (600, false));
+        assert_eq!(of(Operation::SendMessage), (45, false));
+        assert_eq!(of(Operation::ListQueues), (45, true));
+    }
+}

@@ -59,7 +59,7 @@ pub struct ScreenedHeaders {
 
 impl fmt::Debug for ScreenedHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Judged").field("signed", &self.signed).finish_non_exhaustive()
+        f.debug_struct("ScreenedHeaders").field("signed", &self.signed).finish_non_exhaustive()
     }
 }
 

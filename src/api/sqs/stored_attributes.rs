@@ -1,5 +1,5 @@
 //! What REST may set of the keys that are kept for SQS: nothing that SQS would refuse, so that a policy means the same
-//! however it was set. Values that REST checks by their form alone (numbers, truths, names) are `domain::attributes`' to check.
+//! however it was set. Values that REST checks by their form alone (numbers, truths, names) are `angarium_core::attributes`' to check.
 
 use serde_json::value::RawValue;
 

@@ -1,4 +1,4 @@
-//! The attributes of a queue, for the document alone: what they may be is checked by `domain::attributes`.
+//! The attributes of a queue, for the document alone: what they may be is checked by `angarium_core::attributes`.
 
 use std::collections::{BTreeMap, HashMap};
 

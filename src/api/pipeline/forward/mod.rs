@@ -357,5 +357,5 @@ fn result_of(sent: &Result<Response, PeerFailure>) -> ForwardResult {
 
 /// The request has no path that another replica could be sent.
 fn unaddressed() -> Response {
-    ApiError::from(Error::Unauthenticated("the caller was not authenticated")).into_response()
+    ApiError::from(Error::unavailable(Part::Server, "the request has no path to pass on")).into_response()
 }
