@@ -176,6 +176,8 @@ impl RefusedReads {
 enum CommitterTick {
     Group(Vec<Box<dyn Work>>),
     Sync,
+    /// Nothing was written for a while.
+    LookAtRoom,
     Close,
 }
 
@@ -187,6 +189,10 @@ impl Run {
             let outcome = match next {
                 CommitterTick::Group(group) => self.commit(group),
                 CommitterTick::Sync => self.sync(),
+                CommitterTick::LookAtRoom => {
+                    self.reclaim();
+                    Ok(())
+                }
                 CommitterTick::Close => break,
             };
             let group = self.stall.end(outcome.is_ok());
@@ -211,12 +217,13 @@ impl Run {
         }
     }
 
-    /// Waits for work, and for the time of a sync when there is something to sync.
+    /// Waits for work, for the time of a sync when there is something to sync, and for the next look at the room: below the
+    /// reserve it may be that nothing is written any more.
     fn next(&self) -> CommitterTick {
         let queue = self.work.lock();
         let Some(work) = queue.as_ref() else { return CommitterTick::Close };
         let first = match self.unsynced.map(|since| core_limits::RELAXED_SYNC.checked_sub(since.elapsed())) {
-            None => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            None => work.recv_timeout(limits::RECLAIM_PAUSE),
             Some(None) => return CommitterTick::Sync,
             Some(Some(left)) => work.recv_timeout(left),
         };
@@ -226,7 +233,8 @@ impl Run {
                 group.extend(work.try_iter().take(limits::JOURNAL_GROUP - 1));
                 CommitterTick::Group(group)
             }
-            Err(RecvTimeoutError::Timeout) => CommitterTick::Sync,
+            Err(RecvTimeoutError::Timeout) if self.unsynced.is_some() => CommitterTick::Sync,
+            Err(RecvTimeoutError::Timeout) => CommitterTick::LookAtRoom,
             Err(RecvTimeoutError::Disconnected) => CommitterTick::Close,
         }
     }
@@ -240,16 +248,18 @@ impl Run {
             }
         };
         let durability = group.iter().map(|piece| piece.durability()).max().unwrap_or_default();
-        let mut txn = Txn::new(&store, durability, self.room.room(), self.clock.now());
+        let mut txn = Txn::new(&store, durability, self.room.left(), self.clock.now());
         for piece in &mut group {
             piece.run(&mut txn);
         }
         self.stall.hold(group);
         let position = self.numbering.next(store.database.seqno());
+        let written = txn.bytes();
         let wrote = txn.commit(position).map_err(|failure| self.failed(&failure))?;
         if wrote {
             self.numbering.wrote();
         }
+        self.room.note_written(written);
         if let Some(free) = self.room.shortage() {
             self.reclaimer.begin(Arc::clone(&store), free);
         }
@@ -263,6 +273,17 @@ impl Run {
             Durability::Relaxed => {}
         }
         Ok(())
+    }
+
+    /// Begins to get room back, if there is less than the reserve.
+    fn reclaim(&mut self) {
+        self.room.left();
+        // A store that is closed is opened by who closed it.
+        if let Some(free) = self.room.shortage()
+            && let Ok(store) = self.current.store()
+        {
+            self.reclaimer.begin(store, free);
+        }
     }
 
     /// Syncs what was answered before, if there is any.

@@ -43,12 +43,38 @@ impl Room {
     }
 }
 
+/// The room at a look at the disk, less what was written since. A group of work may hold more than the reserve, and so may
+/// the groups between two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RoomLeft {
+    /// Bytes that were free beyond the reserve; none when there was less than the reserve.
+    above: Option<u64>,
+    written: u64,
+}
+
+impl RoomLeft {
+    pub(super) fn of(space: Option<DiskSpace>, reserve: u64) -> Self {
+        let free = space.map_or(u64::MAX, |space| space.free);
+        Self { above: free.checked_sub(reserve), written: 0 }
+    }
+
+    pub(super) fn room(self) -> Room {
+        if self.above.is_some_and(|above| self.written <= above) { Room::Free } else { Room::Reserved }
+    }
+
+    pub(super) fn write(&mut self, bytes: usize) {
+        self.written = self.written.saturating_add(bytes as u64);
+    }
+}
+
 /// Watches the room of a journal. It belongs to the committer, which asks before each group.
 pub(super) struct RoomWatch {
     path: PathBuf,
     reserve: u64,
+    /// As of the last look.
     room: Room,
     free: u64,
+    left: RoomLeft,
     looked: Option<Instant>,
     /// When the room became less than the reserve.
     below_since: Option<Instant>,
@@ -56,13 +82,15 @@ pub(super) struct RoomWatch {
 
 impl RoomWatch {
     pub(super) fn new(path: PathBuf, reserve: u64) -> Self {
-        Self { path, reserve, room: Room::Free, free: u64::MAX, looked: None, below_since: None }
+        let left = RoomLeft::of(None, reserve);
+        Self { path, reserve, room: Room::Free, free: u64::MAX, left, looked: None, below_since: None }
     }
 
     /// The room as of now, or as of a moment ago. A file system that does not say has room.
-    pub(super) fn room(&mut self) -> Room {
-        if self.looked.is_some_and(|looked| looked.elapsed() < limits::ROOM_LOOK) {
-            return self.room;
+    pub(super) fn left(&mut self) -> RoomLeft {
+        let is_recent = self.looked.is_some_and(|looked| looked.elapsed() < limits::ROOM_LOOK);
+        if is_recent && self.left.room() == self.room {
+            return self.left;
         }
         self.looked = Some(Instant::now());
         let space = DiskSpace::at(&self.path);
@@ -82,12 +110,44 @@ impl RoomWatch {
             }
         }
         self.room = room;
-        self.free = space.map_or(u64::MAX, |space| space.free);
-        room
+        self.free = free;
+        self.left = RoomLeft::of(space, self.reserve);
+        self.left
+    }
+
+    /// So many bytes were written since the last look.
+    pub(super) fn note_written(&mut self, bytes: usize) {
+        self.left.write(bytes);
     }
 
     /// The bytes that were free at the last look, if they were less than the reserve.
     pub(super) fn shortage(&self) -> Option<u64> {
         (self.room == Room::Reserved).then_some(self.free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_ends_with_the_bytes_written_since_the_look() {
+        let mut left = RoomLeft::of(Some(DiskSpace { free: 100, total: 200 }), 60);
+        left.write(40);
+        assert_eq!(left.room(), Room::Free);
+        left.write(1);
+        assert_eq!(left.room(), Room::Reserved);
+        assert_eq!(RoomLeft::of(Some(DiskSpace { free: 59, total: 200 }), 60).room(), Room::Reserved);
+        assert_eq!(RoomLeft::of(None, u64::MAX).room(), Room::Free);
+    }
+
+    #[test]
+    fn disk_is_looked_at_again_when_its_room_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut watch = RoomWatch::new(directory.path().to_owned(), 0);
+        assert_eq!(watch.left().room(), Room::Free);
+        watch.note_written(usize::MAX);
+        assert_eq!(watch.left.room(), Room::Reserved);
+        assert_eq!(watch.left().room(), Room::Free, "less was written than it seemed");
     }
 }

@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error as ThisError;
+use tracing::warn;
 
 use angarium_clock::Clock;
 use angarium_core::durability::Durability;
@@ -236,6 +237,9 @@ impl Journal {
         let (current, path) = (Arc::new(Current::new(store)), path.to_owned());
         let witness = Witness::start(path.clone(), mark, Arc::clone(&current)).map_err(failed)?;
         let (reserve, checked) = (options.reserve, Arc::clone(&is_checked));
+        if reserve < limits::SMALL_RESERVE {
+            warn!(path = %path.display(), reserve, enough = limits::SMALL_RESERVE, "disk reserve may not suffice");
+        }
         let room = RoomWatch::new(path.clone(), reserve);
         let committer =
             Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room, checked, witness);

@@ -6,8 +6,11 @@ use std::time::Duration;
 pub const JOURNAL_QUEUE: usize = 16_384;
 /// Pieces of work that share one sync.
 pub const JOURNAL_GROUP: usize = 4_096;
-/// How often the free space is asked for: the disk must not fill by more than the reserve in between.
+/// How often the free space is asked for at most. What the journal writes in between counts as used.
 pub const ROOM_LOOK: Duration = Duration::from_millis(250);
+/// A reserve of fewer bytes may be used up by what the store still writes below it: its recent
+/// writes once more as tables, and the log of removals.
+pub const SMALL_RESERVE: u64 = 128 << 20;
 /// The pause between two rounds of getting room back on a disk that is nearly full: each writes out what is in memory.
 pub const RECLAIM_PAUSE: Duration = Duration::from_secs(3);
 /// How long such a round waits until that is on disk.

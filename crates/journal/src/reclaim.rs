@@ -57,6 +57,12 @@ impl Drop for Reclaimer {
 }
 
 fn reclaim(store: &Store, free: u64) {
+    let unwritten: u64 =
+        SPACES.iter().map(|(space, _)| store.space(*space).tree.active_memtable().size()).sum();
+    // A table that the disk has no room for would close the store.
+    if unwritten > free {
+        return debug!(unwritten, free, "memory tables not flushed: no room");
+    }
     if let Err(error) = flush(store) {
         // The committer finds out by its next write if the store cannot go on.
         return warn!(%error, "memory tables not flushed");
@@ -125,9 +131,55 @@ impl Contents {
 
 #[cfg(test)]
 mod tests {
+    use angarium_clock::Clock;
+    use bytes::Bytes;
+
     use super::*;
+    use crate::{Journal, JournalOptions, Space};
 
     const MIB: u64 = 1 << 20;
+
+    /// Writes or removes 12 messages of 1 MiB in one group: fewer than the store flushes by itself.
+    async fn change(journal: &Journal, is_removal: bool) {
+        let work = move |txn: &mut crate::Txn<'_>| {
+            for number in 0..12_u8 {
+                let key = Bytes::copy_from_slice(&[number]);
+                if is_removal {
+                    txn.remove(Space::Entries, key);
+                } else {
+                    // A generator of Knuth's: nothing makes its high bytes smaller.
+                    let body = (0..MIB).scan(u64::from(number), |state, _| {
+                        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        Some((*state >> 56) as u8)
+                    });
+                    txn.put(Space::Entries, key, body.collect());
+                }
+            }
+        };
+        journal.commit(work).await.unwrap();
+    }
+
+    async fn until(what: &str, is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{what} does not come");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn removed_messages_give_room_without_further_writes() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = JournalOptions { reserve: u64::MAX, ..JournalOptions::default() };
+        let path = directory.path().join("journal");
+        let journal = Journal::open_with(&path, &Clock::manual(1), options).unwrap();
+        change(&journal, false).await;
+        let store = journal.current.store().unwrap();
+        let tables = || store.space(Space::Entries).disk_space();
+        until("the round of that write", || tables() > 8 * MIB).await;
+        change(&journal, true).await;
+        until("the round after the removal", || tables() < MIB).await;
+    }
 
     #[test]
     fn tables_merge_when_much_is_removed_and_room_suffices() {

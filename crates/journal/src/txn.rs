@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use fjall::{OwnedWriteBatch, PersistMode};
 
+use super::disk::RoomLeft;
 use super::log::{self, Position};
 use super::store::{Store, TIME_KEY};
 use super::{JournalError, Room, Space};
@@ -14,7 +15,9 @@ use angarium_core::time::Timestamp;
 /// The writes of one group of work. Each piece reads the outcome of those before it.
 pub struct Txn<'a> {
     store: &'a Store,
-    room: Room,
+    left: RoomLeft,
+    /// Bytes of the keys and values of the group.
+    bytes: usize,
     batch: OwnedWriteBatch,
     now: Timestamp,
     /// What the group wrote to the spaces that work reads back. Messages are not among them: no process decides
@@ -27,13 +30,13 @@ fn is_read_back(space: Space) -> bool {
 }
 
 impl<'a> Txn<'a> {
-    pub(super) fn new(store: &'a Store, durability: Durability, room: Room, now: Timestamp) -> Self {
+    pub(super) fn new(store: &'a Store, durability: Durability, left: RoomLeft, now: Timestamp) -> Self {
         let mode = match durability {
             Durability::Relaxed => PersistMode::Buffer,
             Durability::Sync => PersistMode::SyncData,
         };
         let batch = store.database.batch().durability(Some(mode));
-        Self { store, room, batch, now, written: HashMap::new() }
+        Self { store, left, bytes: 0, batch, now, written: HashMap::new() }
     }
 
     /// When the group began: what is written with it as the time of the last write.
@@ -41,9 +44,14 @@ impl<'a> Txn<'a> {
         self.now
     }
 
-    /// Whether there is room for new messages.
+    /// Whether there is room for new messages beside the writes of the group so far.
     pub fn room(&self) -> Room {
-        self.room
+        self.left.room()
+    }
+
+    /// Bytes of the keys and values that the group has written so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The value of a key. In the spaces of messages, headers, schedule and notes, writes of the same group are not
@@ -66,14 +74,21 @@ impl<'a> Txn<'a> {
 
     /// Writes a key.
     pub fn put(&mut self, space: Space, key: Bytes, value: Bytes) {
+        self.note_bytes(key.len().saturating_add(value.len()));
         self.keep(space, &key, Some(&value));
         self.batch.insert(self.store.space(space), key, value);
     }
 
     /// Removes a key; one that is absent stays so.
     pub fn remove(&mut self, space: Space, key: Bytes) {
+        self.note_bytes(key.len());
         self.keep(space, &key, None);
         self.batch.remove(self.store.space(space), key);
+    }
+
+    fn note_bytes(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.left.write(bytes);
     }
 
     /// Keeps what was written for work that reads it back.
