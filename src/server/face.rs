@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +20,12 @@ use crate::config::connections::ConnectionSettings;
 use crate::config::keystone::{ChosenKeystone, ChosenLogin};
 use crate::config::quotas::QuotaSettings;
 use crate::config::requests::RequestSettings;
-use crate::config::{Config, quotas, sqs_keys, tokens};
+use crate::config::{Config, layers, quotas, sqs_keys, tokens};
 use crate::keystone::{Credentials as KeystoneLogin, Keystone, KeystoneOptions, Secret};
 use angarium_clock::Clock;
 use angarium_core::hosts::{AllowedHosts, host_of};
 use angarium_core::names::ProjectId;
+use angarium_core::pool::hide_passwords;
 use angarium_core::quota::QuotaTable;
 use angarium_core::rate::Rate;
 use angarium_core::region::Accounts;
@@ -65,15 +67,16 @@ pub struct Face {
 impl Face {
     /// Reads the files that the settings name.
     pub fn new(config: &Config, clock: &Clock) -> Result<Self, FaceError> {
+        let settings = config.config.as_deref().filter(|path| holds_password(path));
         let secrets = [
-            ("tokens", &config.tokens),
-            ("sqs_keys", &config.sqs.sqs_keys),
-            ("tls_key", &config.tls_key),
-            ("keystone_secret_file", &config.keystone.keystone_secret_file),
+            ("config", settings),
+            ("tokens", config.tokens.as_deref()),
+            ("sqs_keys", config.sqs.sqs_keys.as_deref()),
+            ("tls_key", config.tls_key.as_deref()),
+            ("keystone_secret_file", config.keystone.keystone_secret_file.as_deref()),
         ];
-        secret_files::warn_of_others(
-            secrets.iter().filter_map(|(setting, path)| Some((*setting, path.as_deref()?))),
-        );
+        let named = secrets.into_iter().filter_map(|(setting, path)| Some((setting, path?)));
+        secret_files::warn_of_others(named);
         let mut reloader = Reloader::new().map_err(FaceError::Signal)?;
         let authentication = authentication(config, clock, &mut reloader)?;
         let transport = transport(config, &mut reloader)?;
@@ -100,6 +103,12 @@ impl Face {
     }
 }
 
+/// Whether a file of settings has a URI with a password.
+fn holds_password(settings: &Path) -> bool {
+    let values = std::fs::read_to_string(settings).ok().and_then(|text| layers::parse(&text).ok());
+    values.into_iter().flatten().any(|(_, value)| hide_passwords(&value) != value)
+}
+
 fn authentication(
     config: &Config,
     clock: &Clock,
@@ -107,7 +116,7 @@ fn authentication(
 ) -> Result<Authentication, FaceError> {
     let tokens = config.tokens.clone().map(|path| {
         let from = path.clone();
-        reloader.watch(&[&path], move || tokens::read(&from)).map_err(|error| error.of("--tokens"))
+        reloader.watch("--tokens", &[&path], move || tokens::read(&from))
     });
     let tokens = tokens.transpose()?;
     let chosen = config.keystone.chosen().map_err(|why| FaceError::Keystone(why.to_owned()))?;
@@ -130,7 +139,7 @@ fn keystone(
 ) -> Result<Keystone, FaceError> {
     let settings = &config.keystone;
     let from = chosen.secret.clone();
-    let secret = reloader.watch(&[chosen.secret], move || Secret::read(&from))?;
+    let secret = reloader.watch("--keystone-secret-file", &[chosen.secret], move || Secret::read(&from))?;
     let credentials = match chosen.login {
         ChosenLogin::User(user) => KeystoneLogin::Password {
             user: user.to_owned(),
@@ -175,8 +184,7 @@ fn sqs(config: &Config, reloader: &mut Reloader) -> Result<SqsSettings, Unreadab
     let settings = &config.sqs;
     let keys = settings.sqs_keys.clone().map(|path| {
         let from = path.clone();
-        let keys = reloader.watch(&[&path], move || sqs_keys::read(&from));
-        keys.map_err(|error| error.of("--sqs-keys"))
+        reloader.watch("--sqs-keys", &[&path], move || sqs_keys::read(&from))
     });
     Ok(SqsSettings {
         region: settings.sqs_region.clone(),
@@ -195,8 +203,8 @@ fn transport(config: &Config, reloader: &mut Reloader) -> Result<Transport, Unre
     };
     let from = (certificates.clone(), key.clone());
     let read = move || Credentials::read(&from.0, &from.1);
-    let credentials = reloader.watch(&[&certificates, &key], read);
-    Ok(Transport::Tls(credentials.map_err(|error| error.of("--tls-cert or --tls-key"))?))
+    let credentials = reloader.watch("--tls-cert or --tls-key", &[&certificates, &key], read);
+    Ok(Transport::Tls(credentials?))
 }
 
 fn quotas(
@@ -223,7 +231,7 @@ fn quotas(
         }
         Ok(table)
     };
-    reloader.watch(&[&path], read).map_err(|error| error.of("--quotas"))
+    reloader.watch("--quotas", &[&path], read)
 }
 
 fn number(number: u32) -> usize {

@@ -250,7 +250,7 @@ impl Server {
         };
         tokio::select! {
             _ = async { tokio::join!(leaving, clients, peers) } => {}
-            () = reloader.run() => {}
+            () = reloader.run(meter.clone()) => {}
         }
         info!("requests finished");
         finishing();

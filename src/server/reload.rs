@@ -13,6 +13,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{error, info};
 
+use angarium_metrics::Meter;
+
 /// How often a change is looked for. Editors and mounted secrets replace files, which no watch on an inode sees.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -20,13 +22,6 @@ const LOOK: Duration = Duration::from_secs(2);
 #[derive(Debug, ThisError)]
 #[error("{0}")]
 pub struct UnreadableFile(String);
-
-impl UnreadableFile {
-    /// The same, with the setting that names the file.
-    pub fn of(self, setting: &str) -> Self {
-        Self(format!("cannot use the file of {setting}: {}", self.0))
-    }
-}
 
 /// What tells one state of files from another without reading them.
 type Stamp = Vec<Option<(SystemTime, u64)>>;
@@ -41,8 +36,13 @@ fn stamp(paths: &[PathBuf]) -> Stamp {
 
 /// Files that are read together.
 struct WatchedFiles {
+    /// The setting that names them.
+    setting: &'static str,
     paths: Vec<PathBuf>,
     seen: Stamp,
+    /// Why they could not be used when they were last read. They are read until they can: a right that was missing shows in
+    /// no stamp.
+    refused: Option<String>,
     /// Reads the files and gives their content to its users.
     renew: Box<dyn Fn() -> Result<(), String> + Send>,
 }
@@ -59,57 +59,71 @@ impl Reloader {
         Ok(Self { files: Vec::new(), hangup: signal(SignalKind::hangup())? })
     }
 
-    /// Reads files now, and again whenever one of them changes. `read` names the file that is wrong. The receiver always
-    /// has the last content that was right.
+    /// Reads the files of a setting now, and again whenever one of them changes. `read` names the file that is wrong. The
+    /// receiver always has the last content that was right.
     pub fn watch<T: Send + Sync + 'static>(
         &mut self,
+        setting: &'static str,
         paths: &[&Path],
         read: impl Fn() -> Result<T, String> + Send + 'static,
     ) -> Result<watch::Receiver<Arc<T>>, UnreadableFile> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
         let seen = stamp(&paths);
-        let first = read().map_err(UnreadableFile)?;
+        let of_setting = |error| UnreadableFile(format!("cannot use the file of {setting}: {error}"));
+        let first = read().map_err(of_setting)?;
         let (current, receiver) = watch::channel(Arc::new(first));
         let renew = move || {
             current.send_replace(Arc::new(read()?));
             Ok(())
         };
-        self.files.push(WatchedFiles { paths, seen, renew: Box::new(renew) });
+        self.files.push(WatchedFiles { setting, paths, seen, refused: None, renew: Box::new(renew) });
         Ok(receiver)
     }
 
-    /// Looks for changes for ever. Dropped when the service stops.
-    pub async fn run(mut self) {
+    /// Looks for changes for ever, and states in `meter` which files are in use. Dropped when the service stops.
+    pub async fn run(mut self, meter: Meter) {
+        self.files.iter().for_each(|file| meter.accept_settings_file(file.setting));
         loop {
             tokio::select! {
-                _ = self.hangup.recv() => self.files.iter_mut().for_each(WatchedFiles::read_again),
-                () = tokio::time::sleep(LOOK) => self.look(),
+                _ = self.hangup.recv() => self.files.iter_mut().for_each(|file| file.read_again(&meter)),
+                () = tokio::time::sleep(LOOK) => self.look(&meter),
             }
         }
     }
 
-    fn look(&mut self) {
-        self.files
-            .iter_mut()
-            .filter(|file| stamp(&file.paths) != file.seen)
-            .for_each(WatchedFiles::read_again);
+    fn look(&mut self, meter: &Meter) {
+        let is_due = |file: &&mut WatchedFiles| file.refused.is_some() || stamp(&file.paths) != file.seen;
+        let due = self.files.iter_mut().filter(is_due);
+        due.for_each(|file| file.read_again(meter));
     }
 }
 
 impl WatchedFiles {
-    fn read_again(&mut self) {
+    fn read_again(&mut self, meter: &Meter) {
         // Before they are read: a change after that is seen at the next look.
         self.seen = stamp(&self.paths);
         let files = self.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
         match (self.renew)() {
-            Ok(()) => info!(files, "settings files read again"),
-            Err(error) => error!(files, error, "settings files refused"),
+            Ok(()) => {
+                self.refused = None;
+                meter.accept_settings_file(self.setting);
+                info!(files, "settings files read again");
+            }
+            Err(error) => {
+                meter.refuse_settings_file(self.setting);
+                if self.refused.as_ref() != Some(&error) {
+                    error!(files, error, "settings files refused");
+                    self.refused = Some(error);
+                }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     fn number(path: &Path) -> Result<u32, String> {
@@ -118,26 +132,49 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn refused_file_is_read_until_it_can_be_used() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("file");
+        std::fs::write(&path, "1").unwrap();
+        let (meter, mut reloader) = (Meter::default(), Reloader::new().unwrap());
+        // A new right changes neither the time nor the length of a file.
+        let is_readable = Arc::new(AtomicBool::new(true));
+        let (from, readable) = (path.clone(), Arc::clone(&is_readable));
+        let read =
+            move || if readable.load(Ordering::Relaxed) { number(&from) } else { Err("no right".into()) };
+        let current = reloader.watch("--file", &[&path], read).unwrap();
+        is_readable.store(false, Ordering::Relaxed);
+        std::fs::write(&path, "22").unwrap();
+        reloader.look(&meter);
+        assert_eq!((**current.borrow(), meter.refused_settings_files()), (1, vec!["--file"]));
+        is_readable.store(true, Ordering::Relaxed);
+        reloader.look(&meter);
+        assert_eq!((**current.borrow(), meter.refused_settings_files()), (22, Vec::new()));
+    }
+
+    #[tokio::test]
     async fn a_changed_file_is_read_again_and_a_wrong_one_changes_nothing() {
         let data = tempfile::tempdir().unwrap();
         let path = data.path().join("file");
-        let mut reloader = Reloader::new().unwrap();
+        let (meter, mut reloader) = (Meter::default(), Reloader::new().unwrap());
         let from = path.clone();
         let number = move || number(&from);
-        reloader.watch(&[&path], number.clone()).expect_err("there is no file");
+        reloader.watch("--file", &[&path], number.clone()).expect_err("there is no file");
         std::fs::write(&path, "1").unwrap();
-        let current = reloader.watch(&[&path], number).unwrap();
+        let current = reloader.watch("--file", &[&path], number).unwrap();
         assert_eq!(**current.borrow(), 1);
         std::fs::write(&path, "22").unwrap();
-        reloader.look();
+        reloader.look(&meter);
         assert_eq!(**current.borrow(), 22);
         std::fs::write(&path, "wrong").unwrap();
-        reloader.look();
+        reloader.look(&meter);
         std::fs::remove_file(&path).unwrap();
-        reloader.look();
+        reloader.look(&meter);
         assert_eq!(**current.borrow(), 22);
+        assert_eq!(meter.refused_settings_files(), ["--file"]);
         std::fs::write(&path, "333").unwrap();
-        reloader.look();
+        reloader.look(&meter);
         assert_eq!(**current.borrow(), 333);
+        assert!(meter.refused_settings_files().is_empty());
     }
 }

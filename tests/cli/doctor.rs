@@ -40,7 +40,7 @@ fn other_version_time_and_lost_pool_are_reported() {
     let health = r#"{"catalog_reachable": true, "p1": {"storage_reachable": false}}"#;
     let answers = vec![
         (head, String::new()),
-        ("200 OK", String::new()),
+        ("200 OK", r#"{"warnings": ["the file is refused"]}"#.to_owned()),
         ("401 Unauthorized", r#"{"title": "Not authorized"}"#.to_owned()),
         ("200 OK", health.to_owned()),
     ];
@@ -48,6 +48,7 @@ fn other_version_time_and_lost_pool_are_reported() {
     let ended = Program::new(Some(&server.url)).run(&["doctor", "-o", "json"]);
     assert_eq!(ended.code, 1);
     let checks: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(check(&checks, "ready"), ("warning", "the file is refused"));
     assert_eq!(check(&checks, "version").0, "warning");
     assert_eq!(check(&checks, "clock").0, "warning");
     assert_eq!(check(&checks, "access").0, "wrong");

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::service;
 use crate::support::client::{Answer, Client};
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::held::wait_until;
 
 const FOREIGN: &str = "somebody-else";
 const MINE: &str = "mine";
@@ -271,6 +272,26 @@ fn tokens_come_and_go_with_their_file() {
     std::fs::write(&file, before).unwrap();
     assert_becomes(&later, StatusCode::UNAUTHORIZED);
     assert_becomes(&guarded.client(&guarded.member), StatusCode::OK);
+}
+
+#[test]
+fn refused_token_file_is_shown_until_it_is_mended() {
+    let guarded = guarded();
+    let file = guarded.data.path().join("tokens.toml");
+    let admin = guarded.client(&guarded.admin);
+    let shown = || {
+        let page = admin.get("/metrics").unwrap().text();
+        let metric = "angarium_settings_file_refused{setting=\"--tokens\"}";
+        let value =
+            page.lines().find_map(|line| line.strip_prefix(metric)).map(|value| value.trim().to_owned());
+        (value, admin.get("/readyz").unwrap().json()["warnings"].to_string().contains("--tokens"))
+    };
+    wait_until("the file that was read is shown", || shown() == (Some("0".to_owned()), false));
+    let before = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, "this is no list of tokens").unwrap();
+    wait_until("the refused file is shown", || shown() == (Some("1".to_owned()), true));
+    std::fs::write(&file, before).unwrap();
+    wait_until("the mended file is shown", || shown() == (Some("0".to_owned()), false));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -257,8 +258,9 @@ fn held_request(server: &Server, sqs: bool, client: &str) -> (TcpStream, String)
 fn client_behind_http_proxy_has_bounded_requests() {
     let data = tempfile::tempdir().unwrap();
     let builder = ServerBuilder::new(data.path()).arg("--max-requests-per-address=2");
-    let server = builder.clone().arg("--trusted-proxy=127.0.0.1").start();
+    // Each with a server of its own: places are free again a moment after their connections have ended.
     for sqs in [false, true] {
+        let server = builder.clone().arg("--trusted-proxy=127.0.0.1").start();
         let code = if sqs { "RequestThrottled" } else { "\"code\":\"overloaded\"" };
         let ask = |client: &str| held_request(&server, sqs, client);
         // What the client writes before the address of the proxy does not count.
@@ -276,25 +278,39 @@ fn client_behind_http_proxy_has_bounded_requests() {
         drop((held, other, unreadable));
         wait_until("the places are free", || ask("203.0.113.1").1.starts_with(GOES_ON));
     }
-    drop(server);
     // Of a client itself the connections are bounded.
     let server = builder.start();
     let held: Vec<_> = (0..4).map(|_| held_request(&server, false, "203.0.113.1")).collect();
     assert!(held.iter().all(|(_, said)| said.starts_with(GOES_ON)), "{held:?}");
 }
 
-/// What a server states at its start about a file of tokens with this mode.
-fn warns(mode: u32) -> bool {
+/// Whether a start with a file of this mode warns of it. A pool that is not reached ends the start after that.
+fn warns(setting: &str, text: &str, mode: u32) -> bool {
     let data = tempfile::tempdir().unwrap();
-    let tokens: &Path = &written(&data, "");
-    std::fs::set_permissions(tokens, PermissionsExt::from_mode(mode)).unwrap();
-    let server = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(tokens).start();
-    assert_eq!(server.client().get("/livez").unwrap().status, StatusCode::OK);
-    logs(&server, &["secret file open to others", "setting=\"tokens\"", "mode=\"0644\""])
+    let file: &Path = &written(&data, text);
+    std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap();
+    let flag = format!("--{}", setting.replace('_', "-"));
+    let pool = if setting == "config" { [].as_slice() } else { &["--pool=redis://127.0.0.1:1"] };
+    let mut program = Command::new(env!("CARGO_BIN_EXE_angarium"));
+    program.args(["serve", "--listen=127.0.0.1:0", "--data"]).arg(data.path().join("data"));
+    let mut started = program.arg(flag).arg(file).args(pool).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it ends for its pool", || started.try_wait().unwrap().is_some());
+    let ended = started.wait_with_output().unwrap();
+    let log = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success(), "{log}");
+    assert!(["@127.0.0.1:1 ", "//127.0.0.1:1 "].iter().any(|pool| log.contains(pool)), "{log}");
+    let setting = format!("setting=\"{setting}\"");
+    log.lines().any(|line| {
+        ["secret file open to others", &setting, "mode=\"0644\""].iter().all(|part| line.contains(part))
+    })
 }
 
 #[test]
 fn secret_file_open_to_others_is_warned_of() {
-    assert!(warns(0o644));
-    assert!(!warns(0o600));
+    let (with_password, without) = ("pool = 'redis://u:s3cret@127.0.0.1:1'", "pool = 'redis://127.0.0.1:1'");
+    for (setting, text) in [("tokens", ""), ("sqs_keys", ""), ("config", with_password)] {
+        assert!(warns(setting, text, 0o644), "{setting}");
+        assert!(!warns(setting, text, 0o600), "{setting}");
+    }
+    assert!(!warns("config", without, 0o644), "there is no secret in it");
 }

@@ -14,6 +14,7 @@ mod plain;
 mod process;
 mod queues;
 mod requests;
+mod settings_files;
 mod work;
 
 use std::fmt;
@@ -43,6 +44,7 @@ use observed::States;
 use process::Process;
 use queues::Queues;
 use requests::Requests;
+use settings_files::SettingsFiles;
 use work::Work;
 
 /// The media type of the page: the text form of OpenMetrics 1.0, which Prometheus reads.
@@ -59,6 +61,7 @@ struct All {
     failures: Failures,
     budgets: Budgets,
     validations: Validations,
+    settings_files: SettingsFiles,
     work: Work,
     forwards: ForwardMeter,
     /// Held while a page is made: its states are set and written by one at a time.
@@ -79,6 +82,7 @@ impl Default for Meter {
         let failures = Failures::register(&mut registry);
         let budgets = Budgets::register(&mut registry);
         let validations = Validations::register(&mut registry);
+        let settings_files = SettingsFiles::register(&mut registry);
         let work = Work::register(&mut registry);
         let forwards = forwards::register(&mut registry);
         let states = States::register(&mut registry);
@@ -95,6 +99,7 @@ impl Default for Meter {
             failures,
             budgets,
             validations,
+            settings_files,
             work,
             forwards,
             states,
@@ -217,6 +222,21 @@ impl Meter {
     /// Shows validations of tokens from here on, as `read` tells them.
     pub fn watch_keystone(&self, read: impl Fn() -> KeystoneFigures + Send + Sync + 'static) {
         self.0.validations.watch(Box::new(read));
+    }
+
+    /// The file of a setting was read, and is in use.
+    pub fn accept_settings_file(&self, setting: &'static str) {
+        self.0.settings_files.accept(setting);
+    }
+
+    /// The file of a setting was changed and could not be used: what it said before still holds.
+    pub fn refuse_settings_file(&self, setting: &'static str) {
+        self.0.settings_files.refuse(setting);
+    }
+
+    /// The settings whose files could not be used at their last change.
+    pub fn refused_settings_files(&self) -> Vec<&'static str> {
+        self.0.settings_files.refused()
     }
 
     /// The page of all metrics that have samples, with the states as they were found.

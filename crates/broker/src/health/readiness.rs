@@ -23,6 +23,12 @@ impl Health {
             )
         });
         let own = doubt.into_iter().chain(gap).chain(self.session_warning());
+        let files = self.0.replica.meter.refused_settings_files().into_iter().map(|setting| {
+            format!(
+                "the changed file of {setting} cannot be used and its old content still holds: see the log"
+            )
+        });
+        let own = own.chain(files);
         Ok(own.chain(self.damage_warnings()).chain(self.0.stores.warnings()).collect())
     }
 

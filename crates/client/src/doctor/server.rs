@@ -4,6 +4,7 @@
 use http::header::{DATE, SERVER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
+use serde::Deserialize;
 
 use super::Check;
 use crate::caller::{CallerArgs, Origin};
@@ -14,6 +15,12 @@ use crate::remote::{Remote, Reply};
 /// Seconds of difference between two clocks that are worth a thought: claims and ids bear more, people who compare
 /// logs do not.
 const CLOCK_SECONDS: i64 = 5;
+
+/// The answer of `/readyz`.
+#[derive(Default, Deserialize)]
+struct Readiness {
+    warnings: Vec<String>,
+}
 
 /// All checks of the server that `caller` means.
 pub(super) fn checks(caller: &CallerArgs) -> Result<Vec<Check>, Failure> {
@@ -57,10 +64,16 @@ pub(super) fn checks(caller: &CallerArgs) -> Result<Vec<Check>, Failure> {
 
 fn ready(remote: &Remote) -> Check {
     match remote.get("/readyz") {
-        Ok(_) => Check::ok("ready", "posts and claims are served"),
+        Ok(reply) => {
+            // An older server has no warnings to tell.
+            let Readiness { warnings } = reply.parse().unwrap_or_default();
+            if warnings.is_empty() {
+                return Check::ok("ready", "posts and claims are served");
+            }
+            Check::warning("ready", warnings.join("; "), "posts and claims are served; look at its log")
+        }
         Err(failure) => {
-            let advice =
-                "storage or coordination cannot be used: look at its log, at ZooKeeper and at the disk";
+            let advice = "is there a pool, and room on its disk (`angarium pool list`)? Look at its log and at ZooKeeper";
             Check::wrong("ready", failure.to_string(), advice)
         }
     }
