@@ -21,6 +21,9 @@ pub enum ReceiptStatus {
     Holds(ClaimId),
     /// The claim it was got with has ended. The message is there.
     Over,
+    /// A claim of its message is being written or given back, and the receipt is good for that claim too: ask again when
+    /// that has ended. Never where messages are in order of groups.
+    Changing,
     /// The message is not in memory: only the pool knows whether it is there.
     AskPool,
     /// The message is being removed.
@@ -60,6 +63,9 @@ impl QueueEngine {
                 let is_live = self.claims.get(claim).is_some_and(|claim| claim.is_live(now));
                 let is_good = is_same || !self.is_ordered();
                 if is_good && is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
+            }
+            HiddenReason::Taking | HiddenReason::Returning(_) if !self.is_ordered() => {
+                ReceiptStatus::Changing
             }
             HiddenReason::Taking
             | HiddenReason::Returning(_)

@@ -187,6 +187,8 @@ impl Claims {
         match self.found(queue, receipt).await? {
             ReceiptTarget::Held(_)
             | ReceiptTarget::Other(VisibilityResult::Done | VisibilityResult::Gone) => Ok(()),
+            // Never in a queue in order of groups.
+            ReceiptTarget::Changing => Err(being_claimed()),
             ReceiptTarget::Other(VisibilityResult::Over) => {
                 Err(Error::invalid(InvalidPart::Limit, "ReceiptHandle", "the receipt handle has expired"))
             }
@@ -208,7 +210,7 @@ impl Claims {
                 return Ok(outcome);
             }
             if start.elapsed() > limits::CLAIM_DEADLINE {
-                return Err(Error::unavailable(Part::Coordination, "the message is being claimed"));
+                return Err(being_claimed());
             }
             sleep(PAUSE).await;
         }
@@ -242,11 +244,29 @@ impl Claims {
         }
         // Of a queue that was closed meanwhile each entry has its own error.
         let queue = QueueHandle::new(slot, at.clone(), id);
-        for (seconds, receipts) in alike {
-            let visibility = Visibility::new(seconds.into(), "")?;
-            for (index, outcome) in self.change_alike(&queue, visibility, receipts).await {
-                outcomes[index] = outcome;
+        let start = Instant::now();
+        while !alike.is_empty() {
+            let mut changing: BTreeMap<u32, Vec<(usize, Receipt)>> = BTreeMap::new();
+            for (seconds, receipts) in alike {
+                let visibility = Visibility::new(seconds.into(), "")?;
+                let pass = self.change_alike(&queue, visibility, receipts).await;
+                for (index, outcome) in pass.outcomes {
+                    outcomes[index] = outcome;
+                }
+                if !pass.changing.is_empty() {
+                    changing.insert(seconds, pass.changing);
+                }
             }
+            if !changing.is_empty() && start.elapsed() > limits::CLAIM_DEADLINE {
+                for (index, _) in changing.into_values().flatten() {
+                    outcomes[index] = Err(Arc::new(being_claimed()));
+                }
+                break;
+            }
+            if !changing.is_empty() {
+                sleep(PAUSE).await;
+            }
+            alike = changing;
         }
         Ok(outcomes)
     }
@@ -262,19 +282,24 @@ impl Claims {
         Ok(())
     }
 
-    /// Gives the same time to several messages, those of one claim together.
+    /// Gives the same time to several messages, those of one claim together. Messages whose claims are being written or
+    /// given back are left for the next pass, so that no other waits for them.
     async fn change_alike(
         &self,
         queue: &QueueHandle,
         visibility: Visibility,
         receipts: Vec<(usize, Receipt)>,
-    ) -> Vec<(usize, Result<VisibilityResult, Arc<Error>>)> {
-        let mut outcomes = Vec::with_capacity(receipts.len());
+    ) -> ChangePass {
+        let (mut outcomes, mut changing) = (Vec::with_capacity(receipts.len()), Vec::new());
         let mut held: BTreeMap<ClaimId, Vec<(usize, MessageId)>> = BTreeMap::new();
         for (index, receipt) in receipts {
             let outcome = match self.found(queue, receipt).await {
                 Ok(ReceiptTarget::Held(claim)) => {
                     held.entry(claim).or_default().push((index, receipt.message));
+                    continue;
+                }
+                Ok(ReceiptTarget::Changing) => {
+                    changing.push((index, receipt));
                     continue;
                 }
                 Ok(ReceiptTarget::Other(changed)) => self.0.slots.check_ours(queue.slot()).map(|()| changed),
@@ -290,7 +315,7 @@ impl Claims {
             let outcome = parted.map(changed).map_err(Arc::new);
             outcomes.extend(messages.into_iter().map(|(index, _)| (index, outcome.clone())));
         }
-        outcomes
+        ChangePass { outcomes, changing }
     }
 
     /// What a receipt is worth, looked up in the pool where memory does not know.
@@ -301,6 +326,7 @@ impl Claims {
         Ok(match worth.ok_or_else(|| queue.closed())? {
             ReceiptStatus::Holds(claim) => ReceiptTarget::Held(claim),
             ReceiptStatus::Over => ReceiptTarget::Other(VisibilityResult::Over),
+            ReceiptStatus::Changing => ReceiptTarget::Changing,
             ReceiptStatus::Gone => ReceiptTarget::Other(VisibilityResult::Gone),
             ReceiptStatus::AskPool => match queue.message_state(receipt.message).await? {
                 Some(_) => ReceiptTarget::Other(VisibilityResult::Over),
@@ -318,10 +344,24 @@ impl Claims {
     }
 }
 
+/// The message of a receipt was still being claimed or given back at the end of the deadline.
+fn being_claimed() -> Error {
+    Error::unavailable(Part::Coordination, "the message is being claimed")
+}
+
+/// What became of messages that were to have the same time, by their place in the request.
+struct ChangePass {
+    outcomes: Vec<(usize, Result<VisibilityResult, Arc<Error>>)>,
+    /// Those that are to be asked for again.
+    changing: Vec<(usize, Receipt)>,
+}
+
 /// What a receipt is worth.
 enum ReceiptTarget {
     /// Its message is under this claim still.
     Held(ClaimId),
+    /// A claim of its message is being written or given back.
+    Changing,
     /// It is not, for this reason.
     Other(VisibilityResult),
 }

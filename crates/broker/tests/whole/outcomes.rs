@@ -1,16 +1,20 @@
 //! Commits that fail: what certainly did not happen, and what it is unknown.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use angarium_broker::Broker;
+use angarium_broker::{Broker, ClaimFilter, Receive, ReceiveResult, VisibilityResult};
 use angarium_catalogue::{Catalogue, OwnedSlot};
 use angarium_clock::Clock;
 use angarium_coordination::embedded::EmbeddedTree;
+use angarium_core::claim::Visibility;
 use angarium_core::limits::Limits;
 use angarium_journal::Journal;
 use angarium_storage::embedded::EmbeddedPool;
 
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
+use super::queue_list::filter;
 use super::{Whole, limit, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool fail as planned.
@@ -166,13 +170,72 @@ async fn visibility_change_in_doubt_keeps_slot_open() {
         faulty.whole.clock.advance(299_000);
         assert_eq!(broker.queue_stats(&q).await.unwrap().free, 0, "{fault:?}");
         faulty.whole.clock.advance(180_000);
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while broker.queue_stats(&q).await.unwrap().free < 2 {
-            assert!(start.elapsed() < std::time::Duration::from_secs(20), "{fault:?}");
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            assert!(start.elapsed() < Duration::from_secs(20), "{fault:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // The oldest is first.
         assert_eq!(faulty.whole.claim_soon(&q, 1).await, [ids[0]], "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn earlier_receipt_waits_for_receive_being_written() {
+    let faulty = faulty().await;
+    let (broker, q) = (faulty.whole.broker.clone(), queue("q"));
+    let visible = |seconds: i64| Visibility::new(seconds, "").unwrap();
+    let receive = |broker: Broker| async move {
+        let asked = Receive {
+            limit: limit(1),
+            visibility: Some(Visibility::new(30, "").unwrap()),
+            wait: None,
+            waited: Duration::ZERO,
+            in_flight: 100,
+            attempt: None,
+        };
+        let ReceiveResult { messages, delivery_guard } =
+            broker.receive(&queue("q"), asked).await.unwrap().unwrap();
+        delivery_guard.into_iter().for_each(|mut delivery_guard| delivery_guard.done());
+        messages.into_iter().next().unwrap().1
+    };
+    faulty.whole.post(&q, 2, 43_200).await;
+    let (earlier, held) = (receive(broker.clone()).await, receive(broker.clone()).await);
+    broker.receipts_change(&q, &[(&earlier, visible(0))]).await.unwrap().remove(0).unwrap();
+    faulty.tree.next(&[Fault::Held]);
+    let is_released = Cell::new(false);
+    let changing = async {
+        until(async || faulty.tree.is_done()).await;
+        let asked = [(held.as_str(), visible(600)), (earlier.as_str(), visible(600))];
+        let changed = broker.receipts_change(&q, &asked).await.unwrap();
+        assert!(is_released.get(), "the receive was not written yet");
+        changed
+    };
+    let releasing = async {
+        until(async || faulty.tree.is_done()).await;
+        // The message that is held already does not wait for the other one.
+        until(async || {
+            let filter = ClaimFilter { after: None, limit: filter().limit };
+            broker.claims_list(&q, filter).await.unwrap().claims.iter().any(|claim| claim.ttl == 600)
+        })
+        .await;
+        is_released.set(true);
+        faulty.tree.release();
+    };
+    let (_, changed, ()) = tokio::join!(receive(broker.clone()), changing, releasing);
+    assert!(changed.iter().all(|changed| matches!(changed, Ok(VisibilityResult::Done))), "{changed:?}");
+    faulty.whole.clock.advance(60_000);
+    assert!(faulty.whole.claim(&q, 2, 60).await.is_empty(), "both are hidden for ten minutes");
+    faulty.whole.clock.advance(600_000);
+    assert_eq!(faulty.whole.claim_soon(&q, 2).await.len(), 2);
+}
+
+/// Waits until something holds.
+async fn until(holds: impl AsyncFn() -> bool) {
+    let start = Instant::now();
+    while !holds().await {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -189,10 +252,10 @@ async fn in_doubt_claim_without_messages_leaves_no_record() {
         for id in &ids {
             broker.message_delete(&q, *id, Some(view.id)).await.unwrap();
         }
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while faulty.records().await > 0 {
-            assert!(start.elapsed() < std::time::Duration::from_secs(20), "{fault:?}: a record is left");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            assert!(start.elapsed() < Duration::from_secs(20), "{fault:?}: a record is left");
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(broker.queue_stats(&q).await.unwrap().free, 0);
     }
@@ -211,11 +274,11 @@ async fn claim_expired_during_failed_renewal_still_ends() {
     let broker = faulty.whole.broker.clone();
     renewal.spawn(async move { broker.claim_renew(&queue("q"), view.id, terms(600)).await });
     while !faulty.tree.is_done() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     faulty.whole.clock.advance(60_000);
     // Long enough for a turn of the background task that ends claims.
-    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
     faulty.tree.release();
     assert!(renewal.join_next().await.unwrap().unwrap().is_err());
     faulty.whole.clock.advance(1_000);

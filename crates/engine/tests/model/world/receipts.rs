@@ -131,6 +131,9 @@ impl World {
                     let is_live = lease.ending.is_none() && self.now < lease.expires;
                     worth == if is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
                 }
+                MessageState::Taking | MessageState::Returning(_) if !self.engine.is_ordered() => {
+                    worth == ReceiptStatus::Changing
+                }
                 MessageState::Taking
                 | MessageState::Returning(_)
                 | MessageState::Leaving
