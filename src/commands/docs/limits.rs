@@ -211,6 +211,11 @@ fn requests() -> Vec<Bound> {
         fixed("time until the whole body has arrived (408)", time(bounds::BODY_DEADLINE.as_secs() as u32)),
         fixed("time of a request without its wait (503)", time(bounds::REQUEST_DEADLINE.as_secs() as u32)),
         fixed("time of a purge (503)", time(bounds::PURGE_DEADLINE.as_secs() as u32)),
+        fixed(
+            "time of an addition or exchange of a pool (503)",
+            time(bounds::POOL_DEADLINE.as_secs() as u32),
+        ),
+        fixed("bytes of the query of an SQS request", size(bounds::QUERY_BYTES)),
         fixed("bytes of a body without messages or metadata", size(bounds::SMALL_BODY_BYTES)),
         Bound("requests in progress (503)", "4,096".to_owned(), String::new(), "`--max-requests`"),
         Bound("long polls (503)", "4,096".to_owned(), String::new(), "`--max-long-polls`"),
@@ -219,6 +224,25 @@ fn requests() -> Vec<Bound> {
             size(bounds::BODY_BYTES as usize),
             String::new(),
             "`--max-body-bytes`",
+        ),
+        Bound(
+            "bytes of answers that clients have not read (connections cut)",
+            size(bounds::UNSENT_BYTES as usize),
+            String::new(),
+            "`--max-unsent-bytes`",
+        ),
+        Bound(
+            "requests in progress of one address behind a trusted proxy (503)",
+            "1,024".to_owned(),
+            String::new(),
+            "`--max-requests-per-address`",
+        ),
+        Bound("connections (503, closed)", "4,096".to_owned(), String::new(), "`--max-connections`"),
+        Bound(
+            "connections of one address (503, closed)",
+            "1,024".to_owned(),
+            String::new(),
+            "`--max-connections-per-address`",
         ),
         Bound(
             "requests of a project per second (429)",
