@@ -1,4 +1,5 @@
-//! The queues of a project in order of their names, out of the directories of all slots.
+//! The queues of a project in order of their names, out of the directories of all slots. A node whose name is not one that
+//! [`layout::escape`] makes is no queue: no request can name it, so it is left out.
 //!
 //! A page costs one small read of each of the 256 directories, however many queues there are. Who looks through many
 //! names reads more from each directory at once, and none again that is at its end: 100,000 names are four reads of each.
@@ -7,7 +8,7 @@ use futures_util::future::try_join_all;
 
 use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout};
 use angarium_coordination::{Node, TreeError};
-use angarium_core::error::{Error, Part};
+use angarium_core::error::Error;
 use angarium_core::ids::Slot;
 use angarium_core::limits::TREE_READS_AT_ONCE;
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
@@ -64,7 +65,7 @@ impl QueueNames<'_> {
         names.sort_unstable();
         self.after = end;
         self.share = (share * GROWTH).min(SHARE_MAX);
-        names.iter().map(|element| queue_name(element)).collect::<Result<_, _>>().map(Some)
+        Ok(Some(names.iter().filter_map(|element| queue_name(element)).collect()))
     }
 }
 
@@ -78,16 +79,17 @@ impl Catalogue {
     /// The projects that have, or had, queues in a slot.
     pub async fn slot_projects(&self, slot: Slot) -> Result<Vec<ProjectId>, Error> {
         let elements = self.tree.children(&layout::slot_queues(slot)).await.map_err(failed)?;
-        elements.iter().map(|element| project(element)).collect()
+        Ok(elements.iter().filter_map(|element| project(element)).collect())
     }
 
     pub async fn project_queues(&self, slot: Slot, project: &ProjectId) -> Result<Vec<QueueRef>, Error> {
         let elements = self.tree.children(&layout::project(slot, project)).await.map_err(failed)?;
-        let queue = |element: &String| Ok(QueueRef { project: project.clone(), name: queue_name(element)? });
-        elements.iter().map(queue).collect()
+        let queue =
+            |element: &String| Some(QueueRef { project: project.clone(), name: queue_name(element)? });
+        Ok(elements.iter().filter_map(queue).collect())
     }
 
-    /// How many queues a project has, at the cost of reading 256 nodes.
+    /// How many queues a project has, at the cost of reading 256 nodes. Nodes that are no queues count too.
     pub async fn queue_count(&self, project: &ProjectId) -> Result<u64, Error> {
         let nodes: Vec<String> = Slot::all().map(|slot| layout::project(slot, project)).collect();
         let nodes = self.tree.get_many(&nodes).await.map_err(failed)?;
@@ -120,7 +122,9 @@ impl Catalogue {
     pub async fn queues_of(&self, slot: &OwnedSlot, project: &ProjectId) -> Result<Vec<QueueRecord>, Error> {
         let directory = layout::project(slot.slot, project);
         let mut records = Vec::new();
-        for some in self.tree.children(&directory).await.map_err(failed)?.chunks(TREE_READS_AT_ONCE) {
+        let mut elements = self.tree.children(&directory).await.map_err(failed)?;
+        elements.retain(|element| queue_name(element).is_some());
+        for some in elements.chunks(TREE_READS_AT_ONCE) {
             let nodes = some.iter().map(|element| {
                 let path = format!("{directory}/{element}");
                 async move { self.node(&path).await }
@@ -169,15 +173,12 @@ impl Catalogue {
     }
 }
 
-fn project(element: &str) -> Result<ProjectId, Error> {
-    let damaged = || Error::unavailable(Part::Coordination, format!("{element:?} is no project"));
-    let name = layout::unescape(element).ok_or_else(damaged)?;
-    ProjectId::new(&name).map_err(|_| damaged())
+fn project(element: &str) -> Option<ProjectId> {
+    ProjectId::new(&layout::unescape(element)?)
+        .ok()
+        .filter(|project| layout::escape(project.as_str()) == element)
 }
 
-fn queue_name(element: &str) -> Result<QueueName, Error> {
-    let damaged =
-        || Error::unavailable(Part::Coordination, format!("{element:?} is not the name of a queue"));
-    let name = layout::unescape(element).ok_or_else(damaged)?;
-    QueueName::new(&name).map_err(|_| damaged())
+fn queue_name(element: &str) -> Option<QueueName> {
+    QueueName::new(&layout::unescape(element)?).ok().filter(|name| layout::escape(name.as_str()) == element)
 }

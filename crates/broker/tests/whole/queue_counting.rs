@@ -70,12 +70,29 @@ impl House {
 
     /// Replaces the record of a queue with bytes that are none, while no broker runs.
     async fn spoil_record(&self, at: &QueueRef) {
-        let tree = EmbeddedTree::open(self.journal.clone()).await.unwrap();
-        let directory = format!("/queues/{:02x}", at.slot().0);
-        let project = tree.children(&directory).await.unwrap().pop().unwrap();
-        let path = format!("{directory}/{project}/{}", at.name);
+        let (tree, directory) = self.directory(at).await;
+        let path = format!("{directory}/{}", at.name);
         let data = "{".into();
         tree.commit(&[], &[Op::Set { path, data, version: None }]).await.unwrap();
+    }
+
+    /// Makes nodes beside the record of a queue, and one beside its project, whose names are none, while no broker runs.
+    async fn add_foreign_nodes(&self, at: &QueueRef) {
+        let (tree, directory) = self.directory(at).await;
+        let (slot, _) = directory.rsplit_once('/').unwrap();
+        let names = ["%zz", "%ff", "%61"].map(|name| format!("{directory}/{name}"));
+        let paths = names.into_iter().chain([format!("{slot}/%zz")]);
+        let paths: Vec<String> = paths.collect();
+        let made: Vec<Op> = paths.into_iter().map(|path| Op::create(path, "{")).collect();
+        tree.commit(&[], &made).await.unwrap();
+    }
+
+    /// The tree, and the path of the node that the record of a queue is below.
+    async fn directory(&self, at: &QueueRef) -> (EmbeddedTree, String) {
+        let tree = EmbeddedTree::open(self.journal.clone()).await.unwrap();
+        let slot = format!("/queues/{:02x}", at.slot().0);
+        let project = tree.children(&slot).await.unwrap().pop().unwrap();
+        (tree, format!("{slot}/{project}"))
     }
 
     fn whole(&self, broker: Broker) -> Whole {
@@ -344,6 +361,23 @@ async fn undecodable_record_is_left_out_alone() {
     until("the others are not counted", async || counted().await == 21.0).await;
     assert_eq!(gauge(&after, "angarium_queues").await, 22.0);
     assert_eq!(gauge(&after, "angarium_slots_counted").await, 255.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_without_name_of_queue_is_left_out() {
+    let house = House::new();
+    let before = house.start().await;
+    for at in ["a", "b"].map(queue) {
+        before.post(&at, 1, 3_600).await;
+    }
+    before.broker.stop().await;
+    house.add_foreign_nodes(&queue("a")).await;
+    let after = house.start().await;
+    until_counted(&after).await;
+    assert_eq!(gauge(&after, "angarium_queues_counted").await, 2.0);
+    let page = after.broker.queues_list(&queue("a").project, &filter()).await.unwrap();
+    let names: Vec<&str> = page.queues.iter().map(|queue| queue.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
 }
 
 /// What a page of queues with their numbers states of each, and what each states itself.
