@@ -12,7 +12,8 @@ use angarium_broker::Broker;
 
 /// Check whether the process can serve
 ///
-/// It fails only when a restart is needed. An embedded store that failed is opened again without a restart.
+/// It fails only when a restart is needed. An embedded store that failed is opened again without a restart. HEAD is
+/// answered as GET, without a body.
 #[utoipa::path(
     get, path = "/livez", operation_id = "liveness_get", tag = "health", security(()),
     responses((status = 200, description = "It can."), Outage)
@@ -25,7 +26,7 @@ pub async fn livez(State(broker): State<Broker>) -> Result<StatusCode, ApiError>
 /// Check whether the replica accepts requests
 ///
 /// It fails while storage would refuse writes, and when the replica has had no session with its coordination for two
-/// session timeouts while another replica has one.
+/// session timeouts while another replica has one. HEAD is answered as GET, without a body.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "readiness_get", tag = "health", security(()),
     responses((status = 200, description = "They would.", body = Readiness), Outage)

@@ -51,10 +51,14 @@ fn unknown_paths_are_404_and_unknown_methods_405_with_allow() {
 }
 
 #[test]
-fn head_exists_only_on_ping() {
+fn head_exists_only_on_ping_and_probes() {
     let service = service();
     let head = |path: &str| service.client.send(Method::HEAD, path, &[], None).unwrap();
     assert_eq!(head("/v2/ping").status, 204);
+    for probe in ["/livez", "/readyz"] {
+        let answer = head(probe);
+        assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 0), "{probe}");
+    }
     let refused = head("/v2/queues/q");
     assert_eq!(
         (refused.status.as_u16(), methods(&refused)),
@@ -77,6 +81,7 @@ fn options_answers_200_with_the_methods_of_the_path() {
         ("/v2/queues/q/messages", vec!["DELETE", "GET", "OPTIONS", "POST"]),
         ("/v2/queues/q/messages/x", vec!["DELETE", "GET", "OPTIONS", "PATCH"]),
         ("/v2/ping", vec!["GET", "HEAD", "OPTIONS"]),
+        ("/readyz", vec!["GET", "HEAD", "OPTIONS"]),
     ] {
         let answer = options(path);
         assert_eq!((answer.status.as_u16(), methods(&answer)), (200, allow), "{path}");

@@ -39,7 +39,10 @@ impl OperationTable {
         let Ok(matchit::Match { value: operations, .. }) = self.0.at(head.uri.path()) else {
             return (Need::Role(Role::Reader), None);
         };
-        match operations.iter().find(|operation| operation.method == head.method) {
+        let has = |method: &Method| operations.iter().find(|operation| operation.method == *method);
+        // Where HEAD is routed without being an operation it is a GET without its body.
+        let has_get = || (head.method == Method::HEAD).then(|| has(&Method::GET)).flatten();
+        match has(&head.method).or_else(has_get) {
             Some(operation) => (operation.need, Some(&operation.meter)),
             // A method that is not there: the answer states which are, to a client that may use one.
             None => {

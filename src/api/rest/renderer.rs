@@ -1,6 +1,6 @@
 //! How answers of REST are written: errors in Zaqar's form, and the rules of methods.
 //!
-//! HEAD is 405 but on ping and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there is GET,
+//! HEAD is 405 but on ping and the probes, and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there is GET,
 //! and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
 
 use axum::body::Body;
@@ -14,7 +14,8 @@ use angarium_core::probe;
 
 const REQUEST_ID: &str = "x-openstack-request-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const PING: &str = "/v2/ping";
+/// The paths that balancers ask with HEAD.
+const HEADS: [&str; 3] = ["/livez", "/readyz", "/v2/ping"];
 
 /// Writes the answer to one request.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl RestRenderer {
     /// For the answer to `request`, whose method is set to the one that is routed.
     pub fn new(request: &mut Request) -> Self {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        if method == Method::OPTIONS || (method == Method::HEAD && path != PING) {
+        if method == Method::OPTIONS || (method == Method::HEAD && !has_head(&path)) {
             *request.method_mut() = Method::TRACE;
         }
         Self { method, path }
@@ -62,6 +63,9 @@ impl RestRenderer {
 
     /// Sets the headers that each answer has, of this or another replica.
     pub fn finish(&self, response: &mut Response, id: &str) {
+        if self.method == Method::HEAD {
+            *response.body_mut() = Body::empty();
+        }
         if let Ok(value) = HeaderValue::from_str(id) {
             response.headers_mut().insert(REQUEST_ID, value);
         }
@@ -81,11 +85,34 @@ impl RestRenderer {
     }
 }
 
+fn has_head(path: &str) -> bool {
+    HEADS.contains(&path)
+}
+
 /// The methods of a path: what the router states, without the HEAD it adds to every GET, and OPTIONS.
 fn allowed(headers: &HeaderMap, path: &str) -> String {
     let routed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let methods = routed.split(',').map(str::trim).filter(|method| !method.is_empty());
-    let mut methods: Vec<&str> = methods.filter(|method| path == PING || *method != "HEAD").collect();
+    let mut methods: Vec<&str> = methods.filter(|method| *method != "HEAD" || has_head(path)).collect();
     methods.push("OPTIONS");
     methods.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use angarium_core::error::Error;
+    use axum::body::HttpBody;
+
+    use super::*;
+
+    /// HTTP/2 sends what there is.
+    #[test]
+    fn answer_to_head_has_no_body() {
+        let mut request = Request::head("/readyz").body(Body::empty()).unwrap();
+        let renderer = RestRenderer::new(&mut request);
+        let mut response = renderer.render(ApiError::from(Error::NoPool).into_response(), "id");
+        renderer.finish(&mut response, "id");
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(response.body().is_end_stream());
+    }
 }

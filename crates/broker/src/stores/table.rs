@@ -209,7 +209,11 @@ impl PoolTable {
 
     /// Whether some pool accepts new messages now.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
-        if self.all().iter().any(|pool| pool.is_writable()) {
+        let pools = self.all();
+        if pools.is_empty() {
+            return Err(Error::NoPool);
+        }
+        if pools.iter().any(|pool| pool.is_writable()) {
             return Ok(());
         }
         Err(Error::unavailable(Part::Storage, "no pool accepts new messages"))
