@@ -29,6 +29,10 @@ all:
 ci:
     .ci/run
 
+# run the tests of attacks, damage and broken networks against a release build
+release:
+    tests/release
+
 # kill the service under load, so many rounds
 crash rounds="100":
     tests/crash {{rounds}}

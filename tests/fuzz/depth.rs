@@ -1,4 +1,4 @@
-//! Inputs that are deep or many, on a stack of a few pages: a parser that recurses with its input ends the process here.
+//! Inputs that are deep or many, on a small stack: a parser that recurses with its input ends the process here.
 
 use std::thread;
 
@@ -177,6 +177,53 @@ fn wide_lists_of_sqs_are_refused() {
         }
     }
     service.check_alive();
+}
+
+/// Requests of REST with lists and maps of so many elements. None is within its bound.
+fn wide_rest(count: usize) -> Vec<String> {
+    let list = |element: &str| format!("[{}]", vec![element; count].join(","));
+    let keys: Vec<String> = (0..count).map(|at| format!("\"k{at}\":1")).collect();
+    let ids = vec!["1"; count].join(",");
+    let patch = list("{\"op\":\"add\",\"path\":\"/metadata/a\",\"value\":1}");
+    vec![
+        format!("POST /v2/queues/deep/messages\n\n{{\"messages\":{}}}", list("{\"body\":1}")),
+        format!("POST /v2/queues/deep/messages/batch\n\n{{\"messages\":{}}}", list("{\"body\":1}")),
+        format!("DELETE /v2/queues/deep/messages?ids={ids}\n\n"),
+        format!("GET /v2/queues/deep/messages?ids={ids}\n\n"),
+        format!("PUT /v2/queues/deep\n\n{{{}}}", keys.join(",")),
+        format!(
+            "PATCH /v2/queues/deep\nContent-Type: application/openstack-messaging-v2.0-json-patch\n\n{patch}"
+        ),
+        format!("PUT /v2/flavors/wide\n\n{{\"pool_list\":{}}}", list("\"p\"")),
+        format!("POST /v2/queues/deep/purge\n\n{{\"resource_types\":{}}}", list("\"messages\"")),
+    ]
+}
+
+#[test]
+fn wide_rest_requests_are_refused() {
+    let service = Service::start();
+    assert_eq!(service.check(b"PUT /v2/queues/deep\n\n{}"), Some(201));
+    for count in [24_001, 100_000] {
+        for request in wide_rest(count) {
+            let shown: String = request.chars().take(120).collect();
+            let status = service.check(request.as_bytes());
+            // A URI that long is refused by HTTP itself.
+            let is_refused = status.map_or(count > 24_001, |status| (400..500).contains(&status));
+            assert!(is_refused, "{count} {status:?} in {shown}");
+        }
+    }
+    service.check_alive();
+}
+
+#[test]
+fn wide_settings_end_no_process() {
+    let lines = |line: &dyn Fn(usize) -> String| (0..100_000).map(line).collect::<String>();
+    assert!(layers::parse(&lines(&|at| format!("k{at} = 1\n"))).is_err());
+    assert!(layers::parse(&format!("log = [{}]", "1,".repeat(100_000))).is_err());
+    assert!(tokens::parse(&lines(&|_| "[[token]]\nhash = \"x\"\n".to_owned())).is_err());
+    let key = |at| format!("[[key]]\nid = \"K{at}\"\nsecret = \"s\"\nproject = \"p\"\n");
+    // Whether so many are a file of keys is not for this to say.
+    let _ = sqs_keys::parse(&lines(&key));
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn the_compiler_of_the_image_is_new_enough() {
     let version = |text: &str| -> Vec<u32> { text.split('.').map(|part| part.parse().unwrap()).collect() };
     let tag = file.all("FROM").next().unwrap().strip_prefix("rust:").expect("it builds with Rust's image");
     let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
-    let needed = manifest["package"]["rust-version"].as_str().unwrap();
+    let needed = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
     assert!(version(tag.split('-').next().unwrap()) >= version(needed), "{tag} is older than {needed}");
 }
 

@@ -84,16 +84,20 @@ fn compose_cluster_is_usable_behind_its_balancer() {
         let launch = (1..=3).fold(launch, |launch, server| {
             launch.replace(&format!("zookeeper-{server}:2181"), &zookeeper.endpoint().to_string())
         });
-        let replica = launch
+        launch
             .replace("redis:6379", &format!("127.0.0.1:{}", redis.port()))
             .replace(&format!("{name}:8889"), &format!("127.0.0.1:{peers}"))
             .replace(":8889", &format!(":{peers}"))
-            .start_at(port);
-        wait_until("the replica is healthy", || replica.health() == Some(0));
-        replica
+            .start_at(port)
     };
-    // One after the other: of several that make the tree at the same moment some end, and compose starts them again.
-    let replicas: Vec<_> = ports.keys().map(|name| start(name)).collect();
+    // At once, as `up` does: they make the tree together.
+    let replicas: Vec<_> = std::thread::scope(|scope| {
+        let starts: Vec<_> = ports.keys().map(|name| scope.spawn(|| start(name))).collect();
+        starts.into_iter().map(|started| started.join().expect("the replica starts")).collect()
+    });
+    for replica in &replicas {
+        wait_until("the replica is healthy", || replica.health() == Some(0));
+    }
     let uri = postgres.uri("");
     let place = uri.strip_prefix("postgres://").unwrap().trim_end_matches('?');
     let pools = Launch::of_compose(&services["pools"])

@@ -431,3 +431,14 @@ fn pages_of_a_listing_follow_their_tokens() {
     let members = json!({"QueueUrl": "q", "MaxResults": 1, "NextToken": page["NextToken"]});
     service.refused("InvalidParameterValue", "ListDeadLetterSourceQueues", &members);
 }
+
+#[test]
+fn name_of_2000_parts_ends_no_process() {
+    let service = Service::start();
+    let name = "a.".repeat(2_000);
+    let query = service.get(&format!("/?Action=ListQueues&{name}=1"), "application/xml");
+    assert_eq!(query.status.as_u16(), 400, "{}", text(&query));
+    let form = service.form("/", format!("Action=ListQueues&{name}=1").as_bytes());
+    assert_eq!(form.status.as_u16(), 400, "{}", text(&form));
+    assert_eq!(service.client().get("/livez").unwrap().status.as_u16(), 200);
+}
