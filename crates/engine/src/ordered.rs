@@ -28,6 +28,11 @@ impl QueueEngine {
         self.groups.is_some()
     }
 
+    /// Whether the removal of a claimed message lets others be claimed: what is gone blocks its group no more.
+    pub fn frees_by_removal(&self) -> bool {
+        self.is_ordered()
+    }
+
     /// Enters the groups that became free, when they are many: no caller may ever claim from the queue.
     pub(super) fn enter_freed(&mut self) {
         if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking())

@@ -317,7 +317,7 @@ impl QueueEngine {
         }
     }
 
-    /// How many messages are claimed.
+    /// How many messages are under claims or about to be.
     pub fn claimed(&self) -> u64 {
         self.claimed
     }

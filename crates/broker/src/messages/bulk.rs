@@ -1,6 +1,7 @@
 //! Many messages at once: delete them by their ids, pop the oldest, purge all.
 
 use crate::messages::Messages;
+use crate::stores::queue_store::PageBound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,7 +185,7 @@ impl Messages {
         let (mut after, mut left) = (None, PassRemainder::Nothing);
         loop {
             let Some(store) = queue.store()? else { return Ok(PassRemainder::Nothing) };
-            let most = (limits::PURGE_STEP, limits::BATCH_BYTES);
+            let most = PageBound { messages: limits::PURGE_STEP, bytes: limits::BATCH_BYTES };
             let Page { messages, .. } = store.scan(queue.id(), order, Direction::Up, after, most).await?;
             let Some(end) = messages.last().map(|message| message.header.id) else { return Ok(left) };
             let headers = messages.iter().map(|message| &message.header);

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::limits;
 use crate::messages::view::MessageView;
 use crate::slot::state::Slot;
-use crate::stores::queue_store::QueueStore;
+use crate::stores::queue_store::{PageBound, QueueStore};
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::limits as core_limits;
@@ -206,7 +206,7 @@ impl QueueSnapshot {
 
     async fn read_order(&self, order: Order, after: MessageId) -> Result<PoolPage, Error> {
         let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
-        let most = (limits::LISTING_READ, core_limits::READY_CACHE_BYTES);
+        let most = PageBound { messages: limits::LISTING_READ, bytes: core_limits::READY_CACHE_BYTES };
         let Page { messages, is_last } =
             self.store.scan(self.queue.id(), order, Direction::Up, from, most).await?;
         let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);

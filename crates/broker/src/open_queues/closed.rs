@@ -6,6 +6,7 @@
 //! opened.
 
 use crate::open_queues::OpenQueues;
+use crate::stores::queue_store::PageBound;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
@@ -53,7 +54,7 @@ impl OpenQueues {
         let next_ready = match totals.scheduled {
             0 => None,
             _ => {
-                let first = store.scan(id, Order::Schedule, Direction::Up, None, (1, 0)).await?;
+                let first = store.scan(id, Order::Schedule, Direction::Up, None, PageBound::FIRST).await?;
                 first.messages.first().map(|message| message.header.ready)
             }
         };

@@ -2,6 +2,7 @@
 //! watched until they have left.
 
 use crate::redrive::Redrive;
+use crate::stores::queue_store::PageBound;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -163,9 +164,8 @@ impl Redrive {
         }
         let mut after = None;
         loop {
-            let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
-            let page =
-                side.store.scan(queue.id(), Order::Aside, Direction::Up, after, (messages, bytes)).await?;
+            let most = PageBound { messages: limits::MOVE_MESSAGES, bytes: limits::MOVE_BYTES };
+            let page = side.store.scan(queue.id(), Order::Aside, Direction::Up, after, most).await?;
             if page.messages.iter().any(|message| matches!(message.header.state, State::Moving(_))) {
                 return Ok(true);
             }

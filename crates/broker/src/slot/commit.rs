@@ -187,9 +187,8 @@ impl SlotState {
                 let over = open.engine.removed(&ids);
                 open.pace.count_removed(count(&ids));
                 open.count_removals();
-                let frees = open.engine.is_ordered();
+                let frees = open.engine.frees_by_removal();
                 self.spend(over);
-                // What is gone blocks its group no more.
                 return (frees && is_waited_for).then_some(NextStep::Serve);
             }
             (Change::Post(_, notes), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::slot::state::OpenQueue;
 use crate::slot::state::Slot;
-use crate::stores::queue_store::QueueStore;
+use crate::stores::queue_store::{PageBound, QueueStore};
 use crate::stores::read_failure::ReadFailure;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
@@ -74,7 +74,7 @@ async fn read_groups(store: &QueueStore, queue: QueueId, read: &GroupRead) -> Re
     match read {
         GroupRead::Group { name, after, most, .. } => {
             let after = Some(*after).filter(|after| *after > MessageId::ZERO);
-            let most = (*most, limits::GROUP_BYTES);
+            let most = PageBound { messages: *most, bytes: limits::GROUP_BYTES };
             store.group(queue, name, after, most).await.map(GroupPage::Group)
         }
         GroupRead::Heads { after, .. } => {

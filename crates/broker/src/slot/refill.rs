@@ -7,7 +7,7 @@ use crate::slot::state::Slot;
 use crate::slot::transfer_watch::ArrivalReceiver;
 use crate::slot::wait_line::ChosenMessages;
 use crate::slot::wait_line::{ChoiceAttempt, DeliveredMessages};
-use crate::stores::queue_store::QueueStore;
+use crate::stores::queue_store::{PageBound, QueueStore};
 use crate::stores::read_failure::ReadFailure;
 use crate::writer::change::Change;
 use angarium_core::claim::ClaimLimit;
@@ -190,6 +190,6 @@ const BODY_READS: usize = 2;
 /// A page of the ready messages of a queue.
 async fn read_page(store: Result<QueueStore, Error>, id: QueueId, refill: Refill) -> Result<Page, Error> {
     let after = Some(refill.after).filter(|after| *after > MessageId::ZERO).map(Position::id);
-    let most = (limits::REFILL_MESSAGES, limits::READY_CACHE_BYTES);
+    let most = PageBound { messages: limits::REFILL_MESSAGES, bytes: limits::READY_CACHE_BYTES };
     store?.scan(id, Order::Ready, Direction::Up, after, most).await
 }

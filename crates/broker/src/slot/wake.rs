@@ -13,7 +13,7 @@ use crate::limits;
 use crate::slot::state::OpenQueue;
 use crate::slot::state::Slot;
 use crate::slot::state::SlotState;
-use crate::stores::queue_store::QueueStore;
+use crate::stores::queue_store::{PageBound, QueueStore};
 use crate::writer::change as changes;
 use crate::writer::change::Change;
 use crate::writer::pending::WriteOutcome;
@@ -133,7 +133,7 @@ impl QueueHandle {
             if self.decide(|engine| engine.begin_wake_page()).is_none() {
                 return Ok(None);
             }
-            let most = (limits::WAKE_MESSAGES, limits::WAKE_BYTES);
+            let most = PageBound { messages: limits::WAKE_MESSAGES, bytes: limits::WAKE_BYTES };
             let page = store.scan(self.id, Order::Schedule, Direction::Up, after, most).await?;
             let last = page.messages.last().map(|message| Position::of(&message.header));
             let now = self.slot.around.replica.clock.now();

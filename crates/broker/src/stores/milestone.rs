@@ -7,7 +7,7 @@ use angarium_core::message::Header;
 use angarium_core::queue::Milestone;
 use angarium_storage::{Direction, Order};
 
-use crate::stores::queue_store::QueueStore;
+use crate::stores::queue_store::{PageBound, QueueStore};
 
 impl QueueStore {
     /// One end of a queue: as memory has it, or else as the pool has it. Its age is that at the end of the read.
@@ -21,7 +21,7 @@ impl QueueStore {
         let header = match known {
             Some(header) => Some(header),
             None => {
-                let page = self.scan(queue, Order::Ready, direction, None, (1, 0)).await?;
+                let page = self.scan(queue, Order::Ready, direction, None, PageBound::FIRST).await?;
                 page.messages.into_iter().next().map(|message| message.header)
             }
         };

@@ -5,16 +5,13 @@
 //! again. Whether a queue may leave a pool is told by the heads alone: with it would be dropped what is taken for absent, and
 //! it would wait for ever for what is taken for present.
 
-use crate::stores::queue_store::QueueStore;
+use crate::stores::queue_store::{PageBound, QueueStore};
 use crate::stores::table::NamedStore;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
 use angarium_engine::StoredTotals;
 use angarium_storage::{Direction, Order, Page, Totals};
-
-/// The most that a look at the head reads: one message.
-const HEAD: (usize, usize) = (1, 1);
 
 /// Where the record of a queue that is opened is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +53,7 @@ impl QueueStore {
 
     /// The state of the first entry of an order, if there is one.
     pub(crate) async fn head(&self, queue: QueueId, order: Order) -> Result<Option<State>, Error> {
-        Ok(first(self.scan(queue, order, Direction::Up, None, HEAD).await?))
+        Ok(first(self.scan(queue, order, Direction::Up, None, PageBound::FIRST).await?))
     }
 }
 
@@ -75,7 +72,8 @@ impl NamedStore {
     }
 
     pub(crate) async fn head(&self, queue: QueueId, order: Order) -> Result<Option<State>, Error> {
-        let page = self.scan(queue, order, Direction::Up, None, HEAD.0, HEAD.1).await;
+        let PageBound { messages, bytes } = PageBound::FIRST;
+        let page = self.scan(queue, order, Direction::Up, None, messages, bytes).await;
         page.map(first).map_err(|error| self.failed(error))
     }
 }

@@ -12,6 +12,18 @@ use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::Message;
 use angarium_storage::{Direction, GroupHead, Note, Order, Page, Position, Totals, merged};
 
+/// How much a page may hold. It has its first message whatever that weighs.
+#[derive(Clone, Copy)]
+pub(crate) struct PageBound {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+}
+
+impl PageBound {
+    /// One message.
+    pub(crate) const FIRST: Self = Self { messages: 1, bytes: 0 };
+}
+
 /// The storage of one queue, to be read. Its verbs are those of [`angarium_storage::PoolStore`].
 #[derive(Clone)]
 pub(crate) struct QueueStore {
@@ -30,10 +42,10 @@ impl QueueStore {
         order: Order,
         direction: Direction,
         after: Option<Position>,
-        (messages, bytes): (usize, usize),
+        most: PageBound,
     ) -> Result<Page, Error> {
         let scan = async |store: &NamedStore| {
-            let page = store.scan(queue, order, direction, after, messages, bytes).await;
+            let page = store.scan(queue, order, direction, after, most.messages, most.bytes).await;
             page.map_err(|error| store.failed(error))
         };
         let Some(older) = &self.older else { return scan(&self.newer).await };
@@ -46,10 +58,10 @@ impl QueueStore {
         queue: QueueId,
         group: &GroupName,
         after: Option<MessageId>,
-        (messages, bytes): (usize, usize),
+        most: PageBound,
     ) -> Result<Page, Error> {
         let read = async |store: &NamedStore| {
-            let page = store.group(queue, group, after, messages, bytes).await;
+            let page = store.group(queue, group, after, most.messages, most.bytes).await;
             page.map_err(|error| store.failed(error))
         };
         let Some(older) = &self.older else { return read(&self.newer).await };

@@ -7,6 +7,7 @@
 
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::transfers::{KnownTransfers, Side, TransferTerms};
+use crate::stores::queue_store::PageBound;
 use crate::transfer::MessageTransfers;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl MessageTransfers {
         }
         let (mut after, mut pass) = (None, Ok(Pass::Idle));
         loop {
-            let most = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
+            let most = PageBound { messages: limits::MOVE_MESSAGES, bytes: limits::MOVE_BYTES };
             let page = side.store.scan(queue.id(), Order::Aside, Direction::Up, after, most).await?;
             after = page.messages.last().map(|message| Position::id(message.header.id));
             pass = worse(pass, self.move_page(&side, page.messages, transfers).await);
