@@ -1,4 +1,4 @@
-//! Seam 1, the tree: small versioned nodes under slash-separated paths, changed by fenced commits.
+//! Seam 2, the tree: small versioned nodes under slash-separated paths, changed by fenced commits.
 //!
 //! It has the shape of ZooKeeper's tree, so that either can serve: the embedded one for a process alone. It
 //! knows nothing of queues. Callers learn from an error whether a write certainly did not happen or may have.

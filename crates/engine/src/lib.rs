@@ -8,14 +8,14 @@
 //! ```text
 //!             posted                    take                  grant
 //!  appending ───────▶ ready ─────────────────▶ taking ───────────────▶ claimed
-//!     │                ▲  ▲ ▲                    │ put_back               │ begin_end (released, expired)
+//!     │                ▲  ▲ ▲                    │ put_back               │ begin_release (released, expired)
 //!     │                │  │ └────────────────────┘                        ▼
 //!     │ posted    woken│  └────────────────────────────────────────── returning
-//!     ▼                │                    ended                        │ ended, put off
+//!     ▼                │               finish_release                    │ finish_release, put off
 //!  scheduled ────▶ waking ◀──── prepared (of a move)                     ▼
 //!                wake                                                scheduled
 //!  begin_remove: ready, claimed, waking or unknown ──▶ removing ──removed──▶ gone
-//!  take, claimed too often: ready ──▶ leaving ──set_aside──▶ moving, of which only the pool knows
+//!  take, claimed too often: ready ──▶ leaving ──mark_in_transfer──▶ moving, of which only the pool knows
 //!  begin_copy: ready, scheduled or failed ──▶ copying ──finish_copy──▶ as before
 //! ```
 

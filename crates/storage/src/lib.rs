@@ -1,4 +1,4 @@
-//! Seam 2, the message pools: where headers and bodies are kept, behind a trait of a few verbs: [`PoolStore`].
+//! Seam 1, the message pools: where headers and bodies are kept, behind a trait of a few verbs: [`PoolStore`].
 //!
 //! A pool keeps entries per queue, each in a state: ready ones in order of id, scheduled ones by their time, others
 //! aside. It knows nothing of claims, visibility or the tree: what an entry means is for the engine to say, and no

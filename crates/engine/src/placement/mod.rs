@@ -1,6 +1,8 @@
-//! Seam 3, placement: chooses one of several. Pure: the dice are passed in.
+//! Placement: chooses one of several for a queue that needs a place; the plan that evens out is in [`balance`]. Pure: the
+//! dice are passed in.
 //!
-//! A new algorithm is one file here, and one arm in each `match` below.
+//! A new algorithm is one file here, one variant of [`Algorithm`] with an entry in its list, and one arm in each `match`
+//! below.
 
 pub mod balance;
 pub mod least_used;
@@ -20,7 +22,8 @@ pub struct Candidate<'a> {
     pub name: &'a str,
     /// Its share; one of weight 0 is never chosen.
     pub weight: u32,
-    /// How much of it is used, in the unit that all candidates share.
+    /// How much of it is used, in the unit that all candidates share: of a pool the bytes that its storage uses, by
+    /// whomever, and 0 when it does not say.
     pub used: u64,
 }
 
@@ -30,7 +33,7 @@ pub enum Algorithm {
     /// By weight: Zaqar's.
     #[default]
     Weighted,
-    /// The less used of two that are drawn by weight.
+    /// Of two that are drawn by weight the one that is less used for its weight: the power of two choices.
     LeastUsed,
     /// Each with the same chance.
     Random,
@@ -39,6 +42,9 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Weighted, Self::LeastUsed, Self::Random, Self::Rendezvous];
+
     /// The index of the choice for `key`; none when no candidate has a weight.
     pub fn choose(self, candidates: &[Candidate<'_>], key: &[u8], random: &mut dyn RngCore) -> Option<usize> {
         match self {
@@ -51,16 +57,13 @@ impl Algorithm {
 }
 
 impl FromStr for Algorithm {
-    type Err = &'static str;
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "weighted" => Ok(Self::Weighted),
-            "least_used" => Ok(Self::LeastUsed),
-            "random" => Ok(Self::Random),
-            "rendezvous" => Ok(Self::Rendezvous),
-            _ => Err("it is one of weighted, least_used, random, rendezvous"),
-        }
+        let found = Self::ALL.into_iter().find(|algorithm| algorithm.to_string() == text);
+        found.ok_or_else(|| {
+            format!("it is one of {}", Self::ALL.map(|algorithm| algorithm.to_string()).join(", "))
+        })
     }
 }
 
@@ -82,16 +85,13 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Algorithm; 4] =
-        [Algorithm::Weighted, Algorithm::LeastUsed, Algorithm::Random, Algorithm::Rendezvous];
-
     fn candidate(name: &str, weight: u32) -> Candidate<'_> {
         Candidate { name, weight, used: 0 }
     }
 
     #[test]
     fn names_of_algorithms_are_read_as_they_are_written() {
-        for algorithm in ALL {
+        for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
         }
         assert!("Weighted".parse::<Algorithm>().is_err());
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn none_is_chosen_when_there_is_no_weight() {
         let mut random = SmallRng::seed_from_u64(1);
-        for algorithm in ALL {
+        for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.choose(&[], b"q", &mut random), None, "{algorithm}");
             let idle = [candidate("a", 0), candidate("b", 0)];
             assert_eq!(algorithm.choose(&idle, b"q", &mut random), None, "{algorithm}");
@@ -111,7 +111,7 @@ mod tests {
     fn a_weight_of_zero_is_never_chosen_and_a_lone_candidate_always() {
         let mut random = SmallRng::seed_from_u64(2);
         let candidates = [candidate("a", 0), candidate("b", 1), candidate("c", 0)];
-        for algorithm in ALL {
+        for algorithm in Algorithm::ALL {
             for key in 0..1_000_u32 {
                 let choice = algorithm.choose(&candidates, &key.to_be_bytes(), &mut random);
                 assert_eq!(choice, Some(1), "{algorithm}");
