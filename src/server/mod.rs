@@ -232,6 +232,7 @@ impl Server {
         let (no_clients, no_peers) = (CancellationToken::new(), CancellationToken::new());
         let leaving = async {
             stop.cancelled().await;
+            systemd::stopping();
             broker.drain().await;
             broker.stop_waiters();
             no_clients.cancel();

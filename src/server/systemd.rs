@@ -22,7 +22,14 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Messages to the watchdog in its interval: one that is late does not end the service.
 const BEATS: u32 = 3;
 
-/// Tells the service manager, if there is one, about the service until `stop` and, while the requests in progress end, until it is dropped.
+/// Tells the service manager, if there is one, that the service stops. Who stops it calls this: a task may come too late.
+pub(super) fn stopping() {
+    if std::env::var_os("NOTIFY_SOCKET").is_some() {
+        tell(&[NotifyState::Stopping, NotifyState::Status("finishing requests")]);
+    }
+}
+
+/// Tells the service manager, if there is one, about the service until `stop`, and that it lives until this is dropped.
 /// `state` tells what the service does.
 pub(super) async fn report<A: App>(app: A, stop: CancellationToken, state: impl Fn() -> String) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
@@ -31,12 +38,7 @@ pub(super) async fn report<A: App>(app: A, stop: CancellationToken, state: impl 
     let watchdog = sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero());
     let look = watchdog.map_or(LOOK, |interval| (interval / BEATS).min(LOOK));
     let is_alive = || prove_life(app.clone(), look);
-    let stopping = stop.clone();
-    let told = async {
-        stopping.cancelled().await;
-        tell(&[NotifyState::Stopping, NotifyState::Status("finishing requests")]);
-    };
-    let beats = beat(look, is_alive, {
+    beat(look, is_alive, {
         let (mut last, mut is_ready) = (String::new(), false);
         move || {
             if watchdog.is_some() {
@@ -49,8 +51,8 @@ pub(super) async fn report<A: App>(app: A, stop: CancellationToken, state: impl 
                 (last, is_ready) = (now, true);
             }
         }
-    });
-    tokio::join!(told, beats);
+    })
+    .await;
 }
 
 /// Calls `tell` at once and again and again, each time after a proof of life; without one it waits for the next time.
