@@ -28,7 +28,7 @@ impl QueueEngine {
         self.groups.is_some()
     }
 
-    /// Whether the removal of a claimed message lets others be claimed: what is gone blocks its group no more.
+    /// Whether the removal of a claimed message lets others be claimed: it blocks its group no more.
     pub fn frees_by_removal(&self) -> bool {
         self.is_ordered()
     }

@@ -352,7 +352,7 @@ fn being_claimed() -> Error {
 /// What became of messages that were to have the same time, by their place in the request.
 struct ChangePass {
     outcomes: Vec<(usize, Result<VisibilityResult, Arc<Error>>)>,
-    /// Those that are to be asked for again.
+    /// Receipts to look up again.
     changing: Vec<(usize, Receipt)>,
 }
 
