@@ -207,8 +207,8 @@ impl Balance {
 
     /// Opens a queue that is served here. False when there is no such queue.
     async fn open_local(&self, at: &QueueRef) -> Result<bool, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        self.0.open_queues.open(&slot, at).await.map(|queue| queue.is_some())
+        let queue = self.0.slots.queue(at).await?;
+        self.0.open_queues.open(&queue).await.map(|queue| queue.is_some())
     }
 
     /// The way of a queue that is served here, if it is on one.

@@ -22,8 +22,8 @@ impl Claims {
         id: &AttemptId,
         visibility: Visibility,
     ) -> Result<Option<(ClaimView, Timestamp)>, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let Some(queue) = self.0.open_queues.open(&slot, at).await? else { return Ok(None) };
+        let queue = self.0.slots.queue(at).await?;
+        let Some(queue) = self.0.open_queues.open(&queue).await? else { return Ok(None) };
         let time = self.0.slots.claim_time();
         let found = queue.decide(|engine| engine.attempt(id, time)).flatten();
         let Some((claim, attempt)) = found else { return Ok(None) };

@@ -128,14 +128,15 @@ impl Claims {
     ) -> Result<ClaimChoice<ChosenMessages>, Error> {
         let start = Instant::now();
         loop {
-            let slot = self.0.slots.slot(at).await?;
-            self.0.open_queues.open(&slot, at).await?;
+            let queue = self.0.slots.queue(at).await?;
+            let slot = queue.slot();
+            self.0.open_queues.open(&queue).await?;
             let left = wait.duration().saturating_sub(start.elapsed());
             match slot.line(at).choose(limit, left).await {
                 Ok(choice @ ClaimChoice { chosen: Some(_), .. }) => return Ok(choice),
                 // Cut off from the tree, no caller can say that there is nothing: it may be another's by now (P8).
                 Ok(ClaimChoice { chosen: None, arrivals }) => {
-                    return self.0.slots.check_ours(&slot).map(|()| ClaimChoice { chosen: None, arrivals });
+                    return self.0.slots.check_ours(slot).map(|()| ClaimChoice { chosen: None, arrivals });
                 }
                 Err(_) if slot.closed.is_cancelled() && start.elapsed() < wait.duration() => {}
                 Err(error) => return Err(error),
@@ -156,10 +157,11 @@ impl Claims {
 
     /// Ends a claim that its holder never got, uncounted. One that has ended is ended already.
     pub async fn claim_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
-        let slot = self.0.slots.slot(&at).await?;
+        let queue = self.0.slots.queue(&at).await?;
         // The slot may have been recovered since the claim was made.
-        self.0.open_queues.open(&slot, &at).await?;
-        self.release_claims(&slot, vec![(at, claim)], Release::UNCOUNTED, ReleaseCause::NeverHeld).await
+        self.0.open_queues.open(&queue).await?;
+        self.release_claims(queue.slot(), vec![(at, claim)], Release::UNCOUNTED, ReleaseCause::NeverHeld)
+            .await
     }
 
     /// Makes a claim on chosen messages durable. When that certainly failed they are ready again.

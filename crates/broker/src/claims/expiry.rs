@@ -133,7 +133,7 @@ impl Claims {
     /// Opens the queue of a claim whose time has ended, so that it can be ended. A claim of a queue that does not exist
     /// any more is cleared away.
     async fn open_for_release(&self, slot: &Arc<Slot>, deadline: Deadline, now: Timestamp) {
-        match self.0.open_queues.open(slot, &deadline.queue).await {
+        match self.0.open_queues.open(&slot.queue(&deadline.queue)).await {
             Ok(_) => slot.spend_orphan(deadline.claim),
             Err(error) => {
                 self.0.replica.task_failed(

@@ -1,9 +1,8 @@
 //! Pages of the claims of a queue. They change nothing, and read nothing but memory, which has all claims of an open queue.
 
 use crate::claims::Claims;
-use std::sync::Arc;
 
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use angarium_core::error::Error;
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
@@ -44,18 +43,13 @@ pub struct ClaimPage {
 impl Claims {
     /// A page of the live claims of a queue; an empty one when there is no such queue.
     pub async fn claims_list(&self, at: &QueueRef, filter: ClaimFilter) -> Result<ClaimPage, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let page = self.claim_page(&slot, at, filter).await;
-        self.0.slots.confirm(&slot, page)
+        let queue = self.0.slots.queue(at).await?;
+        let page = self.claim_page(&queue, filter).await;
+        self.0.slots.confirm(queue.slot(), page)
     }
 
-    async fn claim_page(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        filter: ClaimFilter,
-    ) -> Result<ClaimPage, Error> {
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(ClaimPage::default()) };
+    async fn claim_page(&self, queue: &SlotQueue, filter: ClaimFilter) -> Result<ClaimPage, Error> {
+        let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(ClaimPage::default()) };
         let (now, time) = (self.0.replica.clock.now(), self.0.slots.claim_time());
         let found = queue.decide(|engine| engine.live_claims(filter.after, filter.limit.get(), time));
         let Some(found) = found else { return Ok(ClaimPage::default()) };

@@ -3,6 +3,7 @@
 //! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own (see [`crate::claims::split`]).
 
 use crate::claims::Claims;
+use crate::open_queues::lookup::ExistingQueue;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::queue_handle::closed;
 use crate::slot::receipts::ClaimedRemoval;
@@ -73,7 +74,7 @@ impl Claims {
     /// Receives messages of a queue that exists; none when there are none, after the wait.
     pub async fn receive(&self, at: &QueueRef, asked: Receive) -> Result<Option<ReceiveResult>, Error> {
         let key = self.receipt_key().await?;
-        let (queue, attributes) = self.0.open_queues.opened(at).await?;
+        let ExistingQueue { id: queue, attributes } = self.0.open_queues.opened(at).await?;
         let visibility = asked.visibility.or(attributes.visibility).unwrap_or_default();
         let wait = asked.wait.or(attributes.receive_wait).unwrap_or_default().less(asked.waited);
         let attempt = asked.attempt.filter(|_| attributes.is_fifo);
@@ -135,10 +136,10 @@ impl Claims {
         handles: &[&str],
     ) -> Result<Vec<Result<(), Arc<Error>>>, Error> {
         let key = self.receipt_key().await?;
-        let (id, attributes) = self.0.open_queues.opened(at).await?;
-        let slot = self.0.slots.slot(at).await?;
+        let ExistingQueue { id, attributes } = self.0.open_queues.opened(at).await?;
+        let named = self.0.slots.queue(at).await?;
         let asked: Vec<_> = handles.iter().map(|handle| opened_receipt(&key, id, handle)).collect();
-        let queue = slot.handle(at).ok_or_else(|| closed(at))?;
+        let queue = named.handle().ok_or_else(|| closed(at))?;
         let ClaimedRemoval { ids: claimed, outcome: together } =
             queue.remove_claimed(asked.iter().flatten(), self.0.slots.claim_time())?;
         let mut begun = Vec::with_capacity(asked.len());
@@ -168,7 +169,8 @@ impl Claims {
             // Where the queue is served next all of them are deleted again, which does no harm to those that are gone.
             let is_refused = |done: &Result<(), Arc<Error>>| matches!(done, Err(e) if e.nothing_written());
             let is_unwritten = done.iter().all(is_refused);
-            slot.check_served().map_err(|error| if is_unwritten { error } else { error.into_unknown() })?;
+            let served = named.slot().check_served();
+            served.map_err(|error| if is_unwritten { error } else { error.into_unknown() })?;
         }
         Ok(done)
     }
@@ -225,8 +227,8 @@ impl Claims {
         asked: &[(&str, Visibility)],
     ) -> Result<Vec<Result<VisibilityResult, Arc<Error>>>, Error> {
         let key = self.receipt_key().await?;
-        let (id, _) = self.0.open_queues.opened(at).await?;
-        let slot = self.0.slots.slot(at).await?;
+        let ExistingQueue { id, .. } = self.0.open_queues.opened(at).await?;
+        let named = self.0.slots.queue(at).await?;
         let mut outcomes = Vec::with_capacity(asked.len());
         let mut alike: BTreeMap<u32, Vec<(usize, Receipt)>> = BTreeMap::new();
         for (index, (handle, visibility)) in asked.iter().enumerate() {
@@ -243,7 +245,7 @@ impl Claims {
             });
         }
         // Of a queue that was closed meanwhile each entry has its own error.
-        let queue = QueueHandle::new(slot, at.clone(), id);
+        let queue = named.with_id(id);
         let start = Instant::now();
         while !alike.is_empty() {
             let mut changing: BTreeMap<u32, Vec<(usize, Receipt)>> = BTreeMap::new();

@@ -28,22 +28,23 @@ impl Claims {
 
     /// As `claim_release`, but that the messages are ready only after a delay, if there is one.
     pub async fn release_later(&self, at: &QueueRef, id: ClaimId, delay: Option<Delay>) -> Result<(), Error> {
-        let slot = self.0.slots.slot(at).await?;
-        if self.0.open_queues.open(&slot, at).await?.is_none() {
-            return self.0.slots.check_ours(&slot);
+        let queue = self.0.slots.queue(at).await?;
+        if self.0.open_queues.open(&queue).await?.is_none() {
+            return self.0.slots.check_ours(queue.slot());
         }
-        let (claims, at) = (self.clone(), at.clone());
+        let claims = self.clone();
         let now = self.0.replica.clock.now();
         let ready = delay.map(|delay| delay.ready(now)).filter(|ready| *ready > now);
         let ending = Release { ready, ..Release::COUNTED };
         let release = async move {
+            let (slot, at) = (queue.slot(), queue.at());
             loop {
-                claims.release_claims(&slot, vec![(at.clone(), id)], ending, ReleaseCause::Released).await?;
+                claims.release_claims(slot, vec![(at.clone(), id)], ending, ReleaseCause::Released).await?;
                 // Another caller may be ending or renewing it: no caller learns that it has ended before it is.
                 let changed = slot.claim_changed();
-                let is_over = slot.has_ended(&at, id);
+                let is_over = slot.has_ended(at, id);
                 // It may have been ended here before the slot was closed.
-                claims.0.slots.check_ours(&slot).map_err(Error::into_unknown)?;
+                claims.0.slots.check_ours(slot).map_err(Error::into_unknown)?;
                 if is_over {
                     return Ok(());
                 }

@@ -8,12 +8,11 @@ use crate::slot::claim_book::NewClaim;
 use crate::slot::claim_book::retry_at;
 use crate::slot::queue_handle::EngineReading;
 use crate::slot::queue_handle::QueueHandle;
-use std::sync::Arc;
 
 use crate::claims::create::ClaimView;
 use crate::limits;
 use crate::messages::view::MessageView;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
@@ -35,13 +34,13 @@ pub struct ClaimStatus {
 impl Claims {
     /// A live claim.
     pub async fn claim_get(&self, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let status = self.claim_status(&slot, at, id).await;
-        self.0.slots.confirm(&slot, status)
+        let queue = self.0.slots.queue(at).await?;
+        let status = self.claim_status(&queue, id).await;
+        self.0.slots.confirm(queue.slot(), status)
     }
 
-    async fn claim_status(&self, slot: &Arc<Slot>, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Err(no_claim(id)) };
+    async fn claim_status(&self, queue: &SlotQueue, id: ClaimId) -> Result<ClaimStatus, Error> {
+        let Some(queue) = self.0.open_queues.open(queue).await? else { return Err(no_claim(id)) };
         let now = self.0.replica.clock.now();
         let time = self.0.slots.claim_time();
         let held = queue.read_some(|engine| Some((engine.held(id, time)?, engine.retention())))?;
@@ -75,16 +74,17 @@ impl Claims {
         terms: ClaimTerms,
         attempt: Option<Attempt>,
     ) -> Result<(), Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let Some(queue) = self.0.open_queues.open(&slot, at).await? else {
-            return self.0.slots.check_ours(&slot).and(Err(no_claim(id)));
+        let queue = self.0.slots.queue(at).await?;
+        let Some(queue) = self.0.open_queues.open(&queue).await? else {
+            return self.0.slots.check_ours(queue.slot()).and(Err(no_claim(id)));
         };
         let claims = self.clone();
         let renew = async move {
+            let slot = queue.slot();
             let _guard = slot.lost_on_panic();
             let outcome = claims.renew(&queue, id, terms, attempt).await;
             slot.changed.notify_waiters();
-            claims.0.slots.confirm_refusal(&slot, outcome)
+            claims.0.slots.confirm_refusal(slot, outcome)
         };
         self.0.replica.carry_out(renew).await
     }

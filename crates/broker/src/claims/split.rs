@@ -28,10 +28,10 @@ impl Claims {
         message: MessageId,
         terms: ClaimTerms,
     ) -> Result<ClaimId, Error> {
-        let slot = self.0.slots.slot(at).await?;
+        let queue = self.0.slots.queue(at).await?;
         let no_claim = || Error::NotFound { resource: Resource::ClaimedMessage, name: message.to_string() };
-        let Some(queue) = self.0.open_queues.open(&slot, at).await? else {
-            return self.0.slots.check_ours(&slot).and(Err(no_claim()));
+        let Some(queue) = self.0.open_queues.open(&queue).await? else {
+            return self.0.slots.check_ours(queue.slot()).and(Err(no_claim()));
         };
         self.part(&queue, claim, vec![message], terms).await?.ok_or_else(no_claim)
     }

@@ -134,7 +134,7 @@ impl Counts {
             let read = self.0.open_queues.read_closed(slot, record.id, &record.placement()?).await?;
             let is_due = read.next_ready.is_some_and(|next| next <= self.0.replica.clock.now());
             if is_due {
-                self.0.open_queues.open(slot, at).await?;
+                self.0.open_queues.open(&slot.queue(at)).await?;
             } else if !slot.is_open(at) {
                 return Ok(Some(stored_counts(&read.contents, self.0.replica.clock.now())));
             }

@@ -2,14 +2,13 @@
 
 use crate::messages::Messages;
 use crate::stores::queue_store::PageBound;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits;
 use crate::messages::view::{MessageView, ViewedAt};
 use crate::slot::delete::{BegunPop, BulkRemoval};
 use crate::slot::queue_handle::QueueHandle;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use crate::slot::wait_line::ChosenMessages;
 use crate::writer::pending::WriteOutcome;
 use crate::writer::pending::settled;
@@ -43,13 +42,14 @@ impl Messages {
         mut ids: Vec<MessageId>,
         held: Holdings<'_>,
     ) -> Result<(), Error> {
-        let slot = self.0.slots.slot(at).await?;
+        let queue = self.0.slots.queue(at).await?;
+        let slot = queue.slot();
         ids.sort_unstable();
         ids.dedup();
-        let removal = self.delete_all_or_none(&slot, at, ids, held).await;
-        match self.0.slots.confirm_refusal(&slot, removal)? {
+        let removal = self.delete_all_or_none(&queue, ids, held).await;
+        match self.0.slots.confirm_refusal(slot, removal)? {
             Some(outcome) => settled(outcome).await,
-            None => self.0.slots.check_ours(&slot),
+            None => self.0.slots.check_ours(slot),
         }
     }
 
@@ -61,17 +61,18 @@ impl Messages {
         ids: &[MessageId],
         held: Holdings<'_>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        let slot = self.0.slots.slot(at).await?;
+        let queue = self.0.slots.queue(at).await?;
+        let slot = queue.slot();
         let mut begun = Vec::with_capacity(ids.len());
         for id in ids {
-            let removal = self.delete_all_or_none(&slot, at, vec![*id], held).await;
-            begun.push(self.0.slots.confirm_refusal(&slot, removal));
+            let removal = self.delete_all_or_none(&queue, vec![*id], held).await;
+            begun.push(self.0.slots.confirm_refusal(slot, removal));
         }
         let mut done = Vec::with_capacity(begun.len());
         for removal in begun {
             done.push(match removal {
                 Ok(Some(outcome)) => settled(outcome).await,
-                Ok(None) => self.0.slots.check_ours(&slot),
+                Ok(None) => self.0.slots.check_ours(slot),
                 Err(error) => Err(error),
             });
         }
@@ -81,15 +82,14 @@ impl Messages {
     /// None when there is no such queue, or no id.
     async fn delete_all_or_none(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         mut ids: Vec<MessageId>,
         held: Holdings<'_>,
     ) -> Result<Option<WriteOutcome>, Error> {
         if ids.is_empty() {
             return Ok(None);
         }
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(None) };
+        let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(None) };
         let mut asked = None;
         loop {
             let store = match queue.remove_all(&mut ids, held, asked, self.0.slots.claim_time())? {
@@ -110,16 +110,16 @@ impl Messages {
     /// Takes the oldest ready messages out of the queue. They are gone from the pool when this returns them, so they
     /// are lost when the answer is.
     pub async fn messages_pop(&self, at: &QueueRef, count: PopCount) -> Result<Vec<MessageView>, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        if self.0.open_queues.open(&slot, at).await?.is_none() {
-            return self.0.slots.check_ours(&slot).map(|()| Vec::new());
+        let queue = self.0.slots.queue(at).await?;
+        if self.0.open_queues.open(&queue).await?.is_none() {
+            return self.0.slots.check_ours(queue.slot()).map(|()| Vec::new());
         }
-        let (messages, line) = (self.clone(), slot.line(at));
+        let (messages, line) = (self.clone(), queue.slot().line(at));
         let pop = async move {
             match line.choose(ClaimLimit::from(count), Duration::ZERO).await?.chosen {
                 Some(chosen) => messages.pop_chosen(chosen).await,
                 // Cut off from the tree, no caller can say that there is nothing (P8).
-                None => messages.0.slots.check_ours(&slot).map(|()| Vec::new()),
+                None => messages.0.slots.check_ours(queue.slot()).map(|()| Vec::new()),
             }
         };
         self.0.replica.carry_out(pop).await
@@ -143,13 +143,13 @@ impl Messages {
     /// Removes every message that was posted before, claimed or not. Zaqar spares the claimed ones, whatever it
     /// states. Nothing happens when there is no such queue.
     pub async fn queue_purge(&self, at: &QueueRef) -> Result<(), Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let Some(queue) = self.0.open_queues.open(&slot, at).await? else {
-            return self.0.slots.check_ours(&slot);
+        let queue = self.0.slots.queue(at).await?;
+        let Some(queue) = self.0.open_queues.open(&queue).await? else {
+            return self.0.slots.check_ours(queue.slot());
         };
         let messages = self.clone();
         let purge = async move {
-            let _guard = slot.lost_on_panic();
+            let _guard = queue.slot().lost_on_panic();
             let Some(last) = queue.begin_purging() else { return Ok(()) };
             let mut purging = PurgeRun { queue: &queue, last, is_written: false };
             let outcome = messages.run_purge(&mut purging).await;

@@ -7,13 +7,11 @@ use crate::messages::Messages;
 use crate::messages::view::ViewedAt;
 use crate::slot::queue_handle::EngineReading;
 use crate::slot::queue_handle::QueueHandle;
-use std::sync::Arc;
-
 use uuid::Uuid;
 
 use crate::limits;
 use crate::messages::view::MessageView;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use crate::stores::queue_store::{PageBound, QueueStore};
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
@@ -72,18 +70,13 @@ struct PoolPage {
 impl Messages {
     /// A page of the messages of a queue; an empty one when there is no such queue.
     pub async fn messages_list(&self, at: &QueueRef, filter: &MessageFilter) -> Result<MessagePage, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let page = self.message_page(&slot, at, filter).await;
-        self.0.slots.confirm(&slot, page)
+        let queue = self.0.slots.queue(at).await?;
+        let page = self.message_page(&queue, filter).await;
+        self.0.slots.confirm(queue.slot(), page)
     }
 
-    async fn message_page(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        filter: &MessageFilter,
-    ) -> Result<MessagePage, Error> {
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(MessagePage::default()) };
+    async fn message_page(&self, queue: &SlotQueue, filter: &MessageFilter) -> Result<MessagePage, Error> {
+        let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(MessagePage::default()) };
         let now = self.0.replica.clock.now();
         let reading = queue.read(|engine| {
             let retention = engine.retention();
@@ -110,18 +103,13 @@ impl Messages {
 
     /// The messages among `ids` that exist, claimed or not, in the order of `ids`.
     pub async fn messages_get(&self, at: &QueueRef, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let found = self.read_messages(&slot, at, ids).await;
-        self.0.slots.confirm(&slot, found)
+        let queue = self.0.slots.queue(at).await?;
+        let found = self.read_messages(&queue, ids).await;
+        self.0.slots.confirm(queue.slot(), found)
     }
 
-    async fn read_messages(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        ids: &[MessageId],
-    ) -> Result<Vec<MessageView>, Error> {
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(Vec::new()) };
+    async fn read_messages(&self, queue: &SlotQueue, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
+        let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(Vec::new()) };
         let now = self.0.replica.clock.now();
         let reading = queue.read(|engine| {
             let holds: Vec<_> = ids.iter().filter_map(|id| engine.hold(*id)).collect();

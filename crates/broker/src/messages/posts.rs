@@ -6,12 +6,10 @@ use crate::slot::dedup::PendingDuplicate;
 use crate::slot::post::BegunPost;
 use crate::slot::queue_handle::QueueHandle;
 use crate::writer::pending::settled;
-use std::sync::Arc;
-
 use uuid::Uuid;
 
 use crate::slot::post::PostResult;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::ids::MessageId;
@@ -41,14 +39,14 @@ impl Messages {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
     ) -> Result<PostResult, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let most = self.message_bytes(&slot, at).await?;
+        let named = self.0.slots.queue(at).await?;
+        let most = self.message_bytes(&named).await?;
         for (index, message) in messages.iter().enumerate() {
             check_bytes(message, most, || format!("messages[{index}].body"))?;
         }
         // Before anything is made for them.
         let room = self.0.quotas.reserve(&at.project, Amount::of(&messages)).await?;
-        let queue = self.0.open_queues.open_or_create(&slot, at).await?;
+        let queue = self.0.open_queues.open_or_create(&named).await?;
         self.post_opened(&queue, messages, client, room).await
     }
 
@@ -97,8 +95,8 @@ impl Messages {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
     ) -> Result<PostResults, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let most = self.message_bytes(&slot, at).await?;
+        let named = self.0.slots.queue(at).await?;
+        let most = self.message_bytes(&named).await?;
         let count = messages.len();
         let (mut refused, mut taken) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for message in messages {
@@ -112,7 +110,7 @@ impl Messages {
             (Vec::new(), None)
         } else {
             let room = self.0.quotas.reserve(&at.project, Amount::of(&taken)).await?;
-            let queue = self.0.open_queues.open_or_create(&slot, at).await?;
+            let queue = self.0.open_queues.open_or_create(&named).await?;
             let PostResult { ids, durability } = self.post_opened(&queue, taken, client, room).await?;
             (ids, Some(durability))
         };
@@ -123,8 +121,8 @@ impl Messages {
     }
 
     /// Bytes that a message of a queue may have; of one that is not there, what it would be created with.
-    pub(crate) async fn message_bytes(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<usize, Error> {
-        let queue = self.0.open_queues.open(slot, at).await?;
+    pub(crate) async fn message_bytes(&self, queue: &SlotQueue) -> Result<usize, Error> {
+        let queue = self.0.open_queues.open(queue).await?;
         let limits = self.0.replica.limits();
         let most = queue.and_then(|queue| queue.message_bytes(limits));
         Ok(most.unwrap_or_else(|| limits.rest_message_bytes()))

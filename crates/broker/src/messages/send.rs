@@ -1,9 +1,10 @@
 //! Sending through SQS: each message of a batch for itself, and only to a queue that exists.
 
 use crate::messages::Messages;
+use crate::open_queues::lookup::no_queue;
 use angarium_core::attributes::Attributes;
 use angarium_core::delay::Delay;
-use angarium_core::error::{Error, InvalidPart, Part, Resource};
+use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::ids::MessageId;
 use angarium_core::message::{MessageTtl, NewMessage};
 use angarium_core::names::QueueRef;
@@ -26,7 +27,7 @@ impl Messages {
         at: &QueueRef,
         messages: Vec<SendEntry>,
     ) -> Result<Vec<Result<MessageId, Error>>, Error> {
-        let attributes = self.0.open_queues.opened(at).await?.1;
+        let attributes = self.0.open_queues.opened(at).await?.attributes;
         let most = attributes.message_bytes(self.0.replica.limits());
         let is_retained = self.may_retain().await;
         let (mut refused, mut sent) =
@@ -71,10 +72,9 @@ impl Messages {
             return Ok(Vec::new());
         }
         let room = self.0.quotas.reserve(&at.project, Amount::of(&messages)).await?;
-        let slot = self.0.slots.slot(at).await?;
-        let Some(queue) = self.0.open_queues.open(&slot, at).await? else {
-            let missing = Error::NotFound { resource: Resource::Queue, name: at.name.to_string() };
-            return self.0.slots.check_ours(&slot).and(Err(missing));
+        let queue = self.0.slots.queue(at).await?;
+        let Some(queue) = self.0.open_queues.open(&queue).await? else {
+            return self.0.slots.check_ours(queue.slot()).and(Err(no_queue(at)));
         };
         Ok(self.post_opened(&queue, messages, None, room).await?.ids)
     }

@@ -1,7 +1,5 @@
 //! Single messages: get, delete.
 
-use std::sync::Arc;
-
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Message, State};
@@ -12,25 +10,20 @@ use crate::messages::Messages;
 use crate::messages::view::{MessageView, ViewedAt};
 use crate::slot::delete::DeleteStart;
 use crate::slot::queue_handle::EngineReading;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use crate::writer::pending::{WriteOutcome, settled};
 
 impl Messages {
     /// One message, claimed or not.
     pub async fn message_get(&self, at: &QueueRef, id: MessageId) -> Result<MessageView, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let found = self.read_message(&slot, at, id).await;
-        self.0.slots.confirm(&slot, found)
+        let queue = self.0.slots.queue(at).await?;
+        let found = self.read_message(&queue, id).await;
+        self.0.slots.confirm(queue.slot(), found)
     }
 
-    async fn read_message(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        id: MessageId,
-    ) -> Result<MessageView, Error> {
+    async fn read_message(&self, queue: &SlotQueue, id: MessageId) -> Result<MessageView, Error> {
         let missing = || Error::NotFound { resource: Resource::Message, name: id.to_string() };
-        let queue = self.0.open_queues.open(slot, at).await?.ok_or_else(missing)?;
+        let queue = self.0.open_queues.open(queue).await?.ok_or_else(missing)?;
         let reading = queue.read(|engine| (engine.hold(id), engine.retention()))?;
         let EngineReading { store, shown: (hold, retention) } = reading.ok_or_else(missing)?;
         let found = store.get(queue.id(), &[id]).await?;
@@ -56,23 +49,23 @@ impl Messages {
         id: MessageId,
         claim: Option<ClaimId>,
     ) -> Result<(), Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let removal = self.delete_or_refuse(&slot, at, id, claim).await;
-        match self.0.slots.confirm_refusal(&slot, removal)? {
+        let queue = self.0.slots.queue(at).await?;
+        let slot = queue.slot();
+        let removal = self.delete_or_refuse(&queue, id, claim).await;
+        match self.0.slots.confirm_refusal(slot, removal)? {
             Some(outcome) => settled(outcome).await,
-            None => self.0.slots.check_ours(&slot),
+            None => self.0.slots.check_ours(slot),
         }
     }
 
     /// None when there is no such queue.
     async fn delete_or_refuse(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         id: MessageId,
         claim: Option<ClaimId>,
     ) -> Result<Option<WriteOutcome>, Error> {
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(None) };
+        let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(None) };
         let now = self.0.slots.claim_time();
         let mut begun = queue.begin_delete(id, now, |engine, now| engine.begin_remove(id, claim, now))?;
         loop {

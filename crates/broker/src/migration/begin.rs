@@ -12,7 +12,7 @@
 //! that finds all of it. No caller waits for any of this but who claims a message in the moment in which it is copied.
 
 use crate::migration::Migrations;
-use crate::open_queues::lookup::no_queue;
+use crate::open_queues::lookup::{PlacedQueue, no_queue};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,14 +21,13 @@ use tokio::time::timeout;
 use crate::limits;
 use crate::slot::migration::{LastWrites, Migration, MovingQueue};
 use crate::slot::queue_handle::QueueHandle;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use crate::stores::table::CHANGE_TRIES;
 use crate::stores::table::OpenPool;
 use crate::writer::pending::settled;
 use angarium_catalogue::{FlavorEntry, MigrationRecord, Placement, QueueEntry, Schema};
 use angarium_core::attributes::Attributes;
 use angarium_core::error::{Error, InvalidPart, Part, Resource};
-use angarium_core::ids::QueueId;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
@@ -84,22 +83,22 @@ impl Migrations {
     pub async fn queue_migrate(&self, at: &QueueRef, to: Destination) -> Result<MigrationView, Error> {
         let (migrations, at) = (self.clone(), at.clone());
         let migrate = async move {
-            let slot = migrations.0.slots.slot(&at).await?;
+            let queue = migrations.0.slots.queue(&at).await?;
             // Held so that no caller opens, deletes or moves the queue meanwhile, and no migration ends.
-            let _gate = slot.queue_gates.hold(&at).await;
-            let begun = migrations.begin_migration(&slot, &at, &to).await;
-            migrations.0.slots.confirm_refusal(&slot, begun)?;
-            migrations.migration_of(&slot, &at).await.map_err(looked_too_late)
+            let _gate = queue.hold_gate().await;
+            let begun = migrations.begin_migration(&queue, &to).await;
+            migrations.0.slots.confirm_refusal(queue.slot(), begun)?;
+            migrations.migration_of(&queue).await.map_err(looked_too_late)
         };
         self.0.replica.carry_out(migrate).await
     }
 
-    async fn begin_migration(&self, slot: &Arc<Slot>, at: &QueueRef, to: &Destination) -> Result<(), Error> {
+    async fn begin_migration(&self, queue: &SlotQueue, to: &Destination) -> Result<(), Error> {
         for _ in 0..CHANGE_TRIES {
-            let (entry, placement) = self.0.open_queues.placed(slot, at).await?;
+            let PlacedQueue { entry, placement } = self.0.open_queues.placed(queue).await?;
             check_still(&placement, &to.pool)?;
-            let pool = self.check_destination(slot, at, &to.pool).await?;
-            if self.set_out(slot, at, entry, &pool, None, to.rate).await? {
+            let pool = self.check_destination(queue, &to.pool).await?;
+            if self.set_out(queue, entry, &pool, None, to.rate).await? {
                 return Ok(());
             }
             // The record of the pool has changed.
@@ -113,13 +112,13 @@ impl Migrations {
     /// pool or of the flavor that chose it is not as it was read.
     pub(crate) async fn set_out(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         mut entry: QueueEntry,
         pool: &OpenPool,
         flavor: Option<&FlavorEntry>,
         rate: Option<u32>,
     ) -> Result<bool, Error> {
+        let (slot, at) = (queue.slot(), queue.at());
         let to = pool.entry.name.clone();
         self.0.replica.catalogue.schema_reach(Schema::MIGRATIONS).await?;
         slot.open_writer(&to, pool).await?;
@@ -130,25 +129,26 @@ impl Migrations {
         let placed = self.0.replica.catalogue.queue_place(&slot.owned, at, &entry, &pool.entry, flavor).await;
         let is_placed = slot.note_placed(placed)?;
         if is_placed {
-            QueueHandle::new(Arc::clone(slot), at.clone(), entry.record.id).follow(placement, Some(record));
+            queue.with_id(entry.record.id).follow(placement, Some(record));
         }
         Ok(is_placed)
     }
 
     /// How far the migration of a queue is.
     pub async fn migration_get(&self, at: &QueueRef) -> Result<MigrationView, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let found = match self.0.open_queues.open(&slot, at).await {
-            Ok(Some(_)) => self.migration_of(&slot, at).await,
+        let queue = self.0.slots.queue(at).await?;
+        let found = match self.0.open_queues.open(&queue).await {
+            Ok(Some(_)) => self.migration_of(&queue).await,
             Ok(None) => Err(no_queue(at)),
             Err(error) => Err(error),
         };
-        self.0.slots.confirm(&slot, found)
+        self.0.slots.confirm(queue.slot(), found)
     }
 
     /// As `migration_get`, of a queue that is open.
-    async fn migration_of(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<MigrationView, Error> {
-        let queue = slot.handle(at).ok_or_else(|| no_queue(at))?;
+    async fn migration_of(&self, queue: &SlotQueue) -> Result<MigrationView, Error> {
+        let at = queue.at();
+        let queue = queue.handle().ok_or_else(|| no_queue(at))?;
         let moving = queue.moving().ok_or_else(|| no_queue(at))?;
         let MovingQueue { id, from, to, migration } = moving.ok_or_else(|| not_moving(at))?;
         let store = self.0.stores.pool(&from)?.store()?;
@@ -172,19 +172,19 @@ impl Migrations {
     pub async fn migration_cancel(&self, at: &QueueRef) -> Result<MigrationView, Error> {
         let (migrations, at) = (self.clone(), at.clone());
         let cancel = async move {
-            let slot = migrations.0.slots.slot(&at).await?;
-            let _gate = slot.queue_gates.hold(&at).await;
-            let turned = migrations.cancel_gated(&slot, &at).await;
-            migrations.0.slots.confirm_refusal(&slot, turned)?;
-            migrations.migration_of(&slot, &at).await.map_err(looked_too_late)
+            let queue = migrations.0.slots.queue(&at).await?;
+            let _gate = queue.hold_gate().await;
+            let turned = migrations.cancel_gated(&queue).await;
+            migrations.0.slots.confirm_refusal(queue.slot(), turned)?;
+            migrations.migration_of(&queue).await.map_err(looked_too_late)
         };
         self.0.replica.carry_out(cancel).await
     }
 
-    async fn cancel_gated(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
+    async fn cancel_gated(&self, queue: &SlotQueue) -> Result<(), Error> {
         for _ in 0..CHANGE_TRIES {
-            let (entry, placement) = self.0.open_queues.placed(slot, at).await?;
-            let back = placement.older.ok_or_else(|| not_moving(at))?;
+            let PlacedQueue { entry, placement } = self.0.open_queues.placed(queue).await?;
+            let back = placement.older.ok_or_else(|| not_moving(queue.at()))?;
             if entry.record.migration.unwrap_or_default().is_canceled {
                 return Ok(());
             }
@@ -195,7 +195,7 @@ impl Migrations {
                     format!("pool {back} does not have the flavor of the queue, which would return there");
                 return Err(Error::Conflict(why));
             }
-            if self.reverse_migration(slot, at, entry, &pool, None).await? {
+            if self.reverse_migration(queue, entry, &pool, None).await? {
                 return Ok(());
             }
             self.0.pools.reload_pools().await?;
@@ -207,13 +207,13 @@ impl Migrations {
     /// so. False when the record of the queue, of the pool that it left or of a flavor is not as it was read.
     pub(crate) async fn reverse_migration(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         mut entry: QueueEntry,
         back: &OpenPool,
         flavor: Option<&FlavorEntry>,
     ) -> Result<bool, Error> {
-        let queue = QueueHandle::new(Arc::clone(slot), at.clone(), entry.record.id);
+        let (slot, at) = (queue.slot(), queue.at());
+        let queue = queue.with_id(entry.record.id);
         let migration = queue.migration().ok_or_else(|| not_moving(at))?;
         // Nothing is in both pools while this is held, and nothing is copied once it reports it.
         let over = timeout(limits::CLOSE_DEADLINE, migration.step.lock()).await;
@@ -243,11 +243,11 @@ impl Migrations {
         queue: &QueueHandle,
         migration: &Arc<Migration>,
     ) -> Result<(), Error> {
-        let (slot, at, id) = (queue.slot(), queue.at(), queue.id());
-        let _gate = slot.queue_gates.hold(at).await;
+        let (slot, at, named) = (queue.slot(), queue.at(), queue.in_slot());
+        let _gate = named.hold_gate().await;
         let mut over = migration.step.lock().await;
-        let (mut entry, placement) = match self.0.open_queues.placed(slot, at).await {
-            Ok((entry, placement)) if entry.record.id == id && !*over => (entry, placement),
+        let PlacedQueue { mut entry, placement } = match self.0.open_queues.placed(&named).await {
+            Ok(placed) if placed.entry.record.id == queue.id() && !*over => placed,
             Ok(_) | Err(Error::NotFound { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -256,7 +256,7 @@ impl Migrations {
         let emptied = async {
             settled(left).await?;
             settled(arrived).await?;
-            self.empty_older(slot, &older, id).await
+            self.empty_older(queue, &older).await
         };
         let placed = match emptied.await {
             Ok(()) => {
@@ -281,7 +281,8 @@ impl Migrations {
     }
 
     /// Removes what a queue has in the pool that it leaves beside messages, of which there are none.
-    async fn empty_older(&self, slot: &Arc<Slot>, older: &PoolName, id: QueueId) -> Result<(), Error> {
+    async fn empty_older(&self, queue: &QueueHandle, older: &PoolName) -> Result<(), Error> {
+        let (slot, id) = (queue.slot(), queue.id());
         let store = self.0.stores.pool(older)?.store()?;
         loop {
             let dropped = store.drop_queue(slot.owned.slot, slot.epoch, id, limits::DROPPED_TURN).await;
@@ -293,18 +294,13 @@ impl Migrations {
     }
 
     /// The pool that a queue is to go to, if it can be used for that.
-    async fn check_destination(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        name: &PoolName,
-    ) -> Result<Arc<OpenPool>, Error> {
+    async fn check_destination(&self, queue: &SlotQueue, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
         let unknown = || Error::invalid(InvalidPart::Body, "pool", format!("pool {name} does not exist"));
         if self.0.stores.get(name).is_none() {
             self.0.pools.reload_pools().await?;
         }
         let pool = self.0.stores.get(name).ok_or_else(unknown)?;
-        let attributes = slot.handle(at).and_then(|queue| queue.attributes()).unwrap_or_default();
+        let attributes = queue.handle().and_then(|queue| queue.attributes()).unwrap_or_default();
         if pool.entry.pool.flavor != attributes.flavor {
             let why = format!("pool {name} does not have the flavor of the queue");
             return Err(Error::invalid(InvalidPart::Limit, "pool", why));

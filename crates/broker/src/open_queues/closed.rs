@@ -13,11 +13,11 @@ use tokio_util::task::TaskTracker;
 use crate::limits;
 use crate::slot::figure_sums::Contents;
 use crate::slot::figures::PoolSample;
+use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::Slot;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
-use angarium_core::names::QueueRef;
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
 use angarium_storage::{Direction, Order};
@@ -68,24 +68,20 @@ impl OpenQueues {
     }
 
     /// Notes a queue that is not open as one that may have retained messages, if it has messages at all.
-    pub(crate) async fn note_closed(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        id: QueueId,
-    ) -> Result<(), Error> {
+    pub(crate) async fn note_closed(&self, queue: &QueueHandle) -> Result<(), Error> {
+        let named = queue.in_slot();
         // The retention may have been changed since the record was read that names this queue. The gate
         // keeps it as it is until it is noted.
-        let _gate = slot.queue_gates.hold(at).await;
-        let record = self.0.replica.catalogue.queue(&slot.owned, at).await?;
-        let Some(record) = record.filter(|record| record.id == id) else { return Ok(()) };
+        let _gate = named.hold_gate().await;
+        let record = named.record().await?;
+        let Some(record) = record.filter(|record| record.id == queue.id()) else { return Ok(()) };
         let name = record.placement()?.pool;
         let store = self.0.pools.pool_of_record(&name).await?.store()?;
         let totals = store.totals(record.id).await.map_err(|error| store.failed(error))?;
         let metadata = Metadata::stored(record.metadata.clone())?;
         let retention = metadata.attributes().retention(&self.0.replica.limits);
         if totals.messages > 0 {
-            slot.note_closed(at, &name, record.id, retention);
+            queue.slot().note_closed(queue.at(), &name, record.id, retention);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::open_queues::OpenQueues;
 use crate::slot::queue_handle::{QueueHandle, closed};
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use crate::stores::queue_contents::RecordOrigin;
 use angarium_catalogue::{QueueRecord, Schema};
 use angarium_core::error::{Error, Part};
@@ -10,7 +10,6 @@ use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
 use angarium_core::queue::{CreateResult, Metadata};
 use angarium_core::quota::Quota;
-use std::sync::Arc;
 
 impl OpenQueues {
     /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
@@ -29,12 +28,12 @@ impl OpenQueues {
     ) -> Result<CreateResult, Error> {
         let (open_queues, at) = (self.clone(), at.clone());
         let create = async move {
-            let slot = open_queues.0.slots.slot(&at).await?;
-            let _gate = slot.queue_gates.hold(&at).await;
-            match open_queues.create_gated(&slot, &at, &metadata, &quota).await? {
+            let queue = open_queues.0.slots.queue(&at).await?;
+            let _gate = queue.hold_gate().await;
+            match open_queues.create_gated(&queue, &metadata, &quota).await? {
                 CreateResult::New => Ok(CreateResult::New),
                 CreateResult::Existed => {
-                    open_queues.0.slots.check_ours(&slot).map(|()| CreateResult::Existed)
+                    open_queues.0.slots.check_ours(queue.slot()).map(|()| CreateResult::Existed)
                 }
             }
         };
@@ -42,44 +41,45 @@ impl OpenQueues {
     }
 
     /// Opens a queue, and creates it when there is none: Zaqar's queues exist from their first message on.
-    pub(crate) async fn open_or_create(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<QueueHandle, Error> {
-        if let Some(queue) = slot.handle(at) {
-            return Ok(queue);
+    pub(crate) async fn open_or_create(&self, queue: &SlotQueue) -> Result<QueueHandle, Error> {
+        if let Some(open) = queue.handle() {
+            return Ok(open);
         }
+        let at = queue.at();
         if at.name.check_creatable().is_err()
-            && let Some(queue) = self.open(slot, at).await?
+            && let Some(open) = self.open(queue).await?
         {
-            return Ok(queue);
+            return Ok(open);
         }
         at.name.check_creatable()?;
         let metadata = Metadata::empty().with_message_bytes(self.0.replica.limits().rest_message_bytes());
         self.queue_create(at, metadata).await?;
-        slot.handle(at).ok_or_else(|| closed(at))
+        queue.handle().ok_or_else(|| closed(at))
     }
 
     /// As `open_or_create`, whatever the quota: messages that move were let in before.
     pub(crate) async fn open_or_make_target(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         metadata: Metadata,
     ) -> Result<QueueHandle, Error> {
-        if let Some(queue) = slot.handle(at) {
-            return Ok(queue);
+        if let Some(open) = queue.handle() {
+            return Ok(open);
         }
+        let at = queue.at();
         self.create_within(at, metadata, Quota::NONE).await?;
-        slot.handle(at).ok_or_else(|| closed(at))
+        queue.handle().ok_or_else(|| closed(at))
     }
 
     async fn create_gated(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         metadata: &Metadata,
         quota: &Quota,
     ) -> Result<CreateResult, Error> {
+        let (slot, at) = (queue.slot(), queue.at());
         for _ in 0..CREATE_TRIES {
-            if self.open_gated(slot, at).await?.is_some() {
+            if self.open_gated(queue).await?.is_some() {
                 return Ok(CreateResult::Existed);
             }
             if metadata.attributes().is_fifo {
@@ -100,11 +100,11 @@ impl OpenQueues {
                 .catalogue
                 .queue_create(&slot.owned, at, &record, &pool.entry, flavor.as_ref())
                 .await;
-            self.enter_creation(slot, at, id, &recorded);
+            self.enter_creation(&queue.with_id(id), &recorded);
             drop(roll);
             if recorded? {
                 // The queue is there, whatever becomes of opening it.
-                let opened = self.open_record(slot, at, &record, RecordOrigin::Created).await;
+                let opened = self.open_record(queue, &record, RecordOrigin::Created).await;
                 return opened.map(|_| CreateResult::New).map_err(Error::into_unknown);
             }
             self.0.pools.reload_pools().await?;
@@ -113,20 +113,15 @@ impl OpenQueues {
     }
 
     /// Keeps the books true to what became of a creation.
-    fn enter_creation(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        queue: QueueId,
-        recorded: &Result<bool, Error>,
-    ) {
+    fn enter_creation(&self, queue: &QueueHandle, recorded: &Result<bool, Error>) {
+        let (slot, at) = (queue.slot(), queue.at());
         match recorded {
             Ok(true) => slot.note_created(at),
-            Ok(false) => self.0.ledger.remove_queue(queue),
-            Err(error) if error.nothing_written() => self.0.ledger.remove_queue(queue),
+            Ok(false) => self.0.ledger.remove_queue(queue.id()),
+            Err(error) if error.nothing_written() => self.0.ledger.remove_queue(queue.id()),
             // It counts until it is known that it is not there.
             Err(_) => {
-                self.0.ledger.make_stale(&self.0.ledger.account_of(&at.project), queue.slot());
+                self.0.ledger.make_stale(&self.0.ledger.account_of(&at.project), slot.owned.slot);
                 slot.relist();
             }
         }

@@ -1,58 +1,52 @@
 //! Opening a queue: its record, its pools, its claims, its head (P4).
 
-use std::sync::Arc;
-
 use angarium_catalogue::{AttemptRecord, ClaimRecord, QueueRecord};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
-use angarium_core::names::QueueRef;
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
 use angarium_engine::QueueEngine;
 use tokio_util::task::TaskTracker;
 
 use crate::open_queues::OpenQueues;
+use crate::open_queues::pools_of_queue::OpenedPools;
 use crate::slot::opening::{OpenedQueue, OpeningState, RestoredClaims};
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::retention::RetentionWatch;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use crate::stores::queue_contents::RecordOrigin;
 use crate::stores::queue_store::QueueStore;
 
 impl OpenQueues {
     /// Opens a queue, unless it is open. None when there is no such queue. An opening that has begun is completed even when the
     /// caller leaves: it writes to the pools, and the next caller may have no more time for it.
-    pub(crate) async fn open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueHandle>, Error> {
-        if let Some(queue) = slot.handle(at) {
-            return Ok(Some(queue));
+    pub(crate) async fn open(&self, queue: &SlotQueue) -> Result<Option<QueueHandle>, Error> {
+        if let Some(open) = queue.handle() {
+            return Ok(Some(open));
         }
-        let gate = slot.queue_gates.hold(at).await;
-        if let Some(queue) = slot.handle(at) {
-            return Ok(Some(queue));
+        let gate = queue.hold_gate().await;
+        if let Some(open) = queue.handle() {
+            return Ok(Some(open));
         }
-        let Some(record) = self.0.replica.catalogue.queue(&slot.owned, at).await? else { return Ok(None) };
+        let Some(record) = queue.record().await? else { return Ok(None) };
         // A request that waits for a pool stops waiting when it ends, so at most one opening per pool outlives its request.
-        let pools = slot.pool_gates.hold_all(&record.placement()?).await;
-        let (open_queues, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
+        let pools = queue.slot().pool_gates.hold_all(&record.placement()?).await;
+        let (open_queues, queue) = (self.clone(), queue.clone());
         let open = async move {
             let _held = (gate, pools);
-            open_queues.open_behind_gates(&slot, &at, &record, RecordOrigin::Stored).await
+            open_queues.open_behind_gates(&queue, &record, RecordOrigin::Stored).await
         };
         self.0.replica.carry_out(open).await.map(Some)
     }
 
     /// As `open`, for a caller that holds the gate of the queue.
-    pub(crate) async fn open_gated(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-    ) -> Result<Option<QueueHandle>, Error> {
-        if let Some(queue) = slot.handle(at) {
-            return Ok(Some(queue));
+    pub(crate) async fn open_gated(&self, queue: &SlotQueue) -> Result<Option<QueueHandle>, Error> {
+        if let Some(open) = queue.handle() {
+            return Ok(Some(open));
         }
-        match self.0.replica.catalogue.queue(&slot.owned, at).await? {
-            Some(record) => self.open_record(slot, at, &record, RecordOrigin::Stored).await.map(Some),
+        match queue.record().await? {
+            Some(record) => self.open_record(queue, &record, RecordOrigin::Stored).await.map(Some),
             None => Ok(None),
         }
     }
@@ -61,29 +55,27 @@ impl OpenQueues {
     /// the queue.
     pub(crate) async fn open_record(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         record: &QueueRecord,
         origin: RecordOrigin,
     ) -> Result<QueueHandle, Error> {
-        let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
-        self.open_behind_gates(slot, at, record, origin).await
+        let _pools = queue.slot().pool_gates.hold_all(&record.placement()?).await;
+        self.open_behind_gates(queue, record, origin).await
     }
 
     /// As `open_record`, for a caller that holds the gates of the pools too.
     async fn open_behind_gates(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         record: &QueueRecord,
         origin: RecordOrigin,
     ) -> Result<QueueHandle, Error> {
-        let (placement, migration) = self.open_pools(slot, record).await?;
+        let OpenedPools { placement, migration } = self.open_pools(queue, record).await?;
         let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
         let readers = TaskTracker::new();
         let store = self.0.stores.store_at(&placement, readers.token())?;
         let totals = store.totals(record.id).await?;
-        let OpeningState { tail, claims } = slot.opening_state(record.id);
+        let OpeningState { tail, claims } = queue.slot().opening_state(record.id);
         let found = store.presence(origin, record.id, &totals, tail).await?;
         let mut engine = if attributes.is_fifo {
             self.open_ordered(record.id, found, &store).await?
@@ -93,7 +85,8 @@ impl OpenQueues {
         engine.set_retention(attributes.retention(&self.0.replica.limits));
         let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
         let retained = if is_empty { RetentionWatch::default() } else { RetentionWatch::unknown() };
-        let restored = restore_claims(&mut engine, record.id, claims, &store, slot.no_expiry_before).await?;
+        let no_sooner = queue.slot().no_expiry_before;
+        let restored = restore_claims(&mut engine, record.id, claims, &store, no_sooner).await?;
         let opened = OpenedQueue {
             id: record.id,
             placement,
@@ -105,7 +98,8 @@ impl OpenQueues {
             totals,
             restored,
         };
-        Ok(slot.enter_queue(at, opened, &self.0.ledger.account_of(&at.project)))
+        let account = self.0.ledger.account_of(&queue.at().project);
+        Ok(queue.slot().enter_queue(queue.at(), opened, &account))
     }
 }
 

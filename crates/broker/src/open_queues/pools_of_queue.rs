@@ -2,35 +2,45 @@
 
 use crate::open_queues::OpenQueues;
 use crate::slot::migration::Migration;
-use crate::slot::state::Slot;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::slot_queue::SlotQueue;
 use crate::writer::notes::COPIED_KIND;
 use crate::writer::pending::settled;
 use angarium_catalogue::{Placement, QueueRecord};
 use angarium_core::error::Error;
-use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::ids::MessageId;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
+
+/// The pools of a queue that is being opened: each has a slot writer.
+pub(crate) struct OpenedPools {
+    pub(crate) placement: Placement,
+    /// The migration of the queue, if it is in two pools.
+    pub(crate) migration: Option<Arc<Migration>>,
+}
 
 impl OpenQueues {
     /// Opens the pools of a queue that is not open, and states where it is and whether it moves. The caller holds its
     /// gate and those of its pools.
     pub(crate) async fn open_pools(
         &self,
-        slot: &Arc<Slot>,
+        queue: &SlotQueue,
         record: &QueueRecord,
-    ) -> Result<(Placement, Option<Arc<Migration>>), Error> {
+    ) -> Result<OpenedPools, Error> {
         let placement = record.placement()?;
         for name in placement.pools() {
             let pool = self.0.pools.pool_of_record(name).await?;
-            slot.open_writer(name, &pool).await?;
+            queue.slot().open_writer(name, &pool).await?;
         }
-        self.settle_copied(slot, record.id, &placement).await?;
+        self.settle_copied(&queue.with_id(record.id), &placement).await?;
         let migration = placement.older.as_ref().map(|_| record.migration.unwrap_or_default());
-        Ok((placement, migration.map(|record| Migration::new(record, TaskTracker::new()))))
+        let migration = migration.map(|record| Migration::new(record, TaskTracker::new()));
+        Ok(OpenedPools { placement, migration })
     }
 
     /// Removes from the older pool what a crash has left in both, which are fenced.
-    async fn settle_copied(&self, slot: &Arc<Slot>, id: QueueId, placement: &Placement) -> Result<(), Error> {
+    async fn settle_copied(&self, queue: &QueueHandle, placement: &Placement) -> Result<(), Error> {
+        let id = queue.id();
         let Some(older_name) = &placement.older else { return Ok(()) };
         let (older, newer) =
             (self.0.stores.pool(older_name)?.store()?, self.0.stores.pool(&placement.pool)?.store()?);
@@ -45,7 +55,7 @@ impl OpenQueues {
         if both.is_empty() {
             return Ok(());
         }
-        match slot.remove_unopened(older_name, id, both) {
+        match queue.slot().remove_unopened(older_name, id, both) {
             Some(removal) => settled(removal).await,
             None => Err(older.failed(angarium_storage::StoreError::NotSent("it is not open".to_owned()))),
         }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::limits;
+use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use angarium_catalogue::DroppedQueue;
 use angarium_core::error::{Error, Part};
@@ -34,18 +35,19 @@ impl Queues {
         let delete = async move {
             // What is on its way into the queue arrives first, or stays where it is.
             let _moves = queues.0.slots.hold_transfers(&at).await?;
-            let slot = queues.0.slots.slot(&at).await?;
-            queues.0.transfers.keep_at_sources(&slot, &at).await?;
-            let _gate = slot.queue_gates.hold(&at).await;
-            queues.delete_gated(&slot, &at).await
+            let queue = queues.0.slots.queue(&at).await?;
+            queues.0.transfers.keep_at_sources(&queue).await?;
+            let _gate = queue.hold_gate().await;
+            queues.delete_gated(&queue).await
         };
         self.0.replica.carry_out(delete).await
     }
 
     /// As `queue_delete`, for a caller that holds the gate of the queue: no caller opens or creates it
     /// meanwhile.
-    async fn delete_gated(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
-        let Some(record) = self.0.replica.catalogue.queue(&slot.owned, at).await? else {
+    async fn delete_gated(&self, queue: &SlotQueue) -> Result<(), Error> {
+        let (slot, at) = (queue.slot(), queue.at());
+        let Some(record) = queue.record().await? else {
             return self.0.slots.check_ours(slot);
         };
         // No sweep takes it for a queue that no caller has opened.

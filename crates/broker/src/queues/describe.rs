@@ -1,11 +1,10 @@
 //! Queues: create, look up, count.
 
 use crate::queues::Queues;
-use std::sync::Arc;
 
 use crate::slot::migration::still;
 use crate::slot::queue_handle::EngineReading;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
 use angarium_core::queue::{Metadata, QueueStats};
@@ -33,17 +32,17 @@ impl Queues {
     /// The metadata of a queue, or none when there is no such queue. That of one that another replica serves is read out of the
     /// tree, which shows every change that was answered before.
     pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
-        let slot = match self.0.slots.slot(at).await {
+        let queue = match self.0.slots.queue(at).await {
             Err(Error::Moved(_)) => {
                 self.0.replica.catalogue.catch_up().await?;
                 let record =
                     self.0.replica.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
                 return record.map(|record| Metadata::stored(record.metadata)).transpose();
             }
-            slot => slot?,
+            queue => queue?,
         };
-        let record = self.0.replica.catalogue.queue(&slot.owned, at).await;
-        let record = self.0.slots.confirm(&slot, record)?;
+        let record = queue.record().await;
+        let record = self.0.slots.confirm(queue.slot(), record)?;
         record.map(|record| Metadata::stored(record.metadata)).transpose()
     }
 
@@ -57,18 +56,14 @@ impl Queues {
 
     /// A queue with its figures, or none when there is no such queue.
     pub async fn queue_describe(&self, at: &QueueRef) -> Result<Option<QueueDescription>, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let described = self.described(&slot, at).await;
-        self.0.slots.confirm(&slot, described)
+        let queue = self.0.slots.queue(at).await?;
+        let described = self.described(&queue).await;
+        self.0.slots.confirm(queue.slot(), described)
     }
 
-    pub(crate) async fn described(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-    ) -> Result<Option<QueueDescription>, Error> {
-        let Some(record) = self.0.replica.catalogue.queue(&slot.owned, at).await? else { return Ok(None) };
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(None) };
+    pub(crate) async fn described(&self, queue: &SlotQueue) -> Result<Option<QueueDescription>, Error> {
+        let Some(record) = queue.record().await? else { return Ok(None) };
+        let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(None) };
         let migration = queue.migration();
         let _still = still(migration.as_deref()).await;
         let reading = queue.read(|engine| engine.claimed())?;
@@ -86,13 +81,13 @@ impl Queues {
 
     /// What is in a queue; nothing when there is no such queue.
     pub async fn queue_stats(&self, at: &QueueRef) -> Result<QueueStats, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let stats = self.stats(&slot, at).await;
-        self.0.slots.confirm(&slot, stats)
+        let queue = self.0.slots.queue(at).await?;
+        let stats = self.stats(&queue).await;
+        self.0.slots.confirm(queue.slot(), stats)
     }
 
-    async fn stats(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<QueueStats, Error> {
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else { return Ok(QueueStats::default()) };
+    async fn stats(&self, queue: &SlotQueue) -> Result<QueueStats, Error> {
+        let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(QueueStats::default()) };
         let migration = queue.migration();
         let _still = still(migration.as_deref()).await;
         let reading = queue.read(|engine| {

@@ -5,11 +5,11 @@ use crate::queues::Queues;
 use std::sync::Arc;
 
 use crate::migration::begin::check_takes;
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use crate::stores::table::OpenPool;
 use angarium_catalogue::{FlavorEntry, QueueEntry};
 use angarium_core::error::Error;
-use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::names::PoolName;
 use angarium_core::queue::Metadata;
 
 impl Queues {
@@ -22,11 +22,11 @@ impl Queues {
     /// gate.
     pub(crate) async fn change_flavor(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         entry: QueueEntry,
         metadata: &Metadata,
     ) -> Result<bool, Error> {
+        let (slot, at) = (queue.slot(), queue.at());
         let flavor = self.0.pools.flavor_of(metadata).await?;
         let placement = entry.record.placement()?;
         let is_set = if let Some(pool) = self.pool_of_flavor(&placement.pool, flavor.as_ref()).await? {
@@ -45,14 +45,14 @@ impl Queues {
                 );
                 return Err(Error::Conflict(why));
             };
-            self.0.open_queues.open_gated(slot, at).await?;
-            self.0.migrations.reverse_migration(slot, at, entry, &back, flavor.as_ref()).await?
+            self.0.open_queues.open_gated(queue).await?;
+            self.0.migrations.reverse_migration(queue, entry, &back, flavor.as_ref()).await?
         } else {
             let attributes = metadata.attributes();
             let pool = self.0.pools.place_again(at, attributes.flavor.as_ref(), attributes).await?;
             check_takes(&pool, attributes)?;
-            self.0.open_queues.open_gated(slot, at).await?;
-            self.0.migrations.set_out(slot, at, entry, &pool, flavor.as_ref(), None).await?
+            self.0.open_queues.open_gated(queue).await?;
+            self.0.migrations.set_out(queue, entry, &pool, flavor.as_ref(), None).await?
         };
         if !is_set {
             // The record of a pool may have changed.

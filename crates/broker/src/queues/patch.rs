@@ -1,9 +1,8 @@
 //! Changing the metadata of a queue.
 
 use crate::queues::Queues;
-use std::sync::Arc;
 
-use crate::slot::state::Slot;
+use crate::slot::slot_queue::SlotQueue;
 use angarium_catalogue::QueueRecord;
 use angarium_core::attributes::{self, Attributes};
 use angarium_core::error::{Error, InvalidPart, Part, Resource};
@@ -32,24 +31,24 @@ impl Queues {
     ) -> Result<Metadata, Error> {
         let (queues, at) = (self.clone(), at.clone());
         let patch = async move {
-            let slot = queues.0.slots.slot(&at).await?;
+            let queue = queues.0.slots.queue(&at).await?;
             // Held so that no caller opens the queue with what it was before.
-            let _gate = slot.queue_gates.hold(&at).await;
-            let patched = queues.patch_gated(&slot, &at, &changes, &limits).await;
-            queues.0.slots.confirm_refusal(&slot, patched)
+            let _gate = queue.hold_gate().await;
+            let patched = queues.patch_gated(&queue, &changes, &limits).await;
+            queues.0.slots.confirm_refusal(queue.slot(), patched)
         };
         self.0.replica.carry_out(patch).await
     }
 
     async fn patch_gated(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         changes: &[Change],
         limits: &Limits,
     ) -> Result<Metadata, Error> {
+        let (slot, at) = (queue.slot(), queue.at());
         for _ in 0..TRIES {
-            let Some(mut entry) = self.0.replica.catalogue.queue_entry(&slot.owned, at).await? else {
+            let Some(mut entry) = queue.entry().await? else {
                 return Err(Error::NotFound { resource: Resource::Queue, name: at.name.to_string() });
             };
             let before = Metadata::stored(entry.record.metadata.clone())?;
@@ -66,7 +65,7 @@ impl Queues {
                 let set = self.0.replica.catalogue.queue_set(&slot.owned, at, &entry).await;
                 slot.note_placed(set)?
             } else {
-                self.change_flavor(slot, at, entry, &metadata).await?
+                self.change_flavor(queue, entry, &metadata).await?
             };
             if is_set {
                 let retention = metadata.attributes().retention(&self.0.replica.limits);

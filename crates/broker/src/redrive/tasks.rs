@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::limits;
 use crate::queues::list::QueueFilter;
 use crate::slot::queue_handle::{QueueHandle, closed};
+use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use angarium_catalogue::MoveTasks;
 use angarium_core::attributes;
@@ -66,20 +67,21 @@ impl Redrive {
     ) -> Result<Result<Uuid, MoveRefusal>, Error> {
         let (redrive, at) = (self.clone(), at.clone());
         let start = async move {
-            let slot = redrive.0.slots.slot(&at).await?;
-            if let Some(refusal) = redrive.find_refusal(&slot, &at, target.as_ref()).await? {
-                return redrive.0.slots.check_ours(&slot).map(|()| Err(refusal));
+            let named = redrive.0.slots.queue(&at).await?;
+            let slot = named.slot();
+            if let Some(refusal) = redrive.find_refusal(&named, target.as_ref()).await? {
+                return redrive.0.slots.check_ours(slot).map(|()| Err(refusal));
             }
             let _tasks = slot.tasks.lock().await;
             let Some(described) = redrive.0.queues.queue_describe(&at).await? else {
                 return Ok(Err(MoveRefusal::NoSource));
             };
-            let queue = slot.handle(&at).ok_or_else(|| closed(&at))?;
+            let queue = named.handle().ok_or_else(|| closed(&at))?;
             let (id, in_use) = (queue.id(), queue.hold_use().ok_or_else(|| queue.closed())?);
             let known = redrive.0.replica.catalogue.move_tasks(&slot.owned, id).await?;
             let mut record = known.unwrap_or_else(|| MoveTasks { at: at.clone(), tasks: Vec::new() });
             if record.tasks.first().is_some_and(MoveTask::is_active) {
-                return redrive.0.slots.check_ours(&slot).map(|()| Err(MoveRefusal::Active));
+                return redrive.0.slots.check_ours(slot).map(|()| Err(MoveRefusal::Active));
             }
             let now = redrive.0.replica.clock.now();
             let task = MoveTask::begin(Uuid::new_v4(), target, rate, described.ready, now);
@@ -97,11 +99,11 @@ impl Redrive {
 
     async fn find_refusal(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         target: Option<&QueueRef>,
     ) -> Result<Option<MoveRefusal>, Error> {
-        let Some(queue) = self.0.open_queues.open(slot, at).await? else {
+        let at = queue.at();
+        let Some(queue) = self.0.open_queues.open(queue).await? else {
             return Ok(Some(MoveRefusal::NoSource));
         };
         if !self.takes_dead_letters(&queue).await? {
@@ -171,15 +173,16 @@ impl Redrive {
 
     /// The latest tasks of a queue, the newest first; none when there is no such queue.
     pub async fn move_tasks_list(&self, at: &QueueRef) -> Result<Option<Vec<MoveTask>>, Error> {
-        let slot = self.0.slots.slot(at).await?;
-        let listed = match self.0.open_queues.open(&slot, at).await? {
+        let named = self.0.slots.queue(at).await?;
+        let slot = named.slot();
+        let listed = match self.0.open_queues.open(&named).await? {
             None => None,
             Some(queue) => {
                 let record = self.0.replica.catalogue.move_tasks(&slot.owned, queue.id()).await?;
                 Some(record.map_or_else(Vec::new, |record| record.tasks))
             }
         };
-        self.0.slots.check_ours(&slot).map(|()| listed)
+        self.0.slots.check_ours(slot).map(|()| listed)
     }
 
     /// Tells a task to stop: it moves nothing that it has not begun to move. Returns how many messages it has moved;
@@ -187,9 +190,10 @@ impl Redrive {
     pub async fn move_task_cancel(&self, at: &QueueRef, task: Uuid) -> Result<Option<u64>, Error> {
         let (redrive, at) = (self.clone(), at.clone());
         let cancel = async move {
-            let slot = redrive.0.slots.slot(&at).await?;
-            let Some(queue) = redrive.0.open_queues.open(&slot, &at).await? else {
-                return redrive.0.slots.check_ours(&slot).map(|()| None);
+            let named = redrive.0.slots.queue(&at).await?;
+            let slot = named.slot();
+            let Some(queue) = redrive.0.open_queues.open(&named).await? else {
+                return redrive.0.slots.check_ours(slot).map(|()| None);
             };
             let stopped = |found: &mut MoveTask| {
                 if found.id == task {
@@ -198,7 +202,7 @@ impl Redrive {
             };
             match redrive.change_task(&queue, stopped).await? {
                 Some(found) if found.id == task => Ok(Some(found.moved)),
-                Some(_) | None => redrive.0.slots.check_ours(&slot).map(|()| None),
+                Some(_) | None => redrive.0.slots.check_ours(slot).map(|()| None),
             }
         };
         self.0.replica.carry_out(cancel).await
@@ -239,8 +243,9 @@ impl Redrive {
     /// Carries on what owners of the slot before have begun.
     pub(crate) async fn resume_tasks(&self, slot: &Arc<Slot>) -> Result<(), Error> {
         for (id, at) in self.0.replica.catalogue.active_move_tasks(slot.owned.slot).await? {
-            self.0.open_queues.open(slot, &at).await?;
-            self.carry_on_tasks(QueueHandle::new(Arc::clone(slot), at, id));
+            let queue = slot.queue(&at);
+            self.0.open_queues.open(&queue).await?;
+            self.carry_on_tasks(queue.with_id(id));
         }
         Ok(())
     }

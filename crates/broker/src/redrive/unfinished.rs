@@ -13,11 +13,12 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::limits;
+use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use angarium_catalogue::QueueRecord;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot as SlotNumber;
-use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::names::PoolName;
 use angarium_storage::Epoch;
 
 /// What is known of a slot whose queues could not all be looked at.
@@ -100,7 +101,7 @@ impl Redrive {
                     if placement.pools().any(|pool| silent.contains(pool)) {
                         continue;
                     }
-                    if let Err(error) = self.open_in_time(slot, at, record, down).await {
+                    if let Err(error) = self.open_in_time(&slot.queue(at), record, down).await {
                         // It states nothing of other queues, and another try meets it again.
                         if error.is_damaged() {
                             continue;
@@ -130,8 +131,7 @@ impl Redrive {
     /// continues, and its pools are `down`. Those that are already are not asked.
     async fn open_in_time(
         &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
+        queue: &SlotQueue,
         record: QueueRecord,
         down: &mut HashSet<PoolName>,
     ) -> Result<(), Error> {
@@ -139,8 +139,8 @@ impl Redrive {
         if let Some(pool) = placement.pools().find(|pool| down.contains(*pool)) {
             return Err(no_answer(pool));
         }
-        let (redrive, slot, at) = (self.clone(), Arc::clone(slot), at.clone());
-        let opening = async move { redrive.open_if_unfinished(&slot, &at, &record).await };
+        let (redrive, queue) = (self.clone(), queue.clone());
+        let opening = async move { redrive.open_if_unfinished(&queue, &record).await };
         let Ok(opened) = timeout(limits::UNFINISHED_WAIT, self.0.replica.tasks.spawn(opening)).await else {
             down.extend(placement.pools().cloned());
             return Err(no_answer(&placement.pool));
@@ -152,19 +152,14 @@ impl Redrive {
         opened
     }
 
-    async fn open_if_unfinished(
-        &self,
-        slot: &Arc<Slot>,
-        at: &QueueRef,
-        record: &QueueRecord,
-    ) -> Result<(), Error> {
+    async fn open_if_unfinished(&self, queue: &SlotQueue, record: &QueueRecord) -> Result<(), Error> {
         // What is being copied continues, and takes up what was cut short.
         if record.placement()?.older.is_some()
-            || !self.0.transfers.stores_in_transfer(slot, record).await?.is_empty()
+            || !self.0.transfers.stores_in_transfer(queue.slot(), record).await?.is_empty()
         {
-            return self.0.open_queues.open(slot, at).await.map(|_| ());
+            return self.0.open_queues.open(queue).await.map(|_| ());
         }
-        self.0.open_queues.note_closed(slot, at, record.id).await
+        self.0.open_queues.note_closed(&queue.with_id(record.id)).await
     }
 }
 

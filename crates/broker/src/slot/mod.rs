@@ -33,6 +33,7 @@ pub(crate) mod redrive;
 pub(crate) mod refill;
 pub(crate) mod release;
 pub(crate) mod retention;
+pub(crate) mod slot_queue;
 pub(crate) mod state;
 pub(crate) mod sweeping;
 pub(crate) mod tally;

@@ -10,6 +10,7 @@ use angarium_core::names::QueueRef;
 use angarium_engine::QueueEngine;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::{OpenQueue, Slot};
 use crate::stores::queue_store::QueueStore;
 use crate::writer::change::Change;
@@ -59,6 +60,11 @@ impl QueueHandle {
 
     pub(crate) fn id(&self) -> QueueId {
         self.id
+    }
+
+    /// Returns the queue of the same name in the same slot, whatever its id.
+    pub(crate) fn in_slot(&self) -> SlotQueue {
+        self.slot.queue(&self.at)
     }
 
     /// That the queue was closed, to be deleted or for its slot to be recovered: nothing was written.

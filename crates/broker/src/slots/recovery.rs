@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use crate::limits;
+use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::{Slot, SlotTerms};
 use crate::slots::reservation::SlotReservation;
 use angarium_catalogue::OwnedSlot;
@@ -40,6 +41,11 @@ impl Slots {
     /// The slot of a queue, as it is served now. One that is being recovered is waited for.
     pub(crate) async fn slot(&self, queue: &QueueRef) -> Result<Arc<Slot>, Error> {
         self.served(queue.slot()).await
+    }
+
+    /// The queue of this name at its slot, as `slot` gives that.
+    pub(crate) async fn queue(&self, at: &QueueRef) -> Result<SlotQueue, Error> {
+        Ok(self.slot(at).await?.queue(at))
     }
 
     /// Every slot that is not another replica's, as `slot` gives one.
@@ -68,14 +74,14 @@ impl Slots {
 
     /// Makes sure that an answer which wrote nothing is true: it came from the memory of a slot that was ours all
     /// along (P8). To be asked just before the answer.
-    pub(crate) fn check_ours(&self, slot: &Arc<Slot>) -> Result<(), Error> {
+    pub(crate) fn check_ours(&self, slot: &Slot) -> Result<(), Error> {
         slot.check_served()?;
         self.check_member()?;
         self.0.replica.catalogue.check_lease()
     }
 
     /// An answer that wrote nothing, if it is true.
-    pub(crate) fn confirm<T>(&self, slot: &Arc<Slot>, answer: Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn confirm<T>(&self, slot: &Slot, answer: Result<T, Error>) -> Result<T, Error> {
         self.check_ours(slot).and(answer)
     }
 
@@ -88,7 +94,7 @@ impl Slots {
     }
 
     /// The outcome of a change. One that was refused for what is in memory wrote nothing, and must be true.
-    pub(crate) fn confirm_refusal<T>(&self, slot: &Arc<Slot>, outcome: Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn confirm_refusal<T>(&self, slot: &Slot, outcome: Result<T, Error>) -> Result<T, Error> {
         match outcome {
             Err(error) if error.nothing_written() => self.check_ours(slot).and(Err(error)),
             outcome => outcome,

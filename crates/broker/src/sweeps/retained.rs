@@ -67,7 +67,7 @@ impl Sweeps {
         // Its engine states which of its claims hold what.
         let held = slot.unopened_name(queue);
         if let Some(at) = held {
-            self.0.open_queues.open(slot, &at).await?;
+            self.0.open_queues.open(&slot.queue(&at)).await?;
         }
         let now = self.0.replica.clock.now();
         let begun = slot.begin_retention_scan(store.name(), queue, now);

@@ -177,11 +177,11 @@ impl MessageTransfers {
         }
         // No other caller prepares, publishes or drops here until the end, and the queue stays.
         let _moves = self.0.slots.hold_transfers(target).await?;
-        let slot = self.0.slots.slot(target).await?;
+        let named = self.0.slots.queue(target).await?;
         let TransferTerms { is_ordered, retention, .. } =
             source.queue.transfer_terms().ok_or_else(|| source.queue.closed())?;
         let metadata = metadata_of_made(is_ordered, retention_of(&headers, retention))?;
-        let queue = self.0.open_queues.open_or_make_target(&slot, target, metadata).await?;
+        let queue = self.0.open_queues.open_or_make_target(&named, metadata).await?;
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         let moved = self.carry_over(source, &side, messages).await;
@@ -287,8 +287,8 @@ impl MessageTransfers {
     /// Opens the queue that messages come from, if there is one. That fences its pool: no owner before can take
     /// anything out any more, or back.
     async fn open_source(&self, peer: &Peer) -> Result<Option<QueueHandle>, Error> {
-        let slot = self.0.slots.slot(&peer.at).await?;
-        self.0.open_queues.open(&slot, &peer.at).await
+        let queue = self.0.slots.queue(&peer.at).await?;
+        self.0.open_queues.open(&queue).await
     }
 }
 

@@ -58,7 +58,7 @@ impl TargetEpochs {
     }
 }
 
-fn speaker(slot: &Arc<Slot>) -> OwnerEpoch {
+fn speaker(slot: &Slot) -> OwnerEpoch {
     let Epoch { generation, transaction } = slot.epoch;
     OwnerEpoch { slot: slot.owned.slot.0, generation, transaction }
 }
@@ -120,9 +120,9 @@ impl MessageTransfers {
         let target = arrival.target.queue()?;
         let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
         let _moves = self.0.slots.hold_transfers(&target).await?;
-        let slot = self.0.slots.slot(&target).await?;
+        let queue = self.0.slots.queue(&target).await?;
         let metadata = metadata_of_made(arrival.is_ordered, arrival.retention)?;
-        let queue = self.0.open_queues.open_or_make_target(&slot, &target, metadata).await?;
+        let queue = self.0.open_queues.open_or_make_target(&queue, metadata).await?;
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         let store = self.0.pools.pool_of_record(&PoolName::new(&arrival.pool)?).await?.store()?;
         let found = async {
@@ -184,8 +184,8 @@ impl MessageTransfers {
         // The next owner of the target that asks for these messages waits until this has its outcome.
         let _outgoing = self.0.slots.hold_outgoing(&at).await;
         self.heed(departure.owner).await?;
-        let slot = self.0.slots.slot(&at).await?;
-        let Some(queue) = self.0.open_queues.open(&slot, &at).await? else { return Ok(()) };
+        let queue = self.0.slots.queue(&at).await?;
+        let Some(queue) = self.0.open_queues.open(&queue).await? else { return Ok(()) };
         if queue.id() != departure.source_id {
             return Ok(());
         }
@@ -243,7 +243,7 @@ impl MessageTransfers {
     /// for no longer than [`limits::MOVE_SOURCE`]. The caller holds the moves into the queue.
     pub(crate) async fn fates(
         &self,
-        slot: &Arc<Slot>,
+        slot: &Slot,
         peer: &Peer,
         ids: &[MessageId],
     ) -> Result<HashMap<MessageId, TransferFate>, Error> {
@@ -252,7 +252,7 @@ impl MessageTransfers {
 
     async fn fetch_fates(
         &self,
-        slot: &Arc<Slot>,
+        slot: &Slot,
         peer: &Peer,
         ids: &[MessageId],
     ) -> Result<HashMap<MessageId, TransferFate>, Error> {
@@ -293,7 +293,7 @@ impl MessageTransfers {
             }
         }
         // They are told of as an owner, or not at all.
-        self.0.slots.check_ours(&self.0.slots.slot(&peer.at).await?)?;
+        self.0.slots.check_ours(self.0.slots.queue(&peer.at).await?.slot())?;
         Ok(answer)
     }
 }

@@ -1,13 +1,13 @@
 //! What a queue has in transfer, and keeping messages at their sources when their target is deleted.
 
 use crate::limits;
+use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use crate::stores::table::NamedStore;
 use crate::transfer::MessageTransfers;
 use crate::transfer::peers::by_peer;
 use angarium_catalogue::QueueRecord;
 use angarium_core::error::Error;
-use angarium_core::names::QueueRef;
 use angarium_storage::{Direction, Order, Position};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,8 +35,9 @@ impl MessageTransfers {
     /// Makes sure that no message is lost with a queue that is about to be deleted: what is prepared there, and not
     /// let go by its source, stays at its source for good. The caller holds the moves into the queue. A move that
     /// an owner before has begun could still take the message out at the source, so its owner there is asked, who opens it, which fences that.
-    pub(crate) async fn keep_at_sources(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<(), Error> {
-        let Some(record) = self.0.replica.catalogue.queue(&slot.owned, at).await? else { return Ok(()) };
+    pub(crate) async fn keep_at_sources(&self, queue: &SlotQueue) -> Result<(), Error> {
+        let slot = queue.slot();
+        let Some(record) = queue.record().await? else { return Ok(()) };
         let mut known = HashSet::new();
         for store in self.stores_in_transfer(slot, &record).await? {
             let mut after = None;

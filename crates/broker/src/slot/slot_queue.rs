@@ -1,0 +1,62 @@
+//! A queue's name at the slot that serves it: what parts above the slots hold of a queue that may not be open.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedMutexGuard;
+
+use angarium_catalogue::{QueueEntry, QueueRecord};
+use angarium_core::error::Error;
+use angarium_core::ids::QueueId;
+use angarium_core::names::QueueRef;
+
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::state::Slot;
+
+/// The name of a queue with the slot that serves it. The queue may be open or closed, or may not exist.
+#[derive(Clone)]
+pub(crate) struct SlotQueue {
+    slot: Arc<Slot>,
+    at: QueueRef,
+}
+
+impl Slot {
+    /// Returns the queue of this name in this slot.
+    pub(crate) fn queue(self: &Arc<Self>, at: &QueueRef) -> SlotQueue {
+        SlotQueue { slot: Arc::clone(self), at: at.clone() }
+    }
+}
+
+impl SlotQueue {
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
+    pub(crate) fn at(&self) -> &QueueRef {
+        &self.at
+    }
+
+    /// Returns the handle of the queue, if it is open. The queue is in use then.
+    pub(crate) fn handle(&self) -> Option<QueueHandle> {
+        self.slot.handle(&self.at)
+    }
+
+    /// Returns the handle of the queue with this name and this id, open or not.
+    pub(crate) fn with_id(&self, id: QueueId) -> QueueHandle {
+        QueueHandle::new(Arc::clone(&self.slot), self.at.clone(), id)
+    }
+
+    /// Waits for the gate of the queue. While it is held no other task creates, opens, changes or deletes the queue.
+    pub(crate) async fn hold_gate(&self) -> OwnedMutexGuard<()> {
+        self.slot.queue_gates.hold(&self.at).await
+    }
+
+    /// Reads the record of the queue in the tree; none when there is no such queue.
+    pub(crate) async fn record(&self) -> Result<Option<QueueRecord>, Error> {
+        self.slot.around.replica.catalogue.queue(&self.slot.owned, &self.at).await
+    }
+
+    /// As `record`, with the version of the record.
+    pub(crate) async fn entry(&self) -> Result<Option<QueueEntry>, Error> {
+        self.slot.around.replica.catalogue.queue_entry(&self.slot.owned, &self.at).await
+    }
+}
