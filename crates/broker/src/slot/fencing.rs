@@ -1,6 +1,11 @@
 //! The fence that a slot puts up in a pool before it first uses it, and what it means that a pool refuses one.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use tracing::debug;
 
 use crate::slot::state::Slot;
 use crate::stores::table::NamedStore;
@@ -10,6 +15,10 @@ use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::names::PoolName;
 use angarium_storage::StoreError;
+
+/// How long a slot that was taken waits for the fences of the pools that it used. A pool that hangs delays the queues
+/// of other pools for no longer.
+const FENCES_WAIT: Duration = Duration::from_millis(500);
 
 impl Slot {
     /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
@@ -42,9 +51,36 @@ impl Slot {
         };
         self.around.replica.carry_out(fence).await
     }
-}
 
-impl Slot {
+    /// Fences the pools that the slot used, so that they refuse the batches of its old object. A pool that does not
+    /// answer now is fenced before its first use.
+    pub(crate) async fn fence_pools(self: &Arc<Self>, pools: &[PoolName]) {
+        let fences = TaskTracker::new();
+        for name in pools {
+            let (slot, name) = (Arc::clone(self), name.clone());
+            // A fence that is given up half way could arrive after the next one, and begin its numbering again.
+            let token = fences.token();
+            self.around.replica.tasks.spawn(async move {
+                let fenced = match slot.around.stores.pool(&name) {
+                    Ok(pool) => slot.open_writer(&name, &pool).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = fenced {
+                    slot.around.replica.task_failed(
+                        "fence pools",
+                        format_args!("slot {} pool {name}", slot.owned.slot.0),
+                        &error,
+                    );
+                }
+                drop(token);
+            });
+        }
+        fences.close();
+        if timeout(FENCES_WAIT, fences.wait()).await.is_err() {
+            debug!(slot = self.owned.slot.0, "slot served before all pools are fenced");
+        }
+    }
+
     /// Continues over another handle of the storage that the slot writer to a pool leads to.
     pub(crate) fn switch_store(self: &Arc<Self>, name: &PoolName, store: &NamedStore) {
         if let Some(writer) = self.lock().writers.get_mut(name) {

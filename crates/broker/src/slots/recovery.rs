@@ -10,8 +10,7 @@ use crate::slots::Slots;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
-use tokio_util::task::TaskTracker;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::limits;
@@ -28,10 +27,6 @@ use angarium_storage::Epoch;
 
 /// The first pause, and the longest; each is twice the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-
-/// How long a slot that was taken waits for the fences of the pools that it used: a pool that hangs delays the queues of others by this
-/// at most.
-const FENCES_WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) fn next(pause: Duration) -> Duration {
     (pause * 2).clamp(PAUSE.0, PAUSE.1)
@@ -164,7 +159,7 @@ impl Slots {
             }
             match self.take(number, RecoveryPace::now(pause)).await {
                 Ok(Some(slot)) => {
-                    self.fence_pools(&slot, pools).await;
+                    slot.fence_pools(pools).await;
                     let (took_ms, transaction) = (millis(began.elapsed()), slot.epoch.transaction);
                     if first.is_zero() {
                         info!(slot = number.0, transaction, took_ms, "slot recovered");
@@ -206,35 +201,6 @@ impl Slots {
         let no_expiry_before = self.0.replica.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
         let terms = SlotTerms { taken, no_expiry_before };
         Ok(Arc::new(Slot::new(owned, epoch, claims, terms, self.0.around.clone())))
-    }
-
-    /// Fences the pools that the slot used, so that batches of its old object are refused from here on. One that
-    /// cannot be reached now is fenced before its first use.
-    async fn fence_pools(&self, slot: &Arc<Slot>, pools: &[PoolName]) {
-        let fences = TaskTracker::new();
-        for name in pools {
-            let (slots, slot, name) = (self.clone(), Arc::clone(slot), name.clone());
-            // One that is given up half way could arrive after the next one, and begin its numbering again.
-            let token = fences.token();
-            self.0.replica.tasks.spawn(async move {
-                let fenced = match slots.0.stores.pool(&name) {
-                    Ok(pool) => slot.open_writer(&name, &pool).await,
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = fenced {
-                    slots.0.replica.task_failed(
-                        "fence pools",
-                        format_args!("slot {} pool {name}", slot.owned.slot.0),
-                        &error,
-                    );
-                }
-                drop(token);
-            });
-        }
-        fences.close();
-        if timeout(FENCES_WAIT, fences.wait()).await.is_err() {
-            debug!(slot = slot.owned.slot.0, "slot served before all pools are fenced");
-        }
     }
 }
 
