@@ -19,7 +19,7 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use angarium_catalogue::DroppedQueue;
 use angarium_core::error::{Error, Part};
-use angarium_core::ids::{ClaimId, QueueId};
+use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
 use angarium_storage::DropResult;
 
@@ -84,40 +84,45 @@ impl Queues {
             let now = self.0.replica.clock.now();
             for slot in self.0.slots.owned() {
                 if slot.begin_cleaning(now) {
-                    let (queues, on) = (self.clone(), Arc::clone(&slot));
-                    slot.spawn(async move { queues.clean_slot(&on).await });
+                    let cleaning = SlotCleaning { queues: self.clone(), slot: Arc::clone(&slot) };
+                    slot.spawn(async move { cleaning.run().await });
                 }
             }
         }
     }
+}
 
-    /// Cleans a slot. What cannot be cleaned now holds up nothing else, and has its turn again after a pause.
-    async fn clean_slot(&self, slot: &Arc<Slot>) {
-        if let Err(error) = self.try_clean_slot(slot).await {
-            self.0.replica.task_failed(
-                "clean deleted queues",
-                format_args!("slot {}", slot.owned.slot.0),
-                &error,
-            );
-            let again = self.0.replica.clock.now().plus_seconds(PAUSE);
-            slot.clean_again_at(again);
+/// The cleaning of a slot from what deleted queues leave there.
+struct SlotCleaning {
+    queues: Queues,
+    slot: Arc<Slot>,
+}
+
+impl SlotCleaning {
+    /// Cleans the slot. A queue that cannot be cleaned now delays no other, and is cleaned again after a pause.
+    async fn run(&self) {
+        if let Err(error) = self.clean().await {
+            let (replica, slot) = (&self.queues.0.replica, &self.slot);
+            replica.task_failed("clean deleted queues", format_args!("slot {}", slot.owned.slot.0), &error);
+            slot.clean_again_at(replica.clock.now().plus_seconds(PAUSE));
         }
     }
 
-    async fn try_clean_slot(&self, slot: &Arc<Slot>) -> Result<(), Error> {
-        let dropped = self.0.replica.catalogue.dropped(&slot.owned).await?;
+    async fn clean(&self) -> Result<(), Error> {
+        let (catalogue, slot) = (&self.queues.0.replica.catalogue, &self.slot);
+        let dropped = catalogue.dropped(&slot.owned).await?;
         if dropped.is_empty() {
             return Ok(());
         }
         let ids: Vec<QueueId> = dropped.iter().map(|queue| queue.id).collect();
         slot.note_dropped(&ids);
-        self.clean_claims(slot, &ids).await?;
+        slot.clear_orphans(&ids).await?;
         let mut failure = Ok(());
         for queue in dropped {
-            match self.empty_pools(slot, &queue).await {
+            match self.empty_pools(&queue).await {
                 Ok(()) => {
-                    self.0.replica.catalogue.move_tasks_delete(&slot.owned, queue.id).await?;
-                    self.0.replica.catalogue.dropped_delete(&slot.owned, queue.id).await?;
+                    catalogue.move_tasks_delete(&slot.owned, queue.id).await?;
+                    catalogue.dropped_delete(&slot.owned, queue.id).await?;
                 }
                 Err(error) => failure = Err(error),
             }
@@ -126,23 +131,11 @@ impl Queues {
         failure
     }
 
-    /// Removes the records of the claims on deleted queues. Memory knows which they are, so none is read.
-    async fn clean_claims(&self, slot: &Arc<Slot>, queues: &[QueueId]) -> Result<(), Error> {
-        let orphans = slot.take_orphans(queues);
-        let claims: Vec<ClaimId> = orphans.iter().flat_map(|(_, claims)| claims).copied().collect();
-        if let Err(error) = self.0.replica.catalogue.claims_delete(&slot.owned, &claims).await {
-            // A record that is gone already does no harm at the next try.
-            slot.return_orphans(orphans);
-            return Err(error);
-        }
-        slot.orphans_cleared(&claims);
-        Ok(())
-    }
-
     /// Removes what a deleted queue has in its pools, a part at a time.
-    async fn empty_pools(&self, slot: &Arc<Slot>, queue: &DroppedQueue) -> Result<(), Error> {
+    async fn empty_pools(&self, queue: &DroppedQueue) -> Result<(), Error> {
+        let (parts, slot) = (&self.queues.0, &self.slot);
         for name in &queue.placement {
-            let pool = self.0.pools.pool_of_record(name).await?;
+            let pool = parts.pools.pool_of_record(name).await?;
             slot.open_writer(name, &pool).await?;
             let store = pool.store()?;
             loop {
@@ -153,7 +146,7 @@ impl Queues {
                 drop(gate);
                 match dropped {
                     DropResult::Done => break,
-                    DropResult::More if self.0.replica.stop.is_cancelled() => return Err(stopping()),
+                    DropResult::More if parts.replica.stop.is_cancelled() => return Err(stopping()),
                     DropResult::More => tokio::task::yield_now().await,
                 }
             }

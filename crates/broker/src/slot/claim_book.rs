@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::limits;
 use angarium_core::claim::ClaimTerms;
+use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::message::{Header, Retention};
 use angarium_core::names::QueueRef;
@@ -222,20 +223,21 @@ impl Slot {
         }
     }
 
-    /// Takes the claims without messages, whose records may go.
-    pub(crate) fn take_spent(self: &Arc<Self>) -> Vec<ClaimId> {
-        std::mem::take(&mut self.lock().spent)
-    }
-
-    /// The records of so many claims are gone.
-    pub(crate) fn spent_cleared(self: &Arc<Self>, claims: usize) {
+    /// Removes the records of the claims whose messages were all deleted.
+    pub(crate) async fn clear_spent_claims(self: &Arc<Self>) -> Result<(), Error> {
+        let spent = std::mem::take(&mut self.lock().spent);
+        if spent.is_empty() {
+            return Ok(());
+        }
+        let outcome = self.around.replica.catalogue.claims_delete(&self.owned, &spent).await;
         let mut state = self.lock();
-        state.live_claims = state.live_claims.saturating_sub(claims);
-    }
-
-    /// The records of these claims may still be there. One that is gone already does no harm at the next tick.
-    pub(crate) fn return_spent(self: &Arc<Self>, claims: Vec<ClaimId>) {
-        self.lock().spent.extend(claims);
+        if outcome.is_ok() {
+            state.live_claims = state.live_claims.saturating_sub(spent.len());
+        } else {
+            // Some records may still be there. One that is gone already does no harm at the next tick.
+            state.spent.extend(spent);
+        }
+        outcome
     }
 }
 

@@ -3,14 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, QueueId};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
+use crate::slot::orphans::OrphanedClaims;
 use crate::slot::state::{OpenQueue, Slot};
-
-/// Claims of deleted queues, by queue.
-pub(crate) type OrphanedClaims = Vec<(QueueId, Vec<ClaimId>)>;
 
 /// A queue that was taken out of memory: nothing more begins there.
 pub(crate) struct ClosedOpenQueue(OpenQueue);
@@ -40,25 +39,25 @@ impl Slot {
         self.lock().orphans.entry(queue).or_default().extend(claims);
     }
 
-    /// Takes the claims of deleted queues whose records may be in the tree.
-    pub(crate) fn take_orphans(self: &Arc<Self>, queues: &[QueueId]) -> OrphanedClaims {
-        self.lock().take_orphans(queues)
-    }
-
-    /// The records of these claims may still be there.
-    pub(crate) fn return_orphans(self: &Arc<Self>, orphans: OrphanedClaims) {
+    /// Removes the records of the claims on deleted queues. The slot has the ids of the claims in memory, so it reads
+    /// no record.
+    pub(crate) async fn clear_orphans(self: &Arc<Self>, queues: &[QueueId]) -> Result<(), Error> {
+        let orphans = self.lock().take_orphans(queues);
+        let claims: Vec<ClaimId> = orphans.iter().flat_map(|orphans| &orphans.claims).copied().collect();
+        let outcome = self.around.replica.catalogue.claims_delete(&self.owned, &claims).await;
         let mut state = self.lock();
-        for (queue, claims) in orphans {
-            state.orphans.entry(queue).or_default().extend(claims);
+        if outcome.is_err() {
+            // A record that is gone already does no harm at the next try.
+            for OrphanedClaims { queue, claims } in orphans {
+                state.orphans.entry(queue).or_default().extend(claims);
+            }
+            return outcome;
         }
-    }
-
-    /// The records of these claims are gone. Records that wait to be cleared away are counted when they are.
-    pub(crate) fn orphans_cleared(self: &Arc<Self>, claims: &[ClaimId]) {
-        let mut state = self.lock();
+        // Records that wait to be cleared away are counted when they are.
         let spent: HashSet<ClaimId> = state.spent.iter().copied().collect();
         let counted = claims.iter().filter(|claim| !spent.contains(claim)).count();
         state.live_claims = state.live_claims.saturating_sub(counted);
+        Ok(())
     }
 
     /// Has deleted queues cleaned away from this time on.

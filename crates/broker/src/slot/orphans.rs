@@ -3,6 +3,12 @@
 use crate::slot::state::SlotState;
 use angarium_core::ids::{ClaimId, QueueId};
 
+/// Claims of a deleted queue.
+pub(crate) struct OrphanedClaims {
+    pub(crate) queue: QueueId,
+    pub(crate) claims: Vec<ClaimId>,
+}
+
 impl SlotState {
     /// A claim of a queue that turned out not to exist any more has nothing to end.
     pub(crate) fn spend_orphan(&mut self, claim: ClaimId) {
@@ -24,14 +30,14 @@ impl SlotState {
 
     /// Takes the claims of deleted queues whose records may be in the tree. Memory has all of them: those from before
     /// the slot was taken were read then.
-    pub(crate) fn take_orphans(&mut self, queues: &[QueueId]) -> Vec<(QueueId, Vec<ClaimId>)> {
+    pub(crate) fn take_orphans(&mut self, queues: &[QueueId]) -> Vec<OrphanedClaims> {
         let mut taken = Vec::new();
-        for queue in queues {
-            let mut claims = self.orphans.remove(queue).unwrap_or_default();
-            let unopened = self.unopened.remove(queue).unwrap_or_default();
+        for &queue in queues {
+            let mut claims = self.orphans.remove(&queue).unwrap_or_default();
+            let unopened = self.unopened.remove(&queue).unwrap_or_default();
             claims.extend(unopened.into_iter().map(|(claim, _)| claim));
             if !claims.is_empty() {
-                taken.push((*queue, claims));
+                taken.push(OrphanedClaims { queue, claims });
             }
         }
         taken
