@@ -38,65 +38,11 @@ impl Claims {
             alarm.forget();
             for slot in self.0.slots.owned() {
                 if slot.begin_expiry(now) {
-                    let (claims, on) = (self.clone(), Arc::clone(&slot));
-                    slot.spawn(async move { claims.expire_slot(&on, now).await });
+                    let expiry = SlotExpiry { claims: self.clone(), slot: Arc::clone(&slot), now };
+                    slot.spawn(async move { expiry.run().await });
                 }
             }
         }
-    }
-
-    /// Ends all claims of a slot that were due at `now`, but for those of placements where earlier ones are still being ended:
-    /// they are due again in a second. A slot that cannot end its claims holds up no other.
-    async fn expire_slot(&self, slot: &Arc<Slot>, now: Timestamp) {
-        while !self.0.replica.stop.is_cancelled() && !slot.closed.is_cancelled() {
-            let again = self.retry_at(now);
-            let Some(due) = slot.take_due_claims(now, again) else { break };
-            let ended = TaskTracker::new();
-            for (placement, part) in self.parts(slot, due, now).await {
-                if !slot.begin_expiry_at(&placement, &part, again) {
-                    continue;
-                }
-                let (claims, on, token) = (self.clone(), Arc::clone(slot), ended.token());
-                slot.spawn(async move {
-                    claims.expire_placement(&on, part, now).await;
-                    on.end_expiry_at(&placement);
-                    drop(token);
-                });
-            }
-            ended.close();
-            // What takes longer continues beside what is due next.
-            let _ = timeout(limits::EXPIRY_WAIT, ended.wait()).await;
-        }
-        slot.finish_expiry();
-    }
-
-    /// When claims that cannot be ended now are due again.
-    pub(crate) fn retry_at(&self, now: Timestamp) -> Timestamp {
-        retry_at(now.max(self.0.replica.clock.now()))
-    }
-
-    /// Due claims by placement. That of a queue that is not open is read from its record.
-    pub(crate) async fn parts(&self, slot: &Arc<Slot>, due: DueClaims, now: Timestamp) -> DuePlacements {
-        let part = |claims| DuePlacement { claims, unopened: Vec::new() };
-        let mut parts: DuePlacements =
-            due.claims.into_iter().map(|(at, claims)| (at, part(claims))).collect();
-        match self.placements(&due.unopened).await {
-            Ok(placements) => {
-                for deadline in due.unopened {
-                    let placement = placements.get(&deadline.queue).cloned().flatten();
-                    parts.entry(placement).or_default().unopened.push(deadline);
-                }
-            }
-            Err(error) => {
-                self.0.replica.task_failed(
-                    "expire claims",
-                    format_args!("slot {}", slot.owned.slot.0),
-                    &error,
-                );
-                slot.await_again(due.unopened.into_iter(), self.retry_at(now));
-            }
-        }
-        parts
     }
 
     async fn placements(
@@ -116,32 +62,101 @@ impl Claims {
         let placements = records.into_iter().map(|record| placement(record).and_then(Result::ok));
         Ok(queues.into_iter().zip(placements).collect())
     }
+}
+
+/// The expiry of the claims of a slot that were due at a time.
+#[derive(Clone)]
+struct SlotExpiry {
+    claims: Claims,
+    slot: Arc<Slot>,
+    now: Timestamp,
+}
+
+impl SlotExpiry {
+    /// Ends the due claims, except in placements where earlier claims are still being ended: those claims are due again
+    /// in a second. A slot that cannot end its claims delays no other slot.
+    async fn run(&self) {
+        let slot = &self.slot;
+        while !self.claims.0.replica.stop.is_cancelled() && !slot.closed.is_cancelled() {
+            let again = self.retry_at();
+            let Some(due) = slot.take_due_claims(self.now, again) else { break };
+            let ended = TaskTracker::new();
+            for (placement, part) in self.by_placement(due).await {
+                if !slot.begin_expiry_at(&placement, &part, again) {
+                    continue;
+                }
+                let (expiry, token) = (self.clone(), ended.token());
+                slot.spawn(async move {
+                    expiry.expire_placement(part).await;
+                    expiry.slot.end_expiry_at(&placement);
+                    drop(token);
+                });
+            }
+            ended.close();
+            // What takes longer continues beside what is due next.
+            let _ = timeout(limits::EXPIRY_WAIT, ended.wait()).await;
+        }
+        slot.finish_expiry();
+    }
+
+    /// When claims that cannot be ended now are due again.
+    fn retry_at(&self) -> Timestamp {
+        retry_at(self.now.max(self.claims.0.replica.clock.now()))
+    }
+
+    /// Sorts due claims by placement. The placement of a queue that is not open is read from its record.
+    async fn by_placement(&self, due: DueClaims) -> DuePlacements {
+        let part = |claims| DuePlacement { claims, unopened: Vec::new() };
+        let mut parts: DuePlacements =
+            due.claims.into_iter().map(|(at, claims)| (at, part(claims))).collect();
+        match self.claims.placements(&due.unopened).await {
+            Ok(placements) => {
+                for deadline in due.unopened {
+                    let placement = placements.get(&deadline.queue).cloned().flatten();
+                    parts.entry(placement).or_default().unopened.push(deadline);
+                }
+            }
+            Err(error) => {
+                self.report_failure(&error);
+                self.slot.await_again(due.unopened.into_iter(), self.retry_at());
+            }
+        }
+        parts
+    }
 
     /// Ends the claims of one placement. Its queues are opened one after the other: opening holds the gates of their pools.
-    async fn expire_placement(&self, slot: &Arc<Slot>, part: DuePlacement, now: Timestamp) {
+    async fn expire_placement(&self, part: DuePlacement) {
         if !part.claims.is_empty()
-            && let Err(error) =
-                self.release_claims(slot, part.claims, Release::COUNTED, ReleaseCause::Lapsed).await
+            && let Err(error) = self
+                .claims
+                .release_claims(&self.slot, part.claims, Release::COUNTED, ReleaseCause::Lapsed)
+                .await
         {
-            self.0.replica.task_failed("expire claims", format_args!("slot {}", slot.owned.slot.0), &error);
+            self.report_failure(&error);
         }
         for deadline in part.unopened {
-            self.open_for_release(slot, deadline, now).await;
+            self.open_for_release(deadline).await;
         }
+    }
+
+    fn report_failure(&self, error: &Error) {
+        let slot = self.slot.owned.slot.0;
+        self.claims.0.replica.task_failed("expire claims", format_args!("slot {slot}"), error);
     }
 
     /// Opens the queue of a claim whose time has ended, so that it can be ended. A claim of a queue that does not exist
     /// any more is cleared away.
-    async fn open_for_release(&self, slot: &Arc<Slot>, deadline: Deadline, now: Timestamp) {
-        match self.0.open_queues.open(&slot.queue(&deadline.queue)).await {
+    async fn open_for_release(&self, deadline: Deadline) {
+        let (parts, slot) = (&self.claims.0, &self.slot);
+        match parts.open_queues.open(&slot.queue(&deadline.queue)).await {
             Ok(_) => slot.spend_orphan(deadline.claim),
             Err(error) => {
-                self.0.replica.task_failed(
+                parts.replica.task_failed(
                     "expire claims",
                     format_args!("queue {}", deadline.queue.name),
                     &error,
                 );
-                slot.await_again([deadline].into_iter(), self.retry_at(now));
+                slot.await_again([deadline].into_iter(), self.retry_at());
             }
         }
     }

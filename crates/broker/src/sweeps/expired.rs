@@ -83,7 +83,7 @@ impl Sweeps {
     async fn sweep_slots(&self, pool: &PoolName, due: Vec<SlotNumber>) {
         for number in due {
             let Some(slot) = self.swept_slot(number) else { continue };
-            if let Err(error) = self.sweep(&slot, pool).await {
+            if let Err(error) = self.sweep(slot, pool).await {
                 self.0.replica.task_failed(
                     "remove expired messages",
                     format_args!("slot {} pool {pool}", number.0),
@@ -96,17 +96,34 @@ impl Sweeps {
         }
     }
 
-    async fn sweep(&self, slot: &Arc<Slot>, pool: &PoolName) -> Result<(), Error> {
+    async fn sweep(&self, slot: Arc<Slot>, pool: &PoolName) -> Result<(), Error> {
         // A pool that is unavailable was complained of already.
         let Ok(store) = self.0.stores.pool(pool)?.store() else { return Ok(()) };
-        self.sweep_own(slot, pool, &store).await?;
-        self.sweep_retained(slot, &store).await
+        let sweep = SlotSweep { sweeps: self.clone(), slot, store };
+        sweep.sweep_own().await?;
+        sweep.sweep_retained().await
+    }
+}
+
+/// The sweep of a slot in one pool.
+pub(in crate::sweeps) struct SlotSweep {
+    pub(in crate::sweeps) sweeps: Sweeps,
+    pub(in crate::sweeps) slot: Arc<Slot>,
+    pub(in crate::sweeps) store: NamedStore,
+}
+
+impl SlotSweep {
+    /// Whether the service stops, or the slot is closed.
+    pub(in crate::sweeps) fn is_stopped(&self) -> bool {
+        self.sweeps.0.replica.stop.is_cancelled() || self.slot.closed.is_cancelled()
     }
 
     /// Removes messages that have a life of their own.
-    async fn sweep_own(&self, slot: &Arc<Slot>, pool: &PoolName, store: &NamedStore) -> Result<(), Error> {
+    async fn sweep_own(&self) -> Result<(), Error> {
+        let SlotSweep { sweeps, slot, store } = self;
+        let pool = store.name();
         for _ in 0..limits::SWEEP_LOOKS {
-            let now = self.0.replica.clock.now();
+            let now = sweeps.0.replica.clock.now();
             slot.begin_sweeps(pool);
             let (number, limit) = (slot.owned.slot, limits::SWEEP_MESSAGES);
             let found = store.due(number, Due::Expiry, now, limit).await;
@@ -117,13 +134,9 @@ impl Sweeps {
                 count += 1;
             }
             // Whatever came of it, the sweeps that have begun are finished.
-            let removals = self.remove_expired(slot, pool, expired, now).await?;
+            let removals = self.remove_expired(expired, now).await?;
             found.map_err(|error| store.failed(error))?;
-            if count < limit
-                || removals == 0
-                || self.0.replica.stop.is_cancelled()
-                || slot.closed.is_cancelled()
-            {
+            if count < limit || removals == 0 || self.is_stopped() {
                 return Ok(());
             }
         }
@@ -132,15 +145,9 @@ impl Sweeps {
 
     /// Removes messages of open queues through their engines, which spare claimed ones, and others directly. Returns
     /// from how many queues.
-    async fn remove_expired(
-        &self,
-        slot: &Arc<Slot>,
-        pool: &PoolName,
-        mut expired: ExpiredByQueue,
-        now: Timestamp,
-    ) -> Result<usize, Error> {
-        let removals = slot.remove_expired(pool, &mut expired, now)?;
-        let unopened = if expired.is_empty() { 0 } else { self.remove_unopened(slot, pool, expired).await? };
+    async fn remove_expired(&self, mut expired: ExpiredByQueue, now: Timestamp) -> Result<usize, Error> {
+        let removals = self.slot.remove_expired(self.store.name(), &mut expired, now)?;
+        let unopened = if expired.is_empty() { 0 } else { self.remove_unopened(expired).await? };
         let open = removals.len();
         for removal in removals {
             settled(removal).await?;
@@ -150,14 +157,11 @@ impl Sweeps {
 
     /// As `remove_expired`, of queues that are not open. No caller opens, deletes or cleans one of this
     /// pool meanwhile.
-    pub(crate) async fn remove_unopened(
-        &self,
-        slot: &Arc<Slot>,
-        pool: &PoolName,
-        expired: ExpiredByQueue,
-    ) -> Result<usize, Error> {
+    pub(in crate::sweeps) async fn remove_unopened(&self, expired: ExpiredByQueue) -> Result<usize, Error> {
+        let SlotSweep { sweeps, slot, store } = self;
+        let pool = store.name();
         let _gate = slot.pool_gates.hold(pool).await;
-        slot.open_writer(pool, &*self.0.stores.pool(pool)?).await?;
+        slot.open_writer(pool, &*sweeps.0.stores.pool(pool)?).await?;
         let removals = slot.remove_unopened_expired(pool, expired);
         let mut outcome = Ok(removals.len());
         for UnopenedRemoval { outcome: removal, queue, count } in removals {
@@ -168,7 +172,7 @@ impl Sweeps {
                 continue;
             }
             // Of a queue that no caller has opened only the id is known.
-            self.0.replica.meter.other_queues().expired.inc_by(count);
+            sweeps.0.replica.meter.other_queues().expired.inc_by(count);
         }
         outcome
     }

@@ -5,26 +5,22 @@
 //! times, which never change, and no deadlines. A sweep skips a queue until its earliest known message may expire; of a
 //! closed queue only the base time and the retention are kept.
 
-use crate::sweeps::Sweeps;
-use std::sync::Arc;
-
+use crate::sweeps::expired::SlotSweep;
 use rand::seq::SliceRandom;
 use tracing::debug;
 
 use crate::limits;
-use crate::slot::state::Slot;
-use crate::stores::table::NamedStore;
 use crate::writer::pending::settled;
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
 use angarium_storage::RetainedEntries;
 
-impl Sweeps {
-    /// Removes expired retained messages of a slot from a pool, the earliest of each queue first, queue by queue in
+impl SlotSweep {
+    /// Removes expired retained messages of the slot from the pool, the earliest of each queue first, queue by queue in
     /// turns and a bounded number in all.
-    pub(crate) async fn sweep_retained(&self, slot: &Arc<Slot>, store: &NamedStore) -> Result<(), Error> {
-        let pool = store.name();
-        let mut due = slot.retained_due(pool, self.0.replica.clock.now());
+    pub(in crate::sweeps) async fn sweep_retained(&self) -> Result<(), Error> {
+        let pool = self.store.name();
+        let mut due = self.slot.retained_due(pool, self.sweeps.0.replica.clock.now());
         // More than a sweep has looks for have their turns in no order.
         due.shuffle(&mut rand::rng());
         due.truncate(limits::SWEEP_LOOKS);
@@ -32,14 +28,11 @@ impl Sweeps {
         while !due.is_empty() {
             let mut left = Vec::new();
             for queue in due {
-                if looks >= limits::SWEEP_LOOKS
-                    || self.0.replica.stop.is_cancelled()
-                    || slot.closed.is_cancelled()
-                {
+                if looks >= limits::SWEEP_LOOKS || self.is_stopped() {
                     return Ok(());
                 }
                 looks += 1;
-                match self.scan_retained(slot, store, queue).await {
+                match self.scan_retained(queue).await {
                     Ok(true) => left.push(queue),
                     Ok(false) => {}
                     // It states nothing of other queues.
@@ -47,7 +40,7 @@ impl Sweeps {
                     // A second one states that the pool does not answer; the first one may be of its queue alone.
                     Err(error) if failed => return Err(error),
                     Err(error) => {
-                        debug!(%error, pool = %store.name(), "retained messages not read");
+                        debug!(%error, %pool, "retained messages not read");
                         failed = true;
                     }
                 }
@@ -58,18 +51,14 @@ impl Sweeps {
     }
 
     /// Removes what one look at a queue finds. Returns whether there may be more.
-    async fn scan_retained(
-        &self,
-        slot: &Arc<Slot>,
-        store: &NamedStore,
-        queue: QueueId,
-    ) -> Result<bool, Error> {
+    async fn scan_retained(&self, queue: QueueId) -> Result<bool, Error> {
+        let SlotSweep { sweeps, slot, store } = self;
         // Its engine states which of its claims hold what.
         let held = slot.unopened_name(queue);
         if let Some(at) = held {
-            self.0.open_queues.open(&slot.queue(&at)).await?;
+            sweeps.0.open_queues.open(&slot.queue(&at)).await?;
         }
-        let now = self.0.replica.clock.now();
+        let now = sweeps.0.replica.clock.now();
         let begun = slot.begin_retention_scan(store.name(), queue, now);
         let Some(look) = begun else { return Ok(false) };
         let before = look.retention.cutoff(now).unwrap_or_default();
@@ -80,7 +69,7 @@ impl Sweeps {
         match (gone, look.at) {
             (Some(gone), _) => settled(gone).await.map(|()| is_full),
             (None, None) if is_any => {
-                let removals = self.remove_unopened(slot, store.name(), [(queue, found)].into()).await?;
+                let removals = self.remove_unopened([(queue, found)].into()).await?;
                 Ok(is_full && removals > 0)
             }
             // Others have ended the look: the next one continues behind them.
