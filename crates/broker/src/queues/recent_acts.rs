@@ -8,7 +8,6 @@ use angarium_catalogue::{Act, ActRecord};
 use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
-use std::sync::Arc;
 
 impl Queues {
     /// Notes that something is about to be done to a queue, durable when this returns. False when it was done less than
@@ -35,7 +34,7 @@ impl Queues {
         Ok(has(&self.recent_acts(&slot).await?, at, act))
     }
 
-    pub(crate) async fn recent_acts(&self, slot: &Arc<Slot>) -> Result<Vec<ActRecord>, Error> {
+    pub(crate) async fn recent_acts(&self, slot: &Slot) -> Result<Vec<ActRecord>, Error> {
         let mut acts = self.0.replica.catalogue.noted_acts(&slot.owned).await?;
         self.0.slots.check_ours(slot)?;
         let now = self.0.replica.clock.now();

@@ -4,7 +4,6 @@
 
 use crate::quotas::QuotaCounts;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -28,13 +27,13 @@ struct SlotProjects {
 
 impl RegionalProjects {
     /// The projects of an account beside the one of its own name; none when the slot must be read first.
-    pub(crate) fn of(&self, slot: &Arc<Slot>, account: &ProjectId) -> Option<Vec<ProjectId>> {
+    pub(crate) fn of(&self, slot: &Slot, account: &ProjectId) -> Option<Vec<ProjectId>> {
         let known = self.0.lock();
         let projects = known.get(&slot.owned.slot).filter(|projects| projects.epoch == slot.epoch)?;
         Some(projects.accounts.get(account).into_iter().flatten().cloned().collect())
     }
 
-    pub(crate) fn learn(&self, slot: &Arc<Slot>, projects: Vec<ProjectId>, rule: Accounts) {
+    pub(crate) fn learn(&self, slot: &Slot, projects: Vec<ProjectId>, rule: Accounts) {
         let mut accounts: HashMap<ProjectId, BTreeSet<ProjectId>> = HashMap::new();
         for project in projects {
             let account = rule.of(&project);
@@ -46,7 +45,7 @@ impl RegionalProjects {
     }
 
     /// A project is about to have its first queue in a slot, maybe. The slot's gate is held.
-    pub(crate) fn note(&self, slot: &Arc<Slot>, account: ProjectId, project: &ProjectId) {
+    pub(crate) fn note(&self, slot: &Slot, account: ProjectId, project: &ProjectId) {
         if let Some(known) = self.0.lock().get_mut(&slot.owned.slot)
             && known.epoch == slot.epoch
         {
@@ -59,7 +58,7 @@ impl QuotaCounts {
     /// The projects of an account that may have queues in a slot, whose gate is held.
     pub(crate) async fn projects_of(
         &self,
-        slot: &Arc<Slot>,
+        slot: &Slot,
         account: &ProjectId,
     ) -> Result<Vec<ProjectId>, Error> {
         let mut projects = vec![account.clone()];
@@ -129,7 +128,7 @@ impl QuotaCounts {
     }
 
     /// Notes the project of a queue that is about to be created in a slot, whose gate is held.
-    pub(crate) fn note_project(&self, slot: &Arc<Slot>, project: &ProjectId) {
+    pub(crate) fn note_project(&self, slot: &Slot, project: &ProjectId) {
         let account = self.0.ledger.account_of(project);
         if account != *project {
             self.0.regional_projects.note(slot, account, project);

@@ -155,7 +155,7 @@ impl Redrive {
     async fn open_if_unfinished(&self, queue: &SlotQueue, record: &QueueRecord) -> Result<(), Error> {
         // What is being copied continues, and takes up what was cut short.
         if record.placement()?.older.is_some()
-            || !self.0.transfers.stores_in_transfer(queue.slot(), record).await?.is_empty()
+            || !self.0.transfers.stores_in_transfer(queue, record).await?.is_empty()
         {
             return self.0.open_queues.open(queue).await.map(|_| ());
         }

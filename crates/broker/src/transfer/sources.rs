@@ -2,7 +2,6 @@
 
 use crate::limits;
 use crate::slot::slot_queue::SlotQueue;
-use crate::slot::state::Slot;
 use crate::stores::table::NamedStore;
 use crate::transfer::MessageTransfers;
 use crate::transfer::peers::by_peer;
@@ -10,20 +9,19 @@ use angarium_catalogue::QueueRecord;
 use angarium_core::error::Error;
 use angarium_storage::{Direction, Order, Position};
 use std::collections::HashSet;
-use std::sync::Arc;
 
 impl MessageTransfers {
     /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:
     /// no owner before can add to them.
     pub(crate) async fn stores_in_transfer(
         &self,
-        slot: &Arc<Slot>,
+        queue: &SlotQueue,
         record: &QueueRecord,
     ) -> Result<Vec<NamedStore>, Error> {
         let mut stores = Vec::new();
         for name in record.placement()?.pools() {
             let pool = self.0.pools.pool_of_record(name).await?;
-            slot.open_writer(name, &pool).await?;
+            queue.slot().open_writer(name, &pool).await?;
             let store = pool.store()?;
             if store.holds_in_transfer(record.id).await? {
                 stores.push(store);
@@ -36,10 +34,9 @@ impl MessageTransfers {
     /// let go by its source, stays at its source for good. The caller holds the moves into the queue. A move that
     /// an owner before has begun could still take the message out at the source, so its owner there is asked, who opens it, which fences that.
     pub(crate) async fn keep_at_sources(&self, queue: &SlotQueue) -> Result<(), Error> {
-        let slot = queue.slot();
         let Some(record) = queue.record().await? else { return Ok(()) };
         let mut known = HashSet::new();
-        for store in self.stores_in_transfer(slot, &record).await? {
+        for store in self.stores_in_transfer(queue, &record).await? {
             let mut after = None;
             loop {
                 let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
@@ -49,7 +46,7 @@ impl MessageTransfers {
                 let (_, prepared) = by_peer(page.messages);
                 for (peer, _) in prepared {
                     if known.insert(peer.at.clone()) {
-                        self.fates(slot, &peer, &[]).await?;
+                        self.fates(queue.slot(), &peer, &[]).await?;
                     }
                 }
                 if page.is_last {
