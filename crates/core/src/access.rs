@@ -1,4 +1,5 @@
-//! Who may do what: roles, tokens, and what a token grants. A file of tokens is read by `config`, a request by `api`.
+//! Authorization: roles, tokens, and the rights that a token grants. `config` reads the file of tokens, `api` reads
+//! requests.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use subtle::ConstantTimeEq;
 
 use crate::names::ProjectId;
 
-/// What a caller may do. The greater role may all that the lesser one may.
+/// The rights of a caller. A greater role includes the rights of each lesser role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Reads the queues of one project.
@@ -53,32 +54,32 @@ impl FromStr for Role {
     }
 }
 
-/// What the holder of a token is.
+/// The rights of the holder of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The project whose queues it uses.
+    /// The project whose queues the holder uses.
     pub project: ProjectId,
-    /// What it may do.
+    /// The role of the holder.
     pub role: Role,
 }
 
-/// The SHA-256 of a token. A token has 256 random bits, so nothing slower than a plain hash is needed to keep it
-/// from being found by trying, and the hash may lie in a file that others read.
+/// The SHA-256 of a token. A token has 256 random bits, so it cannot be found by trial and a plain hash is enough; the
+/// hash may be stored in a file that others can read.
 #[derive(Clone, Copy)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// The hash of a token as its holder sends it.
+    /// Returns the hash of a token as its holder sends it.
     pub fn of(token: &str) -> Self {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// All of it.
+    /// The whole hash.
     pub fn to_bytes(self) -> [u8; 32] {
         self.0
     }
 
-    /// Its first bytes, by which it is looked up.
+    /// The first 8 bytes, which are the key of the look-up table.
     fn head(&self) -> [u8; 8] {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         [a, b, c, d, e, f, g, h]
@@ -115,11 +116,11 @@ impl FromStr for TokenHash {
     }
 }
 
-/// What tokens begin with that [`new_token`] makes. Other services are not asked about them.
+/// Prefix of each token that [`new_token`] makes. The service never asks Keystone about such a token.
 pub const TOKEN_PREFIX: &str = "angarium_";
 
-/// A new token: 256 bits of `dice`, which must be fit for secrets, as text that needs no quoting anywhere. The
-/// prefix lets those who search for leaked secrets recognise one.
+/// Returns a new token: 256 bits of `dice`, which must be fit for secrets, as text that needs no quoting anywhere.
+/// Scanners for leaked secrets can recognise a token by the prefix.
 pub fn new_token(dice: &mut dyn RngCore) -> String {
     let mut bytes = [0; 32];
     dice.fill_bytes(&mut bytes);
@@ -127,7 +128,7 @@ pub fn new_token(dice: &mut dyn RngCore) -> String {
     format!("{TOKEN_PREFIX}{digits}")
 }
 
-/// What the replicas of an installation show each other.
+/// The secret that the replicas of an installation share and show each other.
 #[derive(Clone)]
 pub struct PeerSecret(Arc<str>);
 
@@ -138,22 +139,22 @@ impl fmt::Debug for PeerSecret {
 }
 
 impl PeerSecret {
-    /// As it is kept.
+    /// Wraps the text of the secret.
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// To be shown to another replica, and to no other caller.
+    /// The secret, to be sent to another replica and to no other caller.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is what was shown. How long that takes tells nothing of the secret but its length.
+    /// Whether `shown` is the secret. The time of the comparison reveals at most its length.
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }
 
-    /// What shows that a replica has written `text`: its HMAC-SHA-256 under the secret, in hexadecimal digits.
+    /// Returns the HMAC-SHA-256 of `text` under the secret, in hexadecimal digits: a proof that a replica wrote `text`.
     pub fn seal(&self, text: &str) -> String {
         let mut mac: Hmac<Sha256> =
             Hmac::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of any length");
@@ -161,21 +162,21 @@ impl PeerSecret {
         mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether a replica has written `text`, which has this seal.
+    /// Whether `seal` proves that a replica wrote `text`.
     pub fn has_sealed(&self, text: &str, seal: &str) -> bool {
         self.seal(text).as_bytes().ct_eq(seal.as_bytes()).into()
     }
 }
 
-/// All tokens that are accepted.
+/// All accepted tokens.
 #[derive(Debug, Default)]
 pub struct TokenTable(HashMap<[u8; 8], Vec<(TokenHash, Grant)>>);
 
 impl TokenTable {
-    /// What a token grants; none when it is not known.
+    /// Returns what a token grants; none when the token is unknown.
     ///
-    /// Hashes are found by their first bytes and then compared whole in constant time: how long an answer takes
-    /// tells nothing of the hashes that there are.
+    /// The table finds hashes by their first bytes and then compares whole hashes in constant time, so the time of an
+    /// answer reveals nothing about the known hashes.
     pub fn grant(&self, token: &str) -> Option<&Grant> {
         let hash = TokenHash::of(token);
         let alike = self.0.get(&hash.head())?;
@@ -188,12 +189,12 @@ impl TokenTable {
         self.0.values().flatten().map(|(_, grant)| &grant.project)
     }
 
-    /// How many there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.0.values().map(Vec::len).sum()
     }
 
-    /// Whether there are none, so that no caller is let in.
+    /// Whether there is no token, so that no caller is let in.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

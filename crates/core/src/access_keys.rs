@@ -1,26 +1,27 @@
-//! The keys that SQS clients sign their requests with, and what each grants. A file of them is read by `config`.
+//! The keys with which SQS clients sign their requests, and the project that each grants. `config` reads the file of
+//! keys.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::names::ProjectId;
 
-/// What a key is.
+/// An access key of SQS.
 #[derive(Clone)]
 pub struct AccessKey {
-    /// Shared with the client: every holder can sign. It is kept as it is, because a signature is checked
-    /// with it.
+    /// The secret, shared with the client: every holder can sign. It is stored as plain text, because the service needs
+    /// it to check a signature.
     pub secret: String,
-    /// The account: the project whose queues it uses.
+    /// The account: the project whose queues the key's holder uses.
     pub project: ProjectId,
 }
 
-/// Keys by their ids.
+/// Access keys by their ids.
 #[derive(Clone, Debug, Default)]
 pub struct AccessKeyTable(HashMap<String, AccessKey>);
 
 impl AccessKeyTable {
-    /// The key with this id.
+    /// Returns the key with this id.
     pub fn get(&self, id: &str) -> Option<&AccessKey> {
         self.0.get(id)
     }

@@ -1,8 +1,8 @@
-//! The reserved attributes of a queue: the keys of its metadata that change what it does. Source: Zaqar v2, and for what
-//! Zaqar does not have the attributes of SQS queues.
+//! The reserved attributes of a queue: the keys of its metadata that change its behaviour. Source: Zaqar v2, and the
+//! attributes of SQS queues for features that Zaqar does not have.
 //!
-//! A value of `null` is no value, since Zaqar answers `null` for what is not set and its clients write that
-//! back. Keys that begin with an underscore and are not named here are free metadata, as in Zaqar.
+//! A value of `null` counts as absent, because Zaqar answers `null` for an attribute that is not set and its clients
+//! write that back. A key that begins with an underscore and is not listed here is free metadata, as in Zaqar.
 
 use std::collections::HashMap;
 
@@ -16,86 +16,90 @@ use crate::limits::{self, Limits};
 use crate::message::{MessageTtl, Retention};
 use crate::names::{FlavorName, QueueName};
 
-/// Bytes of a message of the queue, with its attributes of SQS: `MaximumMessageSize`. Zaqar bounds a whole request by it.
+/// Max bytes of a message of the queue with its SQS attributes: `MaximumMessageSize`. In Zaqar this key bounds a whole
+/// request.
 pub const MAX_MESSAGE_BYTES: &str = "_max_messages_post_size";
-/// Seconds that its messages live when no caller states.
+/// Seconds that a message lives when its post names no ttl.
 pub const MESSAGE_TTL: &str = "_default_message_ttl";
-/// Seconds until its messages can be claimed when no caller states.
+/// Seconds until a message can be claimed when its post names no delay.
 pub const MESSAGE_DELAY: &str = "_default_message_delay";
-/// The queue that takes messages which were claimed too often.
+/// The queue for dead letters: it takes the messages that were claimed too often.
 pub const DEAD_LETTER_QUEUE: &str = "_dead_letter_queue";
 /// Seconds that a message lives in the queue for dead letters.
 pub const DEAD_LETTER_TTL: &str = "_dead_letter_queue_messages_ttl";
-/// How often a message may be claimed before it is a dead letter.
+/// Max number of claims of a message; then it is a dead letter.
 pub const MAX_CLAIM_COUNT: &str = "_max_claim_count";
-/// Whether posts and deletes are answered before they are on disk: `sync` or `relaxed`. Zaqar has no such thing.
+/// The durability class of posts and deletes when they are acknowledged: `sync` or `relaxed`. Zaqar has no such
+/// attribute.
 pub const DURABILITY: &str = "_durability";
 /// The flavor that chooses the pools of the queue.
 pub const FLAVOR: &str = "_flavor";
-/// Seconds that a receive through SQS hides its messages for when it does not say. Zaqar has no such thing, nor those below.
+/// Seconds that an SQS receive hides its messages when the request names no visibility timeout. Zaqar has neither this
+/// attribute nor those below.
 pub const VISIBILITY: &str = "_default_visibility_timeout";
-/// Seconds that a receive through SQS waits for messages when it does not say.
+/// Seconds that an SQS receive waits for messages when the request names no wait.
 pub const RECEIVE_WAIT: &str = "_default_receive_wait";
-/// Which queues may name this one for their dead letters: an object, as the attribute `RedriveAllowPolicy` of SQS.
+/// The queues that may name this one for their dead letters: an object like the SQS attribute `RedriveAllowPolicy`.
 pub const REDRIVE_ALLOW: &str = "_redrive_allow";
-/// Who may do what with the queue through SQS: an object, as the attribute `Policy`.
+/// The rights of others to use the queue through SQS: an object like the SQS attribute `Policy`.
 pub const POLICY: &str = "_policy";
-/// What the throughput of such a queue is bounded by in SQS: `perQueue` or `perMessageGroupId`. It is kept and given back, and
-/// nothing is bounded by it.
+/// The unit of the throughput limit of a FIFO queue in SQS: `perQueue` or `perMessageGroupId`. The service stores and
+/// returns it, and limits nothing by it.
 pub const FIFO_THROUGHPUT: &str = "_fifo_throughput_limit";
 /// Names and values for people and bills: an object of strings, the tags of SQS.
 pub const TAGS: &str = "_tags";
-/// What SQS clients say of encryption, by `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds` and `SqsManagedSseEnabled`. It
-/// is kept and given back, and nothing is encrypted by it.
+/// The encryption settings of SQS clients: `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds` and `SqsManagedSseEnabled`.
+/// The service stores and returns them, and encrypts nothing by them.
 pub const KMS_KEY: &str = "_kms_master_key_id";
 /// See [`KMS_KEY`].
 pub const KMS_REUSE: &str = "_kms_data_key_reuse_period";
 /// See [`KMS_KEY`].
 pub const MANAGED_SSE: &str = "_sqs_managed_sse";
-/// Whether messages are claimed in order within their groups, as in FIFO queues of SQS. It is fixed when the queue is made.
+/// Whether messages are claimed in order within their groups, as in FIFO queues of SQS. It is fixed when the queue is
+/// created.
 pub const FIFO: &str = "_fifo";
-/// What an id of deduplication holds for, in such a queue: `queue` or `group`. A change holds for what is posted from then on.
+/// The scope of a deduplication id in a FIFO queue: `queue` or `group`. A change applies to later posts.
 pub const DEDUP_SCOPE: &str = "_deduplication_scope";
-/// Whether, in such a queue, a message that names no id of deduplication has one by its content.
+/// Whether a message of a FIFO queue that names no deduplication id gets one from its content.
 pub const CONTENT_DEDUP: &str = "_content_based_deduplication";
-/// Whether bodies are encrypted at rest.
+/// Whether bodies are encrypted at rest. True is refused, because the service does not encrypt them.
 pub const ENCRYPT: &str = "_enable_encrypt_messages";
 
-/// What the metadata of a queue states of its behaviour. What is absent has the default of the service.
+/// The behaviour of a queue as its metadata states it. An absent value has the default of the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Bytes of a message; never more than the bound of the service, which holds where this is absent.
+    /// Max bytes of a message; never more than the bound of the service, which applies when this is absent.
     pub max_message_bytes: Option<usize>,
-    /// The life of messages that name none.
+    /// The life of messages whose post names no ttl.
     pub message_ttl: Option<MessageTtl>,
-    /// Seconds of delay of messages that name none.
+    /// Seconds of delay of messages whose post names none.
     pub message_delay: Option<u32>,
-    /// The queue of the same project that takes its dead letters.
+    /// The queue of the same project that takes the dead letters.
     pub dead_letter_queue: Option<QueueName>,
-    /// The life of messages there; without it they keep their own.
+    /// The life of messages in the queue for dead letters; if absent they keep their own.
     pub dead_letter_ttl: Option<MessageTtl>,
-    /// How often a message may be claimed. It has an effect only beside a queue for dead letters.
+    /// Max number of claims of a message. It has an effect only together with a queue for dead letters.
     pub max_claim_count: Option<u32>,
-    /// How durable a post or a delete is when it is answered.
+    /// The durability class of posts and deletes.
     pub durability: Option<Durability>,
-    /// The flavor that chooses its pools.
+    /// The flavor that chooses the pools of the queue.
     pub flavor: Option<FlavorName>,
-    /// How long a receive that does not say hides its messages.
+    /// How long a receive hides its messages when the request names no visibility timeout.
     pub visibility: Option<Visibility>,
-    /// How long a receive that does not say waits for messages.
+    /// How long a receive waits for messages when the request names no wait.
     pub receive_wait: Option<ClaimWait>,
-    /// Whether its messages are in order of groups.
+    /// Whether messages are claimed in order within their groups.
     pub is_fifo: bool,
-    /// What an id of deduplication holds for.
+    /// The scope of a deduplication id.
     pub dedup_scope: DedupScope,
-    /// Whether the content of a message is its id of deduplication when it names none.
+    /// Whether a message that names no deduplication id gets one from its content.
     pub has_content_dedup: bool,
-    /// Whether it states who else may use it, or who may not.
+    /// Whether a policy states the rights of others.
     pub has_policy: bool,
 }
 
 impl Attributes {
-    /// Checks the reserved keys among those of a JSON object.
+    /// Reads and checks the reserved keys of a JSON object.
     pub fn new(metadata: &HashMap<String, &RawValue>, limits: &Limits) -> Result<Self, Error> {
         let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
         of(ENCRYPT).refuse_encryption()?;
@@ -126,8 +130,8 @@ impl Attributes {
         })
     }
 
-    /// Checks the keys that are kept for SQS, and that they agree with the others: groups have a throughput of their own only
-    /// where deduplication is by group.
+    /// Checks the keys that are only stored for SQS, and that they agree with the others: groups have a throughput of
+    /// their own only where deduplication is by group.
     pub fn check_kept(&self, metadata: &HashMap<String, &RawValue>) -> Result<(), Error> {
         let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
         of(KMS_KEY).name(|name| Ok(name.to_owned()))?;
@@ -144,7 +148,7 @@ impl Attributes {
         }
     }
 
-    /// Checks that what is fixed when a queue is made stays as it is.
+    /// Checks that the attributes which are fixed at creation have not changed since `before`.
     pub fn check_after(&self, before: &Self) -> Result<(), Error> {
         let fixed = |key, why| Err(Error::invalid(InvalidPart::Limit, key, why));
         if self.is_fifo != before.is_fifo {
@@ -153,7 +157,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// Checks what depends on the queue that they are of: it cannot take its own dead letters.
+    /// Checks that the attributes fit their queue: it cannot take its own dead letters.
     pub fn check_for(&self, queue: &QueueName) -> Result<(), Error> {
         if self.dead_letter_queue.as_ref() == Some(queue) {
             return Err(Error::invalid(InvalidPart::Limit, DEAD_LETTER_QUEUE, "it is the queue itself"));
@@ -161,23 +165,24 @@ impl Attributes {
         Ok(())
     }
 
-    /// Whether a pool that reaches this class may hold the queue: only who asks for `sync` by name is refused less (P11).
+    /// Whether a pool that reaches the class `reach` may hold the queue. Only a queue that names a higher class is
+    /// refused (P11).
     pub fn allow(&self, reach: Durability) -> bool {
         self.durability.is_none_or(|asked| asked <= reach)
     }
 
-    /// Bytes that a message of the queue may have, its attributes of SQS included. A queue that was given more when the
-    /// service allowed more has what it allows today.
+    /// Max bytes of a message of the queue, with its SQS attributes. A queue whose bound exceeds the bound of the
+    /// service has the bound of the service.
     pub fn message_bytes(&self, limits: &Limits) -> usize {
         self.max_message_bytes.unwrap_or(limits.message_bytes).min(limits.message_bytes)
     }
 
-    /// How long the queue keeps messages that live by it.
+    /// How long the queue keeps messages that live by queue.
     pub fn retention(&self, limits: &Limits) -> Retention {
         Retention::new(self.message_ttl.map_or(limits.message_ttl.default_value(), MessageTtl::seconds))
     }
 
-    /// Where messages go that were claimed as often as they may be, and how often that is.
+    /// The queue for dead letters and the max number of claims; none when one of them is absent.
     pub fn dead_letters(&self) -> Option<(&QueueName, u32)> {
         self.dead_letter_queue.as_ref().zip(self.max_claim_count)
     }
@@ -227,8 +232,8 @@ impl Key<'_> {
         self.integer()?.map(within).transpose()
     }
 
-    /// A count, or none for zero, which Zaqar takes for no value. It also takes negative ones, and then moves a
-    /// message at its first claim; here they are refused.
+    /// Reads a count. Zero is none, as in Zaqar. Zaqar also accepts a negative count and then moves a message at its
+    /// first claim; this service refuses it.
     fn count(&self) -> Result<Option<u32>, Error> {
         let count = |count| {
             let why = || format!("{count} is not between 0 and {}", u32::MAX);
@@ -237,7 +242,7 @@ impl Key<'_> {
         Ok(self.integer()?.map(count).transpose()?.filter(|count| *count > 0))
     }
 
-    /// A name. An empty one is no value: that is how Zaqar's clients take a name away.
+    /// Reads a name. An empty name is none, because Zaqar's clients clear a name in this way.
     fn name<T>(&self, check: impl Fn(&str) -> Result<T, Error>) -> Result<Option<T>, Error> {
         let Some(value) = self.value else { return Ok(None) };
         let Ok(name) = serde_json::from_str::<String>(value.get()) else {

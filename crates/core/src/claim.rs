@@ -1,4 +1,4 @@
-//! The terms of a claim and what they do to a message's life.
+//! The terms of a claim, and how they extend the life of a message.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::message::{Header, Life, seconds_within};
 use crate::page::PopCount;
 use crate::time::Timestamp;
 
-/// How long a claim lasts and how much life it leaves to its messages.
+/// How long a claim lasts, and the min time that its messages live after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimTerms {
     ttl: u32,
@@ -18,7 +18,7 @@ pub struct ClaimTerms {
 }
 
 impl ClaimTerms {
-    /// Checks seconds of ttl and grace; what is absent has its default (Zaqar: 300 and 60).
+    /// Checks seconds of ttl and grace; an absent one has its default (Zaqar: 300 and 60).
     pub fn new(ttl: Option<i64>, grace: Option<i64>, limits: &Limits) -> Result<Self, Error> {
         let of = |span: limits::Span, asked: Option<i64>, field| {
             span.seconds(asked.unwrap_or(span.default_value().into()), field)
@@ -26,7 +26,7 @@ impl ClaimTerms {
         Ok(Self { ttl: of(limits.claim_ttl, ttl, "ttl")?, grace: of(limits.claim_grace, grace, "grace")? })
     }
 
-    /// As [`ClaimTerms::new`], for a message of a claim; 0 seconds give it back.
+    /// Like [`ClaimTerms::new`], for one message of a claim; a ttl of 0 seconds releases the message.
     pub fn of_message(ttl: Option<i64>, grace: Option<i64>, limits: &Limits) -> Result<Self, Error> {
         match ttl {
             Some(0) => Ok(Self { ttl: 0, ..Self::new(None, grace, limits)? }),
@@ -39,19 +39,19 @@ impl ClaimTerms {
         Self { ttl, grace }
     }
 
-    /// Seconds of the claim.
+    /// Seconds that the claim lasts.
     pub const fn ttl(self) -> u32 {
         self.ttl
     }
 
-    /// Seconds that a claimed message outlives its claim at least.
+    /// Min seconds that a claimed message lives after its claim.
     pub const fn grace(self) -> u32 {
         self.grace
     }
 
-    /// Lengthens the life of a message that would end before the claim does: its ttl becomes ttl + grace, its
-    /// end the claim's end + grace. One that outlives the claim keeps its own (Zaqar's rule, seen live); so does one that lives
-    /// by its queue's retention, which ends under a claim too (SQS).
+    /// Extends the life of a message that would expire before the claim: its ttl becomes ttl + grace, and it expires
+    /// grace seconds after the claim. A message that outlives the claim keeps its life (Zaqar's rule, observed in a
+    /// running Zaqar). A message that lives by queue keeps its life too, and may expire under a claim (SQS).
     pub fn extend(self, header: &mut Header, claim_ends: Timestamp) {
         if let Life::Own { expires, .. } = header.life
             && expires < claim_ends
@@ -62,42 +62,43 @@ impl ClaimTerms {
     }
 }
 
-/// The maker of a claim, by which later requests are recognized.
+/// The maker of a claim. Later requests are recognised by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimer {
     /// The `Client-ID` of the request, if it had one.
     pub client: Option<ClientId>,
-    /// What the client calls the receive, if it may be repeated.
+    /// The client's id for the receive, if the client may repeat it.
     pub attempt: Option<AttemptId>,
 }
 
-/// Claims that the caller of a bulk deletion holds: messages under them may be deleted.
+/// Claims that the caller of a bulk deletion holds: it may delete messages under them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holdings<'a> {
     /// The claims that the request names.
     pub claims: &'a [ClaimId],
-    /// The `Client-ID` of the request: the caller holds each claim that was made under it.
+    /// The `Client-ID` of the request: the caller holds each claim that was made with it.
     pub client: Option<ClientId>,
 }
 
 impl<'a> Holdings<'a> {
-    /// These claims, no matter which caller asks.
+    /// Holdings of these claims, for any caller.
     pub const fn of_claims(claims: &'a [ClaimId]) -> Self {
         Self { claims, client: None }
     }
 
-    /// Whether a claim is among them that was made under the `Client-ID` of `maker`.
+    /// Whether the caller holds `claim`: the request names it, or it was made with the caller's `Client-ID`, which is
+    /// `maker`.
     pub fn has(&self, claim: ClaimId, maker: Option<ClientId>) -> bool {
         self.claims.contains(&claim) || (maker.is_some() && maker == self.client)
     }
 }
 
-/// How many messages a claim may take.
+/// Max number of messages of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimLimit(usize);
 
 impl ClaimLimit {
-    /// Checks a number of messages; when no caller states it is the default (Zaqar: 10).
+    /// Checks a number of messages; an absent one has its default (Zaqar: 10).
     pub fn new(asked: Option<i64>, limits: &Limits) -> Result<Self, Error> {
         let span = limits.claim_messages;
         span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
@@ -109,61 +110,62 @@ impl ClaimLimit {
     }
 }
 
-/// A pop takes what a claim of as many would.
+/// A pop takes as many messages as a claim with this limit.
 impl From<PopCount> for ClaimLimit {
     fn from(count: PopCount) -> Self {
         Self(count.get())
     }
 }
 
-/// How long a claim waits for messages when there are none: 0 to 20 seconds, not at all when no caller states.
+/// How long a claim waits for messages when there are none: 0 to 20 seconds, default 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClaimWait(u32);
 
 impl ClaimWait {
-    /// Checks a number of seconds.
+    /// Checks a number of seconds; an absent one is 0.
     pub fn new(asked: Option<i64>) -> Result<Self, Error> {
         Self::named(asked.unwrap_or(0), "wait")
     }
 
-    /// Checks a number of seconds; `field` is what the caller calls it.
+    /// Checks a number of seconds; `field` is the client's name for it.
     pub fn named(asked: i64, field: impl Into<String>) -> Result<Self, Error> {
         seconds_within(asked, limits::CLAIM_WAIT, field).map(Self)
     }
 
-    /// Whole seconds.
+    /// Seconds of the wait.
     pub const fn seconds(self) -> u32 {
         self.0
     }
 
-    /// What is left of it after some of it has ended, in whole seconds: the one that has begun still counts.
+    /// Returns the rest of the wait after `over`, in whole seconds. The second that has begun is still in the rest.
     pub fn less(self, over: Duration) -> Self {
         let over = u32::try_from(over.as_secs()).unwrap_or(u32::MAX);
         Self(self.0.saturating_sub(over))
     }
 
-    /// How long.
+    /// The wait as a duration.
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.0 as u64)
     }
 }
 
-/// How long a receive through SQS hides its messages: 0 to 43,200 seconds, 30 when no caller states.
+/// How long an SQS receive hides its messages: 0 to 43,200 seconds, default 30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visibility(u32);
 
 impl Visibility {
-    /// Checks a number of seconds; `field` is what the caller calls it.
+    /// Checks a number of seconds; `field` is the client's name for it.
     pub fn new(asked: i64, field: impl Into<String>) -> Result<Self, Error> {
         seconds_within(asked, limits::VISIBILITY, field).map(Self)
     }
 
-    /// Whole seconds.
+    /// Seconds of the visibility timeout.
     pub const fn seconds(self) -> u32 {
         self.0
     }
 
-    /// A claim of as long. Its messages do not outlive it, if they would end before it does: SQS has no grace.
+    /// The terms of a claim with this ttl and no grace: SQS has no grace, so a claim never makes a message live longer
+    /// than the claim.
     pub const fn terms(self) -> ClaimTerms {
         ClaimTerms::stored(self.0, 0)
     }

@@ -4,10 +4,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::group::{DedupId, GroupName};
 
-/// What an id of deduplication holds for.
+/// The scope within which a deduplication id is unique.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DedupScope {
-    /// The whole queue, whatever the group.
+    /// The whole queue, for all groups together.
     #[default]
     Queue,
     /// The group of the message.
@@ -15,7 +15,7 @@ pub enum DedupScope {
 }
 
 impl DedupScope {
-    /// The one that it may have been before it was changed.
+    /// The scope that the queue may have had before a change.
     pub const fn other(self) -> Self {
         match self {
             Self::Queue => Self::Group,
@@ -24,17 +24,17 @@ impl DedupScope {
     }
 }
 
-/// An id of deduplication within its scope, in 16 bytes of a hash.
+/// A deduplication id within its scope, as 16 bytes of a hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DedupKey([u8; 16]);
 
 impl DedupKey {
-    /// The key of an id in a scope, of a message in this group.
+    /// Returns the key of `id` in `scope`, for a message of `group`.
     pub fn of(id: &DedupId, scope: DedupScope, group: &GroupName) -> Self {
         let mut hash = Sha256::new();
         if scope == DedupScope::Group {
             hash.update(group.as_str());
-            // No group and no id has it, so that the two cannot run into each other.
+            // No group and no id has a zero byte, so the boundary between the two is unambiguous.
             hash.update([0]);
         }
         hash.update(id.as_str());
@@ -43,20 +43,21 @@ impl DedupKey {
         Self(key)
     }
 
-    /// The key with these bytes, as it was stored.
+    /// The key with these stored bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The form that is stored.
+    /// The stored form.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 }
 
 impl DedupId {
-    /// The id of a message whose queue takes it from the content: the SHA-256 of that in hex, as in SQS. A JSON string
-    /// represents its text, and any other JSON for itself, as both leave through SQS.
+    /// Returns the id of a message in a queue with content-based deduplication: the SHA-256 of the content in hex, as
+    /// in SQS. The content of a JSON string is its text, of any other JSON the JSON itself: both as SQS clients receive
+    /// them.
     pub fn of_body(body: &[u8]) -> Self {
         use std::fmt::Write as _;
         let text = serde_json::from_slice::<std::borrow::Cow<'_, str>>(body).ok();

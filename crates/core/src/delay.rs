@@ -1,32 +1,32 @@
-//! When a message that is posted becomes ready.
+//! When a posted message becomes ready.
 
 use crate::error::{Error, InvalidPart};
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
-/// What a caller who posts a message states of when it may first be claimed.
+/// The request of a producer about when a message may first be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// So many seconds after it is posted.
+    /// This many seconds after the post.
     Seconds(u32),
-    /// At this instant; at once when that is past.
+    /// At this instant, or at once when it is in the past.
     Until(Timestamp),
 }
 
 impl Delay {
-    /// Checks a number of seconds (Zaqar: 0 to 900); `field` is what the caller calls it.
+    /// Checks a number of seconds (Zaqar: 0 to 900); `field` is the client's name for it.
     pub fn seconds(seconds: i64, field: impl Into<String>, limits: &Limits) -> Result<Self, Error> {
         limits.message_delay.seconds(seconds, field).map(Self::Seconds)
     }
 
-    /// Reads a date with its offset from UTC, as in RFC 3339: any that there is.
+    /// Reads a date with its offset from UTC, as in RFC 3339. Any date is accepted.
     pub fn until(date: &str, field: impl Into<String>) -> Result<Self, Error> {
         let instant = Timestamp::from_calendar(date).map(Self::Until);
         let why = "it is not a date with time and offset as in RFC 3339";
         instant.ok_or_else(|| Error::invalid(InvalidPart::Limit, field, why))
     }
 
-    /// When a message that is posted `now` becomes ready.
+    /// Returns when a message that is posted `now` becomes ready.
     pub fn ready(self, now: Timestamp) -> Timestamp {
         match self {
             Self::Seconds(seconds) => now.plus_seconds(seconds),

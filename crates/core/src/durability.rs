@@ -1,21 +1,21 @@
-//! How durable a write is when it is answered.
+//! The durability class of an acknowledged write.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What an answer promises. The classes are ordered: the greater one promises more.
+/// The promise of an acknowledgement. The classes are ordered: the greater one promises more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// The write outlives the process. A power cut may take what was written in the last
+    /// The write survives the end of the process. A power cut may lose the writes of the last
     /// [`limits::RELAXED_SYNC`](crate::limits::RELAXED_SYNC).
     Relaxed,
-    /// The write is on disk, or wherever the pool has what outlives a power cut.
+    /// The write is on disk, or wherever the pool stores data that survives a power cut.
     #[default]
     Sync,
 }
 
 impl Durability {
-    /// The word for it, in metadata and answers.
+    /// The word for the class, in metadata and answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Relaxed => "relaxed",

@@ -1,24 +1,24 @@
-//! What a message remembers beside its body. It is kept in front of the body, so that no pool has to know of it and a
-//! message that remembers nothing costs nothing.
+//! The data of a message beside its body. It is stored in front of the body, so that no pool has to know it, and a
+//! message without such data costs nothing.
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | 0, with which no JSON text begins: what remembers nothing begins with its body |
+//! | 1 | 0, with which no JSON text begins: a message with an empty envelope begins with its body |
 //! | 1 | the form of the rest: 1 is a trace alone (see [`super::trace`]), 2 is fields |
 //! | 4 | form 2: bytes of the fields |
-//! | 1 + 4 + any | form 2: a field: its tag, its length, itself; as many as there are |
+//! | 1 + 4 + any | form 2: a field: its tag, its length, its value; as many fields as there are |
 //!
 //! | tag | field |
 //! |---|---|
 //! | 1 | the trace, as in form 1 |
-//! | 2 | the attributes that it was sent with through SQS, see [`super::message_attribute`] |
-//! | 3 | the header of AWS X-Ray that it was sent with |
-//! | 4 | who sent it through SQS |
+//! | 2 | the attributes that its producer sent through SQS, see [`super::message_attribute`] |
+//! | 3 | the AWS X-Ray header of its SQS request |
+//! | 4 | its sender, if it was sent through SQS |
 //! | 5 | the queue whose dead letter it is |
-//! | 6 | how often it had been claimed there, in 4 bytes |
-//! | 7 | the id of deduplication that its sender chose |
+//! | 6 | number of claims before its transfer to this queue, in 4 bytes |
+//! | 7 | the deduplication id that its producer chose |
 //!
-//! Forms and tags are in pools and never change. A reader passes over tags that it does not know.
+//! Pools store forms and tags, so they never change. A reader skips tags that it does not know.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -30,7 +30,7 @@ use crate::trace::TraceContext;
 const MARK: u8 = 0;
 const TRACED: u8 = 1;
 const FIELDS: u8 = 2;
-/// Bytes before the fields, and before a field.
+/// Bytes before all fields in form 2, and before each field.
 const HEAD: usize = 6;
 const FIELD_HEAD: usize = 5;
 
@@ -42,27 +42,27 @@ const SOURCE: u8 = 5;
 const ATTEMPTS: u8 = 6;
 const DEDUP: u8 = 7;
 
-/// What a message remembers beside its body.
+/// The data of a message beside its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// The trace that it was posted in.
+    /// The trace of the post.
     pub trace: Option<TraceContext>,
-    /// Typed values that its sender put beside the body, in SQS.
+    /// Typed values that the producer sent beside the body, in SQS.
     pub attributes: MessageAttributes,
-    /// The header `X-Amzn-Trace-Id` that it was sent with, in SQS.
+    /// The header `X-Amzn-Trace-Id` of the SQS request.
     pub aws_trace: Option<String>,
-    /// Who sent it, in SQS.
+    /// The sender, in SQS.
     pub sender: Option<String>,
-    /// The queue that it was too often claimed from.
+    /// The queue whose dead letter it is.
     pub source: Option<QueueName>,
-    /// How often it had been claimed before it came into its queue. There it is counted again.
+    /// Number of claims before its transfer to this queue. The queue counts from zero again.
     pub attempts: u32,
-    /// The id of deduplication that its sender chose, in SQS.
+    /// The deduplication id that the producer chose, in SQS.
     pub dedup: Option<DedupId>,
 }
 
 impl Envelope {
-    /// Whether there is nothing to remember.
+    /// Whether there is no data, so the stored form is the body alone.
     pub fn is_empty(&self) -> bool {
         self.trace.is_none() && self.is_only_traced()
     }
@@ -76,7 +76,7 @@ impl Envelope {
             && self.dedup.is_none()
     }
 
-    /// A body with all this in front of it, as it is kept.
+    /// Returns the stored form: this data, then the body.
     pub fn before(&self, body: Bytes) -> Bytes {
         match &self.trace {
             None if self.is_empty() => body,
@@ -123,7 +123,7 @@ impl Envelope {
         kept.freeze()
     }
 
-    /// What was kept in front of a body, and the body.
+    /// Splits the stored form into the envelope and the body.
     pub fn split(kept: Bytes) -> (Self, Bytes) {
         let split = match kept.get(..2) {
             Some([MARK, TRACED]) => Self::split_trace(&kept),

@@ -1,9 +1,8 @@
-//! The one error of the core. It names the situation, never the library it came from nor an HTTP status.
+//! The error type of the core. It names the situation, never the failed library or an HTTP status.
 //!
-//! Each situation answers three questions: its stable code word, whether the same request may succeed when
-//! it is sent again, and whether it is certain that nothing was written. Text for the client is in `Display`;
-//! the cause of a failed part is its `source`, which is logged where the error stops and never leaves the
-//! process.
+//! Each situation has a stable code word, and states whether the same request may succeed when it is sent again, and
+//! whether it is certain that nothing was written. `Display` is the text for the client. The cause of a failed part is
+//! the `source`; it is logged where the error is handled and never leaves the process.
 
 use std::fmt;
 
@@ -17,24 +16,24 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 macro_rules! codes {
     ($($name:ident $word:literal $meaning:literal)*) => {
-        /// What a program tells errors apart by. Each has a word that is part of the API, so it never changes.
+        /// Codes by which programs tell errors apart. Each has a word that is part of the API, so it never changes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
             $(#[doc = $meaning] $name),*
         }
 
         impl ErrorCode {
-            /// All of them: no error is sent with another one.
+            /// All codes. Every error that the API sends has one of them.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// Its word.
+            /// The word of the code.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $word),*
                 }
             }
 
-            /// Its meaning, as one sentence.
+            /// The meaning of the code, as one sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$name => $meaning),*
@@ -80,7 +79,7 @@ codes! {
     MethodNotAllowed "method_not_allowed" "The path does not have the method."
 }
 
-/// Where in a request something is wrong.
+/// The part of a request that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidPart {
     /// The shape of the body.
@@ -104,9 +103,9 @@ pub enum InvalidPart {
 pub enum Part {
     /// The tree that holds queues and claims.
     Coordination,
-    /// The storage pools, whichever.
+    /// The storage pools, without naming one.
     Storage,
-    /// One storage pool. Queues in others go on.
+    /// One storage pool. Queues in other pools are served.
     Pool(PoolName),
     /// Keystone, which knows the tokens of callers.
     Keystone,
@@ -126,20 +125,20 @@ impl fmt::Display for Part {
     }
 }
 
-/// What went wrong.
+/// The reason why a request failed.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// The request itself cannot be served, no matter which caller sends it.
+    /// The request is invalid, whichever caller sends it.
     #[error("{}", invalid_text(field, why))]
     Invalid {
-        /// Where in the request.
+        /// The part of the request.
         place: InvalidPart,
-        /// The field, as the client calls it; empty for the whole.
+        /// The client's name for the field; empty for the whole request.
         field: String,
-        /// What is wrong with it.
+        /// The reason why it is wrong.
         why: String,
     },
-    /// The named thing does not exist.
+    /// The thing that the request names does not exist.
     #[error("{resource} {name} does not exist")]
     NotFound {
         /// The kind of the named thing.
@@ -147,122 +146,123 @@ pub enum Error {
         /// Its name or id.
         name: String,
     },
-    /// A message that is under a live claim was to be deleted by a caller without that claim.
+    /// A caller without the claim tried to delete a message that is under a live claim.
     #[error("message {0} is claimed and cannot be deleted without a valid claim ID")]
     Claimed(crate::ids::MessageId),
-    /// A claim was named for a message that is under no claim.
+    /// The request names a claim for a message that is under no claim.
     #[error("message {0} is not currently claimed")]
     NotClaimed(crate::ids::MessageId),
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
-    /// A handle was not made here, or for another queue.
+    /// A receipt handle was made by another installation or for another queue.
     #[error("the receipt handle is not one of this queue")]
     BadReceipt,
-    /// It is unknown who asks.
+    /// The caller is not authenticated. Has the reason.
     #[error("{0}")]
     Unauthenticated(&'static str),
-    /// The caller asks for a project that is not its own.
+    /// The caller names a project that is not its own.
     #[error("the token is for another project than X-Project-Id names")]
     ForeignProject,
     /// The token of the caller is for no project, or for more than one.
     #[error("the token is not for a project: ask Keystone for one that is scoped to a project")]
     Unscoped,
-    /// The project may be that of a key of SQS in another region.
+    /// The name of the project may belong to an SQS key in another region.
     #[error(
         "a project with an @ is not served: keys of SQS may sign for any region, and ACCOUNT@REGION is theirs; \
          it is served once --sqs-regions names no region but the service's own"
     )]
     RegionalProject,
-    /// A page of some other site made a browser send this.
+    /// A page of another site made a browser send this. Has the site.
     #[error("the request comes from a page of {0}, which is not this service")]
     ForeignOrigin(String),
-    /// The request proves nothing about its sender, and names a host that is none of this service's.
+    /// The request has no credentials, and names a host that is not a known name of this service. Has the host.
     #[error(
         "the host name {0} is not known as one of this service: if it is, name it with --allowed-host {0} \
          (ANGARIUM_ALLOWED_HOST)"
     )]
     ForeignHost(String),
-    /// A browser states that a page of another site made it send this. With what it states in `Sec-Fetch-Site`.
+    /// A browser reports that a page of another site made it send this. Has the value of `Sec-Fetch-Site`.
     #[error(
         "a page of another site sends this (Sec-Fetch-Site: {0}): send it from a program or a page of this service"
     )]
     ForeignSite(String),
-    /// A request that any page can make a browser send would change something. With its operation.
+    /// The request would change something, and any page can make a browser send it. Has its operation.
     #[error("{0} by GET needs credentials, which no page can add: send an Authorization header, or use POST")]
     UnsafeGet(&'static str),
-    /// Only one replica may be up for this, and there is another one. States which, and why.
+    /// The operation needs a single running replica, and another one runs. Has the text for the client, with the other
+    /// replica and the reason.
     #[error("{0}")]
     NotAlone(String),
-    /// What is to be deleted or replaced is used.
+    /// The thing to be deleted or replaced is in use.
     #[error("{resource} {name} is in use: {by}")]
     InUse {
         /// The kind of the used thing.
         resource: Resource,
-        /// The one that the request names.
+        /// Its name.
         name: String,
         /// What uses it.
         by: &'static str,
-        /// Whether that has ended soon, whatever any caller does.
+        /// Whether the use ends soon by itself, so that a retry may succeed.
         is_passing: bool,
     },
-    /// The change does not fit what is there.
+    /// The state of the thing does not allow the change.
     #[error("{0}")]
     Conflict(String),
-    /// The caller may not do this, no matter which caller's data it is.
+    /// The caller lacks the role for this operation, for any project's data. Has the role.
     #[error("this needs the role {0}")]
     NotAuthorized(&'static str),
     /// No pool takes new queues.
     #[error("no storage pool takes new queues")]
     NoPool,
-    /// The queue asks for more than its pool reaches now (P11). It may reach it again.
+    /// The queue demands a durability that its pool does not reach now (P11). The pool may reach it again.
     #[error("storage pool {0} cannot be as durable now as the queue asks for")]
     NotDurable(PoolName),
-    /// There is no room for new messages. Everything else continues, and deleting makes room.
+    /// The pool has no room for new messages. All other requests continue, and deletes make room.
     #[error("the storage pool has no room for new messages")]
     Full,
-    /// A bound that other requests will free again is reached.
+    /// A bound is reached that other requests will free again.
     #[error("{what}: at most {bound}")]
     TooMany {
-        /// What there are too many of.
+        /// The counted things.
         what: &'static str,
-        /// So many are allowed.
+        /// The max number of them.
         bound: usize,
     },
-    /// The queue has as many messages under claims as a receive allows. Deleting or releasing makes room.
+    /// The queue has the max number of messages under claims. Deletes and releases make room.
     #[error("messages in flight: at most {bound}")]
     TooManyInFlight {
-        /// Most messages in flight.
+        /// Max messages in flight.
         bound: usize,
     },
     /// A project makes requests faster than it may.
     #[error("the project makes more than {per_second} requests a second")]
     TooFast {
-        /// How many it may make.
+        /// Max requests a second.
         per_second: u32,
     },
-    /// A project would hold more than it may.
+    /// The request would exceed the quota of its project.
     #[error("the project may hold {bound} {what}; it holds {used}, and this adds {asked}")]
     OverQuota {
-        /// Of what it would be too much.
+        /// The kind of amount that exceeds its bound.
         what: &'static str,
-        /// The most that it may hold.
+        /// The max amount.
         bound: u64,
-        /// What it holds.
+        /// The amount that the project holds.
         used: u64,
-        /// What the request adds.
+        /// The amount that the request adds.
         asked: u64,
     },
-    /// The service has as much in progress as it takes on.
+    /// The service has the max number of requests in progress.
     #[error("the service is busy, please try again in a few seconds")]
     Overloaded,
-    /// As many bytes of request bodies are in memory as there may be, of all or of this project.
+    /// The budget for request bodies in memory is used up, in all or for this project.
     #[error("there is no room for the request body at the moment, please try again in a few seconds")]
     BodiesFull,
     /// The request did not arrive in time.
     #[error("the request did not arrive in time")]
     Late,
-    /// Another replica serves the slot. A caller that knows it asks it.
+    /// Another replica serves the slot. A caller that knows the replica repeats the request there.
     #[error("the queue moves to another replica, please try again in a few seconds")]
     Moved(Slot),
     /// A part cannot be used now. It is certain that nothing was written.
@@ -270,11 +270,11 @@ pub enum Error {
     Unavailable {
         /// The part that failed.
         part: Part,
-        /// Why, for the log.
+        /// The cause, for the log.
         #[source]
         cause: Option<Cause>,
     },
-    /// What a part stores of this is damaged. Nothing was written.
+    /// The stored data for this request is damaged. Nothing was written.
     #[error(
         "what {part} stores for this request is damaged: it fails again when it is repeated; the operator finds the \
          damage with angarium doctor --data"
@@ -282,7 +282,7 @@ pub enum Error {
     Damaged {
         /// The part that failed.
         part: Part,
-        /// Where, for the log.
+        /// The damaged place, for the log.
         #[source]
         cause: Option<Cause>,
     },
@@ -291,7 +291,7 @@ pub enum Error {
     Unknown {
         /// The part that failed.
         part: Part,
-        /// Why, for the log.
+        /// The cause, for the log.
         #[source]
         cause: Option<Cause>,
     },
@@ -302,27 +302,27 @@ fn invalid_text(field: &str, why: &str) -> String {
 }
 
 impl Error {
-    /// Something is wrong with the request.
+    /// Returns the error for an invalid part of the request.
     pub fn invalid(place: InvalidPart, field: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Invalid { place, field: field.into(), why: why.into() }
     }
 
-    /// A part cannot be used, and nothing was written.
+    /// Returns the error for a part that cannot be used; nothing was written.
     pub fn unavailable(part: Part, cause: impl Into<Cause>) -> Self {
         Self::Unavailable { part, cause: Some(cause.into()) }
     }
 
-    /// What a part stores is damaged, and nothing was written.
+    /// Returns the error for damaged data of a part; nothing was written.
     pub fn damaged(part: Part, cause: impl Into<Cause>) -> Self {
         Self::Damaged { part, cause: Some(cause.into()) }
     }
 
-    /// A part failed, and it is unknown how far it got.
+    /// Returns the error for a part that failed with an unknown outcome.
     pub fn unknown(part: Part, cause: impl Into<Cause>) -> Self {
         Self::Unknown { part, cause: Some(cause.into()) }
     }
 
-    /// The same failure after something else was written.
+    /// Returns this failure as it is after something else of the request was written: its outcome is unknown.
     pub fn into_unknown(self) -> Self {
         match self {
             Self::Unavailable { part, cause } | Self::Damaged { part, cause } => {
@@ -333,17 +333,17 @@ impl Error {
         }
     }
 
-    /// Whether `error`, or anything it stems from, means that a request did not arrive in time.
+    /// Whether `error`, or a cause of it, means that a request did not arrive in time.
     pub fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
         matches!(Self::within(error), Some(Self::Late))
     }
 
-    /// Whether `error`, or anything it stems from, states that there is no room for the body of a request.
+    /// Whether `error`, or a cause of it, means that there is no room for the body of a request.
     pub fn is_bodies_full(error: &(dyn std::error::Error + 'static)) -> bool {
         matches!(Self::within(error), Some(Self::BodiesFull))
     }
 
-    /// The first of ours that `error` is or stems from.
+    /// The first [`Error`] among `error` and its causes.
     fn within<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {
@@ -355,12 +355,12 @@ impl Error {
         None
     }
 
-    /// The word of its code: part of the API, so it never changes.
+    /// The word of the code: part of the API, so it never changes.
     pub fn code(&self) -> &'static str {
         self.error_code().as_str()
     }
 
-    /// Its code.
+    /// The code of the error.
     pub fn error_code(&self) -> ErrorCode {
         match self {
             Self::Invalid { .. } => ErrorCode::Invalid,
@@ -397,8 +397,8 @@ impl Error {
         }
     }
 
-    /// Whether the same request may succeed when it is sent again. After an unknown outcome that is for the
-    /// client to weigh: it may then be carried out twice.
+    /// Whether the same request may succeed when it is sent again. After an unknown outcome the client decides: the
+    /// request may then be carried out twice.
     pub fn may_retry(&self) -> bool {
         match self {
             Self::Invalid { .. }
@@ -420,7 +420,7 @@ impl Error {
             | Self::Conflict(_)
             | Self::Damaged { .. } => false,
             Self::InUse { is_passing, .. } => *is_passing,
-            // What is more than all of the quota never fits.
+            // A request that alone exceeds the quota never fits.
             Self::OverQuota { bound, asked, .. } => asked <= bound,
             Self::NoPool
             | Self::NotDurable(_)
@@ -437,7 +437,7 @@ impl Error {
         }
     }
 
-    /// The error with its causes, for a log: its text leaves them out, because it is written for clients.
+    /// The error with its causes, for a log. `Display` leaves the causes out, because it is written for clients.
     pub fn detail(&self) -> String {
         let mut text = match self {
             Self::Unavailable { part, .. } => format!("{part} is unavailable"),
@@ -455,7 +455,7 @@ impl Error {
         text
     }
 
-    /// Whether stored data is damaged. The part that met it has logged where.
+    /// Whether stored data is damaged. The part that found the damage has logged the place.
     pub fn is_damaged(&self) -> bool {
         matches!(self, Self::Damaged { .. })
     }

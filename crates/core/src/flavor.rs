@@ -1,4 +1,4 @@
-//! A flavor: a name for a set of pools, and what they can do.
+//! A flavor: a name for a set of pools, and the capabilities of that set.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::durability::Durability;
 use crate::names::FlavorName;
 
-/// What the catalogue holds of a flavor: that there is one. Which pools it has is said by the pools themselves, each of
-/// which names its flavor, and what it can do follows from them: kept in one place, the two cannot disagree.
+/// The record of a flavor in the catalogue: it exists. Each pool names its flavor, and the capabilities follow from the
+/// pools. Each fact is stored once, so the two cannot disagree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flavor {}
 
-/// What a storage can do, in Zaqar's words.
+/// A capability of a storage, in Zaqar's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Capability {
@@ -19,20 +19,20 @@ pub enum Capability {
     Fifo,
     /// Messages can be claimed.
     Claims,
-    /// What was acknowledged outlives the storage's process, and a power cut.
+    /// Acknowledged writes survive the end of the storage's process, and a power cut.
     Durability,
     /// Every message is delivered at least once.
     Aod,
-    /// Many messages a second.
+    /// High throughput.
     HighThroughput,
 }
 
 impl Capability {
-    /// All of them, in Zaqar's order.
+    /// All capabilities, in Zaqar's order.
     pub const ALL: [Self; 5] = [Self::Fifo, Self::Claims, Self::Durability, Self::Aod, Self::HighThroughput];
 
-    /// What queues have whose pools all reach this class. The engine gives them everything but durability, whatever the
-    /// storage; that what was acknowledged outlives more than the process is up to the storage.
+    /// Returns the capabilities of queues whose pools all reach this class. The engine provides all but durability with
+    /// any storage; only the storage decides whether an acknowledged write survives more than the process.
     pub fn of(class: Durability) -> Vec<Self> {
         let is_given = |capability: &Self| match capability {
             Self::Durability => class == Durability::Sync,

@@ -1,4 +1,4 @@
-//! Short texts that clients choose: the group of a message, its deduplication id, the id of a receive.
+//! Short texts that clients choose: the group of a message, its deduplication id, the attempt id of a receive.
 //!
 //! Each has 1 to 128 printable ASCII characters without blanks, as in SQS.
 
@@ -8,22 +8,22 @@ use std::sync::Arc;
 use crate::error::{Error, InvalidPart};
 use crate::limits;
 
-/// The group that a message belongs to. Within one the order of messages is kept.
+/// The group of a message. Messages are delivered in order within their group.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupName(Arc<str>);
 
-/// What makes two posts the same message, for five minutes.
+/// A deduplication id: two posts with the same id within five minutes are one message.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DedupId(Arc<str>);
 
-/// What makes two receives the same receive, for five minutes.
+/// An attempt id: two receives with the same id within five minutes are one receive.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttemptId(Arc<str>);
 
 macro_rules! token {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Checks it; `field` is what the caller calls it.
+            /// Checks the text; `field` is the client's name for it.
             pub fn new(text: &str, field: impl Into<String>) -> Result<Self, Error> {
                 token(text, field).map(Self)
             }
@@ -51,7 +51,7 @@ macro_rules! token {
 token!(GroupName, DedupId, AttemptId);
 
 impl Default for GroupName {
-    /// The group of messages that name none, in a queue in order of groups.
+    /// The group of messages that name none, in a FIFO queue.
     fn default() -> Self {
         Self("default".into())
     }

@@ -1,8 +1,8 @@
-//! Host names under which the service is reached: what `Host` may say of a request that proves nothing else.
+//! Host names of the service: the values of `Host` that it accepts from requests without credentials.
 //!
-//! A page whose own name was pointed at this machine (DNS rebinding) is of the same origin by all that its browser
-//! states of it, but for the name. A name that only this machine or its operator gives out is none that such a page can
-//! have.
+//! In an attack by DNS rebinding, the name of a foreign page points to this machine, so its browser treats the service
+//! as the same origin; only the host name gives the page away. The page cannot have a name that only this machine or
+//! its operator gives out.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 const NAME_BYTES: usize = 253;
 const LOCALHOST: &str = "localhost";
 
-/// A host name in lower case, or all names below one.
+/// A host name in lower case, or a wildcard for all names below one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName {
     name: String,
@@ -21,7 +21,7 @@ pub struct HostName {
 impl FromStr for HostName {
     type Err = &'static str;
 
-    /// Reads `queue.example.com`, or `*.example.com` for every name below it. Never a port or an address.
+    /// Reads `queue.example.com`, or `*.example.com` for every name below it. A port or an address is refused.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let why =
             "it is a host name without a port, as in queue.example.com, or *.example.com for all below it";
@@ -39,7 +39,7 @@ impl FromStr for HostName {
 }
 
 impl HostName {
-    /// Whether `host`, in lower case, is this name or one of those that it represents.
+    /// Whether `host`, in lower case, is this name or matches the wildcard.
     fn covers(&self, host: &str) -> bool {
         match host.strip_suffix(self.name.as_str()) {
             Some("") => !self.is_wildcard,
@@ -49,18 +49,18 @@ impl HostName {
     }
 }
 
-/// The names that a service without authentication answers to, beside IP addresses and `localhost`.
+/// The host names that a service without authentication accepts, in addition to IP addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts(Vec<HostName>);
 
 impl AllowedHosts {
-    /// Those of the settings, and of the machine.
+    /// Takes the names from the settings and from the machine.
     pub fn new(names: impl IntoIterator<Item = HostName>) -> Self {
         Self(names.into_iter().collect())
     }
 
     /// Whether `authority`, a host with or without a port, is an IP address, `localhost`, a name below it, or one of
-    /// these names. A browser sends a page's own name, which is never an address.
+    /// these names. Addresses are safe: a browser sends the page's own name, which is never an address.
     pub fn admit(&self, authority: &str) -> bool {
         let Some(host) = host_of(authority) else { return false };
         if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -73,11 +73,12 @@ impl AllowedHosts {
     }
 }
 
-/// With a request over HTTP/1.1 that names no host, or several (RFC 9112, 3.2): what it is meant for is not certain.
+/// Marks an HTTP/1.1 request that names no host, or several (RFC 9112, 3.2), so its target is ambiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct WrongHost;
 
-/// The host of an authority, without its port; an IPv6 address keeps its brackets. None when it is no authority.
+/// Returns the host of an authority without its port; an IPv6 address keeps its brackets. None when the text is no
+/// authority.
 pub fn host_of(authority: &str) -> Option<&str> {
     let end = if authority.starts_with('[') {
         authority.find(']')? + 1

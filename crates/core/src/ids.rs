@@ -1,4 +1,4 @@
-//! Slots and ids: how a queue's name gives its slot, and ids that only grow. Randomness is passed in.
+//! Slots and ids: the slot of a queue's name, and ids that only grow. Callers pass randomness in.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use crate::limits;
 use crate::names::{ProjectId, QueueName};
 use crate::time::Timestamp;
 
-/// One of the 256 parts of all queues: the unit of ownership.
+/// One of the 256 slots, the unit of ownership.
 ///
-/// It is the first byte of the XXH3 hash of project, a zero byte and queue name. The rule is written into ids
-/// and paths of stored data, so it never changes.
+/// It is the first byte of the XXH3 hash of project, a zero byte and queue name. Stored ids and paths contain the slot,
+/// so the rule never changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u8);
 
@@ -48,13 +48,13 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// The id of one incarnation of a queue: its slot, then 15 random bytes. A queue that is deleted and created
-/// again has another id, so nothing of the old one can come back.
+/// The id of one incarnation of a queue: its slot, then 15 random bytes. A queue that is deleted and created again has
+/// another id, so it never sees data of the old queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId([u8; 16]);
 
 impl QueueId {
-    /// A new id in `slot`.
+    /// Returns a new id in `slot`.
     pub fn new(slot: Slot, random: &mut dyn RngCore) -> Self {
         let mut bytes = [0; 16];
         random.fill_bytes(&mut bytes);
@@ -62,7 +62,7 @@ impl QueueId {
         Self(bytes)
     }
 
-    /// The id as it is stored in keys.
+    /// The stored form, for keys.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -72,7 +72,7 @@ impl QueueId {
         Self(bytes)
     }
 
-    /// The slot of its queue.
+    /// The slot of the queue.
     pub const fn slot(&self) -> Slot {
         Slot(self.0[0])
     }
@@ -111,18 +111,18 @@ impl<'de> Deserialize<'de> for QueueId {
     }
 }
 
-/// The id of a message: a UUID of version 7, so its order is the order of posting within its queue.
+/// The id of a message: a UUID of version 7, so ids sort in the order of posting within their queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageId(Uuid);
 
 impl MessageId {
-    /// Below every id.
+    /// A value below every id.
     pub const ZERO: Self = Self(Uuid::nil());
-    /// Above every id.
+    /// A value above every id.
     pub const MAX: Self = Self(Uuid::max());
 
-    /// The id as it is stored in keys; bytes sort as ids do.
+    /// The stored form, for keys; the bytes sort as the ids do.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -132,30 +132,31 @@ impl MessageId {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The least value above this one; the greatest stays as it is.
+    /// The next greater value; the max value stays.
     pub const fn next(self) -> Self {
         Self(Uuid::from_u128(self.0.as_u128().saturating_add(1)))
     }
 
-    /// The time in it, in milliseconds since the Unix epoch: when it was made, or that of the id before it if that was later.
+    /// The time in the id, in milliseconds since the Unix epoch: when it was made, or the time of the id before it if
+    /// that was later.
     pub const fn millis(self) -> u64 {
         (self.0.as_u128() >> 80) as u64
     }
 
-    /// Its number: it grows from message to message of a queue, with gaps.
+    /// The sequence number of the message: it grows from message to message of a queue, with gaps.
     pub const fn sequence(self) -> SequenceNumber {
         let bits = self.0.as_u128();
         let (time, high, low) = (bits >> 80, bits >> 64 & 0xfff, bits >> 56 & 0x3f);
         SequenceNumber(time << 18 | high << 6 | low)
     }
 
-    /// The greatest value below this one; zero stays zero.
+    /// The next smaller value; zero stays zero.
     pub const fn before(self) -> Self {
         Self(Uuid::from_u128(self.0.as_u128().saturating_sub(1)))
     }
 }
 
-/// The number of a message: 20 digits as text, so that its order is that of the text too (SQS).
+/// The sequence number of a message: as text it has 20 digits, so texts sort as the numbers do (SQS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SequenceNumber(u128);
 
@@ -165,16 +166,17 @@ impl fmt::Display for SequenceNumber {
     }
 }
 
-/// What a client calls itself: the `Client-ID` of its requests. No secret, and no proof of who it is.
+/// The id that a client chooses for itself: the `Client-ID` of its requests. It is no secret and no proof of identity.
 pub type ClientId = Uuid;
 
-/// The id of a claim: a UUID of version 4, since every caller that knows it may delete the claim's messages.
+/// The id of a claim: a random UUID (version 4), because every caller that knows it may delete the messages of the
+/// claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClaimId(Uuid);
 
 impl ClaimId {
-    /// The id of no claim: what text that cannot be an id represents.
+    /// The id of no claim: it replaces a text that cannot be an id.
     pub const NONE: Self = Self(Uuid::nil());
 
     /// A new id.
@@ -184,7 +186,7 @@ impl ClaimId {
         Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
     }
 
-    /// Which of the directories of its slot holds the claim's node.
+    /// The directory of its slot that holds the node of the claim.
     pub fn bucket(&self) -> u8 {
         let bucket = usize::from(self.0.as_bytes()[0]) % limits::CLAIM_BUCKETS;
         u8::try_from(bucket).expect("there are fewer than 256 buckets")
@@ -217,10 +219,10 @@ macro_rules! uuid_text {
 
 uuid_text!(MessageId, ClaimId);
 
-/// Gives message ids of one slot, each greater than the one before and than every id the slot's pools hold.
+/// Generates the message ids of one slot, each greater than the one before and than every id in the slot's pools.
 ///
-/// The time in an id never returns: while the clock is behind the last id, the random tail counts up
-/// instead. Source: RFC 9562, section 6.2, method 2.
+/// The time in an id never decreases: while the clock is behind the last id, the random tail counts up instead. Source:
+/// RFC 9562, section 6.2, method 2.
 #[derive(Debug)]
 pub struct IdSequence {
     last: u128,
@@ -228,11 +230,11 @@ pub struct IdSequence {
 
 /// Bits of a version 7 UUID that are neither time, version nor variant.
 const TAIL_BITS: u32 = 74;
-/// Those of the tail that are not in the number of a message: two ids differ in the others.
+/// Bits of the tail that are not in the sequence number: any two ids differ in the other bits.
 const LOW_BITS: u32 = 56;
 
 impl IdSequence {
-    /// A sequence whose first id is greater than `last`.
+    /// Returns a sequence whose first id is greater than `last`.
     pub fn after(last: MessageId) -> Self {
         let bits = last.0.as_u128();
         let time = bits >> 80;
@@ -240,20 +242,20 @@ impl IdSequence {
         Self { last: time << TAIL_BITS | tail }
     }
 
-    /// The last id, or the one given at the start.
+    /// The last id, or the start value if there is none yet.
     pub fn last(&self) -> MessageId {
         Self::id_of(self.last)
     }
 
-    /// Lets no id come that is not greater than `last`.
+    /// Makes all later ids greater than `last`.
     pub fn skip_to(&mut self, last: MessageId) {
         self.last = self.last.max(Self::after(last).last);
     }
 
-    /// The next id. `now` gives its time unless that would make it smaller than the last one: then it counts up, some
-    /// hundred thousand ids for each millisecond that it runs ahead.
+    /// Returns the next id. Its time is `now`, unless that would not exceed the time of the last id: then the tail
+    /// counts up, and some hundred thousand ids fit into each millisecond.
     pub fn next(&mut self, now: Timestamp, random: &mut dyn RngCore) -> MessageId {
-        // The top bit of a fresh tail is left clear, so that counting up has room within the millisecond.
+        // The top bit of a fresh tail is clear, so that there is room to count up within the millisecond.
         let fresh = u128::from(now.as_millis() & 0xffff_ffff_ffff) << TAIL_BITS
             | u128::from(random.next_u64()) << 9
             | u128::from(random.next_u32() >> 23);

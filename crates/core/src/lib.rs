@@ -1,7 +1,8 @@
-//! The words of the product and their rules: names, ids, messages, claims, queues, pools, receipts, limits, quotas, times, access, addresses.
+//! The words of the product and their rules: names, ids, messages, claims, queues, pools, receipts, limits, quotas,
+//! times, access, addresses.
 //!
-//! A value is checked when it is made and trusted after. Nothing here does I/O, waits, reads a clock or
-//! rolls dice: instants and randomness come in as arguments.
+//! A value is checked when it is made and trusted after. This crate does no I/O, never waits and reads no clock;
+//! callers pass instants and randomness as arguments.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! What a message is: a body no caller looks into, and a header that states how long it lives.
+//! Messages: a body that the service does not interpret, and a header with its state and life.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::time::Timestamp;
 pub struct MessageTtl(u32);
 
 impl MessageTtl {
-    /// Checks a number of seconds; `field` is what the caller calls it.
+    /// Checks a number of seconds; `field` is the client's name for it.
     pub fn new(seconds: i64, field: impl Into<String>, limits: &Limits) -> Result<Self, Error> {
         limits.message_ttl.seconds(seconds, field).map(Self)
     }
 
-    /// One that was checked before it was stored, or by another replica.
+    /// A ttl that was checked before it was stored, or by another replica.
     pub const fn stored(seconds: u32) -> Self {
         Self(seconds)
     }
@@ -35,7 +35,7 @@ impl MessageTtl {
     }
 }
 
-/// Checks a number of seconds against its least and most value.
+/// Checks a number of seconds against its min and max; `field` is the client's name for it.
 pub(super) fn seconds_within(
     seconds: i64,
     bounds: (u32, u32),
@@ -50,54 +50,55 @@ pub(super) fn seconds_within(
     }
 }
 
-/// A message that a caller wants to post: checked, and without an id yet.
+/// A message that a producer wants to post: checked, and without an id yet.
 #[derive(Clone, Debug, Default)]
 pub struct NewMessage {
-    /// JSON text, kept byte for byte; behind what the message remembers beside it, if it was given something.
+    /// JSON text, byte for byte as the producer sent it, behind the envelope if there is one.
     pub body: Bytes,
-    /// How long it lives; the queue's default when absent.
+    /// How long it lives; absent: the default of the queue.
     pub ttl: Option<MessageTtl>,
-    /// When it may first be claimed; the queue's default when absent.
+    /// When it may first be claimed; absent: the default of the queue.
     pub delay: Option<Delay>,
-    /// Whether it lives by the retention of its queue, whatever that becomes (SQS). Then `ttl` states nothing.
+    /// Whether it lives by the retention of its queue, including later changes of the retention (SQS). Then `ttl` has
+    /// no effect.
     pub is_retained: bool,
     /// The group that it belongs to.
     pub group: Option<GroupName>,
-    /// What makes it the same as another one.
+    /// The deduplication id.
     pub dedup: Option<DedupId>,
 }
 
 impl NewMessage {
-    /// The same, remembering this.
+    /// Returns the message with this envelope.
     pub fn in_envelope(self, envelope: &Envelope) -> Self {
         Self { body: envelope.before(self.body), ..self }
     }
 
-    /// Bytes that the bound of a queue counts: its body and its attributes of SQS.
+    /// Bytes that count against the bound of the queue: the body and the SQS attributes.
     pub fn bytes(&self) -> usize {
         let (envelope, body) = Envelope::split(self.body.clone());
         body.len() + envelope.attributes.size()
     }
 }
 
-/// All that is known of a message but its body.
+/// All data of a message but its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Its id, which is also its place in the queue.
+    /// The id, which is also the position in the queue.
     pub id: MessageId,
     /// When it was posted.
     pub created: Timestamp,
-    /// When it may first be claimed: as it was created when it has no delay. Putting it off moves it.
+    /// When it may first be claimed: the creation time if it has no delay. A release with a delay changes it.
     pub ready: Timestamp,
     /// How long it lives.
     pub life: Life,
     /// How often it has been claimed.
     pub attempts: u32,
-    /// The `Client-ID` of who posted it: a listing leaves out the asker's own messages.
+    /// The `Client-ID` of the producer: a listing leaves out the messages of the client that asks for it.
     pub client: Option<Uuid>,
-    /// Bytes of its body, what it remembers included.
+    /// Bytes of the body, envelope included.
     pub size: u32,
-    /// Where it is in its life, as far as its pool knows.
+    /// The state, as far as the pool knows it.
     pub state: State,
     /// The group that it was posted in.
     pub group: Option<GroupName>,
@@ -108,27 +109,28 @@ pub struct Header {
 /// How long a message lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// As it was told when it was posted.
+    /// Its own ttl, given at the post.
     Own {
-        /// Seconds, counted from when it was to be ready; a claim may have raised them.
+        /// Seconds, counted from the time when it should become ready; a claim may have raised them.
         ttl: u32,
-        /// When it is gone, unless a claim holds it.
+        /// When it expires, unless a claim holds it.
         expires: Timestamp,
     },
     /// By queue: as long as its queue keeps messages, whether a claim holds it or not.
     Retained {
-        /// The base time, from which that counts: the first send; of a dead letter in order of groups the transfer.
+        /// The base time, from which the retention counts: the first send, or the transfer for a dead letter in a FIFO
+        /// queue.
         since: Timestamp,
     },
 }
 
 impl Life {
-    /// One that ends so many seconds after an instant.
+    /// A life of `ttl` seconds that begins at `from`.
     pub const fn lasting(ttl: u32, from: Timestamp) -> Self {
         Self::Own { ttl, expires: from.plus_seconds(ttl) }
     }
 
-    /// The same life, of a message that is sent again at this instant.
+    /// Returns the same kind of life for a message that is sent again at this instant.
     pub const fn begun_again(self, now: Timestamp) -> Self {
         match self {
             Self::Own { ttl, .. } => Self::lasting(ttl, now),
@@ -136,7 +138,7 @@ impl Life {
         }
     }
 
-    /// From when on it counts, if it is by queue.
+    /// The base time, if the message lives by queue.
     pub const fn retained_since(self) -> Option<Timestamp> {
         match self {
             Self::Own { .. } => None,
@@ -145,16 +147,16 @@ impl Life {
     }
 }
 
-/// How long a queue keeps the messages that live by it, in seconds: a property of the queue, read when a message is judged, so
-/// that a change of it holds for those that wait too.
+/// How long a queue keeps the messages that live by queue, in seconds. It is a property of the queue, read each time
+/// when a message is judged, so a change applies to stored messages too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Retention(u32);
 
 impl Retention {
-    /// Longer than any message is kept: what holds until it is known better.
+    /// Longer than any message is kept: the value until the retention is known.
     pub const LONGEST: Self = Self(u32::MAX);
 
-    /// This number of seconds.
+    /// A retention of this many seconds.
     pub const fn new(seconds: u32) -> Self {
         Self(seconds)
     }
@@ -164,40 +166,40 @@ impl Retention {
         self.0
     }
 
-    /// The last base time at which a message is gone now; none when none is.
+    /// The last base time whose messages have expired at `now`; none when no message can have expired.
     pub fn cutoff(self, now: Timestamp) -> Option<Timestamp> {
         let millis = now.as_millis().checked_sub(u64::from(self.0) * 1_000)?;
         Some(Timestamp::from_millis(millis))
     }
 }
 
-/// Where a message is in its life, as far as its pool knows. Claims are not among the states: a claimed message is
-/// ready here, and its claim is in the tree.
+/// The state of a message as far as its pool knows it. Claims are not among the states: a claimed message is ready
+/// here, and its claim is in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It may be claimed.
     Ready,
-    /// It becomes ready when its time arrives.
+    /// It becomes ready at its time.
     Scheduled,
-    /// It was copied in by a move from this queue, and no caller sees it before the move is done (P5).
+    /// It was appended by a transfer from this queue, and is hidden until the transfer has ended (P5).
     Prepared(Arc<Peer>),
-    /// It is on its way to this queue: no caller claims or deletes it any more (P5).
+    /// It is in transfer to this queue, and cannot be claimed or deleted any more (P5).
     Moving(Arc<Peer>),
-    /// Its move has no target. It stays, and no caller claims it.
+    /// Its transfer has no target. It stays, and cannot be claimed.
     Failed,
 }
 
-/// The other queue of a move.
+/// The other queue of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// As its clients address it.
+    /// The address of the queue.
     pub at: QueueRef,
-    /// Its incarnation, where that is known.
+    /// The incarnation of the queue, if known.
     pub queue: Option<QueueId>,
 }
 
 impl Header {
-    /// When it expires in a queue with this retention.
+    /// When it expires, in a queue with this retention.
     pub const fn expires(&self, retention: Retention) -> Timestamp {
         match self.life {
             Life::Own { expires, .. } => expires,
@@ -205,7 +207,7 @@ impl Header {
         }
     }
 
-    /// Seconds that it lives in all in a queue with this retention.
+    /// Seconds of its whole life, in a queue with this retention.
     pub const fn ttl(&self, retention: Retention) -> u32 {
         match self.life {
             Life::Own { ttl, .. } => ttl,
@@ -213,8 +215,8 @@ impl Header {
         }
     }
 
-    /// Whether it has expired in a queue with this retention. A message is alive up to the instant it expires, and not at
-    /// it.
+    /// Whether it has expired, in a queue with this retention. A message is expired from its instant of expiry on,
+    /// inclusive.
     pub fn is_expired(&self, now: Timestamp, retention: Retention) -> bool {
         self.expires(retention) <= now
     }
@@ -225,6 +227,6 @@ impl Header {
 pub struct Message {
     /// What is known of it.
     pub header: Header,
-    /// JSON text, byte for byte as it came, behind what the message remembers beside it.
+    /// JSON text, byte for byte as the producer sent it, behind the envelope if there is one.
     pub body: Bytes,
 }

@@ -1,29 +1,29 @@
-//! The typed values that a sender puts beside the body of a message (SQS: message attributes): their names, their types,
-//! their bounds. The form they are kept in is the one that SQS clients compute their checksum over.
+//! Typed values that a producer sends beside the body of a message (SQS: message attributes): their names, types and
+//! sizes. The stored form is the one over which SQS clients compute their checksum.
 
 use std::collections::BTreeMap;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Attributes by their names, in the order of the bytes of these.
+/// Attributes by name, in byte order of the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageAttributes(BTreeMap<String, MessageAttribute>);
 
-/// One of them.
+/// A message attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageAttribute {
-    /// `String`, `Number` or `Binary`, and maybe a dot and a label.
+    /// `String`, `Number` or `Binary`, optionally with a dot and a label.
     pub data_type: String,
-    /// What it states.
+    /// Its value.
     pub value: Value,
 }
 
-/// What an attribute states.
+/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of a `String`, or of a `Number` as it was written.
+    /// Value of a `String`, or of a `Number` as the producer wrote it.
     Text(String),
-    /// Of a `Binary`.
+    /// Value of a `Binary`.
     Binary(Bytes),
 }
 
@@ -31,29 +31,30 @@ const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
 impl MessageAttributes {
-    /// Whether there is none.
+    /// Whether there is no attribute.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Bytes of names, types and values: what SQS adds to the body when it measures a message.
+    /// Bytes of names, types and values: SQS adds them to the body when it measures a message.
     pub fn size(&self) -> usize {
         self.0.iter().map(|(name, attribute)| name.len() + attribute.size()).sum()
     }
 
-    /// Those whose name is let through.
+    /// Returns the attributes whose names `wanted` accepts.
     pub fn filtered(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let wanted = self.0.iter().filter(|(name, _)| wanted(name));
         Self(wanted.map(|(name, attribute)| (name.clone(), attribute.clone())).collect())
     }
 
-    /// Name, type and value of each.
+    /// Name and attribute (type and value) of each.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &MessageAttribute)> {
         self.0.iter()
     }
 
-    /// The bytes that the checksum of SQS is made of: for each in the order of the names the length and the bytes of the
-    /// name, those of the type, 1 for text or 2 for bytes, and those of the value; lengths have 4 bytes, the greatest first.
+    /// Returns the bytes over which SQS clients compute their checksum. For each attribute in the order of names:
+    /// length and bytes of the name, of the type, 1 for text or 2 for bytes, then length and bytes of the value. A
+    /// length is 4 bytes, big-endian.
     pub fn canonical(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         for (name, attribute) in &self.0 {
@@ -73,7 +74,7 @@ impl MessageAttributes {
         bytes.freeze()
     }
 
-    /// Those of which these are the canonical bytes; none when they are something else.
+    /// Reads canonical bytes; none when `bytes` are something else.
     pub fn stored(bytes: &Bytes) -> Option<Self> {
         let mut rest = bytes.clone();
         let mut attributes = BTreeMap::new();

@@ -1,9 +1,10 @@
-//! Tasks that move the messages of a queue for dead letters to where they came from, or to another queue. Source: SQS.
+//! Move tasks: each transfers the messages of a dead letter queue to the queues from which they were dead letters, or
+//! to one other queue. Source: SQS.
 //!
 //! ```text
 //! running ──all moved──▶ completed
 //!    │ └──a message cannot be moved──▶ failed
-//!    └─cancel, or after 36 hours─▶ cancelling ──what was under way has ended──▶ cancelled
+//!    └─cancel, or after 36 hours─▶ cancelling ──all begun transfers have ended──▶ cancelled
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -14,13 +15,13 @@ use crate::limits;
 use crate::names::{QueueRef, address};
 use crate::time::Timestamp;
 
-/// How many messages a task moves in a second at most (SQS: 1 to 500).
+/// Max messages that a task moves in a second (SQS: 1 to 500).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MoveRate(u32);
 
 impl MoveRate {
-    /// Checks a rate; `field` is what the caller calls it.
+    /// Checks a rate; `field` is the client's name for it.
     pub fn new(per_second: i64, field: &str) -> Result<Self, Error> {
         let (least, most) = limits::MOVE_TASK_RATE;
         match u32::try_from(per_second) {
@@ -38,52 +39,53 @@ impl MoveRate {
     }
 }
 
-/// How far a task is.
+/// State of a move task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MoveStatus {
     /// It moves messages.
     Running,
-    /// It was told to stop, and brings what it has begun to its end.
+    /// A client has cancelled it, and it finishes the transfers that it has begun.
     Cancelling,
-    /// It was stopped. What it had moved stays moved.
+    /// It was stopped. Messages that it moved stay moved.
     Cancelled,
-    /// It has moved what was to be moved, and all of it has arrived.
+    /// It has moved all its messages, and all have arrived.
     Completed,
-    /// A message could not be moved. What it had moved stays moved.
+    /// A message could not be moved. Messages that it moved before stay moved.
     Failed(MoveFailure),
 }
 
-/// Why a task came to no good end.
+/// Reason why a task failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MoveFailure {
-    /// A message is no dead letter, so it is unknown where it came from, and the task names no queue.
+    /// A message is no dead letter, so its origin is unknown, and the task names no target.
     NoOrigin,
-    /// The queue that messages were to go to does not exist any more.
+    /// The target queue does not exist any more.
     NoTarget,
 }
 
-/// A task that moves the messages of a queue, as it is stored and listed.
+/// A move task, as it is stored and listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveTask {
-    /// Names the task to the client that stops it.
+    /// The id by which a client cancels the task.
     pub id: Uuid,
-    /// Where the messages go; each to where it came from when absent.
+    /// The target; absent: the queue from which each message was a dead letter.
     pub target: Option<MoveTarget>,
-    /// How fast; as fast as possible when absent.
+    /// Max messages a second; absent: as fast as possible.
     pub rate: Option<MoveRate>,
-    /// How far it is.
+    /// State of the task.
     pub status: MoveStatus,
-    /// How many messages have arrived. After the process was killed it may be less than there were.
+    /// Number of messages that have arrived. After the process was killed it may be too small.
     pub moved: u64,
-    /// How many there were to move when it began. It moves no more than that: messages that arrive meanwhile stay.
+    /// Number of messages in the queue when the task began. It moves no more than that: messages that arrive later
+    /// stay.
     pub to_move: u64,
-    /// When it began, in milliseconds since the Unix epoch.
+    /// When the task began, in milliseconds since the Unix epoch.
     pub started: u64,
 }
 
-/// Where a task moves messages to.
+/// The target of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveTarget {
     /// A queue of the same service.
@@ -92,7 +94,7 @@ pub struct MoveTarget {
 }
 
 impl MoveTask {
-    /// A task that begins now.
+    /// Returns a task that begins at `now`.
     pub fn begin(
         id: Uuid,
         target: Option<QueueRef>,
@@ -104,12 +106,12 @@ impl MoveTask {
         Self { id, target, rate, status: MoveStatus::Running, moved: 0, to_move, started: now.as_millis() }
     }
 
-    /// Whether it has taken as long as a task may.
+    /// Whether it has run longer than a task may.
     pub fn is_overdue(&self, now: Timestamp) -> bool {
         now >= Timestamp::from_millis(self.started).plus_seconds(limits::MOVE_TASK_SECONDS)
     }
 
-    /// Whether it has something to do still.
+    /// Whether it still has something to do.
     pub fn is_active(&self) -> bool {
         match self.status {
             MoveStatus::Running | MoveStatus::Cancelling => true,

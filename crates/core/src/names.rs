@@ -13,8 +13,8 @@ pub struct ProjectId(Arc<str>);
 
 /// The name of a queue: 1 to 80 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
 ///
-/// Zaqar accepts `.` and `..`; HTTP clients resolve them away before the request is sent, so that they could
-/// be created and never reached.
+/// Zaqar accepts `.` and `..`; but HTTP clients remove them from a URL before they send the request, so such a queue
+/// could be created and never reached.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueName(Arc<str>);
 
@@ -36,7 +36,7 @@ pub struct QueueRef {
 }
 
 impl QueueRef {
-    /// The slot it belongs to.
+    /// The slot of the queue.
     pub fn slot(&self) -> Slot {
         Slot::of(&self.project, &self.name)
     }
@@ -56,12 +56,12 @@ pub mod address {
         name: Cow<'a, str>,
     }
 
-    /// Writes both.
+    /// Writes both keys.
     pub fn serialize<S: Serializer>(at: &QueueRef, serializer: S) -> Result<S::Ok, S::Error> {
         Address { project: at.project.as_str().into(), name: at.name.as_str().into() }.serialize(serializer)
     }
 
-    /// Reads and checks both.
+    /// Reads and checks both keys.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<QueueRef, D::Error> {
         let address = Address::deserialize(deserializer)?;
         Ok(QueueRef {
@@ -72,7 +72,7 @@ pub mod address {
 }
 
 impl ProjectId {
-    /// The project of requests that name none: what an SQS account without a project looks like.
+    /// The project of requests that name none, in the form of an SQS account.
     pub const DEFAULT: &'static str = "000000000000";
 
     /// Checks a project id. An empty one is the default project.
@@ -94,7 +94,7 @@ impl QueueName {
         word(text, "queue_name", limits::QUEUE_NAME_CHARS).map(Self)
     }
 
-    /// Whether it is one that Zaqar's API may create: 64 characters.
+    /// Checks that Zaqar's API may create the name: at most 64 characters.
     pub fn check_creatable(&self) -> Result<(), Error> {
         word(&self.0, "queue_name", limits::CREATED_NAME_CHARS).map(drop)
     }

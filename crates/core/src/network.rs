@@ -1,21 +1,21 @@
-//! Networks of IP addresses in the notation of CIDR, and whether an address is in one.
+//! Networks of IP addresses in CIDR notation, and membership of addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network: the addresses that share its first bits. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is the IPv4
-/// address, here and in what is compared with it.
+/// A network: the addresses that share its first bits. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) counts as
+/// the IPv4 address, in a network and in an address that is compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     /// The bits that its addresses share; the others are zero.
     bits: u128,
-    /// How many bits they share, 0 to 32 or 0 to 128.
+    /// Number of shared bits: 0 to 32, or 0 to 128.
     prefix: u32,
     is_v4: bool,
 }
 
-/// What counts as one address wherever clients are counted by theirs. A customer gets a network of 2^64 IPv6 addresses, so that
-/// is counted as one.
+/// Returns the address by which a client is counted. A customer gets a network of 2^64 IPv6 addresses, so each such
+/// network counts as one address.
 pub fn customer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -30,7 +30,7 @@ const FORM: &str =
     "a network is an IP address, and a prefix if it is more than one, as in 10.0.0.0/8 or fd00::/8";
 
 impl Network {
-    /// Whether an address is in it.
+    /// Whether the network has this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (bits, is_v4) = number(address.to_canonical());
         is_v4 == self.is_v4 && masked(bits, self.prefix, width(is_v4)) == self.bits
@@ -40,7 +40,7 @@ impl Network {
 impl FromStr for Network {
     type Err = &'static str;
 
-    /// Bits beyond the prefix may be set, as in `10.1.2.3/8`: they do not count.
+    /// Bits after the prefix may be set, as in `10.1.2.3/8`: they are ignored.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -77,7 +77,7 @@ fn width(is_v4: bool) -> u32 {
     if is_v4 { Ipv4Addr::BITS } else { u128::BITS }
 }
 
-/// The first `prefix` of `width` bits.
+/// Returns the first `prefix` of `width` bits; the rest is zero.
 fn masked(bits: u128, prefix: u32, width: u32) -> u128 {
     let rest = width - prefix;
     bits.checked_shr(rest).and_then(|first| first.checked_shl(rest)).unwrap_or(0)

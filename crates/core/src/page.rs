@@ -1,14 +1,14 @@
-//! Pages of listings: how many elements one has, and how many messages a pop takes.
+//! Pages of listings: the number of elements of a page, and of messages of a pop.
 
 use crate::error::Error;
 use crate::limits::{Limits, Span};
 
-/// How many elements a page has at most.
+/// Max number of elements of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit(usize);
 
 impl PageLimit {
-    /// Checks a number of elements: that of a page of `span` when no caller states.
+    /// Checks a number of elements; an absent one has the default of `span`.
     pub fn new(asked: Option<i64>, span: Span) -> Result<Self, Error> {
         span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
     }
@@ -19,7 +19,7 @@ impl PageLimit {
     }
 }
 
-/// How many messages a pop takes: as many as a claim may.
+/// Number of messages of a pop: as many as a claim may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PopCount(usize);
 

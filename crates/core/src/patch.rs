@@ -1,6 +1,6 @@
 //! Changes of a queue's metadata, key by key, and the metadata as clients see it.
 //!
-//! The form is a JSON patch cut down to what Zaqar takes: `add`, `replace` and `remove` of `/metadata/KEY`.
+//! The form is the part of JSON patch that Zaqar accepts: `add`, `replace` and `remove` of `/metadata/KEY`.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::error::{Error, InvalidPart};
 use crate::limits::Limits;
 use crate::queue::Metadata;
 
-/// One change.
+/// A change of one key.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Sets a key, whether it is there or not.
+    /// Sets a key, whether it exists or not.
     Add(String, Box<RawValue>),
-    /// Sets a key that is there.
+    /// Sets a key that exists.
     Replace(String, Box<RawValue>),
-    /// Takes away a key that is there.
+    /// Removes a key that exists.
     Remove(String),
-    /// Changes nothing, and refuses what else is to be changed if the key has another value than this; none: if it is there.
-    /// It has no written form.
+    /// Changes nothing, but refuses the whole patch if the key has another value; none: if the key exists. Clients
+    /// cannot write it.
     Expect(String, Option<Box<RawValue>>),
 }
 
 impl Change {
-    /// Checks a change as it is written: `at` is its place in the list.
+    /// Checks a change as a client writes it: `at` is its index in the list.
     pub fn new(at: usize, op: &str, path: &str, value: Option<Box<RawValue>>) -> Result<Self, Error> {
         let key = key_of(path).ok_or_else(|| {
             let why = format!("'{path}' is not '/metadata/' and a key, with '~0' for '~' and '~1' for '/'");
@@ -49,7 +49,7 @@ impl Change {
     }
 }
 
-/// The key of a path of exactly two tokens, the first of them `metadata`.
+/// Reads the key from a path of exactly two tokens, the first of them `metadata`.
 fn key_of(path: &str) -> Option<String> {
     let token = path.strip_prefix("/metadata/")?;
     let mut key = String::with_capacity(token.len());
@@ -68,7 +68,7 @@ fn key_of(path: &str) -> Option<String> {
     Some(key).filter(|key| !key.is_empty())
 }
 
-/// Keys that every queue has, in Zaqar's order, each with what is in a queue that states nothing.
+/// Keys that every queue shows, in Zaqar's order, each with the value in a queue that does not set it.
 fn defaults(limits: &Limits) -> [(&'static str, String); 7] {
     let null = || "null".to_owned();
     [
@@ -90,10 +90,11 @@ fn raw(text: String) -> Box<RawValue> {
     RawValue::from_string(text).expect("numbers, null and false are JSON")
 }
 
-/// What a bound of a message adds at most to the metadata of a queue that named none: no client has to leave room for it.
+/// Max bytes that the service adds to the metadata of a queue without a message bound: no client has to leave room for
+/// them.
 const START_BYTES: usize = attributes::MAX_MESSAGE_BYTES.len() + "\"\":4194304,".len();
 
-/// A queue whose bound of a message is taken away has that of one which is created through REST.
+/// Sets the message bound of queues created through REST, if the change has removed the queue's own bound.
 fn restore_message_bytes(own: &mut Entries, changed: &str, limits: &Limits) {
     let is_gone = own.get(attributes::MAX_MESSAGE_BYTES).is_none_or(|value| value.get() == "null");
     if changed == attributes::MAX_MESSAGE_BYTES && is_gone {
@@ -108,7 +109,7 @@ fn written(entries: &Entries) -> String {
 /// Keys with their values, in order of the keys.
 pub type Entries = BTreeMap<String, Box<RawValue>>;
 
-/// Whether a value is this text, or a number or a boolean that is written so.
+/// Whether a value is this text, or a number or boolean that is written so.
 pub fn is_equal(value: &RawValue, text: &str) -> bool {
     match serde_json::from_str::<String>(value.get()) {
         Ok(string) => string == text,
@@ -117,14 +118,14 @@ pub fn is_equal(value: &RawValue, text: &str) -> bool {
 }
 
 impl Metadata {
-    /// The metadata as clients see it: what the queue states, and the defaults of the reserved keys that it does not
-    /// set. Values that stand for nothing (`null`, an empty name, a count of zero) show as the default too.
+    /// Returns the metadata as clients see it: the queue's own values, and the defaults of the reserved keys that it
+    /// does not set. Empty values (`null`, an empty name, a count of zero) show as the default too.
     pub fn shown(&self, limits: &Limits) -> Entries {
         let mut shown = self.own();
         for (key, default) in defaults(limits) {
             let says_nothing = |value: &RawValue| match value.get() {
                 "null" | "\"\"" | "false" => true,
-                // No delay is a delay, where the service has another default.
+                // A delay of zero is a value where the service has another default.
                 "0" => key != attributes::MESSAGE_DELAY,
                 _ => false,
             };
@@ -137,7 +138,7 @@ impl Metadata {
         shown
     }
 
-    /// The same, where it names no bound of a message with this one.
+    /// Returns the metadata with this message bound, if it has none.
     pub fn with_message_bytes(self, bytes: usize) -> Self {
         if self.attributes().max_message_bytes.is_some() {
             return self;
@@ -147,22 +148,22 @@ impl Metadata {
         self.bounded(raw(written(&own)), bytes)
     }
 
-    /// The same, with this many seconds as the life of messages that name none (SQS: the retention).
+    /// Returns the metadata with this default ttl in seconds (SQS: the retention).
     pub fn with_message_ttl(self, seconds: u32) -> Result<Self, Error> {
         let mut own = self.own();
         own.insert(attributes::MESSAGE_TTL.to_owned(), raw(seconds.to_string()));
         Self::stored(raw(written(&own)))
     }
 
-    /// What the queue itself states.
+    /// The keys that the queue itself sets.
     pub fn own(&self) -> Entries {
         let entries = attributes::entries(self.as_raw()).unwrap_or_default();
         entries.into_iter().map(|(key, value)| (key, value.to_owned())).collect()
     }
 
-    /// The metadata after `changes`, one after the other; all of them or none. A key that is to be replaced or
-    /// removed must be there, or be reserved: those are always there, with their defaults. What is set must be within
-    /// `limits`; what was there before was within those of its day.
+    /// Returns the metadata after `changes`, in their order; all of them or none. A key that is replaced or removed
+    /// must exist, or be reserved: reserved keys always exist, with their defaults. New values must be within `limits`;
+    /// old values may be beyond, because they were set under other limits.
     pub fn patched(&self, changes: &[Change], limits: &Limits) -> Result<Self, Error> {
         let (mut own, mut set) = (self.own(), Entries::new());
         for change in changes {
@@ -288,7 +289,7 @@ mod tests {
         );
         assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":7}"#).with_message_bytes(9)), "7");
         assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":null}"#).with_message_bytes(9)), "9");
-        // A stored bound that is missing, or above the one that is allowed today, counts as that one.
+        // A stored bound that is missing, or above the bound of the service today, shows as the bound of the service.
         assert_eq!(shown(&metadata("{}")), "500000");
         assert_eq!(shown(&metadata(r#"{"_max_messages_post_size":600000}"#)), "500000");
         for gone in [change("remove", key, "0"), change("replace", key, "null"), change("add", key, "null")] {
@@ -298,7 +299,7 @@ mod tests {
                 ("262144", 262_144)
             );
         }
-        // A change of another key leaves a queue of before without a bound.
+        // A change of another key leaves a queue of an earlier version without a bound.
         let other = metadata("{}").patched(&[change("add", "a", "1")], &limits).unwrap();
         assert_eq!(other.attributes().max_message_bytes, None);
     }

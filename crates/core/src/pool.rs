@@ -1,4 +1,4 @@
-//! A pool: a registered piece of storage, and what an operator states of it.
+//! A pool: a registered storage, and its settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,36 +11,36 @@ use crate::error::{Error, InvalidPart};
 use crate::limits;
 use crate::names::FlavorName;
 
-/// What the catalogue holds of a pool.
+/// The record of a pool in the catalogue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pool {
-    /// The storage, which is stamped with it: whatever name it has, it is this pool.
+    /// The id that is stamped into the storage: it identifies the pool, whatever its name.
     pub id: Uuid,
-    /// Where its storage is.
+    /// The address of its storage.
     pub uri: PoolUri,
-    /// Its share of new queues; a pool of weight 0 takes none.
+    /// Weight of the pool in the placement of new queues; a pool of weight 0 gets none.
     pub weight: u32,
-    /// The flavor whose queues it takes; without one it takes the queues that name none.
+    /// The flavor whose queues it takes; none: it takes the queues without a flavor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flavor: Option<FlavorName>,
-    /// What its driver is told.
+    /// Options of its driver.
     #[serde(default)]
     pub options: PoolOptions,
     /// Whether it takes part in placement.
     pub state: PoolState,
-    /// Whether a caller is finding out if it is used, to delete it or to point it to another storage. It takes no
-    /// new queue meanwhile.
+    /// Whether a request is checking whether the pool is in use, to delete it or to change its storage. It gets no new
+    /// queue meanwhile.
     #[serde(default, skip_serializing_if = "is_false")]
     pub closing: bool,
-    /// How its queues are moved away, while they are. It is draining then.
+    /// Terms of the drain, while its queues are moved away. The state is draining then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainTerms>,
 }
 
-/// How the queues of a pool are moved away.
+/// Terms of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainTerms {
-    /// Messages a second that the migration of each queue copies at most.
+    /// Max messages a second that the migration of each queue copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
 }
@@ -51,13 +51,13 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Pool {
-    /// A pool that takes new queues of no flavor.
+    /// Returns an active pool for queues without a flavor.
     pub fn new(id: Uuid, uri: PoolUri, weight: u32) -> Self {
         let (options, state) = (PoolOptions::default(), PoolState::Active);
         Self { id, uri, weight, flavor: None, options, state, closing: false, drain: None }
     }
 
-    /// Whether a new queue of this flavor may be placed in it.
+    /// Whether a new queue of this flavor may be placed in the pool.
     pub fn takes(&self, flavor: Option<&FlavorName>) -> bool {
         self.state == PoolState::Active && !self.closing && self.weight > 0 && self.flavor.as_ref() == flavor
     }
@@ -69,7 +69,7 @@ impl Pool {
 pub enum PoolState {
     /// It takes new queues according to its weight.
     Active,
-    /// It takes none, whatever its weight.
+    /// It takes no new queues, whatever its weight.
     Draining,
 }
 
@@ -82,7 +82,7 @@ impl PoolState {
         }
     }
 
-    /// The state of a text.
+    /// Reads a state.
     pub fn parse(text: &str) -> Result<Self, Error> {
         match text {
             "active" => Ok(Self::Active),
@@ -92,8 +92,8 @@ impl PoolState {
     }
 }
 
-/// Where a pool's storage is: 1 to 255 characters (Zaqar's bound) that begin with a scheme. Which schemes there
-/// are is for the drivers to say.
+/// The address of a pool's storage: 1 to 255 characters (Zaqar's bound) that begin with a scheme. The drivers decide
+/// which schemes exist.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PoolUri(String);
@@ -119,29 +119,29 @@ impl PoolUri {
         Ok(Self(text.to_owned()))
     }
 
-    /// The URI with `***` in place of passwords, as it is shown.
+    /// The URI with `***` in place of passwords, for answers and logs.
     pub fn without_password(&self) -> String {
         hide_passwords(&self.0)
     }
 
-    /// The URI as text. It may hold a password, so it is for drivers, and never for an answer or a log.
+    /// The URI as text. It may have a password, so only drivers may use it; never put it into an answer or a log.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is the same place for certain: the same text, or another spelling of the same path.
+    /// Whether both URIs certainly name the same storage: the same text, or another spelling of the same path.
     pub fn is_at(&self, other: &Self) -> bool {
         let path = |uri: &Self| uri.0.strip_prefix("embedded:").map(PathBuf::from);
         path(self).map_or(self == other, |mine| path(other) == Some(mine))
     }
 
-    /// Whether its storage is on the disk of the process that opens it.
+    /// Whether the storage is on the disk of the process that opens it.
     pub fn is_embedded(&self) -> bool {
         self.0.starts_with("embedded:")
     }
 }
 
-/// Text that may be a URI, with `***` in place of its passwords: that of a login, and those of parameters.
+/// Returns text that may be a URI with `***` in place of its passwords: that of the login, and those of parameters.
 pub fn hide_passwords(uri: &str) -> String {
     let (rest, query) = uri.split_once('?').map_or((uri, None), |(rest, query)| (rest, Some(query)));
     let mut shown = match rest.split_once("://") {
@@ -159,7 +159,7 @@ pub fn hide_passwords(uri: &str) -> String {
     shown
 }
 
-/// What precedes the last `@` of an authority, with the password behind its first colon hidden.
+/// Hides the password in the login, which is the part before the last `@`: everything behind its first colon.
 fn hide_login(place: &str) -> String {
     match place.rsplit_once('@') {
         Some((login, hosts)) => {
@@ -171,7 +171,7 @@ fn hide_login(place: &str) -> String {
     }
 }
 
-/// What a pool's driver is told: a JSON object, kept as its text.
+/// The options of a pool's driver: a JSON object, stored as its text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PoolOptions(Box<RawValue>);
@@ -197,26 +197,26 @@ impl PoolOptions {
     }
 }
 
-/// A weight, checked: 0 to 2^32 - 1, as in Zaqar.
+/// Checks a weight: 0 to 2^32 - 1, as in Zaqar.
 pub fn weight(weight: i64) -> Result<u32, Error> {
     let why = || format!("{weight} is not between 0 and {}", u32::MAX);
     u32::try_from(weight).map_err(|_| Error::invalid(InvalidPart::Limit, "weight", why()))
 }
 
-/// What a request wants a pool to be. What is absent stays as it is.
+/// A requested change of a pool. An absent field stays as it is.
 #[derive(Clone, Debug, Default)]
 pub struct PoolChange {
-    /// Where its storage is.
+    /// Address of the storage.
     pub uri: Option<PoolUri>,
-    /// Its share of new queues.
+    /// Weight in the placement of new queues.
     pub weight: Option<u32>,
-    /// Its flavor; `Some(None)` takes it away.
+    /// Flavor; `Some(None)` removes it.
     pub flavor: Option<Option<FlavorName>>,
-    /// What its driver is told.
+    /// Options of the driver.
     pub options: Option<PoolOptions>,
-    /// Whether it takes part in placement. One that is made active moves nothing away any more.
+    /// Whether it takes part in placement. An active pool drains no longer.
     pub state: Option<PoolState>,
-    /// How its queues are moved away from now on.
+    /// New terms of its drain.
     pub drain: Option<DrainTerms>,
 }
 
@@ -228,7 +228,7 @@ impl PoolChange {
         says_where && weight.is_none() && flavor.is_none() && state.is_none() && drain.is_none()
     }
 
-    /// The pool after the change, but for its URI.
+    /// Returns the pool after the change, except for its URI.
     pub fn apply(&self, mut pool: Pool) -> Pool {
         pool.weight = self.weight.unwrap_or(pool.weight);
         pool.flavor = self.flavor.clone().unwrap_or(pool.flavor);

@@ -1,18 +1,19 @@
-//! What is asked again and again by what watches the service: load balancers, orchestrators, scrapers.
+//! Paths that monitoring requests again and again: load balancers, orchestrators, scrapers.
 
-/// Whether a restart would help.
+/// Path of the liveness probe: it fails if a restart would help.
 pub const LIVENESS: &str = "/livez";
-/// Whether clients should ask this replica, by its own name and by Zaqar's.
+/// Paths of the readiness probe, by the name of this service and by Zaqar's: it fails if clients should use another
+/// replica.
 pub const READINESS: [&str; 2] = ["/readyz", "/v2/ping"];
-/// How it does, in figures.
+/// Path of the metrics.
 pub const METRICS: &str = "/metrics";
 
-/// Whether a path asks how the service is, and tells nothing else.
+/// Whether a path is a liveness or readiness probe.
 pub fn is_health(path: &str) -> bool {
     path == LIVENESS || READINESS.contains(&path)
 }
 
-/// Whether a path is one of what watches the service.
+/// Whether a path is a probe or the metrics.
 pub fn is_probe(path: &str) -> bool {
     is_health(path) || path == METRICS
 }

@@ -1,4 +1,4 @@
-//! A queue: its metadata and its figures.
+//! A queue: its metadata and its statistics.
 
 use serde_json::value::RawValue;
 
@@ -8,7 +8,7 @@ use crate::ids::MessageId;
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
-/// The metadata of a queue: a JSON object, kept as its text, and what its reserved keys say.
+/// The metadata of a queue: a JSON object, stored as its text, and the values of its reserved keys.
 #[derive(Clone, Debug)]
 pub struct Metadata {
     text: Box<RawValue>,
@@ -22,14 +22,14 @@ impl Metadata {
         Self { text, attributes: Attributes::default() }
     }
 
-    /// The metadata of a queue in order of groups, and nothing else.
+    /// The metadata of a FIFO queue without any other key.
     pub fn fifo() -> Self {
         let text = format!("{{\"{}\":true}}", attributes::FIFO);
         let text = RawValue::from_string(text).expect("an object with one key is JSON");
         Self { text, attributes: Attributes { is_fifo: true, ..Attributes::default() } }
     }
 
-    /// Reads what was checked before it was stored, maybe under other limits than those of today.
+    /// Reads metadata that was checked before it was stored, maybe under other limits than today's.
     pub fn stored(text: Box<RawValue>) -> Result<Self, Error> {
         Self::read(text, &Limits::WIDEST)
     }
@@ -39,7 +39,7 @@ impl Metadata {
         Self::read(text, limits)?.in_agreement()
     }
 
-    /// As [`Metadata::new`], of some keys for themselves.
+    /// Like [`Metadata::new`], but without the check that the keys agree with each other.
     pub(super) fn read(text: Box<RawValue>, limits: &Limits) -> Result<Self, Error> {
         let Some(entries) = attributes::entries(&text) else {
             return Err(Error::invalid(InvalidPart::Body, "", "queue metadata must be a JSON object"));
@@ -48,8 +48,8 @@ impl Metadata {
         Ok(Self { text, attributes })
     }
 
-    /// Checks the keys that are only kept, and those that depend on each other. Nothing that was stored before they were
-    /// checked is the worse for it.
+    /// Checks the keys that are only stored, and those that depend on each other. Stored metadata is not checked in
+    /// this way, because it may be older than the checks.
     pub(super) fn in_agreement(self) -> Result<Self, Error> {
         if let Some(entries) = attributes::entries(&self.text) {
             self.attributes.check_kept(&entries)?;
@@ -57,12 +57,12 @@ impl Metadata {
         Ok(self)
     }
 
-    /// The same text with a bound of a message written into it.
+    /// Returns the metadata with `text`, into which the caller has written this message bound.
     pub(super) fn bounded(self, text: Box<RawValue>, bytes: usize) -> Self {
         Self { text, attributes: Attributes { max_message_bytes: Some(bytes), ..self.attributes } }
     }
 
-    /// What the reserved keys say.
+    /// The values of the reserved keys.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
@@ -78,27 +78,27 @@ impl Metadata {
     }
 }
 
-/// Whether a request to create a queue made one.
+/// Result of a request to create a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateResult {
-    /// There was none.
+    /// The queue is new.
     New,
-    /// There was one, and it was left as it is.
+    /// The queue existed, and is unchanged.
     Existed,
 }
 
-/// What is in a queue. Claimed and free messages add up to the total; free ones may have expired unnoticed.
+/// Statistics of a queue. Claimed and free messages add up to the total; some free messages may have expired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// Whether there is such a queue.
+    /// Whether the queue exists.
     pub exists: bool,
     /// Messages under a live claim.
     pub claimed: u64,
-    /// Messages under none, in any state.
+    /// Messages under no live claim, in any state.
     pub free: u64,
-    /// Free messages whose delay is not over.
+    /// Free messages whose delay has not ended.
     pub delayed: u64,
-    /// Free messages on their way to or from another queue.
+    /// Free messages in transfer to or from another queue.
     pub in_transfer: u64,
     /// The oldest message, if there is one.
     pub oldest: Option<Milestone>,
@@ -113,10 +113,10 @@ impl QueueStats {
     }
 }
 
-/// A message that statistics point to.
+/// A message that statistics name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Milestone {
-    /// May name a message that is gone by now.
+    /// The id; the message may be gone meanwhile.
     pub id: MessageId,
     /// When it was posted.
     pub created: Timestamp,

@@ -1,6 +1,6 @@
-//! How much a project may hold, and how much it holds: queues, messages, bytes of their bodies.
+//! The quota of a project and its use: queues, messages, bytes of their bodies.
 //!
-//! What counts: every queue that exists, and every message until it is removed from its pool, whatever its state.
+//! Every existing queue counts, and every message counts until it is removed from its pool, in any state.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::message::NewMessage;
 use crate::names::ProjectId;
 use crate::region::Accounts;
 
-/// The most that a project may hold of each; none: as much as it likes.
+/// The max amounts that a project may hold; none is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Queues, with or without messages.
@@ -24,7 +24,8 @@ impl Quota {
     /// Bounds nothing.
     pub const NONE: Self = Self { queues: None, messages: None, bytes: None };
 
-    /// What of it is for a part of the whole, rounded up: over all parts together it is exceeded by less than their number.
+    /// Returns the share of a part of the whole, rounded up: the shares of all parts together exceed the quota by less
+    /// than their number.
     pub fn share(self, part: u32, whole: u32) -> Self {
         let share = |bound: u64| {
             let share = (u128::from(bound) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
@@ -37,12 +38,12 @@ impl Quota {
         }
     }
 
-    /// Whether it bounds anything.
+    /// Whether it bounds any amount.
     pub fn is_bounded(&self) -> bool {
         *self != Self::NONE
     }
 
-    /// How much of it is used, in thousandths of what is bounded most tightly.
+    /// Used part of the quota, in thousandths, of the amount that is closest to its bound.
     pub fn permille_used(&self, used: Holdings) -> u64 {
         let parts = [
             (self.queues, used.queues),
@@ -56,19 +57,20 @@ impl Quota {
         parts.into_iter().filter_map(permille).max().unwrap_or_default()
     }
 
-    /// Whether one more queue is allowed beside what is there.
+    /// Checks whether the project may have one more queue.
     pub fn check_queue(&self, used: Holdings) -> Result<(), Error> {
         check("queues", self.queues, used.queues, 1)
     }
 
-    /// Whether so much more is allowed beside what is there.
+    /// Checks whether the project may hold `more` messages and bytes.
     pub fn check_messages(&self, used: Holdings, more: Amount) -> Result<(), Error> {
         check("messages", self.messages, used.amount.messages, more.messages)?;
         check("bytes of messages", self.bytes, used.amount.bytes, more.bytes)
     }
 }
 
-/// Nothing more is always allowed: a project that has ended its quota may do all that does not add to it.
+/// Checks one amount. An addition of zero is always allowed: a project above its quota may do everything that adds
+/// nothing.
 fn check(what: &'static str, bound: Option<u64>, used: u64, asked: u64) -> Result<(), Error> {
     let Some(bound) = bound else { return Ok(()) };
     if asked == 0 || used.saturating_add(asked) <= bound {
@@ -80,14 +82,14 @@ fn check(what: &'static str, bound: Option<u64>, used: u64, asked: u64) -> Resul
 /// Messages, and the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many.
+    /// Number of messages.
     pub messages: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
 }
 
 impl Amount {
-    /// That of messages that are to be posted.
+    /// Returns the amount of messages that are to be posted.
     pub fn of(messages: &[NewMessage]) -> Self {
         Self {
             messages: messages.len() as u64,
@@ -95,7 +97,7 @@ impl Amount {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
             messages: self.messages.saturating_add(other.messages),
@@ -103,7 +105,7 @@ impl Amount {
         }
     }
 
-    /// What is left without the other; nothing where that is more.
+    /// This amount without the other; zero where the other is greater.
     pub fn minus(self, other: Self) -> Self {
         Self {
             messages: self.messages.saturating_sub(other.messages),
@@ -112,41 +114,41 @@ impl Amount {
     }
 }
 
-/// What a project holds.
+/// The amounts that a project holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Queues, with or without messages.
     pub queues: u64,
-    /// What is in them.
+    /// The messages in them.
     pub amount: Amount,
 }
 
 /// The quotas of all projects.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaTable {
-    /// Of every project that is not named.
+    /// The quota of every project that is not in `projects`.
     default: Quota,
     projects: HashMap<ProjectId, Quota>,
     accounts: Accounts,
 }
 
 impl QuotaTable {
-    /// `default` for every project but those of `projects`.
+    /// Returns `default` for every project that is not in `projects`.
     pub fn new(default: Quota, projects: HashMap<ProjectId, Quota>) -> Self {
         Self { default, projects, accounts: Accounts::Projects }
     }
 
-    /// The same, with projects counted by their accounts.
+    /// Returns the table with projects counted by their accounts.
     pub fn counted_by(self, accounts: Accounts) -> Self {
         Self { accounts, ..self }
     }
 
-    /// Whose quota that of a project is.
+    /// How projects are counted.
     pub fn accounts(&self) -> Accounts {
         self.accounts
     }
 
-    /// The named projects whose quotas never hold: what they have counts for their accounts.
+    /// The projects in the table whose quotas have no effect, because they count for their accounts.
     pub fn without_effect(&self) -> Vec<&ProjectId> {
         let mut named: Vec<_> =
             self.projects.keys().filter(|name| self.accounts.of(name) != **name).collect();
@@ -154,7 +156,7 @@ impl QuotaTable {
         named
     }
 
-    /// The accounts that have a quota by name which bounds something, in order, at most `most` of them.
+    /// The accounts in the table whose quota bounds something, in order; at most `most` of them.
     pub fn bounded(&self, most: usize) -> Vec<ProjectId> {
         let named = self
             .projects
@@ -166,7 +168,7 @@ impl QuotaTable {
         named
     }
 
-    /// The quota of a project: that of its account.
+    /// The quota of a project, which is that of its account.
     pub fn of(&self, project: &ProjectId) -> Quota {
         self.projects.get(&self.accounts.of(project)).copied().unwrap_or(self.default)
     }

@@ -1,22 +1,22 @@
-//! How many requests a project may make in a second. Pure: instants are arguments.
+//! Rate limit of requests for each project. Pure: instants are arguments.
 
 use std::num::NonZeroU32;
 
 use crate::time::Timestamp;
 
-/// A steady number of requests in a second. After a rest a project has the requests of one second at once.
+/// Max requests in a second. A project that made none for a second may make those of one second at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(NonZeroU32);
 
 const SECOND: u64 = 1_000_000;
 
-/// What a project has used of its rate: the time, in microseconds, at which it will have all of it again. Source: the
-/// virtual scheduling of the Generic Cell Rate Algorithm (ITU-T I.371).
+/// The used part of a rate: the time in microseconds at which the project has its whole rate again. Source: the virtual
+/// scheduling of the Generic Cell Rate Algorithm (ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateUse(u64);
 
 impl Rate {
-    /// So many requests in a second.
+    /// This many requests in a second.
     pub fn new(per_second: NonZeroU32) -> Self {
         Self(per_second)
     }
@@ -26,7 +26,7 @@ impl Rate {
         self.0.get()
     }
 
-    /// Uses one request at `now`; none when there is none left.
+    /// Uses one request at `now`; none when the rate has none left.
     pub fn spend(self, used: RateUse, now: Timestamp) -> Option<RateUse> {
         let now = micros(now);
         let whole = used.0.max(now) + SECOND / u64::from(self.0.get());
@@ -35,7 +35,7 @@ impl Rate {
 }
 
 impl RateUse {
-    /// Whether nothing is used any more at `now`.
+    /// Whether the whole rate is available at `now`.
     pub fn is_over(self, now: Timestamp) -> bool {
         self.0 <= micros(now)
     }
@@ -53,7 +53,7 @@ mod tests {
         Rate::new(NonZeroU32::new(per_second).unwrap())
     }
 
-    /// How many requests of many at `now` go through.
+    /// Number of requests at `now` that the rate allows.
     fn spent(rate: Rate, used: &mut RateUse, now: u64) -> usize {
         let mut spent = 0;
         while let Some(next) = rate.spend(*used, Timestamp::from_millis(now)) {

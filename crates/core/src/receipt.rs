@@ -1,15 +1,16 @@
-//! Receipts: what an SQS client gets with each message it receives, and deletes or keeps it with. One is bound to the
-//! queue, the message and the receive; it is opaque to clients, and only who has the installation's key can make one.
+//! Receipts: an SQS client gets one with each received message, and uses it to delete the message or to change its
+//! visibility. A receipt is bound to the queue, the message and the receive. It is opaque to clients, and only a holder
+//! of the installation's key can make one.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 1 | the form of the rest, 1 |
 //! | 16 + 16 | the queue's id, the message's id |
-//! | 4 | how often the message had been claimed by then |
+//! | 4 | number of claims of the message, this receive included |
 //! | 8 | when it was received, in milliseconds since the Unix epoch |
-//! | 16 | HMAC-SHA-256 of all before under the installation's key, cut to 128 bits |
+//! | 16 | HMAC-SHA-256 of all bytes before, under the installation's key, cut to 128 bits |
 //!
-//! The handle is that in base64. Clients hold handles over restarts and upgrades, so the form never changes.
+//! The handle is this in base64. Clients hold handles over restarts and upgrades, so the form never changes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -26,48 +27,49 @@ const FORM: u8 = 1;
 const SIGNED: usize = 45;
 const TAG: usize = 16;
 
-/// What a handle states.
+/// The content of a receipt handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The incarnation of the queue.
     pub queue: QueueId,
     /// The message that was received.
     pub message: MessageId,
-    /// How often it had been claimed, this receive included.
+    /// Number of claims of the message, this receive included.
     pub attempt: u32,
     /// When it was received.
     pub received: Timestamp,
 }
 
-/// A receive that its client may repeat, because it never saw the answer: then it gets the same messages and handles.
+/// A receive that its client may repeat, because it did not get the answer: the repetition returns the same messages
+/// and handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// What its client calls it.
+    /// The client's id for the receive.
     pub id: AttemptId,
-    /// When the messages were received, as their handles say.
+    /// When the messages were received, as in their handles.
     pub received: Timestamp,
-    /// How many they were. With one of them gone it is not the same receive any more.
+    /// Number of its messages. If one of them is gone, the receive cannot be repeated.
     pub messages: usize,
 }
 
 impl Attempt {
-    /// Whether it may still be repeated at `now`, as far as its age leaves (SQS: five minutes).
+    /// Whether the receive is young enough to be repeated at `now` (SQS: five minutes).
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         now < self.received.plus_seconds(limits::DEDUP_SECONDS)
     }
 }
 
-/// The secret of an installation that makes handles.
+/// The secret of an installation with which it makes handles.
 #[derive(Clone)]
 pub struct ReceiptKey([u8; 32]);
 
 impl ReceiptKey {
-    /// A key of these bytes, which no other caller may know.
+    /// A key of these bytes, which must be secret.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The handle of a receipt.
+    /// Returns the handle of a receipt.
     pub fn seal(&self, receipt: &Receipt) -> String {
         let mut bytes = Vec::with_capacity(SIGNED + TAG);
         bytes.put_u8(FORM);
@@ -80,8 +82,8 @@ impl ReceiptKey {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// What a handle states; none when it was not made with this key. The comparison takes the same time wherever a
-    /// forgery is wrong.
+    /// Returns the content of a handle; none when it was not made with this key. The comparison takes the same time for
+    /// every forgery.
     pub fn open(&self, handle: &str) -> Option<Receipt> {
         let bytes = URL_SAFE_NO_PAD.decode(handle).ok()?;
         let (signed, tag) = bytes.split_at_checked(SIGNED)?;

@@ -1,7 +1,7 @@
-//! Regions of SQS, and the accounts that projects belong to.
+//! Regions of SQS, and the accounts to which projects belong.
 //!
-//! In another region than the service's own, the project of an account is `ACCOUNT@REGION`. The client chooses the region,
-//! so what bounds an account is counted over all its regions.
+//! In a region other than the service's own, the project of an account is `ACCOUNT@REGION`. The client chooses the
+//! region, so the bounds of an account apply to all its regions together.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,13 +10,13 @@ use std::str::FromStr;
 use crate::limits;
 use crate::names::ProjectId;
 
-/// Regions that requests may be for, beside the service's own.
+/// Regions that requests may name, in addition to the service's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Regions {
-    /// Any.
+    /// Any region.
     #[default]
     Any,
-    /// These, which may be none.
+    /// These regions; the set may be empty.
     Named(BTreeSet<String>),
 }
 
@@ -37,7 +37,7 @@ pub fn is_region(text: &str) -> bool {
 }
 
 impl Regions {
-    /// Whether requests for `region` are served where `own` is the service's own.
+    /// Whether the service serves requests for `region`; `own` is its own region.
     pub fn contains(&self, own: &str, region: &str) -> bool {
         match self {
             _ if region == own => true,
@@ -46,7 +46,7 @@ impl Regions {
         }
     }
 
-    /// How projects belong to accounts where `own` is the service's own region.
+    /// How projects belong to accounts, if `own` is the service's own region.
     pub fn accounts(&self, own: &str) -> Accounts {
         match self {
             Self::Named(names) if names.iter().all(|name| name == own) => Accounts::Projects,
@@ -86,7 +86,7 @@ impl fmt::Display for Regions {
 }
 
 impl Accounts {
-    /// The account and the region of a project; no region when the project is all of the account.
+    /// Returns the account and the region of a project; no region when the project is the whole account.
     pub fn split(self, project: &str) -> (&str, Option<&str>) {
         match project.rsplit_once('@') {
             Some((account, region)) if self == Self::Regions && !account.is_empty() && is_region(region) => {
@@ -96,8 +96,8 @@ impl Accounts {
         }
     }
 
-    /// The account that a project belongs to, as the project that it has in the service's own region. An account belongs to
-    /// itself.
+    /// Returns the account of a project, as the project that the account has in the service's own region. An account
+    /// belongs to itself.
     pub fn of(self, project: &ProjectId) -> ProjectId {
         let mut account = project.as_str();
         while let (shorter, Some(_)) = self.split(account) {

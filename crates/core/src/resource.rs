@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Kind of a thing that a request names. Programs tell missing things apart by it, never by the text of an error.
+/// Kind of a thing that a request names. Programs tell missing things apart by the kind, never by the text of an error.
 #[allow(missing_docs, reason = "most names say it all")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {

@@ -1,16 +1,17 @@
-//! What the roles of an identity service mean here: a table from its names to the roles of this service.
+//! The table from the role names of an identity service to the roles of this service.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::access::Role;
 
-/// The role of each name, in the form `NAME=ROLE,NAME=ROLE`. As in OpenStack's policies the case of letters does not count.
+/// The role of each name, in the form `NAME=ROLE,NAME=ROLE`. Names are compared without case, as in OpenStack's
+/// policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleNames(Vec<(String, Role)>);
 
 impl RoleNames {
-    /// The greatest role that one of these names has; none when no name is known.
+    /// Returns the greatest role of these names; none when no name is known.
     pub fn greatest<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Role> {
         let role = |name: &str| {
             let entry = self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -20,7 +21,7 @@ impl RoleNames {
     }
 }
 
-/// The roles that each Keystone has.
+/// The default roles of Keystone.
 impl Default for RoleNames {
     fn default() -> Self {
         Self([Role::Admin, Role::Member, Role::Reader].map(|role| (role.as_str().to_owned(), role)).into())

@@ -1,16 +1,16 @@
-//! Where a request is from: the address of its client, and whether the client's way to the service is encrypted. The
-//! replica that the client spoke to finds out, and tells the one that serves the request.
+//! The source of a request: the address of its client, and whether the client's connection is encrypted. The replica
+//! that the client is connected to finds out, and tells the replica that serves the request.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Where a request is from.
+/// The source of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The client's address, never an IPv4 address written as IPv6; none when a proxy told one that cannot be read.
+    /// The client's address, never an IPv4 address written as IPv6; none when a proxy sent an unreadable one.
     pub address: Option<IpAddr>,
-    /// Whether the client speaks TLS, as far as the service or a proxy that it trusts can know.
+    /// Whether the client uses TLS, as far as the service or a trusted proxy knows.
     pub is_secure: bool,
 }
 
@@ -21,12 +21,12 @@ impl Source {
     }
 }
 
-/// The address that a trusted proxy names in `X-Forwarded-For`, beside the [`Source`] of a request; none when it cannot be read.
-/// Absent where the connection is the client's.
+/// The address that a trusted proxy names in `X-Forwarded-For`, beside the [`Source`] of a request; none when it is
+/// unreadable. Absent when the client is connected without a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardedFor(pub Option<IpAddr>);
 
-/// How the text form writes an address that is not known.
+/// Text form of an unknown address.
 const UNKNOWN: &str = "unknown";
 const SECURE: &str = "https";
 const CLEAR: &str = "http";

@@ -20,12 +20,12 @@ impl Timestamp {
         self.0
     }
 
-    /// This instant `seconds` later.
+    /// The instant `seconds` later.
     pub const fn plus_seconds(self, seconds: u32) -> Self {
         Self(self.0.saturating_add(seconds as u64 * 1_000))
     }
 
-    /// This instant `seconds` earlier.
+    /// The instant `seconds` earlier.
     pub const fn minus_seconds(self, seconds: u32) -> Self {
         Self(self.0.saturating_sub(seconds as u64 * 1_000))
     }
@@ -35,14 +35,14 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0) / 1_000
     }
 
-    /// The instant of a date with time and offset from UTC, as in RFC 3339. One before the epoch is the epoch.
+    /// Reads a date with time and offset from UTC, as in RFC 3339. A date before the epoch becomes the epoch.
     pub fn from_calendar(text: &str) -> Option<Self> {
         let instant: jiff::Timestamp = text.parse().ok()?;
         Some(Self(u64::try_from(instant.as_millisecond()).unwrap_or(0)))
     }
 
-    /// The calendar form Zaqar uses: `YYYY-MM-DDTHH:MM:SSZ`. An instant beyond the end of 9999 shows
-    /// as the last one the calendar has.
+    /// The calendar form of Zaqar: `YYYY-MM-DDTHH:MM:SSZ`. An instant after the end of 9999 shows as the last one of
+    /// the calendar.
     pub fn calendar(self) -> String {
         let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
         let instant = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
@@ -56,7 +56,7 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// Whole milliseconds, as logs have them: a number of 64 bits is one in JSON too.
+/// Whole milliseconds, for logs: 64 bits, because JSON has no longer numbers.
 pub fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,13 +1,14 @@
-//! The trace that a message was posted in, by W3C Trace Context (level 2), from its producer to its consumer. How it is
-//! kept with the message:
+//! The trace of a message's post, by W3C Trace Context (level 2): it passes from the producer to the consumer. Its
+//! stored form:
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 2 | bytes of the state |
 //! | 16 + 8 + 1 | trace id, parent id, flags |
-//! | any | the state, as it came |
+//! | any | the state, as the producer sent it |
 //!
-//! It is a part of what is in front of a body (see [`super::envelope`]), so it is in pools and never changes.
+//! It is a part of the envelope in front of a body (see [`super::envelope`]). Pools store it, so the form never
+//! changes.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -19,7 +20,7 @@ const HEAD: usize = 27;
 const PARENT_CHARS: usize = 55;
 const SAMPLED: u8 = 1;
 
-/// A trace as `traceparent` and `tracestate` tell of it.
+/// The content of `traceparent` and `tracestate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     trace: [u8; 16],
@@ -29,9 +30,9 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// What the headers of a request say. Nothing when `traceparent` is not valid, as the standard wants it: a trace that
-    /// cannot be read is no reason to refuse a request. A `tracestate` that is not valid, or longer than
-    /// [`limits::TRACE_STATE_BYTES`], is left out.
+    /// Reads the headers of a request. None when `traceparent` is invalid, as the standard demands: an unreadable trace
+    /// is no reason to refuse a request. A `tracestate` that is invalid, or longer than [`limits::TRACE_STATE_BYTES`],
+    /// is left out.
     pub fn parse(parent: &str, state: &str) -> Option<Self> {
         let (trace, span, flags) = parse_parent(parent)?;
         let state = if is_state(state) { Bytes::copy_from_slice(state.as_bytes()) } else { Bytes::new() };
@@ -54,17 +55,17 @@ impl TraceContext {
         format!("{:032x}", u128::from_be_bytes(self.trace))
     }
 
-    /// Whether the caller that began the trace keeps it.
+    /// Whether the caller that began the trace records it.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED == SAMPLED
     }
 
-    /// Bytes that it is kept in.
+    /// Bytes of the stored form.
     pub fn kept_bytes(&self) -> usize {
         HEAD + self.state.len()
     }
 
-    /// Writes it as it is kept.
+    /// Writes the stored form.
     pub fn put(&self, kept: &mut impl BufMut) {
         kept.put_u16(u16::try_from(self.state.len()).expect("a state is within its bound"));
         kept.put_slice(&self.trace);
@@ -73,7 +74,7 @@ impl TraceContext {
         kept.put_slice(&self.state);
     }
 
-    /// Takes what was written off the front. None when there is less, and then nothing is taken.
+    /// Takes the stored form from the front. When the bytes are too few, returns none and takes nothing.
     pub fn take(kept: &mut Bytes) -> Option<Self> {
         let mut head = kept.get(..HEAD)?;
         let state = usize::from(head.get_u16());
@@ -89,7 +90,7 @@ impl TraceContext {
     }
 }
 
-/// Trace id, parent id and flags. Of a later version what is known of version 00 is read (section 3.2.4).
+/// Returns trace id, parent id and flags. Of a later version it reads the parts of version 00 (section 3.2.4).
 fn parse_parent(text: &str) -> Option<([u8; 16], [u8; 8], u8)> {
     let text = text.trim_matches([' ', '\t']);
     let (known, rest) = text.split_at_checked(PARENT_CHARS)?;
@@ -105,13 +106,13 @@ fn parse_parent(text: &str) -> Option<([u8; 16], [u8; 8], u8)> {
     Some((trace.to_be_bytes(), parent.to_be_bytes(), flags))
 }
 
-/// So many lower-case hexadecimal digits.
+/// Reads `digits` lower-case hexadecimal digits.
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let is_hex = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_hex { u128::from_str_radix(text, 16).ok() } else { None }
 }
 
-/// Whether it is a list of `key=value` (section 3.3.1) within its bounds.
+/// Whether the text is a list of `key=value` (section 3.3.1) within its bounds.
 fn is_state(text: &str) -> bool {
     let is_member = |member: &str| {
         let Some((key, value)) = member.split_once('=') else { return false };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Lines of failed authentication that are logged in [`AUTHENTICATION_LOG`], each of another address or for another reason.
+/// Max log lines about failed authentication in [`AUTHENTICATION_LOG`], each for another address or another reason.
 pub const AUTHENTICATION_LINES: usize = 20;
-/// See [`AUTHENTICATION_LINES`].
+/// Period of [`AUTHENTICATION_LINES`].
 pub const AUTHENTICATION_LOG: Duration = Duration::from_secs(10);

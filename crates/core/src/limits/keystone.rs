@@ -1,10 +1,10 @@
-//! Bounds of the questions to Keystone, and of the memory of its answers.
+//! Bounds of the requests to Keystone, and of the cache of its answers.
 
-/// Seconds that a validation is kept: by default, as in keystonemiddleware, and the least and most that may be set.
+/// Seconds that a validated token is cached when the settings name no value, as in keystonemiddleware.
 pub const KEYSTONE_CACHE_DEFAULT: u32 = 300;
-/// See [`KEYSTONE_CACHE_DEFAULT`].
+/// Min and max seconds that an operator may set for [`KEYSTONE_CACHE_DEFAULT`].
 pub const KEYSTONE_CACHE: (u32, u32) = (0, 3_600);
-/// Seconds that a look-up may take: by default, and the least and most that may be set.
+/// Max seconds of a request to Keystone when the settings name no value.
 pub const KEYSTONE_TIMEOUT_DEFAULT: u32 = 5;
-/// See [`KEYSTONE_TIMEOUT_DEFAULT`].
+/// Min and max seconds that an operator may set for [`KEYSTONE_TIMEOUT_DEFAULT`].
 pub const KEYSTONE_TIMEOUT: (u32, u32) = (1, 60);

@@ -1,6 +1,7 @@
-//! Bounds of what listings of queues do at once.
+//! Bounds of concurrent listings of queues.
 
-/// Listings of queues with filters that are under way for one account. One may look at all names of a project.
+/// Max listings of queues with filters that run at once for one account. Such a listing may read all names of a
+/// project.
 pub const LISTINGS_AT_ONCE: usize = 2;
-/// Such listings under way and in line; one more is refused.
+/// Max listings with filters of one account that run or wait; one more is refused.
 pub const LISTINGS_IN_LINE: usize = 128;

@@ -1,36 +1,38 @@
-//! Bounds of the memory that clients make the service hold, and of what stays in memory over all queues.
+//! Bounds of the memory that clients occupy, and of the state of all queues in memory.
 
 use std::time::Duration;
 
-/// Bytes of request bodies in memory, from their arrival until the request is answered. Forty of the longest.
+/// Max bytes of request bodies in memory, from their arrival until the request is answered: forty bodies of the max
+/// length.
 pub const BODY_BYTES: u32 = 256 << 20;
-/// The least that an operator may set: a share of it has room for the longest body.
+/// Min value of [`BODY_BYTES`] that an operator may set: one share of it has room for the longest body.
 pub const BODY_BYTES_MIN: u32 = 32 << 20;
-/// Of so many shares an account, or an address whose project is not known yet, holds at most one. Short bodies, which count
-/// for no account, have another one, which no other body takes.
+/// Number of shares of the body budget. An account, or an address whose project is not known yet, holds at most one
+/// share. Short bodies count for no account and have one more share, which no other body takes.
 pub const BODY_SHARES: usize = 4;
-/// Bytes of the longest body that counts for no project, however large the budget is.
+/// Max bytes of a body that counts for no project, however large the budget is.
 pub const SHORT_BODY_BYTES: usize = 16 * 1024;
-/// What each piece of a body costs beside its bytes.
+/// Bytes that each piece of a body costs in addition to its content.
 pub const BODY_PIECE_BYTES: usize = 64;
-/// A body that took longer for its last 16 KiB makes room for others when there is none: it arrives with less than 160
-/// KiB/s.
+/// Max time for the last 16 KiB of a body. A body that took longer (less than 160 KiB/s) is dropped for others when the
+/// budget is full.
 pub const SLOW_BODY: Duration = Duration::from_millis(100);
-/// How long a body may take whose sender is not proven before all of it is there, when little of it arrives.
+/// Max time of a body whose sender is not authenticated. [`UNPROVEN_STEP`] extends it.
 pub const UNPROVEN_BODY: Duration = Duration::from_secs(10);
-/// It has a second more for each so many bytes.
+/// Bytes of a body that extend [`UNPROVEN_BODY`] by one second.
 pub const UNPROVEN_STEP: u32 = 16 * 1024;
-/// Of so many parts of the places for requests one address has at most one with requests whose senders are not proven.
+/// An address may have at most one of this many parts of the places for requests with requests of unauthenticated
+/// senders.
 pub const UNPROVEN_PARTS: usize = 4;
-/// Bytes of answers that wait for their clients to read on.
+/// Max bytes of answers that wait for their clients to read them.
 pub const UNSENT_BYTES: u32 = 256 << 20;
-/// The least that an operator may set: the longest answers are some ten MiB.
+/// Min value of [`UNSENT_BYTES`] that an operator may set: the longest answers have some ten MiB.
 pub const UNSENT_BYTES_MIN: u32 = 32 << 20;
-/// Bytes of a query. The longest that this API takes are lists of ids, which are some kilobytes; text for messages is for
-/// bodies.
+/// Max bytes of a query. The longest queries of this API are lists of ids, which have some kilobytes; the text of
+/// messages belongs in bodies.
 pub const QUERY_BYTES: usize = 16 * 1024;
-/// Names in the list of signed headers, as many as a request may have headers.
+/// Max names in the list of signed headers: as many headers as a request may have.
 pub const SIGNED_HEADERS: usize = 100;
 
-/// Ids of deduplication that all queues together remember; beyond it posts with one are answered 429.
+/// Max deduplication ids of all queues together in memory; above it a post with a deduplication id is answered 429.
 pub const DEDUP_KNOWN_ALL: usize = 4_000_000;

@@ -1,10 +1,12 @@
-//! Bounds of what replicas send each other.
+//! Bounds of requests between replicas.
 
 use std::time::Duration;
 
-/// Requests to other replicas that may be under way at once, long polls too; each has a connection.
+/// Max concurrent requests to other replicas, long polls included; each has a connection.
 pub const PEER_REQUESTS: usize = 8_192;
-/// How long the answer to a request is waited for whose client has left: what is on its way may be a claim, which is given back.
+/// Max time that a replica waits for the answer to a forwarded request after its client disconnected: the answer may be
+/// a claim, which is then released.
 pub const PEER_ABANDONED_WAIT: Duration = Duration::from_millis(50);
-/// Longer than any wait for a message: a request whose wait was cut short is made again as if it had waited for so long.
+/// Wait time that a forward counts as used when its wait was cut short. It is longer than any wait for a message, so
+/// the repeated request does not wait again.
 pub const FORWARD_WAITED: Duration = Duration::from_secs(45);

@@ -1,12 +1,12 @@
-//! The limits that an operator may set: what a client may ask for, and what holds when it does not say.
+//! Limits that an operator may set: the range that a client may ask for, and the default.
 //!
-//! They are Zaqar's `[transport]` options. The constants beside them are the defaults, and the bounds beyond which no
-//! setting leaves. What was stored under other limits stays as it is.
+//! They are Zaqar's `[transport]` options. The constants of [`super`] have the defaults, and the bounds that no setting
+//! exceeds. A record that was stored under other limits stays as it is.
 
 use super as limits;
 use crate::error::{Error, InvalidPart};
 
-/// A whole number that a client may give: the least, the most, and the one that holds when it gives none.
+/// A range of whole numbers that a client may ask for, with a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     least: u32,
@@ -15,7 +15,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The numbers from `least` to `most`; none when they are in the wrong order, or the default is outside.
+    /// Returns the range from `least` to `most`; none when the bounds are in the wrong order or the default is outside.
     pub const fn new(least: u32, default: u32, most: u32) -> Option<Self> {
         if least <= default && default <= most { Some(Self { least, default, most }) } else { None }
     }
@@ -25,27 +25,27 @@ impl Span {
         Self { least, default, most }
     }
 
-    /// A page, or a batch: from one element on.
+    /// A range that begins at one: elements of a page or of a batch.
     const fn up_to(most: usize, default: usize) -> Self {
         Self::within((1, most as u32), default as u32)
     }
 
-    /// What holds when no caller states.
+    /// The value that applies when the request names none.
     pub const fn default_value(self) -> u32 {
         self.default
     }
 
-    /// The greatest.
+    /// The max value.
     pub const fn most(self) -> usize {
         self.most as usize
     }
 
-    /// Checks a number of seconds; `field` is what the caller calls it.
+    /// Checks a number of seconds; `field` is the client's name for it.
     pub fn seconds(self, asked: i64, field: impl Into<String>) -> Result<u32, Error> {
         self.checked(asked).ok_or_else(|| self.refusal(asked, " seconds", field))
     }
 
-    /// Checks a number of elements.
+    /// Checks a number of elements; `field` is the client's name for it.
     pub fn count(self, asked: i64, field: impl Into<String>) -> Result<usize, Error> {
         let count = self.checked(asked).map(|count| count as usize);
         count.ok_or_else(|| self.refusal(asked, "", field))
@@ -61,22 +61,22 @@ impl Span {
     }
 }
 
-/// What clients may ask for.
+/// The ranges and bounds of all values that clients may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Queues on a page.
     pub queues_page: Span,
-    /// Messages on a page. The greatest is also how many ids one request may name.
+    /// Messages on a page. The max is also the max number of ids in one request.
     pub messages_page: Span,
     /// Pools on a page.
     pub pools_page: Span,
     /// Flavors on a page.
     pub flavors_page: Span,
-    /// Messages of a claim. The greatest is also that of a pop.
+    /// Messages of a claim. The max is also that of a pop.
     pub claim_messages: Span,
-    /// Bytes of the metadata of a queue, and of a request that sets or changes it.
+    /// Max bytes of the metadata of a queue, and of a request that sets or changes it.
     pub metadata_bytes: usize,
-    /// Bytes of a message, with its attributes of SQS: the bound of the bounds of queues.
+    /// Max bytes of a message with its SQS attributes: the upper bound for the bounds of queues.
     pub message_bytes: usize,
     /// Seconds that a message lives.
     pub message_ttl: Span,
@@ -89,7 +89,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of Zaqar, which its clients expect, but for the bytes of a message, which are those of SQS.
+    /// The limits of Zaqar, which its clients expect. Only the bytes of a message are those of SQS.
     pub const ZAQAR: Self = Self {
         queues_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
         messages_page: Span::up_to(limits::PAGE, limits::PAGE_DEFAULT),
@@ -104,7 +104,7 @@ impl Limits {
         claim_grace: Span::within(limits::CLAIM_GRACE, limits::CLAIM_GRACE_DEFAULT),
     };
 
-    /// The widest that any setting allows: what a stored record may hold.
+    /// The widest limits that any setting allows, so the bounds of a stored record.
     pub const WIDEST: Self = Self {
         queues_page: Span::up_to(limits::PAGE_MAX, limits::PAGE_DEFAULT),
         messages_page: Span::up_to(limits::PAGE_MAX, limits::PAGE_DEFAULT),
@@ -121,12 +121,12 @@ impl Limits {
 }
 
 impl Limits {
-    /// Bytes of a message of a queue that is created through REST and names no bound.
+    /// Max bytes of a message for a queue that is created through REST without a bound.
     pub fn rest_message_bytes(&self) -> usize {
         limits::REST_MESSAGE_BYTES.min(self.message_bytes)
     }
 
-    /// Likewise of one that is created through SQS.
+    /// Max bytes of a message for a queue that is created through SQS without a bound.
     pub fn sqs_message_bytes(&self) -> usize {
         limits::SQS_MESSAGE_BYTES.min(self.message_bytes)
     }

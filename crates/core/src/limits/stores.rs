@@ -1,4 +1,4 @@
-//! Bounds of a pool driver that others take theirs from.
+//! Bounds of a pool driver from which other parts derive their own.
 
-/// Connections of one pool to PostgreSQL for reads: of the hundred that a server has by default.
+/// Max connections of one pool to PostgreSQL for reads: a server allows a hundred connections by default.
 pub const POSTGRES_READS: usize = 8;

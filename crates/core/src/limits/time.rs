@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// How often a replica records tree time, and learns the clock of the servers, on a tree with a clock of its own. Two replicas
-/// notice a step at most this much apart, and so differ by a tenth of it while they follow the step.
+/// Period in which a replica records tree time and learns the servers' clock, if the tree has a clock of its own. Two
+/// replicas notice a step at most this far apart, so they differ by at most a tenth of it while they follow the step.
 pub const TREE_CLOCK_TICK: Duration = Duration::from_secs(5);
-/// How often the record is read in that time: its age is known no better.
+/// Pause between two reads of the record while a replica waits for a change of it. The age of the record is known no
+/// more precisely than this.
 pub const CLOCK_LOOK: Duration = Duration::from_millis(50);
