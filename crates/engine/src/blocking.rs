@@ -1,6 +1,6 @@
-//! Which messages block the groups that they are in: those that are hidden, and those on their way to another queue.
+//! The messages that block their groups: hidden ones, and those in transfer.
 //!
-//! It is kept for queues that are in order of groups only, and grows with what is claimed, never with what waits.
+//! Only ordered queues use it. It grows with the number of claimed messages, never with the number of waiting ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,13 +8,13 @@ use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 
-/// Of each group the messages that block it.
+/// The blocking messages of each group.
 #[derive(Debug, Default)]
 pub(super) struct Blocking {
     groups: HashMap<GroupName, BTreeSet<MessageId>>,
-    /// Those that were marked in transfer: nothing else in memory knows their groups.
+    /// Messages in transfer: no other structure in memory has their groups.
     in_transfer: BTreeMap<MessageId, GroupName>,
-    /// Groups whose first blocking message went, since a caller last asked.
+    /// Groups whose first blocking message was released, since the last call of [`Self::take_freed`].
     freed: Vec<GroupName>,
 }
 
@@ -47,30 +47,30 @@ impl Blocking {
         }
     }
 
-    /// A message is on its way to another queue, and blocks its group until it is gone.
+    /// Records a message in transfer, which blocks its group until it is gone.
     pub(super) fn mark_in_transfer(&mut self, group: &GroupName, id: MessageId) {
         self.block(group, id);
         self.in_transfer.insert(id, group.clone());
     }
 
-    /// A message is on its way no more.
+    /// Records that a message is not in transfer any more.
     pub(super) fn clear_in_transfer(&mut self, id: MessageId) {
         if let Some(group) = self.in_transfer.remove(&id) {
             self.release(&group, id);
         }
     }
 
-    /// The first message that is on its way.
+    /// The first message in transfer.
     pub(super) fn first_in_transfer(&self) -> Option<MessageId> {
         self.in_transfer.keys().next().copied()
     }
 
-    /// Whether so many groups became free that they are to be entered, though no caller asks for them.
+    /// Whether so many groups became free that they should be entered without a claim.
     pub(super) fn has_many_freed(&self) -> bool {
         self.freed.len() >= limits::FREED_GROUPS
     }
 
-    /// Groups that something may be taken from now, or that are only blocked further behind.
+    /// Returns groups that may have become free, or that are now blocked by a later message.
     pub(super) fn take_freed(&mut self) -> Vec<GroupName> {
         std::mem::take(&mut self.freed)
     }

@@ -1,4 +1,4 @@
-//! Looking at messages without taking them.
+//! Reads of messages without a claim.
 
 use bytes::Bytes;
 
@@ -6,17 +6,17 @@ use super::queue::QueueEngine;
 use angarium_core::ids::MessageId;
 use angarium_core::message::Header;
 
-/// Ready messages as memory has them.
+/// Ready messages that are in memory.
 #[derive(Debug, Default)]
 pub struct ReadyPage {
-    /// Messages in order. A body that is absent must be read from the pool.
+    /// Messages in order. An absent body must be read from the pool.
     pub messages: Vec<(Header, Option<Bytes>)>,
-    /// Behind this id only the pool knows what is ready; none when memory knows the whole queue.
+    /// The id after which only the pool knows the ready messages; none when memory has the whole queue.
     pub read_on: Option<MessageId>,
 }
 
 impl QueueEngine {
-    /// The ready messages behind `after` that are in memory and wanted, at most `limit`.
+    /// Returns the ready messages after `after` in memory that `is_wanted` accepts, at most `limit`.
     pub fn browse(&self, after: MessageId, limit: usize, is_wanted: impl Fn(&Header) -> bool) -> ReadyPage {
         if self.is_ordered() || self.waits_for_copies() {
             return ReadyPage { messages: Vec::new(), read_on: Some(after) };
@@ -27,7 +27,7 @@ impl QueueEngine {
         ReadyPage { messages, read_on }
     }
 
-    /// Whether a message that the pool has is neither claimed nor about to change.
+    /// Whether a stored message is neither claimed nor being changed.
     pub fn is_free(&self, id: MessageId) -> bool {
         !self.hidden.contains_key(&id) || self.is_copying(id)
     }

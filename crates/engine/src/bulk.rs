@@ -1,4 +1,4 @@
-//! Removing many messages at once: by their ids, as soon as they are taken, or all that there are.
+//! Removal of many messages: by their ids, at a pop, or all of a queue.
 
 use super::hidden::{HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
@@ -8,27 +8,27 @@ use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::time::Timestamp;
 
-/// The purges of a queue that are under way.
+/// The purges of a queue that are in progress.
 ///
-/// A purge reads what is ready and what is not one after the other. A message that changes from the one to the other in
-/// between is met in neither, so it is copied both again.
+/// A purge reads first the ready messages and then the others. It may miss a message that changes between the two
+/// states meanwhile, so it then reads both again.
 #[derive(Debug, Default)]
 pub(super) struct Purges {
     running: usize,
-    /// The newest message that one of them is to remove.
+    /// The greatest id that any of them removes.
     until: Option<MessageId>,
-    /// How often such a message was shown that had been hidden: what it is in the pool may have changed.
+    /// Number of such messages that were shown after they had been hidden: their state in the pool may have changed.
     shown: u64,
 }
 
 impl Purges {
-    /// A message that was hidden is shown.
+    /// Records that a hidden message is shown.
     pub(super) fn note_shown(&mut self, id: MessageId) {
         self.shown += u64::from(self.until.is_some_and(|until| id <= until));
     }
 }
 
-/// What a purge knows when a pass over all that there is begins.
+/// State of the purges at the begin of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurgePass {
     last: MessageId,
@@ -36,24 +36,24 @@ pub struct PurgePass {
 }
 
 impl QueueEngine {
-    /// A purge begins that is to remove what there is up to this message.
+    /// Begins a purge of all messages up to `last`.
     pub fn begin_purging(&mut self, last: MessageId) {
         self.purges.running += 1;
         self.purges.until = self.purges.until.max(Some(last));
     }
 
-    /// A purge has ended, however it ended.
+    /// Ends a purge, with any outcome.
     pub fn end_purging(&mut self) {
         self.purges.running = self.purges.running.saturating_sub(1);
         self.purges.until = self.purges.until.filter(|_| self.purges.running > 0);
     }
 
-    /// A purge begins to go over all that there is up to this message.
+    /// Begins a pass of a purge over all messages up to `last`.
     pub fn begin_purge_pass(&self, last: MessageId) -> PurgePass {
         PurgePass { last, shown: self.purges.shown }
     }
 
-    /// Whether the pass met all that there was when it began: no message became ready, or was put off, meanwhile.
+    /// Whether the pass met all messages that existed when it began: none became ready or scheduled meanwhile.
     pub fn is_purge_whole(&self, PurgePass { last, shown }: PurgePass) -> bool {
         let is_changing = |why: HiddenReason| {
             matches!(why, HiddenReason::Waking | HiddenReason::Returning(_) | HiddenReason::Leaving)
@@ -63,10 +63,10 @@ impl QueueEngine {
         self.purges.shown == shown && ids.all(|id| id > last)
     }
 
-    /// Begins to remove messages for a caller who holds claims: all of them, or none when one is claimed by another
-    /// caller or on its way to another queue. Ids must differ; one that is not known here is removed from the pool,
-    /// whether it is there or not. Where only the pool knows what is on its way it must be asked first, and `asked`
-    /// states when none of them was.
+    /// Begins to remove messages for a client that holds claims: all of them, or none when one is under a claim of
+    /// another client or in transfer. Ids must differ. A message that is not in memory is removed from the pool,
+    /// whether it exists there or not. If only the pool knows which messages are in transfer, it must be read first;
+    /// `asked` is the token of a look-up that found none of them in transfer.
     pub fn begin_remove_all(
         &mut self,
         ids: &[MessageId],
@@ -98,8 +98,8 @@ impl QueueEngine {
         Ok(Removal::Begun)
     }
 
-    /// Begins to remove messages, claimed or not. Returns those that are on their way out now; the others are about
-    /// to change: ask again when that has ended.
+    /// Begins to remove messages, claimed or not. Returns those whose removal has begun; the others are being changed:
+    /// call again after that.
     pub fn begin_purge(&mut self, ids: &[MessageId]) -> Vec<MessageId> {
         let is_changing = |id: &MessageId| match self.hidden.get(id).map(|hidden| hidden.why) {
             Some(
@@ -118,7 +118,7 @@ impl QueueEngine {
         begun
     }
 
-    /// Begins to remove a message, which is counted as `claimed` if it is under a claim.
+    /// Begins to remove a message; its removal counts as `claimed` if it is under a claim.
     pub(super) fn begin_remove_whatever(&mut self, id: MessageId, claimed: RemovalKind) {
         match self.hidden.get_mut(&id) {
             Some(hidden) if matches!(hidden.why, HiddenReason::Claimed(_)) => {

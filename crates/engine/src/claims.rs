@@ -1,4 +1,4 @@
-//! The claims of one queue: which messages each holds, and until when.
+//! The claims of one queue: the messages of each, and its deadline.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -12,22 +12,22 @@ use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
 
-/// A claim as its queue knows it.
+/// A claim in the memory of its queue's owner.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Its ttl and grace.
     pub terms: ClaimTerms,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires: Timestamp,
     /// Its messages that are not deleted yet.
     pub(super) messages: BTreeSet<MessageId>,
-    /// Set while it is being ended: its messages are on their way back, and no caller may use it any more.
+    /// Set while it is being ended: its messages are returning, and clients cannot use it any more.
     pub(super) ending: Option<Release>,
-    /// Its new terms are not durable yet: it neither ends nor is renewed again meanwhile.
+    /// Whether new terms are being written: meanwhile it neither ends nor is renewed again.
     pub(super) is_renewing: bool,
-    /// The `Client-ID` that it was made under.
+    /// The `Client-ID` of the request that made it.
     client: Option<ClientId>,
-    /// The receive that made it, while that may be repeated.
+    /// The receive that made it, while a client may repeat that.
     attempt: Option<Attempt>,
 }
 
@@ -36,7 +36,7 @@ impl Claim {
         Self { terms, expires, messages, ending: None, is_renewing: false, client: None, attempt: None }
     }
 
-    /// Whether nothing of it is about to change.
+    /// Whether no change of it is in progress.
     pub(super) fn is_settled(&self) -> bool {
         self.ending.is_none() && !self.is_renewing
     }
@@ -50,21 +50,21 @@ impl Claim {
 /// A claim that has not ended, in a listing.
 #[derive(Clone, Debug)]
 pub struct LiveClaim {
-    /// Names the claim to its holder.
+    /// The id of the claim.
     pub id: ClaimId,
     /// Its ttl and grace.
     pub terms: ClaimTerms,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires: Timestamp,
-    /// How many of its messages are not deleted yet.
+    /// Number of its messages that are not deleted yet.
     pub messages: usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// In order of their ids, so that a page of them costs what it shows.
+    /// In order of id, so that a page costs as much as it shows.
     claims: BTreeMap<ClaimId, Claim>,
-    /// Those of receives that may be repeated.
+    /// Claims of receives that may be repeated.
     attempts: HashMap<AttemptId, ClaimId>,
 }
 
@@ -90,7 +90,7 @@ impl Claims {
         self.claims.remove(&id)
     }
 
-    /// Notes the receive that made a claim, or that it cannot be repeated any more.
+    /// Records the receive that made a claim; none: it cannot be repeated any more.
     pub(super) fn set_attempt(&mut self, id: ClaimId, attempt: Option<Attempt>) {
         let Some(claim) = self.claims.get_mut(&id) else { return };
         let before = std::mem::replace(&mut claim.attempt, attempt.clone());
@@ -102,7 +102,7 @@ impl Claims {
         }
     }
 
-    /// The claim of a receive that may be repeated, as far as its time and its messages go.
+    /// The claim of a receive that may be repeated, by its age and its number of messages.
     fn of_attempt(&self, id: &AttemptId, now: Timestamp) -> Option<(ClaimId, &Claim, &Attempt)> {
         let claim_id = *self.attempts.get(id)?;
         let claim = self.claims.get(&claim_id).filter(|claim| claim.is_live(now) && claim.is_settled())?;
@@ -110,7 +110,7 @@ impl Claims {
         (claim.messages.len() == attempt.messages).then_some((claim_id, claim, attempt))
     }
 
-    /// A message of the claim is gone. True when it was the last one: then the claim has ended.
+    /// Removes a deleted message from the claim. Returns true when it was the last one: then the claim has ended.
     pub(super) fn forget(&mut self, id: ClaimId, message: MessageId) -> bool {
         let Some(claim) = self.claims.get_mut(&id) else { return false };
         claim.messages.remove(&message);
@@ -123,12 +123,12 @@ impl Claims {
 }
 
 impl QueueEngine {
-    /// The claims whose records may be in the tree, ending or not.
+    /// The claims whose records may be in the tree, also those that are ending.
     pub fn claim_ids(&self) -> impl Iterator<Item = ClaimId> {
         self.claims.claims.keys().copied()
     }
 
-    /// The claims behind `after` that are live, in order of their ids: at most `limit` of them.
+    /// The live claims after `after`, in order of id, at most `limit`.
     pub fn live_claims(&self, after: Option<ClaimId>, limit: usize, now: Timestamp) -> Vec<LiveClaim> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.claims.claims.range((from, Bound::Unbounded));
@@ -141,25 +141,25 @@ impl QueueEngine {
         live.take(limit).collect()
     }
 
-    /// Notes the `Client-ID` that a claim was made under.
+    /// Records the `Client-ID` of the request that made a claim.
     pub fn note_client(&mut self, id: ClaimId, client: Option<ClientId>) {
         if let Some(claim) = self.claims.get_mut(id) {
             claim.client = client;
         }
     }
 
-    /// The `Client-ID` that a claim was made under; none of a claim that has ended.
+    /// The `Client-ID` of the request that made a claim; none if the claim has ended.
     pub fn client_of(&self, id: ClaimId) -> Option<ClientId> {
         self.claims.get(id)?.client
     }
 
-    /// Notes the receive that made a claim, so that it can be repeated; absent, that it cannot be any more.
+    /// Records the receive that made a claim, so that it can be repeated; none: it cannot be any more.
     pub fn note_attempt(&mut self, id: ClaimId, attempt: Option<Attempt>) {
         self.claims.set_attempt(id, attempt);
     }
 
-    /// The claim of a receive that its client repeats: all its messages are there as they were received (SQS: none of them
-    /// was deleted, and none was given another time).
+    /// The claim of a receive that its client repeats, if all its messages are unchanged (SQS: none was deleted, and
+    /// the visibility of none was changed).
     pub fn attempt(&self, id: &AttemptId, now: Timestamp) -> Option<(ClaimId, Attempt)> {
         let (claim_id, claim, attempt) = self.claims.of_attempt(id, now)?;
         let is_held = |message: &MessageId| {

@@ -1,13 +1,13 @@
-//! Messages that go over to another pool with their queue (P6).
+//! Messages that are copied to another pool, in a migration of their queue (P6).
 //!
 //! ```text
 //! ready, scheduled or failed ──begin_copy──▶ copying ──finish_copy──▶ as before
 //!                                               └─────begin_remove──▶ removing
 //! ```
 //!
-//! From the first read of one until the older pool has let it go no caller claims it or changes its header, so both
-//! pools have the same of it. It may be looked at, and it may be removed: that moves to both pools. Ready messages
-//! behind one that is being copied wait for it, so that a migration changes no order.
+//! From the first read of a message until the older pool has removed it, no client claims it and no change of its
+//! header begins, so both pools have the same. It may be browsed, and it may be removed: the removal is sent to both
+//! pools. Ready messages after one that is being copied wait for it, so a migration does not change the order.
 
 use super::dedup::DedupNote;
 use super::hidden::{HiddenMessage, HiddenReason};
@@ -17,7 +17,7 @@ use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
 
-/// Whether a message in this state is copied. One on its way to another queue stays until that has ended.
+/// Whether a message in this state is copied. A message in transfer stays until the transfer has ended.
 pub fn must_copy(state: &State) -> bool {
     match state {
         State::Ready | State::Scheduled | State::Failed => true,
@@ -26,13 +26,13 @@ pub fn must_copy(state: &State) -> bool {
 }
 
 impl QueueEngine {
-    /// Hides what no other caller changes of these messages, as the older pool shows them. They must be read again:
-    /// what was removed since is no more. Returns their ids.
+    /// Hides those of these messages that no other operation is changing, as the older pool showed them. The caller
+    /// must read them again, because some may have been removed since. Returns the ids of the hidden ones.
     pub fn begin_copy(&mut self, found: Vec<Header>) -> Vec<MessageId> {
         let mut begun = Vec::with_capacity(found.len());
         for header in found.into_iter().filter(|header| must_copy(&header.state)) {
             let id = header.id;
-            // Where only the pool knows what is on its way, that may block its group.
+            // If only the pool knows which messages are in transfer, this one may be, and block its group.
             let is_aside = self.in_transfer.has(id).unwrap_or(self.is_ordered());
             if self.hidden.contains_key(&id) || is_aside {
                 continue;
@@ -46,8 +46,8 @@ impl QueueEngine {
         begun
     }
 
-    /// A message was read again, and is what its header states now. False when it is not hidden for this any more: a
-    /// caller removes it by now.
+    /// Records the header of a message that was read again. Returns false when it is no longer hidden for the copy,
+    /// because a client is removing it.
     pub fn copy_read(&mut self, header: &Header) -> bool {
         let goes_on = self.is_copying(header.id);
         if goes_on {
@@ -56,12 +56,12 @@ impl QueueEngine {
         goes_on
     }
 
-    /// Whether a message is hidden for this still.
+    /// Whether a message is still hidden for a copy.
     pub(super) fn is_copying(&self, id: MessageId) -> bool {
         self.hidden.get(&id).is_some_and(|hidden| hidden.why == HiddenReason::Copying)
     }
 
-    /// The older pool had these no more when they were read again: they were removed.
+    /// The older pool did not have these when they were read again: they were removed.
     pub fn not_copied(&mut self, ids: &[MessageId]) {
         for id in ids.iter().filter(|id| self.is_copying(**id)).copied().collect::<Vec<_>>() {
             if let Some(refill) = &mut self.refill {
@@ -74,7 +74,7 @@ impl QueueEngine {
         }
     }
 
-    /// Each of these is in one pool: those that are hidden for this still are what they were before.
+    /// Each of these is in one pool: those that are still hidden for the copy become what they were before.
     pub fn finish_copy(&mut self, ids: &[MessageId]) {
         for id in ids {
             if self.is_copying(*id)
@@ -91,12 +91,12 @@ impl QueueEngine {
         self.copying.iter().copied().find(|id| self.is_copying(*id))
     }
 
-    /// Whether ready messages may be among those that are being copied, which has ended soon.
+    /// Whether a claim must wait, because messages are being copied. That ends soon.
     pub fn waits_for_copies(&self) -> bool {
         self.first_copying().is_some()
     }
 
-    /// The durable ids of deduplication behind this one, in the order of their ends, at most `limit`: their notes go over.
+    /// The durable deduplication ids after `after`, in order of their ends, at most `limit`: their notes are copied.
     pub fn durable_dedup(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<DedupNote> {
         self.dedup.durable(after, limit)
     }

@@ -1,8 +1,7 @@
-//! Which messages were posted with an id of deduplication lately, so that the same again is answered and not kept
-//! (P10).
+//! Deduplication ids of recent posts: a duplicate is answered and not stored (P10).
 //!
-//! It holds whether the message is still there or not. The pool has a note of each, written with the message; an entry
-//! here whose note is not durable yet answers no caller.
+//! An id is remembered even after its message was removed. The pool has a note of each id, written with the message.
+//! Until that note is durable, the entry here must not answer a duplicate.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -13,16 +12,16 @@ use angarium_core::ids::MessageId;
 use angarium_core::limits;
 use angarium_core::time::Timestamp;
 
-/// A message that was posted before.
+/// The first post of a message, to which duplicates refer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstPost {
-    /// The answer to the duplicate names it too.
+    /// The id of the message, also for the answer to the duplicate.
     pub id: MessageId,
-    /// Whether it is durable. If not, what becomes of it must be awaited.
+    /// Whether the message is durable. If not, the outcome of its post must be awaited.
     pub is_durable: bool,
 }
 
-/// An id of deduplication, the message that was posted with it, and when it is forgotten.
+/// A deduplication id, the message that was posted with it, and when the id is forgotten.
 pub type DedupNote = (DedupKey, MessageId, Timestamp);
 
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +30,11 @@ struct DedupEntry {
     expires: Timestamp,
 }
 
-/// What is known of the ids of one queue.
+/// The deduplication ids of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Dedup {
     known: HashMap<DedupKey, DedupEntry>,
-    /// By the time when each is forgotten.
+    /// Ids by the time when each is forgotten.
     ends: BTreeSet<(Timestamp, DedupKey)>,
 }
 
@@ -46,7 +45,7 @@ impl Dedup {
         }
     }
 
-    /// The durable ones behind `after`, in the order of their ends.
+    /// The durable ones after `after`, in order of their ends.
     pub(super) fn durable(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<DedupNote> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.ends.range((from, Bound::Unbounded)).map(|(_, key)| *key);
@@ -65,33 +64,33 @@ impl Dedup {
 }
 
 impl QueueEngine {
-    /// The message that was posted with this id before, and is not forgotten by `now`.
+    /// The message that was posted with this id before, if the id is remembered at `now`.
     pub fn first_post(&self, key: DedupKey, now: Timestamp) -> Option<FirstPost> {
         self.dedup.known.get(&key).filter(|known| now < known.expires).map(|known| known.duplicate)
     }
 
-    /// How many ids more can be remembered.
+    /// Number of ids that can still be remembered.
     pub fn dedup_room(&self) -> usize {
         limits::DEDUP_KNOWN.saturating_sub(self.dedup.known.len())
     }
 
-    /// How many ids are remembered.
+    /// Number of remembered ids.
     pub fn dedup_count(&self) -> usize {
         self.dedup.known.len()
     }
 
-    /// A message with this id is on its way to the pool, with its note.
+    /// A message with this id is being written to the pool, together with its note.
     pub fn begin_dedup(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
         self.dedup.put(key, FirstPost { id, is_durable: false }, expires);
     }
 
-    /// A note that was found when the queue was opened.
+    /// Adds a note that was read when the queue was opened.
     pub fn restore_dedup(&mut self, key: DedupKey, id: MessageId, expires: Timestamp) {
         self.dedup.put(key, FirstPost { id, is_durable: true }, expires);
     }
 
-    /// Messages are durable, and with them their notes. An id that had ended meanwhile, and that another message on its
-    /// way has, is not: what becomes of that must be awaited.
+    /// Messages and their notes are durable. If an id has expired meanwhile and a later message in flight has it now,
+    /// that entry is not durable: the outcome of the later post must be awaited.
     pub fn dedup_posted(&mut self, posted: &[(DedupKey, MessageId)]) {
         for (key, id) in posted {
             if let Some(known) = self.dedup.known.get_mut(key).filter(|known| known.duplicate.id == *id) {
@@ -110,11 +109,11 @@ impl QueueEngine {
         }
     }
 
-    /// Forgets what has ended by `now`, at most `limit` of it. Their notes are to be removed.
+    /// Forgets at most `limit` ids that have expired by `now`, and returns them. The caller removes their notes.
     pub fn forget_dedup_ids(&mut self, now: Timestamp, limit: usize) -> Vec<DedupKey> {
         let is_over = |(expires, _): &&(Timestamp, DedupKey)| *expires <= now;
         let over = self.dedup.ends.iter().take_while(is_over).map(|(_, key)| *key);
-        // What is on its way to the pool is left for later: its note could come after its removal.
+        // An id whose message is being written stays: its note could be written after the removal of the note.
         let is_settled =
             |key: &DedupKey| self.dedup.known.get(key).is_some_and(|known| known.duplicate.is_durable);
         let over: Vec<DedupKey> = over.filter(is_settled).take(limit).collect();
@@ -122,7 +121,7 @@ impl QueueEngine {
         over
     }
 
-    /// Forgets all that is durable. The notes are to be removed.
+    /// Forgets all durable ids, and returns them. The caller removes their notes.
     pub fn forget_dedup(&mut self) -> Vec<DedupKey> {
         let is_durable = |(key, known): (&DedupKey, &DedupEntry)| known.duplicate.is_durable.then_some(*key);
         let mut keys: Vec<DedupKey> = self.dedup.known.iter().filter_map(is_durable).collect();

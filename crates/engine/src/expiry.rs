@@ -1,5 +1,4 @@
-//! Messages whose life has ended: a claim that meets them hides them, and a sweep finds the others through the
-//! pool's order of expiry.
+//! Expired messages: a claim that meets one hides it, and a sweep finds the others in the pool's order of expiry.
 
 use std::collections::HashSet;
 
@@ -10,26 +9,26 @@ use angarium_core::message::{Header, Retention};
 use angarium_core::time::Timestamp;
 
 impl QueueEngine {
-    /// From here on what becomes ready is noted: the pool, which is about to be asked for expired messages, may
-    /// answer with a header from before, and its life may have been lengthened.
+    /// Begins a sweep. From now on messages that become ready are recorded: the pool may return an older header of one
+    /// whose life was extended since.
     pub fn begin_sweep(&mut self) {
         self.sweep = Some(HashSet::new());
     }
 
-    /// How long messages are kept that live by the queue's retention, from now on: those that wait too.
+    /// Sets how long messages that live by queue are kept. It applies to stored messages too.
     pub fn set_retention(&mut self, retention: Retention) {
         self.retention = retention;
     }
 
-    /// How long messages are kept that live by the queue's retention.
+    /// How long messages that live by queue are kept.
     pub fn retention(&self) -> Retention {
         self.retention
     }
 
-    /// Hides those of the pool's expired messages that really are: they must be removed. Claimed ones are spared, unless they
-    /// live by the queue's retention, which ends under a claim too.
+    /// Hides those of the pool's expired messages that have really expired, and returns them: they must be removed.
+    /// Claimed messages are spared, unless they live by queue: those expire under a claim too.
     pub fn finish_sweep(&mut self, expired: Vec<Header>, now: Timestamp) -> Vec<MessageId> {
-        // Without a sweep the queue was opened since the pool was asked.
+        // Without a sweep the queue was closed and opened again after the pool was read.
         let Some(changed) = self.sweep.take() else { return Vec::new() };
         let mut gone = Vec::new();
         for header in expired {
@@ -49,12 +48,13 @@ impl QueueEngine {
         gone
     }
 
-    /// Begins to remove a message that a live claim holds, if its queue keeps it no longer. False when it stays.
+    /// Begins to remove a message under a live claim, if it lives by queue and has expired. Returns false when it
+    /// stays.
     fn hide_expired_claimed(&mut self, id: MessageId, now: Timestamp) -> bool {
         let Some(hidden) = self.hidden.get_mut(&id) else { return false };
         let (HiddenReason::Claimed(claim), Some(header)) = (hidden.why, &hidden.header) else { return false };
         let is_over = header.life.retained_since().is_some() && header.is_expired(now, self.retention);
-        // One whose end has begun, or is due, gives its messages back; then this one is found without it.
+        // A claim that is due or ending returns its messages; the next sweep then finds this one without a claim.
         if !is_over || self.claims.get(claim).is_none_or(|claim| !claim.is_live(now)) {
             return false;
         }
@@ -64,7 +64,7 @@ impl QueueEngine {
         true
     }
 
-    /// Hides a message whose life has ended.
+    /// Hides an expired message until it is removed.
     pub(super) fn hide_expired(&mut self, header: Header) {
         let why = HiddenReason::Removing(None);
         let hidden = HiddenMessage {

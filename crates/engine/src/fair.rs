@@ -1,15 +1,16 @@
-//! Fairness between the groups of a queue that is not in order of them: a group that keeps the consumers busy steps behind
+//! Fairness between the groups of a queue that is not ordered: a group that keeps the consumers busy is served after
 //! the others. Source: the fair queues of SQS.
 //!
 //! ```text
-//! quiet ──more than a tenth of what is claimed, and 30 at least, or
-//!   ▲     of the time that messages were claimed for of late──────▶ noisy
-//!   │                                                                │ nothing of it waits, or nothing was sent for five minutes
-//!   └────────────────────────────────────────────────────────────────┘
+//! quiet ──more than a tenth of the messages under claims, and 30 at least, or
+//!   ▲     more than a tenth of the recent time under claims──────▶ noisy
+//!   │                                                              │
+//!   └──no message of it waits, or none was sent for five minutes───┘
 //! ```
 //!
-//! Messages of quiet groups, and those of none, come in their order. Only when none of them waits those of noisy groups do:
-//! first of the group that has the fewest under claims. Nothing is held back, and nothing costs more while all are quiet.
+//! Messages of quiet groups, and messages without a group, are served first, in their order. Only when none of them
+//! waits, messages of noisy groups are served: first those of the group with the fewest messages under claims. No
+//! message is held back, and the order costs nothing while all groups are quiet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,10 +22,10 @@ use angarium_core::ids::MessageId;
 use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 
-/// Which messages of the ready cache are whose turn. While all groups are quiet nothing is kept here.
+/// The order of the messages in the ready cache. Empty while all groups are quiet.
 #[derive(Debug, Default)]
 pub(super) struct FairOrder {
-    /// Those of quiet groups and of none.
+    /// Messages of quiet groups, and messages without a group.
     quiet: BTreeSet<MessageId>,
     noisy: BTreeMap<GroupName, NoisyGroup>,
 }
@@ -33,7 +34,7 @@ pub(super) struct FairOrder {
 struct NoisyGroup {
     /// Its messages in the ready cache.
     waiting: BTreeSet<MessageId>,
-    /// When something of it was last sent, or before it became noisy.
+    /// When a message of it was last sent, or when it became noisy.
     sent: Timestamp,
 }
 
@@ -43,12 +44,12 @@ impl FairOrder {
         !self.noisy.is_empty()
     }
 
-    /// Whether this one is.
+    /// Whether this group is noisy.
     pub(super) fn is_noisy(&self, group: Option<&GroupName>) -> bool {
         group.is_some_and(|group| self.noisy.contains_key(group))
     }
 
-    /// A message came into the ready cache.
+    /// Adds a message of the ready cache.
     pub(super) fn add(&mut self, header: &Header) {
         if self.has_noisy() {
             let noisy = header.group.as_ref().and_then(|group| self.noisy.get_mut(group));
@@ -56,7 +57,7 @@ impl FairOrder {
         }
     }
 
-    /// A message left the ready cache.
+    /// Removes a message that left the ready cache.
     pub(super) fn remove(&mut self, header: &Header) {
         if self.has_noisy() {
             let noisy = header.group.as_ref().and_then(|group| self.noisy.get_mut(group));
@@ -64,7 +65,7 @@ impl FairOrder {
         }
     }
 
-    /// A group becomes noisy; `ready_cache` are the messages there.
+    /// Makes a group noisy; `ready_cache` are the messages of the ready cache.
     pub(super) fn make_noisy<'a>(
         &mut self,
         group: &GroupName,
@@ -79,15 +80,15 @@ impl FairOrder {
         }
     }
 
-    /// A message of a group was sent.
+    /// Records that a message of the group was sent.
     pub(super) fn note_sent(&mut self, group: Option<&GroupName>, now: Timestamp) {
         if let Some(noisy) = group.and_then(|group| self.noisy.get_mut(group)) {
             noisy.sent = now.max(noisy.sent);
         }
     }
 
-    /// Groups that are noisy no more become quiet; `is_whole` when nothing waits outside of the ready cache. Returns
-    /// whether one did.
+    /// Makes groups quiet that are not noisy any more; `is_whole` states that no ready message is outside of the ready
+    /// cache. Returns whether a group became quiet.
     pub(super) fn settle(&mut self, is_whole: bool, now: Timestamp) -> bool {
         let is_over = |noisy: &NoisyGroup| {
             (is_whole && noisy.waiting.is_empty()) || now >= noisy.sent.plus_seconds(limits::NOISY_SECONDS)
@@ -111,12 +112,13 @@ impl FairOrder {
         self.noisy.len() < limits::NOISY_GROUPS
     }
 
-    /// The first message of no noisy group.
+    /// The first message of quiet groups, or without a group.
     pub(super) fn first_quiet(&self) -> Option<MessageId> {
         self.quiet.first().copied()
     }
 
-    /// The first message of the noisy group with the fewest messages under claims; of several such groups the oldest.
+    /// The first message of the noisy group with the fewest messages under claims; of several such groups the oldest
+    /// message.
     fn first_noisy(&self, claimed: impl Fn(&GroupName) -> usize) -> Option<MessageId> {
         let waiting = self.noisy.iter().filter_map(|(group, noisy)| Some((group, *noisy.waiting.first()?)));
         waiting.min_by_key(|(group, first)| (claimed(group), *first)).map(|(_, first)| first)
@@ -124,7 +126,7 @@ impl FairOrder {
 }
 
 impl QueueEngine {
-    /// Takes the ready message whose turn it is.
+    /// Takes the next ready message in the fair order.
     pub(super) fn take_next(&mut self, now: Timestamp) -> Option<ReadyMessage> {
         if self.ready_cache.fair_order().has_noisy() && self.ready_cache.settle_order(now) {
             self.hidden.ahead.clear();
@@ -147,7 +149,7 @@ impl QueueEngine {
         self.ready_cache.remove(first)
     }
 
-    /// Whether a group has more under claims than is fair.
+    /// Whether a group has more than its fair share under claims.
     fn is_too_much(&self, group: &GroupName) -> bool {
         let (own, all) = (self.hidden.of_group(group), self.hidden.len());
         let has_many = own >= limits::NOISY_MESSAGES && own * limits::NOISY_SHARE > all;

@@ -1,9 +1,9 @@
-//! For how long the messages of groups were in flight of late: a group whose few messages take long keeps as many
-//! consumers busy as one with many messages does. Source: the fair queues of SQS.
+//! Recent time for which messages of groups were in flight: a group with few slow messages keeps as many consumers busy
+//! as a group with many messages. Source: the fair queues of SQS.
 //!
-//! It is counted whenever a caller takes messages, by what is in flight just before. Between two looks that can only
-//! become less, so no caller is charged with too much. Time is counted in two spans: the one that runs, and the one
-//! before.
+//! The time is added each time when messages are taken, by the number of messages in flight just before. Between two
+//! measurements this number only decreases, so no group is charged too much. Two spans count: the current one, and the
+//! one before.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::time::Timestamp;
 
-/// Less than this between two looks is added to the next.
+/// A shorter interval (in milliseconds) is added to the next measurement.
 const STEP: u64 = 1_000;
 const SPAN: u64 = limits::NOISY_SPAN_SECONDS as u64 * 1_000;
 
@@ -22,18 +22,18 @@ struct GroupTimes {
     groups: HashMap<GroupName, u64>,
 }
 
-/// The times of the last spans.
+/// The times of the last two spans.
 #[derive(Debug, Default)]
 pub(super) struct GroupLoad {
     looked: Option<Timestamp>,
-    /// The number of the span that runs.
+    /// The number of the current span.
     span: u64,
     running: GroupTimes,
     before: GroupTimes,
 }
 
 impl GroupLoad {
-    /// So many messages are in flight, and of these groups so many.
+    /// Adds the time since the last measurement, for `all` messages in flight and for those of each group.
     pub(super) fn look<'a>(
         &mut self,
         now: Timestamp,
@@ -67,7 +67,7 @@ impl GroupLoad {
         }
     }
 
-    /// Whether a group had more of the time than is fair.
+    /// Whether a group had more than its fair share of the time.
     pub(super) fn exceeds_share(&self, group: &GroupName) -> bool {
         let spans = [&self.running, &self.before];
         let own: u64 = spans.iter().filter_map(|times| times.groups.get(group)).sum();

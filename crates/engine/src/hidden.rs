@@ -1,4 +1,4 @@
-//! Messages that no caller may be told anything of, or that a claim holds, each with the reason.
+//! Hidden messages, each with the reason: a claim holds them, or a change of them is not durable yet.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,47 +13,47 @@ use angarium_core::time::Timestamp;
 /// Why a message is hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HiddenReason {
-    /// Chosen for a claim that is not durable yet.
+    /// Taken for a claim that is not durable yet.
     Taking,
     /// Under a claim.
     Claimed(ClaimId),
-    /// Its claim ended; what that changed is not durable yet.
+    /// Its claim has ended, and the end is not durable yet.
     Returning(ClaimId),
-    /// Being removed; the claim that holds it, if one does.
+    /// Being removed; with the claim that holds it, if any.
     Removing(Option<ClaimId>),
     /// Scheduled or prepared in the pool, and being made ready there.
     Waking,
-    /// Being marked in transfer for its move to another queue.
+    /// Being marked in transfer to another queue.
     Leaving,
-    /// Going over to another pool with its queue.
+    /// Being copied to another pool, in a migration of the queue.
     Copying,
 }
 
-/// What the removal of a message is counted as.
+/// How the removal of a message is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RemovalKind {
-    /// Nothing: it was deleted without a claim, or purged.
+    /// Not counted: it was deleted without a claim, or purged.
     #[default]
     Uncounted,
-    /// Its claim's holder has handled it, or it was popped.
+    /// The holder of its claim has handled it, or it was popped.
     Acked,
-    /// Its life had ended.
+    /// It had expired.
     Expired,
 }
 
-/// A hidden message. One that is removed by its id alone may not be known here at all.
+/// A hidden message. If it is removed by its id alone, memory may not know its header.
 #[derive(Clone, Debug)]
 pub(super) struct HiddenMessage {
     pub(super) header: Option<Header>,
     pub(super) why: HiddenReason,
-    /// Removals under way: two clients may delete one message at the same time.
+    /// Removals in progress: two clients may delete one message at the same time.
     pub(super) removals: u32,
-    /// What those are counted as. Without any it states nothing.
+    /// How these removals are counted; without effect if there are none.
     pub(super) removed: RemovalKind,
-    /// Whether the pool certainly stores it as ready. What its header states here is what it will be: the pool may have
-    /// it as scheduled since a release that was cut short.
+    /// Whether the pool certainly stores it as ready. The header here has the intended state; after an interrupted
+    /// release with a delay the pool may store it as scheduled.
     pub(super) is_stored_ready: bool,
-    /// Whether a message that is not known here may be a delayed one: then it may be the first of a group that is not in
+    /// Whether a message without a known header may be delayed: then it may be the first of a group that is not in
     /// memory, and its removal opens that group without naming it.
     pub(super) may_be_delayed: bool,
 }
@@ -76,7 +76,7 @@ impl HiddenMessage {
         }
     }
 
-    /// The pool stores it as its header states.
+    /// Records that the pool stores the message as its header states.
     fn known_stored(self) -> Self {
         let is_stored_ready = self.header.as_ref().is_some_and(|header| header.state == State::Ready);
         Self { is_stored_ready, ..self }
@@ -87,23 +87,23 @@ impl HiddenMessage {
 #[derive(Debug, Default)]
 pub(super) struct HiddenMessages {
     by_id: BTreeMap<MessageId, HiddenMessage>,
-    /// Kept for a queue in order of groups.
+    /// Blocking messages, for an ordered queue.
     blocking: Option<Blocking>,
-    /// Kept for other queues: how many each group has.
+    /// Number of hidden messages of each group, for other queues.
     of_groups: HashMap<GroupName, usize>,
-    /// What was seen ready beyond the ready cache. What is hidden is not there any more.
+    /// Messages of quiet groups that are ready beyond the ready cache. Hidden messages are not in it.
     pub(super) ahead: Lookahead,
-    /// For how long those of groups were hidden of late.
+    /// Recent time for which messages of groups were hidden.
     pub(super) busy: GroupLoad,
 }
 
 impl HiddenMessages {
-    /// None, of a queue in order of groups.
+    /// No hidden messages, for an ordered queue.
     pub(super) fn in_groups() -> Self {
         Self { blocking: Some(Blocking::default()), ..Self::default() }
     }
 
-    /// Which groups they block; none where that is not kept.
+    /// The blocking messages of an ordered queue; none in other queues.
     pub(super) fn blocking(&mut self) -> Option<&mut Blocking> {
         self.blocking.as_mut()
     }
@@ -120,29 +120,29 @@ impl HiddenMessages {
         self.by_id.contains_key(id)
     }
 
-    /// In order of id.
+    /// All hidden messages in order of id.
     pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &HiddenMessage> {
         self.by_id.values()
     }
 
-    /// The first one, also among those that only block their groups.
+    /// The first hidden message, including the messages in transfer that only block their groups.
     pub(super) fn first(&self) -> Option<MessageId> {
         let in_transfer = self.blocking.as_ref().and_then(Blocking::first_in_transfer);
         [self.by_id.keys().next().copied(), in_transfer].into_iter().flatten().min()
     }
 
-    /// How many of a group there are, in a queue that is not in order of groups.
+    /// Number of hidden messages of a group, in a queue that is not ordered.
     pub(super) fn of_group(&self, group: &GroupName) -> usize {
         self.of_groups.get(group).copied().unwrap_or_default()
     }
 
-    /// Counts for how long messages of groups are hidden. Called before any more are.
+    /// Records how long messages of groups were hidden until `now`. Called before more messages are hidden.
     pub(super) fn look_at_time(&mut self, now: Timestamp) {
         let groups = self.of_groups.iter().map(|(group, count)| (group, *count));
         self.busy.look(now, self.by_id.len(), groups);
     }
 
-    /// How many there are.
+    /// Number of hidden messages.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -159,7 +159,7 @@ impl HiddenMessages {
         }
     }
 
-    /// What was hidden by its id alone turns out to be this.
+    /// Records the header of a message that was hidden by its id alone.
     pub(super) fn learn(&mut self, header: Header) {
         self.count(&header);
         let Some(hidden) = self.by_id.get_mut(&header.id) else { return };
@@ -179,7 +179,7 @@ impl HiddenMessages {
         Some(hidden)
     }
 
-    /// A message that was hidden continues blocking its group until [`Self::clear_in_transfer`].
+    /// A hidden message is in transfer: it blocks its group until [`Self::clear_in_transfer`].
     pub(super) fn mark_in_transfer(&mut self, id: MessageId) {
         let Some(HiddenMessage { header: Some(header), .. }) = self.take(&id) else { return };
         match (&mut self.blocking, &header.group) {
@@ -189,14 +189,14 @@ impl HiddenMessages {
         }
     }
 
-    /// A message is not on its way to another queue, or not any more.
+    /// A message is not in transfer, or not any more.
     pub(super) fn clear_in_transfer(&mut self, id: MessageId) {
         if let Some(blocking) = &mut self.blocking {
             blocking.clear_in_transfer(id);
         }
     }
 
-    /// An empty tree keeps no leaf.
+    /// Replaces the tree when it becomes empty, because an empty tree keeps a leaf allocated.
     fn take(&mut self, id: &MessageId) -> Option<HiddenMessage> {
         self.ahead.unhide(*id);
         let hidden = self.by_id.remove(id);
@@ -214,7 +214,7 @@ impl HiddenMessages {
         }
     }
 
-    /// A message is hidden no more.
+    /// A message is not hidden any more.
     fn discount(&mut self, header: &Header) {
         let Some(group) = &header.group else { return };
         if let Some(blocking) = &mut self.blocking {

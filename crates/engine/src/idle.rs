@@ -1,10 +1,10 @@
-//! A queue in which nothing is under way: memory holds nothing of it that its pool does not.
+//! Idle queues: memory has nothing that the pool does not have.
 
 use super::queue::QueueEngine;
 
 impl QueueEngine {
-    /// Whether the queue can be forgotten and opened again without a difference: no claim, nothing hidden, read, scheduled, set
-    /// aside or copied, and no id of deduplication that is remembered.
+    /// Whether the queue can be closed and opened again without a difference: no claim, no message that is hidden,
+    /// scheduled, in transfer or copied, no read in progress, and no remembered deduplication id.
     pub fn is_idle(&self) -> bool {
         self.claims.is_empty()
             && self.claimed == 0
@@ -18,7 +18,7 @@ impl QueueEngine {
             && self.dedup_count() == 0
     }
 
-    /// Whether the queue is certainly empty. Of an ordered one that is not known.
+    /// Whether the queue is certainly empty. False for an ordered queue, of which memory cannot tell.
     pub fn is_known_empty(&self) -> bool {
         self.is_idle()
             && self.groups.is_none()

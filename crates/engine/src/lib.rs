@@ -1,9 +1,10 @@
-//! What a queue does, at its single owner: what is ready, what is hidden and why, which claim holds what.
+//! The state of a queue at its single owner: its ready messages, its hidden messages with the reason of each, and its
+//! claims with their messages.
 //!
-//! A deterministic core: it never waits, reads a clock or rolls dice, and does no I/O. Its driver (the
-//! broker) tells it the time, carries out what it decides, and reports how that went. Every change has two
-//! halves: `begin_…` hides what is about to change, and the other half, called when the outcome is durable,
-//! shows the result. In between no caller can be told anything of the message.
+//! The engine is deterministic: it never waits, reads a clock or draws random numbers, and does no I/O. The broker
+//! drives it: it passes the time, carries out the engine's decisions, and reports their outcomes. Every change has two
+//! halves. `begin_…` hides the messages that will change; the broker calls the other half when the outcome is durable,
+//! and it shows the result. Between the two halves no answer to a client may depend on these messages.
 //!
 //! ```text
 //!             posted                    take                  grant
@@ -11,11 +12,11 @@
 //!     │                ▲  ▲ ▲                    │ put_back               │ begin_release (released, expired)
 //!     │                │  │ └────────────────────┘                        ▼
 //!     │ posted    woken│  └────────────────────────────────────────── returning
-//!     ▼                │               finish_release                    │ finish_release, put off
-//!  scheduled ────▶ waking ◀──── prepared (of a move)                     ▼
+//!     ▼                │               finish_release                    │ finish_release, delayed
+//!  scheduled ────▶ waking ◀──── prepared (of a transfer)               ▼
 //!                wake                                                scheduled
 //!  begin_remove: ready, claimed, waking or unknown ──▶ removing ──removed──▶ gone
-//!  take, claimed too often: ready ──▶ leaving ──mark_in_transfer──▶ moving, of which only the pool knows
+//!  take, claimed too often: ready ──▶ leaving ──mark_in_transfer──▶ moving, from then on known to the pool only
 //!  begin_copy: ready, scheduled or failed ──▶ copying ──finish_copy──▶ as before
 //! ```
 

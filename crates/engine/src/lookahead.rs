@@ -1,9 +1,8 @@
-//! Messages of quiet groups beyond the ready cache, while noisy ones fill that (see [`super::fair`]): they have their
-//! turn before the ready cache gets there.
+//! Look-ahead: messages of quiet groups beyond the ready cache, while noisy groups fill it (see [`super::fair`]). They
+//! are served before the ready cache reaches them.
 //!
-//! Every message here is ready: whatever is hidden is forgotten at once. But it need not know all of them: what it
-//! misses has its turn when the ready cache gets there. It knows headers only, and no more of them than
-//! [`limits::AHEAD_MESSAGES`].
+//! Every message here is ready: a message that becomes hidden is forgotten at once. The look-ahead may be incomplete:
+//! the ready cache serves the others when it reaches them. It keeps headers only, at most [`limits::AHEAD_MESSAGES`].
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,18 +17,18 @@ use angarium_core::message::{Header, Message, State};
 #[derive(Debug)]
 pub(super) struct Lookahead {
     headers: BTreeMap<MessageId, Header>,
-    /// Up to here the pool was looked through.
+    /// The pool was searched up to here.
     cursor: MessageId,
-    /// While a page is read.
+    /// Set while a page is read.
     reading: Option<LookaheadRead>,
 }
 
-/// What happened since a page was asked for.
+/// Changes since a page was requested.
 #[derive(Debug, Default)]
 struct LookaheadRead {
-    /// What was hidden, or is hidden no more: the page may show it as it was.
+    /// Messages that were hidden or shown: the page may have their state of before.
     hidden: HashSet<MessageId>,
-    /// Whether the page does not count, whatever it shows. Until it has come no other one is read, or it would be taken for that.
+    /// Whether the page must be ignored. No other page is read before it arrives, because the two could be confused.
     is_void: bool,
 }
 
@@ -48,7 +47,7 @@ impl Lookahead {
         self.headers.remove(&id).map(|header| ReadyMessage { header, body: None })
     }
 
-    /// A message is hidden from now on.
+    /// A message becomes hidden.
     pub(super) fn hide(&mut self, id: MessageId) {
         self.headers.remove(&id);
         if let Some(reading) = &mut self.reading {
@@ -56,14 +55,14 @@ impl Lookahead {
         }
     }
 
-    /// A message is hidden no more: it is gone, or the step that shows it notes it.
+    /// A message is not hidden any more: it is gone, or the caller shows it next.
     pub(super) fn unhide(&mut self, id: MessageId) {
         if let Some(reading) = &mut self.reading {
             reading.hidden.insert(id);
         }
     }
 
-    /// A message is ready beyond the ready cache.
+    /// Adds a message that is ready beyond the ready cache.
     fn show(&mut self, header: &Header) {
         if self.headers.len() < limits::AHEAD_MESSAGES {
             self.headers.insert(header.id, header.clone());
@@ -74,7 +73,7 @@ impl Lookahead {
         self.headers.retain(|_, header| header.group.as_ref() != Some(group));
     }
 
-    /// Begins again. A page that is being read is not looked at.
+    /// Begins again, and ignores the page that is being read.
     pub(super) fn clear(&mut self) {
         self.headers.clear();
         self.cursor = MessageId::ZERO;
@@ -85,7 +84,7 @@ impl Lookahead {
 }
 
 impl QueueEngine {
-    /// A message became ready beyond the ready cache: one that was hidden, or a new one.
+    /// Adds a message that became ready beyond the ready cache, after it was hidden or as a new one.
     pub(super) fn show_ahead(&mut self, header: &Header) {
         let turns = self.ready_cache.fair_order();
         if turns.has_noisy()
@@ -96,7 +95,7 @@ impl QueueEngine {
         }
     }
 
-    /// A new message became durable, ready or not.
+    /// A new message became durable, in any state.
     pub(super) fn posted_ahead(&mut self, header: &Header, tail: MessageId) {
         if !self.ready_cache.fair_order().has_noisy() {
             return;
@@ -112,8 +111,8 @@ impl QueueEngine {
         }
     }
 
-    /// The page to look through for messages of quiet groups when the ready cache has none; none while one is read
-    /// already, or when there is nothing to find.
+    /// Returns the page to search for messages of quiet groups when the ready cache has none; none while one is read,
+    /// or when there is nothing to find.
     pub fn begin_lookahead(&mut self) -> Option<Refill> {
         let turns = self.ready_cache.fair_order();
         let is_wanted = turns.has_noisy() && turns.first_quiet().is_none();
@@ -127,7 +126,7 @@ impl QueueEngine {
         Some(Refill { after, until: self.ready_cache.tail() })
     }
 
-    /// The page has been read: entries behind `refill.after`, in order, `is_last` when there are no more.
+    /// The page was read: entries after `refill.after`, in order; `is_last` when there are no more.
     pub fn finish_lookahead(&mut self, refill: Refill, page: Vec<Message>, is_last: bool) {
         let Some(LookaheadRead { hidden: changed, is_void: false }) = self.hidden.ahead.reading.take() else {
             return;

@@ -1,12 +1,12 @@
-//! Messages that memory has and their pool has not: no caller can be given one, and each claim would meet them again.
+//! Messages that are in memory but not in their pool: no client can get them, and each claim would select them again.
 
 use super::hidden::HiddenReason;
 use super::queue::QueueEngine;
 use angarium_core::ids::MessageId;
 
 impl QueueEngine {
-    /// Forgets those of the messages that were taken for a claim. The pool is not touched: the owner that opens the
-    /// queue next reads what it has. Returns how many they are.
+    /// Forgets those of the messages that were taken for a claim. The pool is not changed: the next owner that opens
+    /// the queue reads it. Returns the number of forgotten messages.
     pub fn forget_missing(&mut self, ids: &[MessageId]) -> u64 {
         let mut forgotten = 0;
         for id in ids {

@@ -1,5 +1,5 @@
-//! What is different in a queue in order of groups: where its ready messages are, and which of them a claim may have.
-//! Source of the rule: SQS, which calls it FIFO.
+//! Ordered queues: where their ready messages are, and which of them a claim may have. Source of the rule: SQS, which
+//! calls them FIFO queues.
 
 use super::groups::{GroupBounds, GroupPage, GroupRead, Groups, Heads};
 use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason, RemovalKind};
@@ -12,7 +12,7 @@ use angarium_core::message::{Header, Message, Retention, State};
 use angarium_core::time::Timestamp;
 
 impl QueueEngine {
-    /// As [`QueueEngine::open`], of a queue in order of groups.
+    /// Like [`QueueEngine::open`], for an ordered queue.
     pub fn open_ordered(found: StoredTotals, bounds: GroupBounds) -> Self {
         let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
         Self {
@@ -23,17 +23,17 @@ impl QueueEngine {
         }
     }
 
-    /// Whether the queue is in order of groups.
+    /// Whether messages are claimed in order within their groups.
     pub fn is_ordered(&self) -> bool {
         self.groups.is_some()
     }
 
-    /// Whether the removal of a claimed message lets others be claimed: it blocks its group no more.
+    /// Whether the removal of a claimed message allows claims of others, because it does not block its group any more.
     pub fn frees_by_removal(&self) -> bool {
         self.is_ordered()
     }
 
-    /// Enters the groups that became free, when they are many: no caller may ever claim from the queue.
+    /// Enters the groups that became free when they are many: no client may ever claim from the queue.
     pub(super) fn enter_freed(&mut self) {
         if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking())
             && blocking.has_many_freed()
@@ -42,7 +42,7 @@ impl QueueEngine {
         }
     }
 
-    /// Hides messages: of each group in its turn as many as there are before the first that blocks it.
+    /// Hides messages for a claim: of each group in turn those before the first message that blocks it.
     pub(super) fn take_of_groups(&mut self, taking: TakeBounds, now: Timestamp) -> ClaimSelection {
         let mut taken = ClaimSelection::default();
         let of_group = GroupTaking { bounds: taking, now, retention: self.retention };
@@ -63,13 +63,14 @@ impl QueueEngine {
         taken
     }
 
-    /// What is to be read from the pool for a queue in order of groups; none when nothing is, or enough is already.
+    /// Returns the next read of an ordered queue from the pool; none when nothing is needed, or enough reads are in
+    /// progress.
     pub fn begin_group_read(&mut self) -> Option<GroupRead> {
         let until = self.ready_cache.tail();
         self.groups.as_mut()?.begin_read(until)
     }
 
-    /// A page of a group was read, with messages in order of id; `is_last` when there is nothing behind it.
+    /// A page of a group was read, with messages in order of id; `is_last` when there are no more.
     pub fn finish_group_read(&mut self, read: &GroupRead, messages: Vec<Message>, is_last: bool) {
         if let (Some(groups), GroupRead::Group { name, after, until, .. }) = (&mut self.groups, read) {
             groups.finish_group(
@@ -81,14 +82,14 @@ impl QueueEngine {
         }
     }
 
-    /// The first messages of groups were read; `is_end` when there are no groups behind them.
+    /// The first messages of groups were read; `is_end` when there are no more groups.
     pub fn finish_heads_read(&mut self, read: &GroupRead, heads: Heads, is_end: bool) {
         if let (Some(groups), GroupRead::Heads { until, .. }) = (&mut self.groups, read) {
             groups.finish_heads(*until, heads, is_end, &mut self.hidden);
         }
     }
 
-    /// It could not be read.
+    /// The read has failed.
     pub fn group_read_failed(&mut self, read: &GroupRead) {
         if let Some(groups) = &mut self.groups {
             groups.read_failed(read);
@@ -103,7 +104,7 @@ impl QueueEngine {
         }
     }
 
-    /// Takes a message out of those that are ready. Returns its header, if it is in memory.
+    /// Removes a message from the ready ones. Returns its header, if it was in memory.
     pub(super) fn take_out(&mut self, id: MessageId) -> Option<Header> {
         match &mut self.groups {
             Some(groups) => groups.remove(id),
@@ -111,7 +112,7 @@ impl QueueEngine {
         }
     }
 
-    /// A new message became durable that is not hidden.
+    /// Adds a new durable message that is not hidden.
     pub(super) fn append(&mut self, message: Message) {
         let Some(groups) = &mut self.groups else {
             let tail = self.ready_cache.tail();
@@ -138,23 +139,23 @@ impl QueueEngine {
         }
     }
 
-    /// A message that was hidden is ready, in a queue in order of groups.
+    /// Shows a message of an ordered queue that was hidden and is ready.
     pub(super) fn show_in_group(&mut self, ready: ReadyMessage) {
-        // It may come from another queue, with an id that is greater than any of this one.
+        // It may have come from another queue, with an id greater than all of this queue.
         self.ready_cache.pass(ready.header.id);
         if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking()) {
             groups.show(ready, blocking);
         }
     }
 
-    /// A message that was hidden is put off.
+    /// Shows a message of an ordered queue that was hidden and is scheduled.
     pub(super) fn put_off_in_group(&mut self, header: Header) {
         if let (Some(groups), Some(blocking)) = (&mut self.groups, self.hidden.blocking()) {
             groups.put_off(header, blocking);
         }
     }
 
-    /// Messages are gone from the pool; what was known of each.
+    /// A message is gone from the pool; `group` if known.
     pub(super) fn removed_from_group(&mut self, id: MessageId, group: Option<&GroupName>) {
         self.hidden.clear_in_transfer(id);
         if let Some(groups) = &mut self.groups {
@@ -162,7 +163,7 @@ impl QueueEngine {
         }
     }
 
-    /// A group that is not in memory may be free, and it is unknown which.
+    /// Lists the groups again: one that is not in memory may be free, and it is unknown which.
     pub(super) fn list_groups_again(&mut self) {
         if let Some(groups) = &mut self.groups {
             groups.list_again();
@@ -170,14 +171,14 @@ impl QueueEngine {
     }
 }
 
-/// What a claim takes of each group.
+/// Parameters of a selection from one group.
 struct GroupTaking {
     bounds: TakeBounds,
     now: Timestamp,
     retention: Retention,
 }
 
-/// What came of the turn of a group.
+/// Result of the turn of a group.
 enum GroupTake {
     Taken,
     Blocked,
@@ -193,7 +194,7 @@ fn take_of_group(
 ) -> GroupTake {
     let GroupTaking { bounds: taking, now, retention } = *take;
     let Some(blocking) = hidden.blocking() else { return GroupTake::Blocked };
-    // What is taken here blocks the group from now on, and not what is taken with it.
+    // The first message that blocked the group before this selection: messages taken here block it only afterwards.
     let blocked = groups.blocked_at(name, blocking);
     if groups.must_read(name, taking.left(taken), blocked) {
         return GroupTake::MustRead;
@@ -203,7 +204,7 @@ fn take_of_group(
         let Some(header) = groups.first(name, blocked) else { break };
         let is_expired = header.is_expired(now, retention);
         let is_dead = !is_expired && taking.is_dead(header);
-        // Those behind a dead one wait until it is gone.
+        // Messages after a dead one wait until it is gone.
         if has_dead && !is_dead && !is_expired {
             break;
         }

@@ -1,4 +1,4 @@
-//! One queue: what is in memory of it, how it is opened, and the way of its messages into a claim.
+//! One queue: its state in memory, how it is opened, and how its messages get into a claim.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -23,68 +23,68 @@ use angarium_core::time::Timestamp;
 /// The state of one queue.
 #[derive(Debug)]
 pub struct QueueEngine {
-    /// Ready messages, but of a queue in order of groups.
+    /// Ready messages of a queue that is not ordered.
     pub(super) ready_cache: ReadyCache,
-    /// Those of a queue in order of groups; absent in others.
+    /// Ready messages of an ordered queue; none in other queues.
     pub(super) groups: Option<Groups>,
-    /// How long those messages are kept that live by it.
+    /// How long the messages that live by queue are kept.
     pub(super) retention: Retention,
     pub(super) hidden: HiddenMessages,
     pub(super) claims: Claims,
-    /// How many messages are under claims or about to be.
+    /// Number of messages that are under claims or taken for one.
     pub(super) claimed: u64,
     pub(super) refill: Option<RefillState>,
     pub(super) schedule: Schedule,
-    /// While a sweep reads the pool: what became ready since it began.
+    /// While a sweep reads the pool: the messages that became ready since it began.
     pub(super) sweep: Option<HashSet<MessageId>>,
     pub(super) in_transfer: TransferEntries,
     pub(super) dedup: Dedup,
-    /// The messages that are going over to another pool, or were when that began, in order.
+    /// Messages that a migration is copying to another pool, in order. Some may have been removed since the copy began.
     pub(super) copying: Vec<MessageId>,
-    /// Removals that no caller has asked for yet.
+    /// Removals that the broker has not counted yet.
     pub(super) tally: RemovalTally,
     pub(super) purges: Purges,
 }
 
-/// What the totals of a queue's pool say of it when it is opened.
+/// Facts about a queue from the totals of its pool, when it is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredTotals {
-    /// No message has a greater id.
+    /// Upper bound of the ids of its messages.
     pub tail: MessageId,
-    /// Whether messages are ready, claimed ones too.
+    /// Whether there are ready messages, claimed ones included.
     pub has_ready: bool,
-    /// Whether messages are scheduled.
+    /// Whether there are scheduled messages.
     pub is_scheduled: bool,
-    /// Whether messages are prepared, moving or failed.
+    /// Whether there are prepared, moving or failed messages.
     pub has_aside: bool,
 }
 
-/// What a claim may have.
+/// The messages that the engine selects for a claim.
 #[derive(Debug, Default)]
 pub struct ClaimSelection {
-    /// Messages in order, now hidden. A body that is absent must be read from the pool.
+    /// Messages in order, now hidden. An absent body must be read from the pool.
     pub messages: Vec<(Header, Option<Bytes>)>,
-    /// Messages whose life had ended, now hidden: they must be removed.
+    /// Expired messages, now hidden: they must be removed.
     pub expired: Vec<MessageId>,
-    /// Messages that were claimed as often as they may be, now hidden: they must be marked in transfer.
+    /// Messages that were claimed the max number of times, now hidden: they must be marked in transfer.
     pub dead: Vec<Header>,
 }
 
 impl ClaimSelection {
-    /// Whether the ready cache had nothing at all.
+    /// Whether the selection found no message at all.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.expired.is_empty() && self.dead.is_empty()
     }
 }
 
-/// How much may be hidden at once.
+/// Bounds of one selection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TakeBounds {
-    /// At most this many messages for a claim.
+    /// Max messages for the claim.
     limit: usize,
-    /// Those that were claimed so often are dead.
+    /// Messages that were claimed this often are dead.
     most: Option<u32>,
-    /// At most this many that no claim may have.
+    /// Max messages that are hidden without being for the claim.
     dead: usize,
 }
 
@@ -93,7 +93,7 @@ impl TakeBounds {
         taken.messages.len() < self.limit && taken.expired.len() + taken.dead.len() < self.dead
     }
 
-    /// How many more may be taken.
+    /// Number of messages that may still be taken.
     pub(super) fn left(&self, taken: &ClaimSelection) -> usize {
         self.limit - taken.messages.len()
     }
@@ -104,9 +104,9 @@ impl TakeBounds {
 }
 
 impl QueueEngine {
-    /// A queue as its new owner finds it: nothing is in memory.
+    /// Opens a queue at its new owner, with nothing in memory.
     pub fn open(found: StoredTotals) -> Self {
-        // The ready cache of a queue without ready messages is whole: what is posted to it leaves there.
+        // The ready cache of a queue without ready messages is whole, so it takes new messages at once.
         let tail = if found.has_ready { found.tail } else { MessageId::ZERO };
         Self {
             ready_cache: ReadyCache::before(tail),
@@ -126,8 +126,8 @@ impl QueueEngine {
         }
     }
 
-    /// A claim from before the take-over with those of its messages that exist, each header as stored and
-    /// the attempt this claim is. If two claims name a message, the one with the higher attempt has it. Returns
+    /// Restores a claim from before a recovery, with those of its messages that exist: for each the stored header and
+    /// the attempt that this claim is. If two claims name a message, the claim with the higher attempt gets it. Returns
     /// the claims that have no message left.
     pub fn restore_claim(
         &mut self,
@@ -157,7 +157,8 @@ impl QueueEngine {
             claim.messages.insert(header.id);
             self.claimed += 1;
             let (message, mut hidden) = (header.id, HiddenMessage::new(header, HiddenReason::Claimed(id)));
-            // An end that was cut short may have put it off already: so the pool stores it until the claim ends.
+            // An interrupted end of the claim may have stored the message as scheduled already; under the claim it
+            // counts as ready.
             if let Some(header) = &mut hidden.header {
                 header.state = State::Ready;
             }
@@ -171,7 +172,7 @@ impl QueueEngine {
         over
     }
 
-    /// The messages of a post are durable: they are ready in order of id, or scheduled.
+    /// The messages of a post are durable: they become ready in order of id, or scheduled.
     pub fn posted(&mut self, messages: Vec<Message>) {
         if let Some(refill) = &mut self.refill {
             refill.keep(&messages);
@@ -179,7 +180,7 @@ impl QueueEngine {
         for message in messages {
             let id = message.header.id;
             if self.hidden.contains_key(&id) {
-                // A caller saw it in the pool and removes it already.
+                // A client read it from the pool and is already removing it.
                 self.ready_cache.pass(id);
                 self.hidden.learn(message.header);
             } else {
@@ -188,14 +189,14 @@ impl QueueEngine {
         }
     }
 
-    /// Hides the oldest ready messages for a claim, at most `limit`. Those that were claimed `most` times before are
-    /// dead: no claim has them any more.
+    /// Hides the oldest ready messages for a claim, at most `limit`. Messages that were claimed `most` times before are
+    /// dead: they are never claimed again.
     pub fn take(&mut self, limit: usize, most: Option<u32>, now: Timestamp) -> ClaimSelection {
         self.take_some(TakeBounds { limit, most, dead: limits::REFILL_MESSAGES }, now)
     }
 
-    /// Hides the oldest ready messages so that they leave the queue, however often they were claimed: at most `limit`, all
-    /// among the dead.
+    /// Hides the oldest ready messages for a transfer out of the queue, however often they were claimed: at most
+    /// `limit`, all in `dead`.
     pub fn take_to_leave(&mut self, limit: usize, now: Timestamp) -> ClaimSelection {
         self.take_some(TakeBounds { limit, most: Some(0), dead: limit.min(limits::REFILL_MESSAGES) }, now)
     }
@@ -230,8 +231,8 @@ impl QueueEngine {
         taken
     }
 
-    /// The claim on taken messages certainly does not exist, or dead ones are not marked in transfer: they are ready as
-    /// before.
+    /// Shows messages again as ready: their claim certainly does not exist, or the dead ones were certainly not marked
+    /// in transfer.
     pub fn put_back(&mut self, ids: &[MessageId]) {
         for id in ids {
             let why = self.hidden.get(id).map(|hidden| hidden.why);
@@ -245,7 +246,7 @@ impl QueueEngine {
         }
     }
 
-    /// The claim on taken messages is durable. Returns their headers as they now are.
+    /// The claim on taken messages is durable. Returns their headers under the claim.
     pub fn grant(
         &mut self,
         id: ClaimId,
@@ -268,7 +269,7 @@ impl QueueEngine {
         headers
     }
 
-    /// A message that was hidden is what its header states: ready, scheduled, or aside.
+    /// Shows a message that was hidden, by the state in its header: ready, scheduled, or in transfer or failed.
     pub(super) fn show(&mut self, header: Header, body: Option<Bytes>) {
         self.schedule.note_change(header.id);
         self.purges.note_shown(header.id);
@@ -290,12 +291,12 @@ impl QueueEngine {
                 let cursor = self.ready_cache.cursor();
                 self.ready_cache.put_back(ready);
                 if self.ready_cache.cursor() < cursor {
-                    // What left the ready cache is not looked at beyond it.
+                    // The look-ahead ignores messages that left the ready cache, so it begins again.
                     self.hidden.ahead.clear();
                 }
             }
             State::Scheduled => {
-                // A page under way may show it as it was.
+                // A page that is being read may show it as ready.
                 if let Some(refill) = &mut self.refill {
                     refill.remove(header.id);
                 }
@@ -306,7 +307,7 @@ impl QueueEngine {
         }
     }
 
-    /// The live claim that holds a message, and the message's header under it.
+    /// The live claim that holds a message, and the header of the message under the claim.
     pub fn hold(&self, id: MessageId) -> Option<(ClaimId, Header)> {
         let hidden = self.hidden.get(&id)?;
         match (hidden.why, &hidden.header) {
@@ -317,13 +318,13 @@ impl QueueEngine {
         }
     }
 
-    /// How many messages are under claims or about to be.
+    /// Number of messages that are under claims or taken for one.
     pub fn claimed(&self) -> u64 {
         self.claimed
     }
 
-    /// The oldest and the newest message, as far as memory can tell: none of the first where only the pool has
-    /// messages, none of the second where the pool has newer ones.
+    /// The oldest and the newest message, as far as memory knows: no oldest if only the pool has messages, no newest if
+    /// the pool may have newer ones.
     pub fn ends(&self) -> (Option<&Header>, Option<&Header>) {
         let hidden = || self.hidden.values().filter_map(|hidden| hidden.header.as_ref());
         let ([first, last], is_whole) = match &self.groups {
@@ -336,7 +337,7 @@ impl QueueEngine {
         (oldest, newest.max_by_key(|header| header.id).filter(|_| is_whole))
     }
 
-    /// No ready message below this id is in the queue.
+    /// Lower bound of the ids of all ready messages.
     pub fn low(&self) -> MessageId {
         let (first, end) = match &self.groups {
             Some(groups) if groups.is_whole() => {
@@ -349,7 +350,7 @@ impl QueueEngine {
     }
 }
 
-/// Notes in a header that a claim with these terms has its message, which may be the first one.
+/// Sets the first claim time of a header, if this claim is the first.
 fn note_claim(header: &mut Header, terms: ClaimTerms, expires: Timestamp) {
     let began = expires.minus_seconds(terms.ttl()).max(header.created);
     header.first_claimed.get_or_insert(began);

@@ -1,8 +1,8 @@
-//! The ready cache: the ready messages of a queue that are in memory, and the cursor behind which all others lie.
+//! The ready cache: the ready messages of a queue that are in memory, and the cursor.
 //!
-//! Invariant: every ready message whose id is at or below the cursor is in the ready cache. What is beyond the
-//! cursor is only in the pool. The queue's newest id is its tail; when the cursor is there, the ready cache is the
-//! whole queue. So ten million waiting messages cost the memory of one ready cache.
+//! Invariant: every ready message whose id is at or below the cursor is in the ready cache. Messages beyond the cursor
+//! are only in the pool. The newest id of the queue is its tail; when the cursor is at the tail, the ready cache is the
+//! whole queue. So ten million ready messages cost the memory of one ready cache.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,8 +17,7 @@ use angarium_core::limits as core_limits;
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 
-/// A ready message. One that came back from a claim has only its header here; its body is read when it is
-/// claimed again.
+/// A ready message. After a claim of it has ended, only the header is here; the body is read at the next claim.
 #[derive(Clone, Debug)]
 pub(super) struct ReadyMessage {
     pub(super) header: Header,
@@ -47,7 +46,7 @@ pub(super) struct ReadyCache {
 }
 
 impl ReadyCache {
-    /// An empty ready cache before a queue whose ids are all at most `tail`.
+    /// An empty ready cache of a queue whose ids are all at most `tail`.
     pub(super) fn before(tail: MessageId) -> Self {
         Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail, turns: FairOrder::default() }
     }
@@ -60,17 +59,17 @@ impl ReadyCache {
         self.tail
     }
 
-    /// Whether nothing is beyond the cursor.
+    /// Whether no message is beyond the cursor.
     pub(super) fn is_whole(&self) -> bool {
         self.cursor >= self.tail
     }
 
-    /// Bytes that it has in memory.
+    /// Bytes of the messages in memory.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Leaves everything to the pool.
+    /// Forgets all messages; the pool has them.
     pub(super) fn leave(&mut self) {
         if let Some(first) = self.first() {
             self.end_before(first);
@@ -97,7 +96,7 @@ impl ReadyCache {
         self.ready.values().next_back().map(|ready| &ready.header)
     }
 
-    /// The ready messages behind an id, in order.
+    /// The ready messages after an id, in order.
     pub(super) fn behind(&self, id: MessageId) -> impl Iterator<Item = &ReadyMessage> {
         self.ready.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, ready)| ready)
     }
@@ -118,7 +117,7 @@ impl ReadyCache {
         Some(ready)
     }
 
-    /// A new message became durable. Its id is greater than the tail.
+    /// Adds a new durable message. Its id is greater than the tail.
     pub(super) fn append(&mut self, message: Message) {
         let id = message.header.id;
         if self.is_whole() && !self.is_full() {
@@ -128,7 +127,7 @@ impl ReadyCache {
         self.tail = self.tail.max(id);
     }
 
-    /// A new message became durable that is not ready, or hidden already. Its id is greater than the tail.
+    /// Records a new durable message that is not ready, or already hidden. Its id is greater than the tail.
     pub(super) fn pass(&mut self, id: MessageId) {
         if self.is_whole() {
             self.cursor = id;
@@ -136,10 +135,10 @@ impl ReadyCache {
         self.tail = self.tail.max(id);
     }
 
-    /// A message that was hidden, or not ready, is ready. Beyond the cursor the pool has it.
+    /// Adds a message that became ready after it was hidden or not ready. Beyond the cursor it stays in the pool only.
     pub(super) fn put_back(&mut self, ready: ReadyMessage) {
         if ready.header.id > self.cursor {
-            // It may come from another queue, with an id that is greater than any of this one.
+            // It may have come from another queue, with an id greater than all of this queue.
             self.tail = self.tail.max(ready.header.id);
             return;
         }
@@ -151,7 +150,7 @@ impl ReadyCache {
         }
     }
 
-    /// Leaves everything from `id` on to the pool.
+    /// Forgets the messages from `id` on; the pool has them.
     pub(super) fn end_before(&mut self, id: MessageId) {
         if id <= self.cursor {
             let evicted = self.ready.split_off(&id);
@@ -160,8 +159,8 @@ impl ReadyCache {
         }
     }
 
-    /// Takes a page of the pool that begins right behind the cursor. The ready cache then
-    /// reaches to `end`, or as far as it has room.
+    /// Adds a page of the pool that begins right after the cursor. The cursor then moves to `end`, or as far as there
+    /// is room.
     pub(super) fn extend(&mut self, page: impl Iterator<Item = ReadyMessage>, end: MessageId) {
         for ready in page {
             if self.is_full() {
@@ -173,12 +172,12 @@ impl ReadyCache {
         self.cursor = self.cursor.max(end);
     }
 
-    /// Whose turn it is.
+    /// The fair order of the messages.
     pub(super) fn fair_order(&self) -> &FairOrder {
         &self.turns
     }
 
-    /// The first message of no noisy group. There is a noisy group.
+    /// The first message of quiet groups, or without a group. Used while there is a noisy group.
     pub(super) fn first_quiet(&self) -> Option<&Header> {
         self.get(self.turns.first_quiet()?)
     }
@@ -191,18 +190,18 @@ impl ReadyCache {
         self.turns.note_sent(group, now);
     }
 
-    /// Has groups settle that are noisy no more. Returns whether one did.
+    /// Makes groups quiet that are not noisy any more. Returns whether a group became quiet.
     pub(super) fn settle_order(&mut self, now: Timestamp) -> bool {
         let is_whole = self.is_whole();
         self.turns.settle(is_whole, now)
     }
 
-    /// A message is not in the ready cache any more.
+    /// Accounts for a message that left the ready cache.
     fn left(&mut self, ready: &ReadyMessage) {
         self.bytes -= ready.bytes();
         self.turns.remove(&ready.header);
-        // An empty tree keeps its last leaf, which has room for eleven messages: that would be most of the memory of very many
-        // queues at rest.
+        // An empty tree keeps its last leaf, which has room for eleven messages: for very many idle queues that would
+        // be most of their memory.
         if self.ready.is_empty() {
             self.ready = BTreeMap::new();
         }

@@ -1,7 +1,7 @@
-//! Reading on in the pool when the ready cache runs low.
+//! Refill of the ready cache from the pool when it runs low.
 //!
-//! A page is read while the queue changes. What was removed meanwhile is left out of it, what became ready
-//! meanwhile wins over it, and what was posted meanwhile follows it (P2).
+//! The queue changes while a page is read. Messages that were removed meanwhile are left out of the page, those that
+//! became ready meanwhile take precedence over it, and those that were posted meanwhile are added after it (P2).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,23 +15,23 @@ use angarium_core::message::{Message, State};
 /// A page to read from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refill {
-    /// Read behind this id.
+    /// Read after this id.
     pub after: MessageId,
-    /// And no further than this one.
+    /// Read up to this id.
     pub until: MessageId,
 }
 
-/// What happened while a page is read.
+/// Changes while a page is read.
 #[derive(Debug)]
 pub(super) struct RefillState {
-    /// What was removed: the page may still show it.
+    /// Removed messages: the page may still have them.
     removed: HashSet<MessageId>,
-    /// What became ready beyond the cursor: the page may show an older header, or have passed by.
+    /// Messages beyond the cursor that became ready: the page may have an older header of them, or lack them.
     changed: BTreeMap<MessageId, ReadyMessage>,
-    /// Whether the page can no longer be trusted at all.
+    /// Whether the page must be ignored.
     is_void: bool,
-    /// What was posted, so that a queue that is posted to all the time can become whole again. None when there
-    /// was too much of it.
+    /// Posted messages, so that the cache of a queue with continuous posts can become whole again. None when there were
+    /// too many.
     posted: Option<Vec<Message>>,
 }
 
@@ -40,7 +40,7 @@ impl RefillState {
         Self { removed: HashSet::new(), changed: BTreeMap::new(), is_void: false, posted: Some(Vec::new()) }
     }
 
-    /// Remembers what is posted, up to a ready cache's worth.
+    /// Records posted messages, as many as a ready cache may have.
     pub(super) fn keep(&mut self, messages: &[Message]) {
         let Some(posted) = &mut self.posted else { return };
         if posted.len() + messages.len() > limits::READY_CACHE_MESSAGES {
@@ -50,7 +50,7 @@ impl RefillState {
         }
     }
 
-    /// Remembers what became ready, up to a ready cache's worth.
+    /// Records a message that became ready, as many as a ready cache may have.
     pub(super) fn change(&mut self, ready: ReadyMessage) {
         self.removed.remove(&ready.header.id);
         self.changed.insert(ready.header.id, ready);
@@ -62,14 +62,14 @@ impl RefillState {
         self.removed.insert(id);
     }
 
-    /// A page may have been read around a message while it was hidden.
+    /// Records that the page may lack a message that was hidden while it was read.
     pub(super) fn distrust(&mut self) {
         self.is_void = true;
     }
 }
 
 impl QueueEngine {
-    /// The page to read when the ready cache runs low and the pool has more; none while one is read already.
+    /// Returns the page to read when the ready cache runs low and the pool has more; none while a page is being read.
     pub fn begin_refill(&mut self) -> Option<Refill> {
         if self.is_ordered()
             || self.refill.is_some()
@@ -79,14 +79,15 @@ impl QueueEngine {
             return None;
         }
         self.refill = Some(RefillState::new());
-        // Beyond the tail the pool may have posts whose outcome is not known here yet.
+        // Beyond the tail the pool may have posts whose outcome is unknown here.
         Some(Refill { after: self.ready_cache.cursor(), until: self.ready_cache.tail() })
     }
 
-    /// The page has been read: entries behind `refill.after`, in order, `is_last` when there are no more.
+    /// The page was read: entries after `refill.after`, in order; `is_last` when there are no more.
     pub fn finish_refill(&mut self, refill: Refill, page: Vec<Message>, is_last: bool) {
         let Some(state) = self.refill.take() else { return };
-        // What came back meanwhile may have pulled the cursor down: then the page does not begin behind it.
+        // A message that was released meanwhile may have lowered the cursor: then the page does not begin right after
+        // it.
         if state.is_void || self.ready_cache.cursor() != refill.after {
             return;
         }
@@ -117,12 +118,12 @@ impl QueueEngine {
         self.refill = None;
     }
 
-    /// Bytes of the ready messages that are in memory.
+    /// Bytes of the ready messages in memory.
     pub fn ready_bytes(&self) -> usize {
         self.groups.as_ref().map_or(self.ready_cache.bytes(), Groups::bytes)
     }
 
-    /// Leaves all ready messages to the pool, which frees their memory. They are read again when a caller claims.
+    /// Evicts all ready messages, which frees their memory. The next claim reads them from the pool again.
     pub fn evict_ready(&mut self) {
         match &mut self.groups {
             Some(groups) => groups.leave(),
@@ -133,7 +134,7 @@ impl QueueEngine {
         }
     }
 
-    /// Whether ready messages may lie beyond the ready cache.
+    /// Whether there may be ready messages beyond the ready cache.
     pub fn has_more(&self) -> bool {
         self.groups.as_ref().map_or(!self.ready_cache.is_whole(), Groups::has_more)
     }

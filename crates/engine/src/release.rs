@@ -1,4 +1,4 @@
-//! The end of a claim: its messages are hidden until that is durable, then they are ready again, or put off.
+//! The end of a claim: its messages are hidden until the end is durable, then they are ready or scheduled.
 
 use super::hidden::{HiddenMessage, HiddenReason};
 use super::queue::QueueEngine;
@@ -6,31 +6,31 @@ use angarium_core::ids::ClaimId;
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
 
-/// Whether a claim that ends counts as an attempt to handle its messages.
+/// Whether the end of a claim counts as an attempt to handle its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptCount {
-    /// Its holder had them.
+    /// The holder received the messages.
     Yes,
-    /// No caller was told of it.
+    /// No client received the messages.
     No,
 }
 
 /// How a claim ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Whether it counts.
+    /// Whether it counts as an attempt.
     pub counts: AttemptCount,
-    /// When its messages may be claimed again; at once when absent. Their life does not become longer by it.
+    /// When its messages may be claimed again; none: at once. It does not extend their life.
     pub ready: Option<Timestamp>,
 }
 
 impl Release {
-    /// It counts, and its messages are ready at once.
+    /// Counts as an attempt, and the messages are ready at once.
     pub const COUNTED: Self = Self { counts: AttemptCount::Yes, ready: None };
-    /// No caller was told of it.
+    /// Does not count as an attempt, and the messages are ready at once.
     pub const UNCOUNTED: Self = Self { counts: AttemptCount::No, ready: None };
 
-    /// What it makes of a message.
+    /// Changes the header of a message by the end of its claim.
     fn apply(self, header: &mut Header) {
         if self.counts == AttemptCount::No {
             header.attempts = header.attempts.saturating_sub(1);
@@ -43,16 +43,16 @@ impl Release {
     }
 }
 
-/// A claim that is being ended.
+/// The updates for the pool at the end of a claim.
 #[derive(Debug)]
 pub struct ReleaseUpdates {
-    /// What to write to the pool before the claim's record may go.
+    /// Headers to write to the pool before the record of the claim is deleted.
     pub headers: Vec<Header>,
 }
 
 impl QueueEngine {
-    /// Begins to end a claim. None when there is no such claim, or a caller changes it already. Messages that are
-    /// being removed stay with the removal.
+    /// Begins to end a claim. None when it does not exist, or another change of it is in progress. A message that is
+    /// being removed stays hidden until its removal has ended.
     pub fn begin_release(&mut self, id: ClaimId, ending: Release) -> Option<ReleaseUpdates> {
         let claim = self.claims.get_mut(id).filter(|claim| claim.is_settled())?;
         claim.ending = Some(ending);
@@ -64,9 +64,10 @@ impl QueueEngine {
                 if *why == HiddenReason::Claimed(id) {
                     *why = HiddenReason::Returning(id);
                 }
-                // If the claim lives on it is unknown here how far its end came.
+                // If the claim continues after all, it is unknown here how much of the end was written.
                 *is_stored_ready &= ending.ready.is_none();
-                // Of those being removed too: their removal may fail, and then the claim's record is gone.
+                // Also for messages that are being removed: if the removal fails, the record of the claim does not
+                // exist any more.
                 let mut returned = header.clone();
                 ending.apply(&mut returned);
                 headers.push(returned);
@@ -75,7 +76,8 @@ impl QueueEngine {
         Some(ReleaseUpdates { headers })
     }
 
-    /// The end of a claim is durable: its messages are ready or put off, but for those being removed. Returns how many.
+    /// The end of a claim is durable: its messages become ready or scheduled, except those that are being removed.
+    /// Returns their number.
     pub fn finish_release(&mut self, id: ClaimId) -> u64 {
         let Some(claim) = self.claims.remove(id) else { return 0 };
         let mut given_back = 0;
@@ -86,7 +88,7 @@ impl QueueEngine {
                     *why = HiddenReason::Removing(None);
                     header.iter_mut().for_each(|header| ending.apply(header));
                 }
-                // It is claimed still when it was being removed as the end began, and the removal failed.
+                // It is still claimed if it was being removed when the end began, and the removal failed.
                 Some(HiddenMessage {
                     why: HiddenReason::Returning(_) | HiddenReason::Claimed(_), ..
                 }) => {
@@ -114,7 +116,7 @@ impl QueueEngine {
         given_back
     }
 
-    /// The end of a claim certainly did not happen: it may be tried again.
+    /// The end of a claim was certainly not carried out: it may be repeated.
     pub fn release_failed(&mut self, id: ClaimId) {
         let Some(claim) = self.claims.get_mut(id) else { return };
         claim.ending = None;
@@ -127,17 +129,17 @@ impl QueueEngine {
         }
     }
 
-    /// When a claim ends by itself, whether a caller ends it already or not; none when there is no such claim.
+    /// When a claim expires, also if it is being ended; none when it does not exist.
     pub fn expires(&self, id: ClaimId) -> Option<Timestamp> {
         self.claims.get(id).map(|claim| claim.expires)
     }
 
-    /// Whether there is such a claim, ending or not.
+    /// Whether a claim exists, also if it is being ended.
     pub fn has_claim(&self, id: ClaimId) -> bool {
         self.claims.get(id).is_some()
     }
 
-    /// Whether a claim has ended by `now` and waits to be ended.
+    /// Whether a claim has expired by `now`, and its end has not begun.
     pub fn is_due(&self, id: ClaimId, now: Timestamp) -> bool {
         self.claims.get(id).is_some_and(|claim| claim.is_settled() && claim.expires <= now)
     }

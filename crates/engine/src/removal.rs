@@ -1,4 +1,4 @@
-//! Removing messages, by Zaqar's table of answers, and what becomes of a removal.
+//! Removal of messages, by Zaqar's table of answers, and the outcomes of removals.
 
 use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
@@ -7,20 +7,21 @@ use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
 
-/// What has to be done to remove a message.
+/// The next step to remove a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// It is hidden now: remove it from the pool, whether it is there or not.
+    /// The message is hidden now: remove it from the pool, whether it exists there or not.
     Begun,
-    /// It is not in memory, and what the pool has decides: read it and say so with this.
+    /// The message is not in memory, and the pool's entry decides: look it up, and pass the result together with this
+    /// token.
     AskPool(PoolLookup),
 }
 
-/// When the pool was asked for a message.
+/// Token of a look-up: it tells whether entries were marked in transfer since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLookup(pub(super) u64);
 
-/// What the pool has under an id.
+/// The result of a look-up of an id in the pool.
 #[derive(Clone, Copy, Debug)]
 pub enum LookupResult<'a> {
     /// No entry.
@@ -30,7 +31,7 @@ pub enum LookupResult<'a> {
 }
 
 impl QueueEngine {
-    /// Begins to remove a message for a caller who names `claim`, by Zaqar's table of answers.
+    /// Begins to remove a message for a client that names `claim`, by Zaqar's table of answers.
     pub fn begin_remove(
         &mut self,
         id: MessageId,
@@ -41,7 +42,7 @@ impl QueueEngine {
             Some(decided) => decided,
             None => match self.in_transfer.has(id) {
                 Some(true) => Err(on_its_way()),
-                // Only the pool knows whether it is there, or on its way to another queue.
+                // Only the pool knows whether it exists, or is in transfer to another queue.
                 is_aside if claim.is_some() || is_aside.is_none() => {
                     Ok(Removal::AskPool(PoolLookup(self.in_transfer.times())))
                 }
@@ -50,8 +51,8 @@ impl QueueEngine {
         }
     }
 
-    /// Begins to remove a message that the pool was asked for. It is asked again when entries were marked in transfer
-    /// since.
+    /// Begins to remove a message after its look-up in the pool. Asks for another look-up if entries were marked in
+    /// transfer since.
     pub fn begin_remove_after_lookup(
         &mut self,
         id: MessageId,
@@ -74,7 +75,7 @@ impl QueueEngine {
         }
     }
 
-    /// Decides about a message that is in memory.
+    /// Decides about a message that is in memory; none if it is not.
     fn remove_known(
         &mut self,
         id: MessageId,
@@ -101,7 +102,7 @@ impl QueueEngine {
                 }
                 _ => Some(Err(self.wrong_claim(id, claim, now))),
             },
-            // Its claim is not known to any caller yet, or not any more.
+            // Clients do not know its claim yet, or must not use it any more.
             HiddenReason::Taking | HiddenReason::Returning(_) => Some(Err(self.wrong_claim(id, claim, now))),
             HiddenReason::Removing(_) => Some(Ok(self.remove_absent(id))),
             HiddenReason::Waking | HiddenReason::Copying if claim.is_some() => {
@@ -116,7 +117,7 @@ impl QueueEngine {
         }
     }
 
-    /// Begins to remove a message that is under no claim, or that the pool does not have: the removal is what
+    /// Begins to remove a message that is under no claim, or that the pool does not have: then the durable removal
     /// proves that this engine still owns the queue.
     pub(super) fn remove_absent(&mut self, id: MessageId) -> Removal {
         if let Some(hidden) = self.hidden.get_mut(&id) {
@@ -126,7 +127,8 @@ impl QueueEngine {
         let hidden = match self.take_out(id) {
             Some(header) => HiddenMessage::new(header, HiddenReason::Removing(None)),
             None => HiddenMessage {
-                // Once it is hidden no page of scheduled messages wakes it, and the schedule may forget that it had any.
+                // While it is hidden no page of scheduled messages wakes it, and the schedule may forget that there
+                // were any.
                 may_be_delayed: self.schedule.has_any(),
                 ..HiddenMessage::unknown(HiddenReason::Removing(None))
             },
@@ -172,7 +174,7 @@ impl QueueEngine {
         over
     }
 
-    /// Removals certainly did not happen: what was known here is as before.
+    /// Removals were certainly not carried out: the messages become what they were before.
     pub fn remove_failed(&mut self, ids: &[MessageId]) {
         for id in ids {
             let Some(hidden) = self.hidden.get_mut(id) else { continue };
@@ -194,9 +196,9 @@ impl QueueEngine {
         }
     }
 
-    /// Those of these messages whose first removal began while they were claimed, and that the pool certainly stores as
-    /// ready: not after a release with a delay that was begun and did not end the claim. Nothing but that removal can take
-    /// them out of the ready ones of the pool.
+    /// The headers of those messages whose first removal began while they were claimed, and that the pool certainly
+    /// stores as ready. A release with a delay that began and did not end the claim makes this uncertain. Only that
+    /// removal can take them out of the ready messages of the pool.
     pub fn leaving_claims(&self, ids: &[MessageId]) -> impl Iterator<Item = &Header> {
         let hidden = ids.iter().filter_map(|id| self.hidden.get(id));
         let is_certain = |hidden: &&HiddenMessage| {
@@ -207,9 +209,9 @@ impl QueueEngine {
         hidden.filter(is_certain).filter_map(|hidden| hidden.header.as_ref())
     }
 
-    /// Leaves a message to the pool that was hidden without being known here.
+    /// Makes memory forget a range, so that a message which was hidden by its id alone is read from the pool again.
     fn read_again(&mut self, id: MessageId) {
-        // A page may have been read around it while it was hidden.
+        // A page may have been read without it while it was hidden.
         if let Some(refill) = &mut self.refill {
             refill.distrust();
         }
@@ -221,12 +223,12 @@ impl QueueEngine {
     }
 }
 
-/// How many messages were removed, for the counters.
+/// Number of removed messages, for the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemovalTally {
-    /// By the holders of their claims, or popped.
+    /// Removed by the holders of their claims, or popped.
     pub acked: u64,
-    /// Because their life had ended.
+    /// Removed because they had expired.
     pub expired: u64,
 }
 
@@ -241,7 +243,7 @@ impl RemovalTally {
 }
 
 impl QueueEngine {
-    /// What was removed since the last call.
+    /// Returns the counts since the last call, and resets them.
     pub fn take_tally(&mut self) -> RemovalTally {
         self.enter_freed();
         std::mem::take(&mut self.tally)

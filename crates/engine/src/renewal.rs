@@ -1,4 +1,4 @@
-//! Looking at a claim, and giving it new terms.
+//! Look-up of a claim, and its renewal under new terms.
 
 use super::queue::QueueEngine;
 use angarium_core::claim::ClaimTerms;
@@ -6,23 +6,23 @@ use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 
-/// What becomes of a wish to renew a claim.
+/// Result of a request to renew a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// Write the new terms with these messages and attempts, then say how that went.
+    /// Write the new terms with these messages and attempts, then report the outcome.
     Begun(Vec<(MessageId, u32)>),
-    /// Another caller is changing it: ask again when that has ended.
+    /// Another request is changing the claim: ask again after that.
     Busy,
-    /// There is no such claim, or its time has ended.
+    /// The claim does not exist, or has expired.
     Ended,
 }
 
-/// A claim as its holder may see it.
+/// A claim as its holder sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSnapshot {
     /// The terms in force: those of the last renewal.
     pub terms: ClaimTerms,
-    /// The `Client-ID` that it was made under.
+    /// The `Client-ID` of the request that made it.
     pub client: Option<ClientId>,
     /// When it ends.
     pub expires: Timestamp,
@@ -31,7 +31,7 @@ pub struct ClaimSnapshot {
 }
 
 impl QueueEngine {
-    /// A live claim with its messages that are not deleted yet.
+    /// A live claim with its messages that are not being deleted.
     pub fn held(&self, id: ClaimId, now: Timestamp) -> Option<ClaimSnapshot> {
         let claim = self.claims.get(id).filter(|claim| claim.is_live(now))?;
         let header = |message: &MessageId| self.hidden.get(message)?.header.clone();
@@ -44,7 +44,7 @@ impl QueueEngine {
         })
     }
 
-    /// Begins to renew a claim. Until the outcome is known it does not end, whatever the time.
+    /// Begins to renew a claim. Until the outcome is reported the claim does not end, at any time.
     pub fn begin_renew(&mut self, id: ClaimId, now: Timestamp) -> Renewal {
         let Some(held) = self.held(id, now) else {
             let is_ending = self.claims.get(id).is_some_and(|claim| !claim.is_settled());
@@ -72,7 +72,7 @@ impl QueueEngine {
         }
     }
 
-    /// The new terms certainly do not hold.
+    /// The new terms were certainly not written.
     pub fn renew_failed(&mut self, id: ClaimId) {
         if let Some(claim) = self.claims.get_mut(id) {
             claim.is_renewing = false;

@@ -1,8 +1,8 @@
-//! Messages that are not ready yet: when the next of them may be due, and how they become ready.
+//! Scheduled messages: when the next one may be due, and how they become ready.
 //!
-//! The pool keeps them in order of their time; here is only how far that is away, so that a million of them cost
-//! no memory. One that becomes ready is hidden until that is durable, and then is at its id's place: the ones
-//! posted after it come later, though they may have been ready before (P2).
+//! The pool has them in order of time; memory has only the time of the next one, so a million of them cost no memory. A
+//! message that becomes ready is hidden until that is durable. Then its position is that of its id: messages with
+//! greater ids follow it, even if they were ready before (P2).
 
 use std::collections::HashSet;
 
@@ -13,23 +13,23 @@ use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
 
-/// What is known of the scheduled messages of a queue.
+/// The schedule of a queue.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// None of them is due before; absent when there is none that is not being woken.
+    /// Lower bound of the times of all messages that are not being woken; none when there are none.
     next: Option<Timestamp>,
-    /// Whether the due ones are being looked for, or made ready.
+    /// Whether due messages are being read or made ready.
     is_waking: bool,
-    /// While a page of them is read.
+    /// Set while a page of them is read.
     reading: Option<ScheduleRead>,
 }
 
-/// What happened since a page was asked for.
+/// Changes since a page was requested.
 #[derive(Debug, Default)]
 struct ScheduleRead {
-    /// What was removed, or was hidden and is not any more: the page may show it as it was.
+    /// Messages that were removed or shown: the page may have their state of before.
     changed: HashSet<MessageId>,
-    /// Whether there was too much of it: then the page states nothing.
+    /// Whether there were too many changes: then the page must be ignored.
     is_void: bool,
 }
 
@@ -38,12 +38,12 @@ impl Schedule {
         Self { next: is_scheduled.then(Timestamp::default), is_waking: false, reading: None }
     }
 
-    /// A message is scheduled for this time.
+    /// Records that a message is scheduled for `ready`.
     pub(super) fn expect(&mut self, ready: Timestamp) {
         self.next = Some(self.next.map_or(ready, |next| next.min(ready)));
     }
 
-    /// A message is gone, or is something else than it was a moment ago.
+    /// Records that a message is gone or has changed.
     pub(super) fn note_change(&mut self, id: MessageId) {
         let Some(ScheduleRead { changed, is_void }) = &mut self.reading else { return };
         *is_void |= changed.len() >= limits::WAKE_CHANGES;
@@ -52,30 +52,29 @@ impl Schedule {
         }
     }
 
-    /// Whether messages may be scheduled.
+    /// Whether there may be scheduled messages.
     pub(super) fn has_any(&self) -> bool {
         self.is_waking || self.next.is_some()
     }
 
-    /// Only the pool knows what is scheduled.
+    /// Records that only the pool knows when the next message is due.
     pub(super) fn refresh_owner(&mut self) {
         self.expect(Timestamp::default());
     }
 }
 
 impl QueueEngine {
-    /// When the pool should be asked for scheduled messages that are due; none while it is asked, or when nothing
-    /// is scheduled.
+    /// When the pool should be read for due messages; none while it is being read, or when no message is scheduled.
     pub fn wakes_at(&self) -> Option<Timestamp> {
         self.schedule.next.filter(|_| !self.schedule.is_waking)
     }
 
-    /// Whether messages may be due that are not ready yet.
+    /// Whether there may be due messages that are not ready yet.
     pub fn is_waking(&self, now: Timestamp) -> bool {
         self.schedule.is_waking || self.schedule.next.is_some_and(|next| next <= now)
     }
 
-    /// Begins to wake what is due. False when nothing can be, or when that has begun already.
+    /// Begins to wake due messages. Returns false when none can be due, or when a wake is in progress.
     pub fn begin_wake(&mut self, now: Timestamp) -> bool {
         let begins = self.wakes_at().is_some_and(|next| next <= now);
         if begins {
@@ -85,14 +84,13 @@ impl QueueEngine {
         begins
     }
 
-    /// A page of scheduled entries is about to be read: what changes from here on wins over it.
+    /// A page of scheduled entries will be read next: later changes take precedence over it.
     pub fn begin_wake_page(&mut self) {
         self.schedule.reading = Some(ScheduleRead::default());
     }
 
-    /// As [`QueueEngine::wake`], of the due entries of a page that was read since [`QueueEngine::begin_wake_page`].
-    /// What was removed since is not woken, and what became something else is looked at by what it is now. None when
-    /// the page states nothing and must be read again.
+    /// Like [`QueueEngine::wake`], for the due entries of a page that was read since [`QueueEngine::begin_wake_page`].
+    /// Entries that were removed or changed since are left out. None when the page must be ignored and read again.
     pub fn wake_page(&mut self, mut headers: Vec<Header>) -> Option<Vec<Header>> {
         let ScheduleRead { changed, is_void } = self.schedule.reading.take()?;
         if is_void {
@@ -102,8 +100,8 @@ impl QueueEngine {
         Some(self.wake(headers))
     }
 
-    /// Hides entries that are scheduled and due, or prepared and to be published, as the pool shows them. Returns
-    /// what to write of them; others are changed by another caller already.
+    /// Hides entries, as the pool returned them, that are scheduled and due, or prepared and to be published. Returns
+    /// the headers to write; entries that are hidden already are left out.
     pub fn wake(&mut self, headers: Vec<Header>) -> Vec<Header> {
         let mut ready = Vec::with_capacity(headers.len());
         for header in headers {
@@ -119,7 +117,7 @@ impl QueueEngine {
         ready
     }
 
-    /// What was written of them is durable: they are ready, but for those being removed.
+    /// The written headers are durable: the messages are ready, except those that are being removed.
     pub fn woken(&mut self, ids: &[MessageId]) {
         for id in ids {
             let Some(HiddenMessage { header: Some(header), why, .. }) = self.hidden.get_mut(id) else {
@@ -135,7 +133,7 @@ impl QueueEngine {
         }
     }
 
-    /// It certainly was not written: they are as before.
+    /// The headers were certainly not written: the messages become what they were before.
     pub fn wake_failed(&mut self, ids: &[MessageId]) {
         for id in ids {
             if self.hidden.get(id).is_some_and(|hidden| hidden.why == HiddenReason::Waking)
@@ -146,7 +144,8 @@ impl QueueEngine {
         }
     }
 
-    /// What was due is ready, or will be tried again; the next one that was seen is due at `next`.
+    /// Ends a wake: the due messages are ready, or will be tried again. `next` is the time of the next message that was
+    /// read.
     pub fn finish_wake(&mut self, next: Option<Timestamp>) {
         self.schedule.is_waking = false;
         self.schedule.reading = None;

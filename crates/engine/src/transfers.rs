@@ -1,4 +1,4 @@
-//! Moves to another queue, as far as one queue sees them (P5).
+//! Transfers to another queue, as one of the two queues sees them (P5).
 //!
 //! ```text
 //! source:  ready ──take──▶ leaving ──▶ moving ─────────────────▶ gone
@@ -6,9 +6,9 @@
 //!          1. moving is durable   2. prepared is   3. removed   4. published
 //! ```
 //!
-//! Between 1 and 4 no caller claims, deletes or sees the message; each step begins when the one before is durable.
-//! Entries in these states are in the pool; of a bounded number the ids are here too, so that a million of them that
-//! cannot get to their target cost no memory.
+//! Between steps 1 and 4 no client sees, claims or deletes the message; each step begins when the one before is
+//! durable. The pool has the entries in these states. Memory has a bounded number of their ids, so a million messages
+//! that cannot reach their target cost no memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use angarium_core::limits;
 use angarium_core::message::{Header, Life, Peer, State};
 use angarium_core::time::Timestamp;
 
-/// What becomes of a prepared entry that is found at the target.
+/// The fate of a prepared entry at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferFate {
-    /// The source has it no more: it is this queue's.
+    /// The source has removed it: it belongs to this queue.
     Publish,
-    /// The source is still to let it go.
+    /// The source has not removed it yet.
     Wait,
-    /// The source has it, and does not move it: it is the source's.
+    /// The source has it and does not transfer it: it belongs to the source.
     Drop,
 }
 
 impl TransferFate {
-    /// The fate of an entry by the state that it has at its source; absent when it is gone there.
+    /// The fate of an entry by its state at the source; none when it is gone there.
     pub fn of(source: Option<&State>) -> Self {
         match source {
             None => Self::Publish,
@@ -42,21 +42,20 @@ impl TransferFate {
     }
 }
 
-/// The header of a message at the queue it moves to: its id and its age stay, and it was never claimed there. Without a life
-/// that begins there it keeps its own.
+/// Returns the header of a message at its target: it keeps its id and creation time, and starts with no attempts.
+/// Without a `life` for the target it keeps its own.
 pub fn prepared(header: &Header, source: &Arc<Peer>, life: Option<Life>, now: Timestamp) -> Header {
     let state = State::Prepared(Arc::clone(source));
     let life = life.unwrap_or(header.life);
     Header { life, ready: now, attempts: 0, first_claimed: None, state, ..header.clone() }
 }
 
-/// What is known of the entries that are prepared, moving or failed.
+/// Ids of the entries that are prepared or moving.
 #[derive(Debug)]
 pub(super) struct TransferEntries {
-    /// All those that are prepared or moving; absent when only the pool knows, because it was not asked yet or because
-    /// they are too many.
+    /// All of them; none when only the pool knows them, because it was not read yet or because they are too many.
     known: Option<BTreeSet<MessageId>>,
-    /// How often entries were marked in transfer.
+    /// Number of times that entries were marked in transfer.
     times: u64,
 }
 
@@ -81,12 +80,12 @@ impl TransferEntries {
         }
     }
 
-    /// Whether an answer of the pool is as new as what is known here.
+    /// Whether an answer of the pool is still valid: nothing was marked in transfer since, or memory knows the id.
     pub(super) fn is_answered(&self, id: MessageId, asked: Option<u64>) -> bool {
         self.has(id).is_some() || asked == Some(self.times)
     }
 
-    /// Whether a message is on its way; absent when only the pool knows.
+    /// Whether a message is in transfer; none when only the pool knows.
     pub(super) fn has(&self, id: MessageId) -> Option<bool> {
         self.known.as_ref().map(|known| known.contains(&id))
     }
@@ -97,11 +96,11 @@ impl TransferEntries {
 }
 
 impl QueueEngine {
-    /// Messages that were leaving are marked in transfer, durably.
+    /// Messages that were leaving are durably marked in transfer.
     pub fn mark_in_transfer(&mut self, ids: &[MessageId]) {
         self.in_transfer.add(ids);
         for id in ids {
-            // A page under way may show it as it was.
+            // A page that is being read may show it as ready.
             if let Some(refill) = &mut self.refill {
                 refill.remove(*id);
             }
@@ -117,8 +116,8 @@ impl QueueEngine {
         }
     }
 
-    /// Entries are prepared here: said before they are written, and again when they are, since in between the pool may
-    /// have been asked for them.
+    /// Records entries that are prepared here. Called before they are written and again after that, because the pool
+    /// may have been read in between.
     pub fn expect_in_transfer(&mut self, ids: &[MessageId]) {
         self.in_transfer.add(ids);
     }
@@ -128,22 +127,22 @@ impl QueueEngine {
         self.in_transfer.known.as_ref().is_none_or(|known| !known.is_empty())
     }
 
-    /// Whether one of these is on its way; none when only the pool knows.
+    /// Whether one of these is in transfer; none when only the pool knows.
     pub fn are_leaving(&self, ids: &[MessageId]) -> Option<bool> {
         self.in_transfer.known.as_ref().map(|known| ids.iter().any(|id| known.contains(id)))
     }
 
-    /// Those entries, the first `limit` of them; none when only the pool knows.
+    /// The first `limit` entries in transfer; none when only the pool knows.
     pub fn in_transfer(&self, limit: usize) -> Option<Vec<MessageId>> {
         self.in_transfer.known.as_ref().map(|known| known.iter().take(limit).copied().collect())
     }
 
-    /// How often entries were marked in transfer; for [`QueueEngine::clear_all_in_transfer`].
+    /// Number of times that entries were marked in transfer; for [`QueueEngine::clear_all_in_transfer`].
     pub fn transfer_count(&self) -> u64 {
         self.in_transfer.times
     }
 
-    /// The pool has no such entry under these ids.
+    /// The pool has no entry in transfer under these ids.
     pub fn clear_in_transfer(&mut self, ids: &[MessageId]) {
         for id in ids {
             self.in_transfer.forget(*id);
@@ -151,7 +150,8 @@ impl QueueEngine {
         }
     }
 
-    /// The pool, asked for all of them when there had been `asides`, had none: they are known from here on.
+    /// The pool has no entry in transfer. Valid only if `asides` is still the value of [`QueueEngine::transfer_count`];
+    /// from then on memory knows all of them.
     pub fn clear_all_in_transfer(&mut self, asides: u64) {
         if self.in_transfer.times == asides {
             self.in_transfer.known = Some(BTreeSet::new());

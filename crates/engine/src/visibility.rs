@@ -1,5 +1,5 @@
-//! Receipts: what the holder of one may do with its message, and giving some messages of a claim a time of their own, for
-//! which they move to a claim of their own (P7).
+//! Receipts: the rights of a holder over the message. Also the change of visibility of some messages of a claim, which
+//! moves them to a claim of their own (P7).
 
 use std::collections::BTreeSet;
 
@@ -14,44 +14,44 @@ use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 
-/// What a receipt is worth now.
+/// Validity of a receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiptStatus {
-    /// Its message is under this live claim: where messages are in order of groups the one that the receipt is of.
+    /// The message is under this live claim. In an ordered queue it is the claim of the receipt.
     Holds(ClaimId),
-    /// The claim it was got with has ended. The message is there.
+    /// The claim of the receipt has ended. The message exists.
     Over,
-    /// A claim of its message is being written or given back, and the receipt is good for that claim too: ask again when
-    /// that has ended. Never where messages are in order of groups.
+    /// A claim of the message is being written or released, and the receipt is valid for that claim too: ask again
+    /// after that. Never in an ordered queue.
     Changing,
-    /// The message is not in memory: only the pool knows whether it is there.
+    /// The message is not in memory: only the pool knows whether it exists.
     AskPool,
     /// The message is being removed.
     Gone,
 }
 
-/// What becomes of a wish to part messages from a claim.
+/// Result of a request to split messages off a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimSplit {
-    /// They are all that the claim has: renew or end it in place.
+    /// The request names all messages of the claim: renew or end it in place.
     Whole,
-    /// Write both claims in one commit, then say how that went.
+    /// Write both claims in one commit, then report the outcome.
     Begun {
-        /// The claim with what is left to it, under its terms.
+        /// The old claim with its remaining messages, under its terms.
         rest: ClaimSnapshot,
-        /// Those that part, with their attempts.
+        /// The messages of the new claim, with their attempts.
         parted: Vec<(MessageId, u32)>,
     },
-    /// Another caller is changing it: ask again when that has ended.
+    /// Another request is changing the claim: ask again after that.
     Busy,
-    /// There is no such claim, or its time has ended.
+    /// The claim does not exist, or has expired.
     Ended,
 }
 
 impl QueueEngine {
-    /// What a receipt is worth that was got with the `attempt`-th claim of a message, at `received`. Where messages are
-    /// in order of groups it is good for that claim alone, and a message that came back from another queue is a new
-    /// one, whose claims are counted again. Elsewhere it is good for whatever claim the message is under (SQS).
+    /// Returns the validity of a receipt from the `attempt`-th claim of a message, at `received`. In an ordered queue
+    /// it is valid for that claim alone; a message that returned from another queue is a new one there, whose claims
+    /// count from one. In other queues it is valid for every claim of the message (SQS).
     pub fn worth(&self, id: MessageId, attempt: u32, received: Timestamp, now: Timestamp) -> ReceiptStatus {
         let Some(hidden) = self.hidden.get(&id) else {
             return if self.ready(id).is_some() { ReceiptStatus::Over } else { ReceiptStatus::AskPool };
@@ -76,9 +76,9 @@ impl QueueEngine {
         }
     }
 
-    /// Begins to remove a message for a caller who has a receipt of it, which need not be the last one (SQS: a handle
-    /// of a standard queue deletes whatever has become of its receive). None while it is being claimed or given back:
-    /// ask again when that has ended.
+    /// Begins to remove a message for a client with a receipt of it, which need not be the last one (SQS: a handle of a
+    /// standard queue deletes the message even after its receive has ended). None while the message is being claimed or
+    /// released: ask again after that.
     pub fn begin_remove_received(&mut self, id: MessageId, now: Timestamp) -> Result<Option<Removal>, Error> {
         if self.begin_remove_claimed(id) {
             return Ok(Some(Removal::Begun));
@@ -89,8 +89,8 @@ impl QueueEngine {
         }
     }
 
-    /// Begins to remove a message that is claimed, no matter which caller has it. False, and nothing has begun, when it
-    /// is not.
+    /// Begins to remove a message that is under a claim of any client. Returns false, and begins nothing, when it is
+    /// not claimed.
     pub fn begin_remove_claimed(&mut self, id: MessageId) -> bool {
         let is_claimed =
             self.hidden.get(&id).is_some_and(|hidden| matches!(hidden.why, HiddenReason::Claimed(_)));
@@ -100,7 +100,7 @@ impl QueueEngine {
         is_claimed
     }
 
-    /// Begins to part messages from a claim. Until the outcome is known it does not end, whatever the time.
+    /// Begins to split messages off a claim. Until the outcome is reported the claim does not end, at any time.
     pub fn begin_split(&mut self, id: ClaimId, parted: &[MessageId], now: Timestamp) -> ClaimSplit {
         let Some(mut held) = self.held(id, now) else {
             let is_ending = self.claims.get(id).is_some_and(|claim| !claim.is_settled());

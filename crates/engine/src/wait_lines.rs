@@ -1,17 +1,17 @@
-//! Claims that wait for messages, in the order in which they came.
+//! Claims that wait for messages, in the order of their arrival.
 //!
-//! Whatever becomes ready moves to the first of the line at once, and a claim that arrives while others wait is put at its end:
-//! no caller is overtaken. A line belongs to a name, so that one can wait for a queue that does not exist yet.
+//! The first waiter of a line gets each message that becomes ready, and a new claim joins at the end while others wait:
+//! no waiter is overtaken. A line belongs to a name, so a claim can wait for a queue that does not exist yet.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// A place in a line. No other one is ever the same, also when its line ended and another began under that name: who
-/// gives up a place late gives up no other caller's.
+/// A position in a line. It is never reused, also not by a later line of the same name: a waiter that leaves late never
+/// removes another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePosition(u64);
 
-/// Those who wait, by the name of what they wait for. A name has a line while a caller is in it.
+/// Waiters by the name that they wait for. A name has a line while a waiter is in it.
 #[derive(Debug)]
 pub struct WaitLines<N, T> {
     next: u64,
@@ -26,7 +26,7 @@ impl<N, T> Default for WaitLines<N, T> {
 }
 
 impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
-    /// Puts a caller at the end.
+    /// Puts a waiter at the end.
     pub fn join(&mut self, name: &N, who: T) -> LinePosition {
         let place = self.next;
         self.next += 1;
@@ -35,17 +35,17 @@ impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
         LinePosition(place)
     }
 
-    /// A caller leaves, wherever he is. None when he was gone already.
+    /// Removes a waiter at any position. None when it has left already.
     pub fn leave(&mut self, name: &N, place: LinePosition) -> Option<T> {
         self.change(name, |line| line.remove(find(line, place)?)).map(|(_, who)| who)
     }
 
-    /// It is the first one's turn.
+    /// Removes the first waiter.
     pub fn take_first(&mut self, name: &N) -> Option<T> {
         self.change(name, VecDeque::pop_front).map(|(_, who)| who)
     }
 
-    /// Those of whom this holds leave, in order.
+    /// Removes the waiters that `holds` accepts, in order.
     pub fn dismiss(&mut self, name: &N, mut holds: impl FnMut(&T) -> bool) -> Vec<T> {
         let gone = self.change(name, |line| {
             let (gone, stay) = std::mem::take(line).into_iter().partition(|(_, who)| holds(who));
@@ -55,29 +55,29 @@ impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
         gone.unwrap_or_default().into_iter().map(|(_, who)| who).collect()
     }
 
-    /// Who is there still.
+    /// The waiter at a position, if it still waits.
     pub fn get_mut(&mut self, name: &N, place: LinePosition) -> Option<&mut T> {
         let line = self.lines.get_mut(name)?;
         let at = find(line, place)?;
         line.get_mut(at).map(|(_, who)| who)
     }
 
-    /// Who is first.
+    /// The first waiter.
     pub fn first(&self, name: &N) -> Option<&T> {
         self.lines.get(name)?.front().map(|(_, who)| who)
     }
 
-    /// Who is first, to be changed.
+    /// The first waiter, to be changed.
     pub fn first_mut(&mut self, name: &N) -> Option<&mut T> {
         self.lines.get_mut(name)?.front_mut().map(|(_, who)| who)
     }
 
-    /// How many stand in one line.
+    /// Number of waiters of one line.
     pub fn len_of(&self, name: &N) -> usize {
         self.lines.get(name).map_or(0, VecDeque::len)
     }
 
-    /// How many wait in all.
+    /// Number of waiters of all lines.
     pub fn len(&self) -> usize {
         self.waiting
     }
@@ -127,8 +127,8 @@ mod tests {
         assert!(lines.is_empty());
     }
 
-    /// The first of a line that began again was sent away by one of the old line who had had his turn, and was told
-    /// that the queue was closed.
+    /// Regression: a waiter of an old line, which had been served, left late and removed the first waiter of a new line
+    /// of the same name; the client of that one was told that the queue was closed.
     #[test]
     fn position_of_ended_line_is_never_reused() {
         let mut lines = WaitLines::default();

@@ -1,7 +1,7 @@
-//! The ready messages of a queue in order of groups, as far as they are in memory.
+//! The ready messages of an ordered queue that are in memory.
 //!
-//! A group's messages are a list in order of id, and the first of them that is hidden, delayed or on its way to another
-//! queue ends what may be taken of it. Groups take turns: one that was just served leaves behind all others.
+//! The messages of a group are in order of id, and the first one that is hidden, delayed or in transfer ends the part
+//! that may be taken. Groups take turns: a group that was just served is last.
 //!
 //! ```text
 //! not in memory ──listed, posted to, freed──▶ open ──taken from, found blocked──▶ resting ──freed──▶ open
@@ -10,11 +10,10 @@
 //!       └────────── no room for it, or nothing left of it in memory ───────────── emptied ──freed──▶ open
 //! ```
 //!
-//! Memory is bounded: of a group it knows the messages up to its reach, and of the queue so many groups, the blocked
-//! ones last. A group that is blocked may be forgotten, for what frees it names it again. If one was forgotten that is
-//! not blocked, or no caller has looked yet, the pool's list of groups is gone through until all are known. So what
-//! waits in blocked groups costs nothing, however much it is. Deep groups that take turns share the memory (see
-//! [`room`]): each message is read once, a page of its group at a time.
+//! Memory is bounded: it has the messages of a group up to its reach, and a max number of groups. Blocked groups leave
+//! first, because the event that frees a group names it again. If a group left that was not blocked, or no client has
+//! claimed yet, the pool's list of groups is read until all are known. So messages in blocked groups need no memory.
+//! Deep groups that take turns share the memory (see [`room`]): each message is read once, with a page of its group.
 
 mod reading;
 mod room;
@@ -34,9 +33,9 @@ pub use room::GroupBounds;
 /// How far memory knows a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupCoverage {
-    /// All of it.
+    /// Memory has all messages of the group.
     Whole,
-    /// Every message up to this id.
+    /// Memory has every message up to this id.
     To(MessageId),
 }
 
@@ -49,21 +48,21 @@ impl GroupCoverage {
     }
 }
 
-/// Where a group is.
+/// Position of a group among all groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupPosition {
-    /// Something may be taken from it, or must be read to know.
+    /// A message may be taken from it, or a read must find out.
     Open(u64),
     /// It is blocked.
     Resting(u64),
-    /// It is blocked, and its messages are left to the pool.
+    /// It is blocked, and memory has none of its messages.
     Emptied(u64),
 }
 
 #[derive(Debug)]
 struct Group {
     ready: BTreeMap<MessageId, ReadyMessage>,
-    /// Messages that are scheduled. Beyond the first of them only those are known that were ready before.
+    /// Scheduled messages. After the first of them, only those are known that were ready before.
     delayed: BTreeMap<MessageId, Header>,
     reach: GroupCoverage,
     place: Option<GroupPosition>,
@@ -74,12 +73,12 @@ impl Group {
         Self { ready: BTreeMap::new(), delayed: BTreeMap::new(), reach, place: None }
     }
 
-    /// The first message that blocks it, given the first that is hidden.
+    /// The first message that blocks it; `hidden` is the first hidden one.
     fn blocked_at(&self, hidden: Option<MessageId>) -> Option<MessageId> {
         [hidden, self.delayed.keys().next().copied()].into_iter().flatten().min()
     }
 
-    /// Whether messages that may be taken can lie beyond its reach.
+    /// Whether messages that may be taken can exist beyond its reach.
     fn can_continue(&self, blocked: Option<MessageId>) -> bool {
         match self.reach {
             GroupCoverage::Whole => false,
@@ -103,24 +102,24 @@ impl Group {
 pub(super) struct Groups {
     bounds: GroupBounds,
     known: HashMap<GroupName, Group>,
-    /// Those that are open, by their turns. One may turn out to be blocked when its turn arrives.
+    /// Open groups by their turns. A group may be found blocked at its turn.
     open: BTreeMap<u64, GroupName>,
-    /// The others, the longest blocked first.
+    /// Blocked groups, the one that is blocked the longest first.
     resting: BTreeMap<u64, GroupName>,
-    /// Those of the others that have nothing in memory but how far it knew them.
+    /// Blocked groups of which memory has only the reach.
     emptied: BTreeMap<u64, GroupName>,
     next_turn: u64,
     /// The group of each ready or delayed message in memory.
     index: BTreeMap<MessageId, GroupName>,
     bytes: usize,
-    /// Groups that memory does not know to their ends.
+    /// Number of groups of which memory does not have all messages.
     partial: usize,
     listing: GroupListing,
     reading: GroupReads,
 }
 
 impl Groups {
-    /// The groups of a queue that no caller has looked at, or that is empty.
+    /// The groups of a queue that was just opened; `is_empty` if the queue has no messages.
     pub(super) fn found(is_empty: bool, bounds: GroupBounds) -> Self {
         Self {
             bounds,
@@ -147,19 +146,19 @@ impl Groups {
         self.bytes
     }
 
-    /// The first and the last message in memory that is ready or delayed.
+    /// The first and the last ready or delayed message in memory.
     pub(super) fn ends(&self) -> [Option<&Header>; 2] {
         [self.index.iter().next(), self.index.iter().next_back()]
             .map(|end| end.and_then(|(id, group)| self.known.get(group)?.header(*id)))
     }
 
-    /// The header of a ready message, if that is in memory.
+    /// The header of a ready message, if it is in memory.
     pub(super) fn get(&self, id: MessageId) -> Option<&Header> {
         let group = self.known.get(self.index.get(&id)?)?;
         group.ready.get(&id).map(|ready| &ready.header)
     }
 
-    /// Leaves everything to the pool.
+    /// Forgets all groups; the pool has them.
     pub(super) fn leave(&mut self) {
         let turn = self.next_turn;
         let mut reading = std::mem::take(&mut self.reading);
@@ -167,7 +166,7 @@ impl Groups {
         *self = Self { next_turn: turn, reading, ..Self::found(false, self.bounds) };
     }
 
-    /// A new message is durable, and ready. Its id is greater than any of its group.
+    /// Adds a new message that is durable and ready. Its id is greater than any of its group.
     pub(super) fn append(&mut self, message: Message, blocking: &Blocking) {
         let Some(name) = message.header.group.clone() else { return };
         let id = message.header.id;
@@ -177,7 +176,7 @@ impl Groups {
         match reach {
             Some(GroupCoverage::Whole) if is_full => self.set_reach(&name, GroupCoverage::To(id.before())),
             Some(GroupCoverage::Whole) => self.put_ready(&name, message.into()),
-            // It is read when it is needed.
+            // It is read when needed.
             Some(GroupCoverage::To(_)) => {}
             None if self.listing == GroupListing::Whole => {
                 let reach = if is_full { GroupCoverage::To(id.before()) } else { GroupCoverage::Whole };
@@ -185,14 +184,14 @@ impl Groups {
                     self.put_ready(&name, message.into());
                 }
             }
-            // What frees it names it again.
+            // The event that frees the group names it again.
             None if blocking.first(&name).is_some() => self.listing.miss_blocked(),
             None => self.look_for(&name),
         }
         self.place(&name, blocking);
     }
 
-    /// A new message is durable, and ready later.
+    /// Adds a new message that is durable and scheduled.
     pub(super) fn append_delayed(&mut self, header: Header, blocking: &Blocking) {
         let Some(name) = header.group.clone() else { return };
         self.reading.note_posted(&name);
@@ -205,7 +204,7 @@ impl Groups {
         self.place(&name, blocking);
     }
 
-    /// A message that was hidden or not ready is ready.
+    /// Adds a message that became ready after it was hidden or not ready.
     pub(super) fn show(&mut self, ready: ReadyMessage, blocking: &Blocking) {
         let Some(name) = ready.header.group.clone() else { return };
         self.reading.note_changed(ready.header.id);
@@ -222,7 +221,7 @@ impl Groups {
         self.place(&name, blocking);
     }
 
-    /// A message that was hidden is put off.
+    /// Adds a message that was hidden and is scheduled now.
     pub(super) fn put_off(&mut self, header: Header, blocking: &Blocking) {
         let Some(name) = header.group.clone() else { return };
         self.reading.note_changed(header.id);
@@ -234,7 +233,7 @@ impl Groups {
         self.place(&name, blocking);
     }
 
-    /// A message is about to be hidden. Returns its header if it is in memory.
+    /// Removes a message before it is hidden. Returns its header if it was in memory.
     pub(super) fn remove(&mut self, id: MessageId) -> Option<Header> {
         let name = self.index.remove(&id)?;
         let group = self.known.get_mut(&name)?;
@@ -246,22 +245,22 @@ impl Groups {
         Some(ready.header)
     }
 
-    /// A message is gone, or marked in transfer: pages under way may still show it as ready.
+    /// Records that a message is gone or in transfer: pages that are being read may still show it as ready.
     pub(super) fn gone(&mut self, id: MessageId, group: Option<&GroupName>) {
         self.reading.note_gone(id, group);
     }
 
-    /// A group that was blocked may be open now, and it is unknown which.
+    /// Lists the groups again, because one that is not in memory may have become free.
     pub(super) fn list_again(&mut self) {
         if self.listing != GroupListing::Whole {
             self.listing.miss_open();
         }
     }
 
-    /// Groups that were blocked may be open now.
+    /// Opens groups that became free.
     pub(super) fn settle(&mut self, blocking: &mut Blocking) {
         for name in blocking.take_freed() {
-            // Where all groups are known, one that is not has nothing left.
+            // Where all groups are known, a group that is not in memory has no messages.
             if !self.known.contains_key(&name) && self.listing != GroupListing::Whole {
                 self.look_for(&name);
             }
@@ -274,12 +273,12 @@ impl Groups {
         self.open.range(turn..).next().map(|(turn, name)| (*turn, name.clone()))
     }
 
-    /// Which message ends what may be taken of a group.
+    /// The message that ends the part of a group that may be taken.
     pub(super) fn blocked_at(&self, name: &GroupName, blocking: &Blocking) -> Option<MessageId> {
         self.known.get(name).and_then(|group| group.blocked_at(blocking.first(name)))
     }
 
-    /// Whether a group must be read on before so many messages can be taken of it, or all that there are.
+    /// Whether more of a group must be read before `count` messages can be taken, or all messages if there are fewer.
     pub(super) fn must_read(&mut self, name: &GroupName, count: usize, blocked: Option<MessageId>) -> bool {
         let Some(group) = self.known.get(name) else { return false };
         let free = group.ready.keys().take(count).filter(|id| blocked.is_none_or(|blocked| **id < blocked));
@@ -290,8 +289,8 @@ impl Groups {
         must_read
     }
 
-    /// So many messages were taken of a group at once: when fewer are left of it, more are read before its next turn, if
-    /// each group can have as many in memory.
+    /// After `taken` messages of a group were taken at once: reads more before its next turn if fewer are left, and if
+    /// each group may have as many in memory.
     fn read_ahead(&mut self, name: &GroupName, taken: usize) {
         let Some(group) = self.known.get(name) else { return };
         let is_low = group.reach != GroupCoverage::Whole && group.ready.len() < taken;
@@ -300,13 +299,13 @@ impl Groups {
         }
     }
 
-    /// The first message of a group before the one that blocks it.
+    /// The first message of a group, if it is before the message that blocks the group.
     pub(super) fn first(&self, name: &GroupName, blocked: Option<MessageId>) -> Option<&Header> {
         let (id, ready) = self.known.get(name)?.ready.first_key_value()?;
         blocked.is_none_or(|blocked| *id < blocked).then_some(&ready.header)
     }
 
-    /// Takes the first ready message of a group out.
+    /// Removes and returns the first ready message of a group.
     pub(super) fn pop_first(&mut self, name: &GroupName) -> Option<ReadyMessage> {
         let (id, ready) = self.known.get_mut(name)?.ready.pop_first()?;
         self.index.remove(&id);
@@ -314,18 +313,18 @@ impl Groups {
         Some(ready)
     }
 
-    /// So many messages of a group were taken: its turn is after those of all others.
+    /// Puts a group behind all others after messages of it were taken.
     pub(super) fn served(&mut self, name: &GroupName, taken: usize, blocking: &Blocking) {
         self.leave_place(name);
         self.read_ahead(name, taken);
-        // Others wait for room: it returns in its turn, by its name.
+        // Other groups wait for room: this one returns to memory when it is listed.
         if self.listing.is_overflowing() && self.known.contains_key(name) {
             self.drop_open(name);
         }
         self.place(name, blocking);
     }
 
-    /// Puts a group where it belongs by what is known of it now.
+    /// Puts a group into the line that fits its state.
     pub(super) fn place(&mut self, name: &GroupName, blocking: &Blocking) {
         let Some(group) = self.known.get_mut(name) else { return };
         let is_open = group.is_open(group.blocked_at(blocking.first(name)));
@@ -374,7 +373,7 @@ impl Groups {
         group.delayed.insert(header.id, header);
     }
 
-    /// A delayed message of a group that is not known: what wakes it names the group again.
+    /// Adds a delayed message of a group that is not in memory: its wake names the group again.
     fn add_delayed(&mut self, name: &GroupName, header: Header) {
         if self.listing == GroupListing::Whole && self.known.len() < self.bounds.known {
             self.add(name, Group::of(GroupCoverage::Whole));

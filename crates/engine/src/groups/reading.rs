@@ -1,7 +1,7 @@
-//! What is read of groups from the pool: more of one group, and which groups there are.
+//! Reads of groups from the pool: more messages of one group, and the list of groups.
 //!
-//! A page is read while the queue changes. What was posted meanwhile is left for the next page; a page of which
-//! anything else changed meanwhile is read again (P2).
+//! The queue changes while a page is read. Messages that were posted meanwhile are left for the next page; after any
+//! other change the page is read again (P2).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,30 +13,30 @@ use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Message, State};
 
-/// What to read from the pool. Messages beyond `until` may be of posts whose outcome is not known yet.
+/// A read from the pool. Messages beyond `until` may belong to posts whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupRead {
-    /// Messages of a group behind this id.
+    /// Messages of a group.
     Group {
-        /// A group of which more messages are wanted.
+        /// The group.
         name: GroupName,
-        /// Read behind this id.
+        /// Read after this id.
         after: MessageId,
-        /// Nothing beyond this id counts.
+        /// Ignore messages beyond this id.
         until: MessageId,
-        /// Messages to read at most.
+        /// Max number of messages.
         most: usize,
     },
-    /// The first messages of groups, by their names.
+    /// The first messages of groups, in order of the groups' names.
     Heads {
-        /// Read behind this name.
+        /// Read after this name.
         after: Option<GroupName>,
-        /// Nothing beyond this id counts.
+        /// Ignore messages beyond this id.
         until: MessageId,
     },
 }
 
-/// A page of a group that was read: the messages behind `after`, of which those beyond `until` do not count.
+/// A page of a group that was read: the messages after `after`; those beyond `until` are ignored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupPage<'a> {
     pub(crate) name: &'a GroupName,
@@ -44,20 +44,20 @@ pub(crate) struct GroupPage<'a> {
     pub(crate) until: MessageId,
 }
 
-/// First messages of groups, and whether each is the only one.
+/// First messages of groups, each with whether it is the only one of its group.
 pub type Heads = Vec<(Message, bool)>;
 
-/// Whether all groups are known, and how far the pool's list of them was gone through.
+/// Whether all groups are in memory, and how far the list of the pool was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum GroupListing {
-    /// Every group that has a message which is not hidden is in memory.
+    /// Every group with a message that is not hidden is in memory.
     Whole,
-    /// All that are not are blocked, and what frees them names them.
+    /// Every group that is not in memory is blocked, and the event that frees it names it.
     Blocked,
-    /// Others may be found behind this name.
+    /// There may be more groups after this name.
     On {
         after: Option<GroupName>,
-        /// Groups that are not blocked were left out since it began, for want of room.
+        /// Whether groups that are not blocked were left out since the listing began, for lack of room.
         has_missed: bool,
         has_missed_blocked: bool,
     },
@@ -73,7 +73,7 @@ impl GroupListing {
         matches!(self, Self::On { has_missed: true, .. })
     }
 
-    /// A group that is not blocked is not in memory.
+    /// A group that is not blocked has left memory, or got no room.
     pub(super) fn miss_open(&mut self) {
         match self {
             Self::On { has_missed, .. } => *has_missed = true,
@@ -81,7 +81,7 @@ impl GroupListing {
         }
     }
 
-    /// A group that is blocked is not in memory.
+    /// A blocked group has left memory, or got no room.
     pub(super) fn miss_blocked(&mut self) {
         match self {
             Self::On { has_missed_blocked, .. } => *has_missed_blocked = true,
@@ -89,7 +89,7 @@ impl GroupListing {
         }
     }
 
-    /// The list was gone through up to a group, or to its end.
+    /// The list was read up to a group, or to its end.
     fn advance(&mut self, last: Option<GroupName>, is_end: bool) {
         let Self::On { after, has_missed, has_missed_blocked } = self else { return };
         match (is_end, *has_missed, *has_missed_blocked) {
@@ -101,41 +101,42 @@ impl GroupListing {
     }
 }
 
-/// What happened to a group while a page of it is read.
+/// Changes of a group while a page of it is read.
 #[derive(Clone, Copy, Debug)]
 struct PageChanges {
-    /// It begins behind this id: nothing before it is on it.
+    /// The page begins after this id: it has no message before.
     after: MessageId,
     is_void: bool,
     was_posted_to: bool,
 }
 
 impl PageChanges {
-    /// A message is gone that the page may still show.
+    /// Records that a message is gone that the page may still have.
     fn miss(&mut self, id: MessageId) {
         self.is_void |= id > self.after;
     }
 }
 
-/// What is read, or is to be.
+/// Reads that are in progress or wanted.
 #[derive(Debug, Default)]
 pub(super) struct GroupReads {
-    /// Groups, and how many messages of each are wanted at once.
+    /// Groups, each with the number of messages that are wanted at once.
     wanted: VecDeque<(GroupName, usize)>,
     pages: HashMap<GroupName, PageChanges>,
-    /// While groups are listed: what the list may show as it was.
+    /// While groups are listed: changes that the list may lack.
     listed: Option<ListingChanges>,
     is_list_void: bool,
 }
 
-/// What happened while groups are listed.
+/// Changes while groups are listed.
 #[derive(Debug, Default)]
 struct ListingChanges {
-    /// Messages that went or changed.
+    /// Messages that were removed or changed.
     changed: HashSet<MessageId>,
-    /// Groups that are not in memory and were posted to: the message that the list shows may not be their only one.
+    /// Groups with new posts that are not in memory: the listed message may not be the only one of its group.
     posted: HashSet<GroupName>,
-    /// Too much happened to be remembered: of the list nothing counts but the names, and that none begins earlier.
+    /// Whether there were too many changes to record: then the list gives only the names of groups, and a lower bound
+    /// for the first message of each.
     is_much: bool,
 }
 
@@ -176,7 +177,7 @@ impl GroupReads {
         }
     }
 
-    /// Whatever is read now does not count.
+    /// Makes all pages that are being read ignored.
     pub(super) fn distrust(&mut self) {
         self.pages.values_mut().for_each(|page| page.is_void = true);
         self.is_list_void = self.listed.is_some();
@@ -190,7 +191,7 @@ impl GroupReads {
         self.note_changed(id);
     }
 
-    /// A message is gone, or is not any more what a list under way may show of it.
+    /// Records that a message is gone, or that a list in progress may show an old state of it.
     pub(super) fn note_changed(&mut self, id: MessageId) {
         if let Some(listed) = &mut self.listed {
             listed.changed.insert(id);
@@ -204,12 +205,12 @@ impl GroupReads {
 }
 
 impl Groups {
-    /// Whether messages that may be taken can lie in the pool.
+    /// Whether the pool may have messages that can be taken.
     pub(crate) fn has_more(&self) -> bool {
         !self.reading.is_idle() || matches!(self.listing, GroupListing::On { .. })
     }
 
-    /// What is to be read next, in a queue whose ids are all at most `until`.
+    /// Returns the next read, in a queue whose ids are all at most `until`.
     pub(crate) fn begin_read(&mut self, until: MessageId) -> Option<GroupRead> {
         while self.reading.pages.len() < limits::GROUP_READS {
             let Some((name, count)) = self.reading.wanted.pop_front() else { break };
@@ -229,7 +230,7 @@ impl Groups {
         Some(GroupRead::Heads { after: after.clone(), until })
     }
 
-    /// It could not be read.
+    /// The read has failed.
     pub(crate) fn read_failed(&mut self, read: &GroupRead) {
         match read {
             GroupRead::Group { name, .. } => {
@@ -242,7 +243,7 @@ impl Groups {
         }
     }
 
-    /// A page of a group was read, in order of id; `is_last` when there is nothing behind it.
+    /// A page of a group was read, in order of id; `is_last` when there are no more.
     pub(crate) fn finish_group(
         &mut self,
         page: GroupPage<'_>,
@@ -256,7 +257,7 @@ impl Groups {
         if page.is_void || !is_as_before {
             return;
         }
-        // What follows the last post that is known here will be told.
+        // Posts after `until` will be reported to the engine, so it needs no read of them.
         let is_all = is_last || messages.last().is_some_and(|message| message.header.id > until);
         let mut reach =
             if is_all && !page.was_posted_to { GroupCoverage::Whole } else { GroupCoverage::To(after) };
@@ -272,7 +273,7 @@ impl Groups {
             let is_block = matches!(message.header.state, State::Scheduled | State::Moving(_));
             self.take_in(name, message, hidden);
             if is_block {
-                // Nothing behind it can be taken: no need to know it.
+                // Messages after it cannot be taken, so they are not needed in memory.
                 reach = GroupCoverage::To(last);
                 break;
             }
@@ -286,7 +287,7 @@ impl Groups {
         }
     }
 
-    /// A message that the pool shows.
+    /// Adds a message that was read from the pool.
     fn take_in(&mut self, name: &GroupName, message: Message, hidden: &mut HiddenMessages) {
         let id = message.header.id;
         if hidden.contains_key(&id) {
@@ -300,12 +301,12 @@ impl Groups {
                     blocking.mark_in_transfer(name, id);
                 }
             }
-            // One is not here yet, and will be; the other stays for ever.
+            // A prepared message is published later; a failed one stays in the pool for ever.
             State::Prepared(_) | State::Failed => {}
         }
     }
 
-    /// Groups were listed.
+    /// A page of the list of groups was read.
     pub(crate) fn finish_heads(
         &mut self,
         until: MessageId,
@@ -339,7 +340,8 @@ impl Groups {
         let id = message.header.id;
         let is_hidden = hidden.contains_key(&id);
         let is_passed = matches!(message.header.state, State::Prepared(_) | State::Failed);
-        // One that was not in memory when its removal began blocks nothing, and its end names no group.
+        // A message that is removed without a known header does not block its group, and the end of its removal does
+        // not name the group.
         let is_nameless = hidden.get(&id).is_some_and(|hidden| hidden.header.is_none());
         let can_block = is_hidden || matches!(message.header.state, State::Scheduled | State::Moving(_));
         let blocks = can_block && !is_nameless;

@@ -1,9 +1,9 @@
-//! The memory that the groups of a queue share, and who leaves it when there is no room.
+//! The memory that the groups of a queue share, and the order in which they lose it.
 //!
-//! Groups that take turns have equal shares: a page of a group is as large as its share, so that what is read is there
-//! when its turn arrives. First to go is what belongs to groups that are blocked while all others have had their turns;
-//! then what is beyond twice a share; then what has its turn last. What leaves is the end of a group: its reach
-//! shrinks, and its turn stays.
+//! Groups in turn have equal shares: a page of a group is as large as its share, so it is in memory when the group's
+//! turn arrives. When there is no room, messages of groups leave memory in this order: of groups that were blocked
+//! while all others had their turns; beyond the shares of the other groups; of the groups whose turns are last; of all
+//! blocked groups. The last messages of a group leave first: its reach shrinks, and its turn stays.
 
 use super::{Group, GroupCoverage, GroupPosition, Groups};
 use crate::limits;
@@ -12,21 +12,21 @@ use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
 
-/// Turns that groups take while each of them is served once, at most: it is open, rests, and may be found blocked.
+/// Max turns of a group while each group is served once: it is open, rests, and may be found blocked.
 const ROUND: usize = 4;
-/// Groups that are counted for their shares. With more of them a share is a message or two.
+/// Max groups that are counted for the shares. With more groups a share is a message or two.
 const SHARERS: usize = 1_024;
 
-/// How much of the groups of one queue is in memory.
+/// Bounds of the groups of one queue in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupBounds {
-    /// Groups that are known.
+    /// Max groups.
     pub known: usize,
-    /// Groups that are open while more of them are listed.
+    /// Max open groups at which more groups are still listed.
     pub open: usize,
-    /// Bytes of ready messages, and a page more.
+    /// Max bytes of ready messages, plus one page.
     pub bytes: usize,
-    /// Ready messages, likewise.
+    /// Max ready messages, plus one page.
     pub messages: usize,
 }
 
@@ -50,18 +50,18 @@ impl Groups {
         self.bytes >= self.bounds.bytes / 2 || self.index.len() >= self.bounds.messages / 2
     }
 
-    /// Messages that one read of a group brings when so many of it are wanted at once.
+    /// Number of messages that one read of a group returns when `wanted` of them are needed at once.
     pub(super) fn page(&self, name: &GroupName, wanted: usize) -> usize {
         let has = self.known.get(name).map_or(0, |group| group.ready.len());
         self.share().max(wanted).saturating_sub(has).clamp(1, limits::GROUP_MESSAGES)
     }
 
-    /// Whether it has the next turn.
+    /// Whether the group has the next turn.
     pub(super) fn is_next(&self, name: &GroupName) -> bool {
         self.open.values().next() == Some(name)
     }
 
-    /// Messages of a group that fit beside as many of the others, by the sizes of those that are in memory.
+    /// Messages that each group may have in memory if all have equally many, by the mean size of those in memory.
     pub(super) fn share(&self) -> usize {
         let bytes = self.bytes.checked_div(self.index.len()).unwrap_or_default().max(size_of::<Header>());
         let resting = self.resting.range(self.round()..).take(SHARERS.saturating_sub(self.open.len()));
@@ -69,20 +69,20 @@ impl Groups {
         (self.bounds.bytes / bytes).min(self.bounds.messages) / sharers.max(1)
     }
 
-    /// The turn since which every group was served that could be.
+    /// The turn since which every group that could be served was served.
     fn round(&self) -> u64 {
         let turns = u64::try_from(self.known.len() * ROUND).unwrap_or(u64::MAX);
         self.next_turn.saturating_sub(turns)
     }
 
-    /// A group that is not in memory has messages: it is to be read, in its turn.
+    /// Enters a group with messages that is not in memory: it is read in its turn.
     pub(super) fn look_for(&mut self, name: &GroupName) {
         if !self.listing.is_overflowing() {
             self.make_place(name, GroupCoverage::To(MessageId::ZERO));
         }
     }
 
-    /// Takes a group into memory that is not blocked. False when there is no room: then it will be listed.
+    /// Adds a group that is not blocked to memory. Returns false when there is no room: then it will be listed.
     pub(super) fn make_place(&mut self, name: &GroupName, reach: GroupCoverage) -> bool {
         if self.known.len() >= self.bounds.known && !self.drop_resting() {
             self.listing.miss_open();
@@ -92,7 +92,7 @@ impl Groups {
         true
     }
 
-    /// Takes a group out of memory of which nothing is left to know.
+    /// Removes a group from memory.
     pub(super) fn forget(&mut self, name: &GroupName) {
         self.trim(name, 0);
         self.leave_place(name);
@@ -103,7 +103,7 @@ impl Groups {
         }
     }
 
-    /// Forgets the group that is blocked the longest. False when there is none.
+    /// Forgets the group that has been blocked the longest. Returns false when there is none.
     fn drop_resting(&mut self) -> bool {
         let Some(name) = self.emptied.values().chain(self.resting.values()).next().cloned() else {
             return false;
@@ -112,12 +112,12 @@ impl Groups {
         true
     }
 
-    /// Has a group that is blocked leave its messages to the pool. How far memory knows it stays: when it is freed it is read
-    /// from there on, without a look at what the pool has had of it before.
+    /// Evicts the messages of a blocked group. Its reach stays: when the group is freed it is read from there on, and
+    /// not from its beginning.
     fn empty_blocked(&mut self, name: &GroupName) {
         match self.known.get(name) {
             Some(group) if group.delayed.is_empty() => self.trim(name, 0),
-            // A delayed message can be named again only by what wakes it.
+            // Only its wake names a group with a delayed message again, so that is forgotten as a whole.
             _ => return self.drop_blocked(name),
         }
         if let Some(group) = self.known.get_mut(name)
@@ -139,7 +139,8 @@ impl Groups {
         self.listing.miss_open();
     }
 
-    /// Whether there is room for more of a group, if need be that of others which are blocked while all had their turns.
+    /// Whether there is room for more of a group. If needed, evicts the messages of others that were blocked while all
+    /// had their turns.
     pub(super) fn has_room_of_stuck(&mut self, name: &GroupName) -> bool {
         if self.is_full() {
             let stuck = self.resting.range(..self.round()).map(|(_, stuck)| stuck);
@@ -149,18 +150,19 @@ impl Groups {
         !self.is_full()
     }
 
-    /// Makes room for what was read of a group.
+    /// Makes room for a page that was read of a group.
     pub(super) fn make_room(&mut self, name: &GroupName) {
         if self.has_room_of_stuck(name) {
             return;
         }
         let keep = self.share();
-        // Who is next keeps what it has, or two that need all of the memory would wait for each other.
+        // The next group keeps its messages: otherwise two groups that need the whole memory would evict each other for
+        // ever.
         let others = self.open.values().skip(1).chain(self.resting.values()).filter(|other| *other != name);
         let others: Vec<GroupName> = others.cloned().collect();
         others.iter().filter(|_| keep > 0).for_each(|other| self.trim(other, keep));
         if self.is_full() {
-            // Those that were served last have their turns behind all that are open.
+            // Groups that were served last have the last turns.
             let last = self.resting.values().rev().chain(self.open.values().skip(1).rev());
             let last: Vec<GroupName> = last.filter(|other| *other != name).cloned().collect();
             self.make_room_of(&last, |groups, last| groups.trim(last, 0));
@@ -172,7 +174,7 @@ impl Groups {
         }
     }
 
-    /// Has these groups leave memory, one after the other, until there is room again.
+    /// Evicts from these groups, one after the other, until half of the memory is free.
     fn make_room_of(&mut self, names: &[GroupName], leave: impl Fn(&mut Self, &GroupName)) {
         for name in names {
             if !self.is_half_full() {
@@ -182,7 +184,7 @@ impl Groups {
         }
     }
 
-    /// Leaves all but the first ready messages of a group to the pool.
+    /// Evicts all but the first `keep` ready messages of a group.
     fn trim(&mut self, name: &GroupName, keep: usize) {
         let Some(group) = self.known.get_mut(name) else { return };
         let Some(first) = group.ready.keys().nth(keep).copied() else { return };

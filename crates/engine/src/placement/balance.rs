@@ -1,31 +1,31 @@
-//! Which queues should go from which pool to which other one, so that each pool holds its share by weight, and its share of
-//! what is written. Pure.
+//! Balance plan: which queues should move between pools, so that each pool has its share by weight of the stored bytes
+//! and of the writes. Pure.
 //!
-//! Of the pool that is farthest above a share the move is chosen that brings all pools nearest to their shares, again and
-//! again, until no move makes it better, all pools are near enough, or there are enough moves. Nothing moves twice. How far
-//! pools are from their shares is the sum of the squares, over pools and over both kinds of shares: so one that is full and
-//! idle does not pass for one that is empty and busy.
+//! Each step takes the pool that is farthest above a share, and makes the move that brings all pools nearest to their
+//! shares. It repeats until no move is better, all pools are near enough, or there are enough moves. No queue moves
+//! twice. The distance of the pools from their shares is the sum of the squares over all pools and both kinds of
+//! shares: so a pool that is full and idle does not compensate one that is empty and busy.
 
-/// A pool is near enough to its shares when it is off by no more than this part of what all pools have together.
+/// Max deviation of a pool that is near enough to its shares, as a part of the total of all pools.
 const TOLERANCE: f64 = 0.02;
 
-/// A pool, among those that take the same queues.
+/// A pool among those that take the same queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Its part of what all have is this divided by the weights of all. Above 0.
+    /// Weight, above 0. The share of the pool is its weight divided by the weights of all.
     pub weight: u32,
-    /// Whether it takes what is moved now. One that does not may still give away.
+    /// Whether queues may move to it. Queues may move away from it in any case.
     pub takes: bool,
 }
 
-/// What can be moved.
+/// The load of one queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// The index of its pool.
     pub pool: usize,
-    /// How much it holds, in the unit that all share.
+    /// Amount that it stores, in a unit common to all loads.
     pub held: u64,
-    /// How much is written to it, likewise.
+    /// Amount of its writes, in a unit common to all loads.
     pub written: u64,
 }
 
@@ -34,11 +34,11 @@ pub struct Load {
 pub struct Move {
     /// The index of the load.
     pub load: usize,
-    /// The index of the pool.
+    /// The index of the target pool.
     pub to: usize,
 }
 
-/// At most `most` moves, in the order in which they help most. Each costs a look at every load of one pool.
+/// Returns at most `most` moves, the most effective first. The cost of each is a look at every load of one pool.
 pub fn plan(shares: &[Share], loads: &[Load], most: usize) -> Vec<Move> {
     let total = |of: fn(&Load) -> u64| loads.iter().map(|load| of(load) as f64).sum::<f64>().max(1.0);
     let totals = [total(|load| load.held), total(|load| load.written)];
@@ -61,14 +61,14 @@ pub fn plan(shares: &[Share], loads: &[Load], most: usize) -> Vec<Move> {
         let Some((from, at, to)) = next(&pools) else { break };
         let part = pools[from].parts.swap_remove(at);
         pools[from].add(part.sizes.map(|size| -size));
-        // What has moved stays where it is.
+        // A load that has moved stays at its target, so it is not in the parts.
         pools[to].add(part.sizes);
         moves.push(Move { load: part.load, to });
     }
     moves
 }
 
-/// What can be moved: its parts of what all pools hold, and of what is written to all.
+/// A load that can be moved: its parts of the totals of stored bytes and of writes.
 struct Part {
     load: usize,
     sizes: [f64; 2],
@@ -76,9 +76,9 @@ struct Part {
 
 struct Pool {
     takes: bool,
-    /// How far it is above its shares of both; below them it is negative.
+    /// Excess over both of its shares; negative below them.
     over: [f64; 2],
-    /// What it may give away.
+    /// Loads that may move away.
     parts: Vec<Part>,
 }
 
@@ -97,7 +97,7 @@ impl Pool {
         self.over.iter().any(|over| over.abs() > TOLERANCE)
     }
 
-    /// By how much the squares become less when a part of it moves to another pool.
+    /// The decrease of the sum of squares when `part` moves from this pool to `to`.
     fn gain(&self, part: &Part, to: &Self) -> f64 {
         let gain =
             |kind: usize| 2.0 * part.sizes[kind] * (self.over[kind] - to.over[kind] - part.sizes[kind]);
@@ -105,9 +105,9 @@ impl Pool {
     }
 }
 
-/// The next move: a pool, a part of it, and where that leaves.
+/// The best next move: the source pool, the index of the part in it, and the target pool.
 fn next(pools: &[Pool]) -> Option<(usize, usize, usize)> {
-    // Smaller gains are errors of rounding.
+    // Smaller gains are rounding errors.
     const LEAST: f64 = 1e-12;
     let mut givers: Vec<usize> = (0..pools.len()).collect();
     givers.sort_by(|a, b| pools[*b].most_over().total_cmp(&pools[*a].most_over()));
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn write_rate_is_shared_too() {
-        // Two pools that hold the same, and one of them takes all writes.
+        // Two pools store the same amount, and one of them takes all writes.
         let loads: Vec<Load> = (0..40)
             .map(|index| Load { pool: index % 2, held: 10, written: if index % 2 == 0 { 6 } else { 0 } })
             .collect();

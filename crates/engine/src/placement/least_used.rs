@@ -1,15 +1,13 @@
-//! The better of two draws: two candidates are drawn by weight, and the one that is used less for its weight is
-//! chosen.
+//! Power of two choices: two candidates are drawn by weight, and the one with the lower use for its weight is chosen.
 //!
-//! To always take the least used of all would send every choice to one candidate until its figures are read
-//! again. Two draws keep the load nearly even with figures that are old. Source: Mitzenmacher, *The Power of Two
-//! Choices in Randomized Load Balancing*, 2001.
+//! The least used of all candidates would get every choice until its figures are read again. Two draws keep the load
+//! nearly even with old figures. Source: Mitzenmacher, *The Power of Two Choices in Randomized Load Balancing*, 2001.
 
 use rand::RngCore;
 
 use super::{Candidate, weighted};
 
-/// The index of the choice; none when no weight is above zero. Between equals the first draw is.
+/// Returns the index of the choice; none when no weight is above zero. If both are equal it is the first draw.
 pub fn choose(candidates: &[Candidate<'_>], random: &mut dyn RngCore) -> Option<usize> {
     let first = weighted::choose(candidates, random)?;
     let mut others = candidates.to_vec();
@@ -18,7 +16,7 @@ pub fn choose(candidates: &[Candidate<'_>], random: &mut dyn RngCore) -> Option<
     Some(if is_less_used(&candidates[second], &candidates[first]) { second } else { first })
 }
 
-/// Whether `a` is used less for its weight than `b`: compares use / weight without dividing.
+/// Whether `a` has a lower use for its weight than `b`: compares use / weight without a division.
 fn is_less_used(a: &Candidate<'_>, b: &Candidate<'_>) -> bool {
     u128::from(a.used) * u128::from(b.weight) < u128::from(b.used) * u128::from(a.weight)
 }

@@ -1,8 +1,8 @@
-//! Placement: chooses one of several for a queue that needs a place; the plan that evens out is in [`balance`]. Pure: the
-//! dice are passed in.
+//! Placement: the choice of a pool or a replica among several; [`balance`] plans moves between pools. Pure: callers
+//! pass randomness in.
 //!
-//! A new algorithm is one file here, one variant of [`Algorithm`] with an entry in its list, and one arm in each `match`
-//! below.
+//! A new algorithm is one file here, one variant of [`Algorithm`] with an entry in its list, and one arm in each
+//! `match` below.
 
 pub mod balance;
 pub mod least_used;
@@ -15,29 +15,29 @@ use std::str::FromStr;
 
 use rand::RngCore;
 
-/// One of those to choose from.
+/// A candidate for a choice.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// Its name, which no other candidate has.
+    /// The name, which is unique among the candidates.
     pub name: &'a str,
-    /// Its share; one of weight 0 is never chosen.
+    /// The weight; a candidate of weight 0 is never chosen.
     pub weight: u32,
-    /// How much of it is used, in the unit that all candidates share: of a pool the bytes that its storage uses, by
-    /// whomever, and 0 when it does not say.
+    /// The amount in use, in a unit common to all candidates. For a pool: the bytes in use on its storage, by any user,
+    /// and 0 when the storage does not report them.
     pub used: u64,
 }
 
-/// How to choose. Each algorithm leaves out candidates of weight 0.
+/// Algorithms of placement. Each ignores candidates of weight 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// By weight: Zaqar's.
+    /// By weight, as in Zaqar.
     #[default]
     Weighted,
-    /// Of two that are drawn by weight the one that is less used for its weight: the power of two choices.
+    /// Two draws by weight, then the one with the lower use for its weight: the power of two choices.
     LeastUsed,
-    /// Each with the same chance.
+    /// Equal chances, without weights.
     Random,
-    /// By the key alone: the same key has the same choice as long as that is there.
+    /// By the key alone: the same key has the same choice while that candidate exists.
     Rendezvous,
 }
 
@@ -45,7 +45,7 @@ impl Algorithm {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Weighted, Self::LeastUsed, Self::Random, Self::Rendezvous];
 
-    /// The index of the choice for `key`; none when no candidate has a weight.
+    /// Returns the index of the choice for `key`; none when no candidate has a weight.
     pub fn choose(self, candidates: &[Candidate<'_>], key: &[u8], random: &mut dyn RngCore) -> Option<usize> {
         match self {
             Self::Weighted => weighted::choose(candidates, random),

@@ -1,10 +1,10 @@
-//! Each candidate with the same chance, whatever its weight above zero is.
+//! Equal chances for all candidates with a weight above zero.
 
 use rand::{Rng, RngCore};
 
 use super::Candidate;
 
-/// The index of the choice; none when no weight is above zero.
+/// Returns the index of the choice; none when no weight is above zero.
 pub fn choose(candidates: &[Candidate<'_>], random: &mut dyn RngCore) -> Option<usize> {
     let mut open = (0..candidates.len()).filter(|&index| candidates[index].weight > 0);
     let count = open.clone().count();

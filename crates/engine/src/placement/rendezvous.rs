@@ -1,32 +1,32 @@
-//! Weighted rendezvous hashing: each candidate has a score for the key, and the highest one is chosen.
+//! Weighted rendezvous hashing: each candidate has a score for the key, and the highest score is chosen.
 //!
-//! A score depends on nothing but key, name and weight. So every caller who knows the candidates chooses the same
-//! without asking, and when one of N leaves only the keys it had move, to the others by their weights; when one
-//! arrives it takes its share of the keys and nothing else moves. Source: Thaler and Ravishankar, 1998; the score
-//! is that of Schindelhauer and Schomaker, *Weighted Distributed Hash Tables*, 2005.
+//! A score depends only on key, name and weight. So all callers with the same candidates make the same choice without
+//! communication. When a candidate leaves, only its keys move, to the others by weight; a new candidate takes its share
+//! of the keys, and no other key moves. Source: Thaler and Ravishankar, 1998; the score is that of Schindelhauer and
+//! Schomaker, *Weighted Distributed Hash Tables*, 2005.
 
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Candidate;
 
-/// The index of the choice for `key`; none when no weight is above zero. The order of the candidates does not
-/// matter.
+/// Returns the index of the choice for `key`; none when no weight is above zero. The order of the candidates has no
+/// effect.
 pub fn choose(candidates: &[Candidate<'_>], key: &[u8]) -> Option<usize> {
     let open = candidates.iter().enumerate().filter(|(_, candidate)| candidate.weight > 0);
     let scored = open.map(|(index, candidate)| (score(candidate, key), candidate.name, index));
-    // Names break ties, so that two who list the candidates in another order agree.
+    // Names break ties, so that the order of the candidates has no effect.
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(b.1)));
     best.map(|(_, _, index)| index)
 }
 
-/// The weight divided by an exponentially distributed number: the greatest of these is each candidate's with the
-/// chance of its weight divided by the total.
+/// The weight divided by an exponentially distributed number: the chance of a candidate to have the greatest score is
+/// its weight divided by the total.
 fn score(candidate: &Candidate<'_>, key: &[u8]) -> f64 {
     let mut hash = Xxh3::new();
     hash.update(candidate.name.as_bytes());
     hash.update(&[0]);
     hash.update(key);
-    // Half a step is added, so that the fraction is never 0 or 1; 32 bits are exact in the arithmetic that follows.
+    // Half a step is added, so that the fraction is never 0 or 1; 32 bits are exact in the following arithmetic.
     let bits = u32::try_from(hash.digest() >> 32).expect("half of 64 bits are 32");
     let fraction = (f64::from(bits) + 0.5) / (f64::from(u32::MAX) + 1.0);
     f64::from(candidate.weight) / -fraction.ln()
@@ -95,7 +95,7 @@ mod tests {
         let one = [candidate("a", 1), candidate("b", 1), candidate("c", 2)];
         let other = [one[2], one[0], one[1]];
         assert_eq!(choices(&one), choices(&other));
-        // Slots are found by this rule on every replica, of whatever version.
+        // Every replica of every version finds slots by this rule.
         assert_eq!(choices(&one)[..12].concat(), "cbaacabbccbb");
     }
 }

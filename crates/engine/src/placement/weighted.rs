@@ -5,9 +5,9 @@ use rand::{Rng, RngCore};
 
 use super::Candidate;
 
-/// The index of the choice, by the weights in the order given; none when no weight is above zero.
+/// Returns the index of the choice, by weight in the given order; none when no weight is above zero.
 ///
-/// A weight of zero is never chosen. The chance of each is its weight divided by the total.
+/// A candidate of weight zero is never chosen. The chance of each other one is its weight divided by the total.
 pub fn choose(candidates: &[Candidate<'_>], random: &mut dyn RngCore) -> Option<usize> {
     let total = candidates.iter().map(|candidate| u64::from(candidate.weight)).sum();
     if total == 0 {
@@ -16,7 +16,7 @@ pub fn choose(candidates: &[Candidate<'_>], random: &mut dyn RngCore) -> Option<
     at(candidates, random.random_range(0..total))
 }
 
-/// The choice that a draw falls on.
+/// The candidate for a draw.
 fn at(candidates: &[Candidate<'_>], draw: u64) -> Option<usize> {
     let mut cumulative = 0;
     candidates.iter().position(|candidate| {

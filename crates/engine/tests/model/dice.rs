@@ -1,4 +1,4 @@
-//! Owns how the random histories of this folder are run: seeded, printed, shrunk.
+//! Runs the random histories of this folder: with a printed seed, and shrunk after a failure.
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -7,14 +7,14 @@ use rand::{RngCore, SeedableRng};
 
 use angarium_testbed::settings;
 
-/// Holds `fact` against many values. A failure is shrunk to a small value first; `ANGARIUM_SEED` repeats the
-/// run, `ANGARIUM_MODEL_CASES` makes it longer.
+/// Checks `fact` with many values. After a failure it shrinks the value first. `ANGARIUM_SEED` repeats a run,
+/// `ANGARIUM_MODEL_CASES` makes it longer.
 pub fn check<S: Strategy>(name: &str, cases: u64, values: &S, fact: impl Fn(S::Value)) {
     let cases = settings::number("ANGARIUM_MODEL_CASES", cases);
     check_seeded(name, settings::seed(name), cases, values, fact);
 }
 
-/// Holds `fact` against the values of a seed that does not change.
+/// Checks `fact` with the values of a fixed seed.
 pub fn check_seeded<S: Strategy>(name: &str, seed: u64, cases: u64, values: &S, fact: impl Fn(S::Value)) {
     let cases = u32::try_from(cases).expect("a number of cases");
     let mut bytes = [0; 32];

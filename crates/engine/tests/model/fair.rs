@@ -1,5 +1,5 @@
-//! Fairness between groups, held against the rule itself; and with more messages than memory holds, where it may be late but
-//! must lose and double nothing.
+//! Fairness between groups, compared with the rule itself. With more messages than memory has, the order may be late,
+//! but no message may be lost or doubled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +16,17 @@ use super::dice;
 /// A step of a history.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many messages of a group are posted; of none when it is 0.
+    /// Posts this many messages of a group, or without a group when it is 0.
     Post(u8, u16),
-    /// So many are taken.
+    /// Takes this many.
     Take(usize),
-    /// Some of those that are taken are deleted, every so many-th.
+    /// Deletes every n-th taken message.
     Delete(usize),
-    /// Some of them are given back.
+    /// Releases every n-th taken message.
     Return(usize),
-    /// Seconds go by.
+    /// Lets seconds pass.
     Wait(u32),
-    /// A page that was read arrives.
+    /// Delivers a page that was read.
     Arrive,
 }
 
@@ -50,24 +50,24 @@ fn message(number: u128, group: Option<GroupName>, now: Timestamp) -> Message {
     Message { header, body: Bytes::from_static(b"1") }
 }
 
-/// A queue, its pool, and a client who remembers.
+/// A queue, its pool, and the state of a client.
 struct World {
     engine: QueueEngine,
     pool: BTreeMap<MessageId, Message>,
-    /// What is taken.
+    /// Taken messages.
     held: BTreeMap<MessageId, Option<GroupName>>,
     noisy: BTreeMap<GroupName, Timestamp>,
     looks: Vec<TakeRecord>,
     looked: Option<Timestamp>,
     now: Timestamp,
     posted: u128,
-    /// Pages on their way, as they were when they were read.
+    /// Pages that were read and are not delivered yet.
     pages: Vec<(Refill, Vec<Message>, bool, Page)>,
 }
 
-/// What was held when a caller took something, for so many milliseconds.
+/// Messages that were held before a take, for `passed` milliseconds.
 struct TakeRecord {
-    /// In which 150 seconds.
+    /// Number of its span of 150 seconds.
     span: u64,
     passed: u64,
     held: Vec<Option<GroupName>>,
@@ -121,7 +121,7 @@ impl World {
         ids
     }
 
-    /// What is to be read is read now, and arrives later.
+    /// Does the reads that the engine asks for now; their pages are delivered later.
     fn read(&mut self) {
         let refill = self.engine.begin_refill().map(|refill| (refill, Page::Refill));
         let ahead = self.engine.begin_lookahead().map(|refill| (refill, Page::Ahead));
@@ -169,7 +169,7 @@ impl World {
         self.held.values().filter(|held| held.as_ref() == Some(group)).count()
     }
 
-    /// For how long what is held was held since the last look.
+    /// Records for how long messages were held since the last record.
     fn look(&mut self) {
         let now = self.now.as_millis();
         let passed = now - self.looked.get_or_insert(self.now).as_millis();
@@ -188,13 +188,13 @@ impl World {
         for TakeRecord { passed, held, .. } in recent {
             let count = held.iter().filter(|held| held.as_ref() == Some(group)).count() as u64;
             all += held.len() as u64 * passed;
-            // Those with less than a hundredth are left out.
+            // Groups with less than a hundredth of the held messages are left out.
             own += if count * 100 >= held.len() as u64 { count * passed } else { 0 };
         }
         own >= 1_800_000 && own * 10 > all
     }
 
-    /// What is to be taken next, by the rule, of a queue that is in memory as a whole.
+    /// The next message to be taken by the rule, in a queue that is completely in memory.
     fn next_by_rule(&mut self) -> Option<MessageId> {
         self.look();
         let is_ready = |id: &MessageId| !self.held.contains_key(id);
@@ -266,7 +266,7 @@ fn groups_have_their_turns_by_the_rule() {
     });
 }
 
-/// With so few messages in flight it was quiet for ever, and all consumers were at work for it.
+/// Regression: a group with so few messages in flight was quiet for ever, and all consumers worked for it.
 #[test]
 fn slow_small_group_is_noisy() {
     for (seconds, first) in [(10, 1), (150, 2)] {
@@ -280,7 +280,7 @@ fn slow_small_group_is_noisy() {
     }
 }
 
-/// Its time is forgotten after a while.
+/// The recorded time of a group is forgotten after a while.
 #[test]
 fn once_slow_group_is_quiet_later() {
     let mut world = World::new();
@@ -328,12 +328,12 @@ fn quiet_messages_behind_noisy_backlog_are_served_soon() {
     let mut world = World::new();
     world.post(1, 20_000);
     let held: BTreeSet<MessageId> = world.take(40).into_iter().collect();
-    assert_eq!(held.len(), 40, "while nobody else waits it has all");
+    assert_eq!(held.len(), 40, "it gets all while no other group waits");
     world.post(2, 5);
     world.post(0, 5);
     let mut quiet = 0;
     for receive in 0_u32.. {
-        assert!(receive < 40, "{quiet} of 10 have come");
+        assert!(receive < 40, "{quiet} of 10 were taken");
         let ids = world.take(10);
         let of_others = |id: &&MessageId| world.held[*id] != group(1);
         quiet += ids.iter().filter(of_others).count();
@@ -344,8 +344,8 @@ fn quiet_messages_behind_noisy_backlog_are_served_soon() {
     }
 }
 
-/// The page shows a message that is claimed when it is asked for, and deleted before it arrives. Taken for ready, no
-/// claim could have its body, and all that came after it waited.
+/// Regression: the page shows a message that is claimed when the page is requested, and deleted before it is delivered.
+/// The engine took it for ready, so no claim could get its body, and all later messages waited.
 #[test]
 fn late_lookahead_page_restores_no_deleted_message() {
     let mut world = World::new();

@@ -1,4 +1,5 @@
-//! What a receive of a queue in order of groups has read in the pool, counted: it must not grow with what waits.
+//! Counts the reads of the pool by receives of an ordered queue: they must not grow with the number of waiting
+//! messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -14,27 +15,27 @@ use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-/// Messages that a receive asks for.
+/// Messages of one receive.
 const RECEIVE: usize = 10;
 /// Receives whose messages are not deleted yet.
 const IN_FLIGHT: usize = 64;
-/// Receives before anything is counted, and those that are counted.
+/// Receives before the count begins, and receives that are counted.
 const WARM_UP: usize = 400;
 const COUNTED: usize = 1_000;
 static BODY: [u8; 256] = [b'0'; 256];
 
-/// What was read in the pool.
+/// Number of reads of the pool.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reads {
     reads: usize,
     messages: usize,
     /// Pages of the list of groups.
     lists: usize,
-    /// Reads of a group from its beginning, which pass all that was removed from it lately.
+    /// Reads of a group from its beginning, which pass all messages that were removed from it.
     whole: usize,
 }
 
-/// A queue and its pool, which holds messages by group.
+/// A queue and its pool, which has messages by group.
 struct World {
     engine: QueueEngine,
     pool: BTreeMap<GroupName, BTreeMap<MessageId, Message>>,
@@ -52,7 +53,7 @@ fn now() -> Timestamp {
 }
 
 impl World {
-    /// A queue that is opened with so many messages in each of these groups.
+    /// Opens a queue with `each` messages in each of `groups` groups.
     fn with(groups: u64, each: u64) -> Self {
         let mut pool = BTreeMap::<GroupName, BTreeMap<MessageId, Message>>::new();
         for rank in 0..groups * each {
@@ -73,10 +74,10 @@ impl World {
         self.engine.posted(vec![message]);
     }
 
-    /// Takes messages for a claim, as soon as what it needs is read.
+    /// Takes messages for a claim, after the reads that it needs.
     fn receive(&mut self, limit: usize) -> Vec<MessageId> {
         for round in 0.. {
-            assert!(round < 50, "what was read is not taken: {:?}", self.reads);
+            assert!(round < 50, "messages that were read are not taken: {:?}", self.reads);
             let taken = self.engine.take(limit, None, now());
             let has_more = self.engine.has_more();
             self.read();
@@ -101,7 +102,7 @@ impl World {
         self.engine.removed(ids);
     }
 
-    /// Reads in the pool what the engine wants to know.
+    /// Does the reads of the pool that the engine asks for.
     fn read(&mut self) {
         while let Some(read) = self.engine.begin_group_read() {
             self.reads.reads += 1;
@@ -130,7 +131,7 @@ impl World {
         }
     }
 
-    /// What is read while as much is posted to these groups as is received and deleted.
+    /// Counts the reads while equally many messages are posted to `groups` as are received and deleted.
     fn turns(&mut self, groups: Range<u64>) -> Reads {
         let count = groups.end - groups.start;
         let mut in_flight = VecDeque::new();
@@ -176,8 +177,8 @@ fn message(rank: u64, group: GroupName) -> Message {
     Message { header, body: Bytes::from_static(&BODY) }
 }
 
-/// Each group was read far beyond what its turn took of it, and had left memory before its next one: a receive of ten
-/// messages read five hundred.
+/// Regression: the engine read far more of each group than its turn took, and evicted it before the next turn, so a
+/// receive of ten messages read five hundred.
 #[test]
 fn receive_of_deep_groups_reads_each_message_once() {
     for each in [100, 1_000, 5_000] {
@@ -194,7 +195,7 @@ fn groups_beyond_memory_cost_one_read_per_receive() {
     assert!(reads.reads <= COUNTED * 12 / 10, "{reads:?}");
 }
 
-/// Thirty deep groups behind a message that is in flight, beside a hundred that are served.
+/// Thirty deep groups are blocked by a message in flight, next to a hundred groups that are served.
 #[test]
 fn blocked_deep_groups_take_no_memory_of_served_ones() {
     for each in [30, 3_000] {
@@ -212,11 +213,12 @@ fn blocked_deep_groups_take_no_memory_of_served_ones() {
     }
 }
 
-/// Such a list counted for nothing, and was begun again and again where each took longer than that.
+/// Regression: a list with changes meanwhile was ignored and begun again, for ever if each list took longer than a
+/// change.
 #[test]
 fn a_list_of_groups_ends_however_much_happens_meanwhile() {
     let mut world = World::with(20, 3);
-    let list = world.engine.begin_group_read().expect("nobody has looked yet");
+    let list = world.engine.begin_group_read().expect("the groups were not listed yet");
     let heads =
         world.pool.values().map(|waiting| (waiting.values().next().unwrap().clone(), false)).collect();
     (0..5_000).for_each(|number| world.post(group(100 + number)));
@@ -231,8 +233,8 @@ fn a_list_of_groups_ends_however_much_happens_meanwhile() {
     }
 }
 
-/// Such groups were forgotten to make room, and read from their beginnings when they were freed: past all that had been removed
-/// from them.
+/// Regression: such groups were forgotten to make room, and read from their beginning when they were freed, past all
+/// messages that had been removed from them.
 #[test]
 fn long_blocked_groups_are_read_from_their_position() {
     let mut world = World::with(0, 0);

@@ -50,7 +50,7 @@ fn engine_in_order_under_swarms_is_the_naive_queue() {
     }
 }
 
-/// The same, and each batch moves to the embedded pool too, which must have what the naive one has.
+/// Sends each batch to the embedded pool too, which must have the same entries as the naive one.
 #[test]
 fn engine_over_embedded_pool_under_swarms_is_the_naive_queue() {
     let driver = Driver::open();
@@ -59,8 +59,8 @@ fn engine_over_embedded_pool_under_swarms_is_the_naive_queue() {
     });
 }
 
-/// Swarms that each run makes: a change of the engine or of the steps that keeps them away from what bugs were in once is
-/// noticed here, and not when the bug is back.
+/// Fixed swarms: this test notices a change of the engine or of the steps that keeps swarms away from the conditions of
+/// earlier bugs.
 #[test]
 fn fixed_seed_swarms_reach_known_bugs() {
     let (driver, met) = (Driver::open(), Cell::new(Met::default()));
@@ -75,8 +75,8 @@ fn fixed_seed_swarms_reach_known_bugs() {
     assert!(all.iter().all(|times| *times >= 5), "{:?}", met.get());
 }
 
-/// A release with a delay wrote its headers and did not end the claim; then its messages were deleted under it. The pool was
-/// told that it has them as ready.
+/// Regression: a release with a delay wrote its headers and did not end the claim; then its messages were deleted under
+/// the claim, and the batch stated that the pool stored them as ready.
 #[test]
 fn delete_after_failed_delayed_release_is_right() {
     let put_off = [Step::PutOff(0, 60), Step::Send, Step::Apply, Step::Settle];
@@ -85,12 +85,12 @@ fn delete_after_failed_delayed_release_is_right() {
         steps.extend(put_off.clone());
         steps.extend([end, Step::Remove(Target::Known(0), Deleter::Holder), Step::Flush]);
         let met = history_in(World::over(&Driver::open()), &steps);
-        // Without its record the claim is not there after a crash.
+        // Without its record the claim does not exist after a crash.
         assert_eq!(met.stored_otherwise, 1, "{:?}", steps[steps.len() - 3]);
     }
 }
 
-/// A message was gone when the page that showed it as due was woken, and appeared without a body.
+/// Regression: a message was removed before the page that showed it as due was woken, and appeared without a body.
 #[test]
 fn message_removed_between_read_and_wake_stays_gone() {
     let removals: [&[Step]; 2] = [&[Step::Remove(Target::Known(0), Deleter::Nobody)], &[Step::Purge]];
@@ -104,7 +104,8 @@ fn message_removed_between_read_and_wake_stays_gone() {
     }
 }
 
-/// One batch forgot an id of deduplication and brought a message with it, and its note was removed.
+/// Regression: one batch forgot a deduplication id and posted a message with it, and the note of the message was
+/// removed.
 #[test]
 fn id_forgotten_and_noted_in_one_batch_outlives_a_crash() {
     for forget in [Step::ForgetOld, Step::ForgetAll] {
@@ -115,8 +116,8 @@ fn id_forgotten_and_noted_in_one_batch_outlives_a_crash() {
     }
 }
 
-/// An id had ended while its message was on its way, and another message was posted with it: a duplicate was answered
-/// with that one when the first was durable.
+/// Regression: an id expired while its message was being written, and another message was posted with the same id. When
+/// the first became durable, a duplicate was answered with the second, which was not durable.
 #[test]
 fn late_message_id_implies_nothing_for_the_next() {
     for first in [vec![Step::Apply, Step::Settle], vec![Step::Settle]] {
@@ -126,7 +127,7 @@ fn late_message_id_implies_nothing_for_the_next() {
     }
 }
 
-/// Two groups whose messages are so large that a receive of one needs nearly all of the memory.
+/// Two groups have messages so large that a receive of one group needs nearly all of the memory.
 #[test]
 fn large_messages_of_two_groups_do_not_evict_forever() {
     let steps = [
@@ -141,7 +142,7 @@ fn large_messages_of_two_groups_do_not_evict_forever() {
     history_in(World::ordered(narrow(3, 2, 6)), &steps);
 }
 
-/// A list of groups meets one whose first message is being removed, and was not in memory when that began.
+/// A list of groups shows a group whose first message is being removed, and was not in memory when the removal began.
 #[test]
 fn group_listed_while_its_head_leaves_is_kept() {
     let steps = [
@@ -174,8 +175,8 @@ fn group_listed_while_its_head_leaves_is_kept() {
     history_in(World::ordered(narrow(3, 2, 6)), &steps);
 }
 
-/// A page of a group was read before the first message of it was marked in transfer, and arrived after that. When the
-/// message had left for the other queue it was ready here again.
+/// Regression: a page of a group was read before its first message was marked in transfer, and arrived after that. When
+/// the message had left for the other queue it was ready here again.
 #[test]
 fn message_in_transfer_during_page_read_is_not_ready() {
     let steps = [
@@ -217,7 +218,7 @@ fn message_in_transfer_during_page_read_is_not_ready() {
     history_in(World::ordered(GroupBounds::default()), &steps);
 }
 
-/// What memory may hold: all of a short history, little of it, and next to nothing.
+/// Bounds of memory: for all of a short history, for little of it, and for next to nothing.
 fn all_bounds() -> [(&'static str, GroupBounds); 3] {
     [
         ("histories in groups", GroupBounds::default()),
@@ -234,7 +235,7 @@ fn history(steps: &[Step]) {
     history_in(World::new(), steps);
 }
 
-/// Returns what of old bugs it met.
+/// Takes the steps. Returns the conditions of earlier bugs that the history met.
 fn history_in(mut world: World, steps: &[Step]) -> Met {
     for step in steps {
         world.take_step(step);

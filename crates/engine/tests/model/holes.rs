@@ -1,11 +1,11 @@
-//! Holes that were found, each with the shortest history that falls into it.
+//! Bugs of the past, each with the shortest history that reproduces it.
 
 use angarium_engine::GroupBounds;
 
 use super::step::{Deleter, Step, Target};
 use super::world::World;
 
-/// Takes the steps, holding the engine against the naive queue after each, then drains the queue.
+/// Takes the steps, compares the engine with the naive queue after each, then drains the queue.
 fn history(steps: &[Step]) {
     history_in(World::new(), steps);
 }
@@ -18,12 +18,12 @@ fn history_in(mut world: World, steps: &[Step]) {
     world.drain();
 }
 
-/// The steps by which a post, a return or a removal becomes durable.
+/// Steps that make a post, a return or a removal durable.
 const DONE: [Step; 3] = [Step::Send, Step::Apply, Step::Settle];
-/// The steps by which it fails.
+/// Steps that make it fail.
 const FAILED: [Step; 2] = [Step::Send, Step::Settle];
 
-/// Memory for a single group, and next to nothing of it.
+/// Memory for a single group and two messages.
 fn hardly_any() -> GroupBounds {
     GroupBounds { known: 1, open: 0, messages: 2, ..GroupBounds::default() }
 }
@@ -32,7 +32,7 @@ fn posted(sizes: &[u8]) -> Vec<Step> {
     [vec![Step::Post(sizes.to_vec(), false)], DONE.to_vec()].concat()
 }
 
-/// An end of a claim that no caller was told of took one attempt back, failed, and took another one back.
+/// Regression: a release without a count decremented the attempts, failed, and decremented them again.
 #[test]
 fn failed_uncounted_release_keeps_attempts() {
     let claimed = [Step::Take(1), Step::Grant(0), Step::End(0, false)];
@@ -40,7 +40,7 @@ fn failed_uncounted_release_keeps_attempts() {
     history(&[&posted(&[0]), &claimed[..], &FAILED, &again, &FAILED].concat());
 }
 
-/// A message that its post made ready after a delete of it had begun was granted and then vanished.
+/// Regression: a post made a message ready after its delete had begun; the message was granted and then vanished.
 #[test]
 fn message_deleted_before_its_post_is_answered_is_never_ready() {
     let listed = [Step::Post(vec![0], false), Step::Send, Step::Apply];
@@ -49,7 +49,8 @@ fn message_deleted_before_its_post_is_answered_is_never_ready() {
     history(&[&listed[..], &deleted, &FAILED, &[Step::Take(1), Step::Grant(0)]].concat());
 }
 
-/// Its message went back to a claim that had ended a moment later, and was hidden for ever.
+/// Regression: the failed removal returned the message to a claim that ended a moment later, and the message was hidden
+/// for ever.
 #[test]
 fn failed_removal_during_claim_end_frees_message() {
     let claimed = [Step::Take(2), Step::Grant(0)];
@@ -58,7 +59,7 @@ fn failed_removal_during_claim_end_frees_message() {
     history(&[&posted(&[0, 0]), &claimed[..], &deleted, &DONE, &[Step::FinishEnd(0)]].concat());
 }
 
-/// Its attempt was in memory only: the pool still said that it had never been claimed.
+/// Regression: the attempt was counted in memory only, and the pool still had zero attempts.
 #[test]
 fn failed_removal_after_claim_end_keeps_attempt_in_pool() {
     let claimed = [Step::Take(1), Step::Grant(0)];
@@ -67,7 +68,8 @@ fn failed_removal_after_claim_end_keeps_attempt_in_pool() {
     history(&[&posted(&[0]), &claimed[..], &deleted, &ended, &DONE, &[Step::FinishEnd(0)]].concat());
 }
 
-/// Of messages beyond 4 KiB no ready cache holds 256: every claim read a page that had no room.
+/// Regression: the ready cache never has 256 messages of more than 4 KiB, so every claim read a page for which there
+/// was no room.
 #[test]
 fn cache_full_of_large_messages_reads_no_page() {
     let mut world = World::new();
@@ -78,7 +80,7 @@ fn cache_full_of_large_messages_reads_no_page() {
     assert_eq!(world.engine.begin_refill(), None);
 }
 
-/// A page that was read while its claim ended showed it as it had been: ready.
+/// Regression: a page that was read while the claim ended showed its message with the old state, ready.
 #[test]
 fn message_delayed_during_page_read_is_not_ready() {
     let claimed = [Step::Take(1), Step::Flush, Step::Crash];
@@ -86,8 +88,8 @@ fn message_delayed_during_page_read_is_not_ready() {
     history(&[&posted(&[0, 0]), &claimed[..], &read, &[Step::FinishRefill, Step::Take(1)]].concat());
 }
 
-/// A delayed message was removed by its id, and the group that it was the first of, which memory had no room for, was never
-/// looked at again.
+/// Regression: a delayed message was removed by its id. It was the first of a group that was not in memory, and that
+/// group was never read again.
 #[test]
 fn group_with_removed_delayed_head_is_found_again() {
     for number in 0..4 {
@@ -97,7 +99,8 @@ fn group_with_removed_delayed_head_is_found_again() {
     }
 }
 
-/// The same, and the message became due meanwhile: the removal ended when no message was scheduled any more.
+/// Like the test before, but the message became due meanwhile, and the removal ended when no message was scheduled any
+/// more.
 #[test]
 fn group_with_delayed_head_removed_while_due_is_found_again() {
     let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
@@ -111,8 +114,8 @@ fn group_with_delayed_head_removed_while_due_is_found_again() {
     }
 }
 
-/// A list of groups met a message that was leaving for another queue, and that a client had begun to delete because the pool
-/// had it no more. The group was taken for blocked, and memory had no room for it.
+/// Regression: a list of groups showed a message in transfer to another queue, and a client had begun to delete it
+/// because the pool did not have it any more. The engine took the group for blocked, and had no room for it in memory.
 #[test]
 fn group_listed_while_its_moving_head_is_deleted_is_kept() {
     let deleted = Step::Remove(Target::Known(0), Deleter::Nobody);
@@ -120,7 +123,7 @@ fn group_listed_while_its_moving_head_is_deleted_is_kept() {
     let claimed = [&[Step::Take(1), Step::Flush], &refilled[..]].concat();
     let claimed = [&claimed[..]; 5].concat();
     let released = [&claimed[..], &[Step::End(0, true), Step::Flush]].concat();
-    // Of the last group the first message is moving, and of the first group the first message is claimed.
+    // The first message of the last group is in transfer, and the first message of the first group is claimed.
     let moving = [&[deleted.clone(), Step::Flush], &released[..], &released, &claimed].concat();
     let blocked = [&posted(&[0; 2])[..], &claimed, &posted(&[0]), &[Step::Crash]].concat();
     let departed = [Step::Depart(0), Step::Send, Step::Apply, deleted];
@@ -129,8 +132,8 @@ fn group_listed_while_its_moving_head_is_deleted_is_kept() {
     history_in(World::ordered(hardly_any()), &steps);
 }
 
-/// The publication of a message failed while a removal of it was under way. Until the removal is settled it blocks its
-/// group, and the group is free as soon as it is.
+/// The publication of a message fails while its removal is in progress. The message blocks its group until the removal
+/// is settled, and the group is free directly after that.
 #[test]
 fn unpublished_message_under_removal_blocks_until_settled() {
     let published = [Step::Arrive(0), Step::Arrive(0), Step::Post(vec![0; 3], false), Step::Flush];

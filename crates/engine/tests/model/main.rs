@@ -1,4 +1,4 @@
-//! The engine of a queue under random histories, held against a naive queue that is never clever.
+//! Compares the engine of a queue, under random histories, with a naive queue.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by it")]
 
 mod dice;

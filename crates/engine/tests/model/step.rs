@@ -1,119 +1,120 @@
-//! The steps of a history: small values that can be made at random and shrunk. Numbers choose among what there
-//! is when the step is taken; a step for which there is nothing does nothing.
+//! The steps of a history: small values that can be generated at random and shrunk. A number selects among the things
+//! that exist when the step is taken; a step without such a thing does nothing.
 
 use proptest::prelude::*;
 
-/// Whom a caller who deletes a message states he is.
+/// The claim that a client names when it deletes a message.
 #[derive(Clone, Copy, Debug)]
 pub enum Deleter {
     Nobody,
     /// The claim that holds the message, if one does.
     Holder,
-    /// Some claim that lives.
+    /// Another live claim.
     Other(u8),
-    /// A claim that never was.
+    /// A claim that never existed.
     Stranger,
 }
 
-/// Which message is deleted.
+/// The message that is deleted.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
-    /// One that is there for its clients.
+    /// A message that clients can see.
     Known(u8),
-    /// One that is durable, though its post is not answered yet: listings show it.
+    /// A durable message whose post is not acknowledged yet: listings show it.
     Unanswered(u8),
     Gone(u8),
-    /// One that never was.
+    /// A message that never existed.
     Never,
 }
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A post moves to the slot writer: bodies by kind of size, and whether their life is short.
+    /// Submits a post: size classes of the bodies, and whether the life is short.
     Post(Vec<u8>, bool),
-    /// A post of messages that live by the queue's retention.
+    /// Submits a post of messages that live by queue.
     PostRetained(Vec<u8>),
-    /// The queue has another retention.
+    /// Changes the retention of the queue.
     Retain(u8),
-    /// A post of messages that are ready after so many seconds.
+    /// Submits a post of messages with this delay in seconds.
     Delayed(Vec<u8>, u8),
-    /// What is scheduled and due is looked for: a page is read, then made ready, and in the end all of it is settled.
+    /// Wakes due messages: a page is read, then made ready, and at the end all of it is settled.
     BeginWake,
     ReadDue,
     Wake,
     FinishWake,
-    /// A post with one of a few ids of deduplication, or the ids whose time has ended are forgotten, or all of them.
+    /// Posts a message with one of a few deduplication ids; forgets the expired ids, or all of them.
     PostOnce(u8),
     ForgetOld,
     ForgetAll,
-    /// All that the pool has is removed, claimed or not.
+    /// Removes all messages of the pool, claimed or not.
     Purge,
-    /// Some messages, one for each bit, are removed by their ids in the name of all claims.
+    /// Removes some messages, one for each bit, by their ids, for the holder of all claims.
     RemoveAll(u8),
-    /// A claim begins to end, and its messages are put off by so many seconds.
+    /// Begins to end a claim with a delay in seconds for its messages.
     PutOff(u8, u8),
-    /// The pool is asked for expired messages, and they are removed.
+    /// Reads expired messages from the pool, and removes them.
     BeginSweep,
     FinishSweep,
-    /// A message of another queue is prepared: its id is below the next one or is it.
+    /// Prepares a message of another queue: its id is at most the next one.
     Arrive(u8),
-    /// A prepared message is published.
+    /// Publishes a prepared message.
     Publish(u8),
-    /// A message that moves away, or that was prepared and is not to come, leaves.
+    /// Removes a message that moves away, or a prepared one that is dropped.
     Depart(u8),
-    /// A claim of so many messages waits, if there are none.
+    /// Lets a claim of this many messages wait, if there are none.
     Join(u8),
     Leave(u8),
-    /// What waits in the slot writer is sent in one batch.
+    /// Sends all pending writes in one batch.
     Send,
-    /// The batch that is out becomes durable.
+    /// Makes the batch durable.
     Apply,
-    /// Its outcome is known.
+    /// Reports the outcome of the batch.
     Settle,
     Take(u8),
-    /// The record of a claim becomes durable.
+    /// Makes the record of a claim durable.
     Record(u8),
     Grant(u8),
     PutBack(u8),
-    /// A claim begins to end; whether it counts as an attempt.
+    /// Begins to end a claim; and whether that counts as an attempt.
     End(u8, bool),
-    /// The record of an ending claim leaves.
+    /// Deletes the record of an ending claim.
     Unrecord(u8),
     FinishEnd(u8),
     FailEnd(u8),
-    /// The record of an ending claim leaves, and its owner does not hear of it.
+    /// Deletes the record of an ending claim, and the outcome is lost.
     LoseEnd(u8),
-    /// Some messages of a claim, one for each bit, get a time of their own: so many seconds as the bits say.
+    /// Changes the visibility of some messages of a claim, one for each bit, to as many seconds as the bits are as a
+    /// number.
     Part(u8, u8),
-    /// The commit of both claims becomes durable.
+    /// Makes the commit of both claims durable.
     RecordParting(u8),
-    /// Its outcome is known.
+    /// Reports the outcome of the commit.
     FinishParting(u8),
     FailParting(u8),
-    /// The holder of a receipt of a message removes it.
+    /// Removes a message for the holder of a receipt.
     RemoveReceived(Target),
     ClearSpent,
     Remove(Target, Deleter),
     BeginRefill,
-    /// A page of at most so many messages is read.
+    /// Reads a page of at most this many messages.
     ReadPage(u8),
     FinishRefill,
     FailRefill,
-    /// The ready cache is left to the pool.
+    /// Evicts the ready cache.
     LeaveReady,
     Advance(u8),
-    /// All that is under way ends, but for a page that is read.
+    /// Finishes all operations in progress, except for a page that is read.
     Flush,
-    /// The engine is lost with all that was not durable, and built again.
+    /// Loses the engine with all state that is not durable, and builds it again.
     Crash,
 }
 
-/// Histories from an empty queue.
+/// Histories that begin with an empty queue.
 pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..most)
 }
 
-/// Histories of a queue that is far longer than its ready cache, some of it claimed, where pages take their time.
+/// Histories of a queue far longer than its ready cache, partly claimed, with slow pages.
 pub fn deep_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let backlog = prop::collection::vec(prop::collection::vec(1u8..3, 1..6), 1..4);
     let claims = prop::collection::vec(1u8..4, 0..4);
@@ -152,8 +153,8 @@ fn deep_step() -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
-/// Histories of swarm testing: each draws how often it takes each kind of step, and many kinds it never takes. What
-/// rarely meet in a history of all kinds meet in some of these.
+/// Histories of swarm testing: each draws a weight for each kind of step, and many kinds get weight 0. So some
+/// histories combine steps that rarely occur together.
 pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let single = kinds().into_iter().map(|(_, kind)| kind.prop_map(|step| vec![step]).boxed());
     let (single, several): (Vec<_>, Vec<_>) = (single.collect(), sequences());
@@ -164,7 +165,7 @@ pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         factors([15, 1, 1], single.len())
     ];
     (factors([3, 1, 2], several.len()), of_single).prop_flat_map(move |(several, single)| {
-        // Without these nothing happens.
+        // Without these steps nothing happens.
         let always = [
             (3, sizes(6).prop_map(|sizes| vec![Step::Post(sizes, false)]).boxed()),
             (4, Just(vec![Step::Flush]).boxed()),
@@ -177,13 +178,13 @@ pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// How often each of some kinds is taken: never, now and then, or often, with these weights.
+/// Weights of some kinds of steps: 0, 1 or 4, each drawn with its own weight.
 fn factors([never, seldom, often]: [u32; 3], kinds: usize) -> BoxedStrategy<Vec<u32>> {
     let factor = prop_oneof![never => Just(0u32), seldom => Just(1), often => Just(4)];
     prop::collection::vec(factor, kinds).boxed()
 }
 
-/// Steps that lead to where a bug was once.
+/// Sequences of steps that lead to the conditions of earlier bugs.
 fn sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
     fn led(
         before: impl Fn(u8) -> Vec<Step> + 'static,
@@ -226,7 +227,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop::strategy::Union::new_weighted(kinds())
 }
 
-/// A kind of step, and how often it is taken among the others.
+/// A kind of step, and its weight.
 type Kind = (u32, BoxedStrategy<Step>);
 
 /// Every kind of step.

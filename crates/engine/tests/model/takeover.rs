@@ -1,4 +1,4 @@
-//! Claims as a new owner finds them: what `restore_claim` makes of records that contradict each other.
+//! Recovered claims: `restore_claim` with records that contradict each other.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;

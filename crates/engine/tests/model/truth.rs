@@ -1,5 +1,5 @@
-//! Owns the naive queue: every message in one map, with its place. It has no ready cache, no cursor and no budget;
-//! what it states is what the engine must say.
+//! The naive queue: every message in one map, with its state. It has no ready cache, no cursor and no budget. The
+//! engine must agree with it.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use angarium_engine::{AttemptCount, Release};
 pub enum MessageState {
     Ready,
     Scheduled,
-    /// Scheduled or prepared before.
+    /// Was scheduled or prepared.
     Waking,
     Taking,
     Claimed(ClaimId),
     Returning(ClaimId),
     Leaving,
-    /// Prepared or moving.
+    /// Prepared, moving or failed.
     Aside,
 }
 
 impl MessageState {
-    /// Where an entry of the pool is that nothing happens to.
+    /// State of an entry in the pool on which no operation runs.
     pub fn of(state: &State) -> Self {
         match state {
             State::Ready => Self::Ready,
@@ -34,26 +34,26 @@ impl MessageState {
     }
 }
 
-/// A message whose post was answered.
+/// A message whose post was acknowledged.
 #[derive(Clone, Debug)]
 pub struct KnownMessage {
     pub header: Header,
-    /// Where it is, or would be if its removals failed.
+    /// Its state, or the state that it has if its removals fail.
     pub place: MessageState,
-    /// How many removals of it are under way. While one is, no caller sees it.
+    /// Removals in progress. While there are any, no client sees it.
     pub removals: u32,
 }
 
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub expires: Timestamp,
-    /// How it ends, while it does.
+    /// The release, while the claim is being ended.
     pub ending: Option<Release>,
-    /// Whether messages part from it just now.
+    /// Whether messages are being split off.
     pub is_parting: bool,
 }
 
-/// What an end makes of a message.
+/// The header of a message after the end of its claim.
 pub fn returned(header: &Header, ending: Release) -> Header {
     let attempts = header.attempts - u32::from(ending.counts == AttemptCount::No);
     let (ready, state) = ending.ready.map_or((header.ready, State::Ready), |at| (at, State::Scheduled));
@@ -61,15 +61,15 @@ pub fn returned(header: &Header, ending: Release) -> Header {
     Header { attempts, ready, state, first_claimed, ..header.clone() }
 }
 
-/// What the engine must answer to a removal.
+/// The expected answer of the engine to a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Begun,
     Claimed,
     ClaimEnded,
-    /// It moves to or from another queue.
+    /// The message is in transfer to or from another queue.
     OnItsWay,
-    /// Not claimed; or only the pool knows.
+    /// The message is not claimed, or only the pool knows it.
     Free,
     AskPool,
 }
@@ -78,7 +78,7 @@ pub enum Verdict {
 pub struct Truth {
     pub messages: BTreeMap<MessageId, KnownMessage>,
     pub claims: BTreeMap<ClaimId, Lease>,
-    /// Removals under way of ids that are not among the messages.
+    /// Removals in progress of ids that are not among the messages.
     pub strangers: BTreeMap<MessageId, u32>,
 }
 
@@ -126,7 +126,7 @@ impl Truth {
         }
     }
 
-    /// Those of the messages that the old claim still has are under the new one. Returns which of the two have ended.
+    /// Moves those of the messages that the old claim still has to the new one. Returns the claims that have ended.
     pub fn finish_split(
         &mut self,
         old: ClaimId,
@@ -189,7 +189,7 @@ impl Truth {
         }
     }
 
-    /// They are ready now, whether a caller removes them or not.
+    /// The messages are ready now, whether they are being removed or not.
     pub fn woken(&mut self, ids: &[MessageId]) {
         for id in ids {
             let known = self.at(*id);
@@ -197,7 +197,7 @@ impl Truth {
         }
     }
 
-    /// They are where the pool has them.
+    /// The messages have the state that the pool has.
     pub fn stay(&mut self, ids: &[MessageId]) {
         for id in ids {
             let known = self.at(*id);
@@ -212,7 +212,7 @@ impl Truth {
         }
     }
 
-    /// Zaqar's table.
+    /// Zaqar's table of answers.
     pub fn judge(&self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Verdict {
         let is_live = |claim| self.claims.get(&claim).is_some_and(|l| l.ending.is_none() && now < l.expires);
         let Some(known) = self.messages.get(&id) else {
@@ -226,7 +226,7 @@ impl Truth {
             return Verdict::OnItsWay;
         }
         match (known.place, claim) {
-            // One that is being published is a free message already.
+            // A message that is being published is a free message already.
             (MessageState::Ready | MessageState::Scheduled | MessageState::Waking, None) => Verdict::Begun,
             (MessageState::Ready | MessageState::Scheduled | MessageState::Waking, Some(_)) => Verdict::Free,
             (MessageState::Claimed(holder), Some(claim)) if claim == holder && is_live(claim) => {
@@ -245,7 +245,7 @@ impl Truth {
         }
     }
 
-    /// Returns the claim that has ended by it.
+    /// Returns the claim that ended by the removal.
     pub fn removed(&mut self, id: MessageId) -> Option<ClaimId> {
         self.strangers.remove(&id);
         let known = self.messages.remove(&id)?;

@@ -1,9 +1,9 @@
-//! Crashes, what holds after each step, and the drain at the end.
+//! Crashes, the checks after each step, and the drain at the end.
 
 use super::*;
 
 impl World {
-    /// Builds the engine again from the pool and the records, as the broker does when it opens a queue.
+    /// Builds the engine from the pool and the records, as the broker does when it opens a queue.
     pub(super) fn crash(&mut self) {
         (self.flight, self.refill) = (None, None);
         self.waiting.clear();
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// What holds after each step.
+    /// Checks the invariants after a step.
     pub fn check(&self) {
         self.check_line();
         self.check_receipts();
@@ -79,16 +79,16 @@ impl World {
                 | MessageState::Leaving
                 | MessageState::Aside => None,
             };
-            assert_eq!(self.engine.hold(*id), expected, "who holds {id}");
+            assert_eq!(self.engine.hold(*id), expected, "the holder of {id}");
             if known.removals == 0 && !self.departing.contains(id) {
                 self.check_durable(&known.header, known.place);
             }
         }
     }
 
-    /// A crash now would lose nothing that any caller was told.
+    /// Checks that a crash at this moment would lose nothing that was acknowledged.
     pub(super) fn check_durable(&self, header: &Header, place: MessageState) {
-        let entry = self.pool.entries.get(&header.id).expect("the pool has what nobody removes");
+        let entry = self.pool.entries.get(&header.id).expect("the pool has a message without removal");
         let named =
             |record: &Record| record.messages.iter().find(|(id, _)| *id == header.id).map(|(_, n)| *n);
         match place {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Lets everything under way come to its end, then takes all there is: exactly what is ready, in order.
+    /// Finishes all operations in progress, then takes all messages: exactly the ready ones, in order.
     pub fn drain(&mut self) {
         (self.line, self.turns) = (WaitLines::default(), Vec::new());
         self.finish_refill();
@@ -137,7 +137,7 @@ impl World {
                 return self.check_swept();
             }
             self.begin_refill();
-            assert!(!taken.is_empty() || self.refill.is_some(), "an empty window is not filled");
+            assert!(!taken.is_empty() || self.refill.is_some(), "an empty ready cache is not refilled");
             self.finish_refill();
             self.flush();
             self.check();
@@ -145,8 +145,8 @@ impl World {
         panic!("the queue is never whole");
     }
 
-    /// A sweep leaves nothing whose life has ended but what is on its way or claimed, and that only with a life of its
-    /// own or under a claim that has ended too.
+    /// Checks that a sweep removes all expired messages except those in transfer and those under a claim; of the latter
+    /// only those that have a life of their own, or whose claim has expired too.
     pub(super) fn check_swept(&mut self) {
         self.begin_sweep();
         self.finish_sweep();
@@ -160,7 +160,7 @@ impl World {
                 MessageState::Claimed(claim) => is_own || is_over(claim),
                 place => place == MessageState::Aside,
             };
-            assert!(is_kept, "{} is over and stays", known.header.id);
+            assert!(is_kept, "{} has expired and stays", known.header.id);
         }
     }
 

@@ -1,9 +1,9 @@
-//! Claims: taking, granting, ending, as the broker does it.
+//! Claims: take, grant and end, as the broker does them.
 
 use super::*;
 
 impl World {
-    /// What is taken must be the oldest of what is ready, without a hole.
+    /// Takes messages, and checks that they are the oldest ready ones, without a gap.
     pub(super) fn take(&mut self, limit: usize) -> ClaimSelection {
         if self.bounds.is_some() {
             return self.take_of_groups(limit);
@@ -29,7 +29,7 @@ impl World {
             assert!(body.as_ref().is_none_or(|body| body == stored), "the body of another message");
         }
         let is_all = count == ready.len() || self.engine.has_more() || taken.messages.len() == limit;
-        assert!(is_all, "{count} taken of {}, and the window says it is all", ready.len());
+        assert!(is_all, "{count} taken of {}, and the engine has no more", ready.len());
         self.hide_taken(&taken);
         taken
     }
@@ -70,7 +70,7 @@ impl World {
         let headers = self.engine.grant(id, terms(), expires, &ids);
         self.truth.grant(id, terms(), expires, &ids);
         let expected: Vec<&Header> = ids.iter().map(|id| self.truth.header(*id)).collect();
-        assert_eq!(headers.iter().collect::<Vec<_>>(), expected, "what the claim's holder is told");
+        assert_eq!(headers.iter().collect::<Vec<_>>(), expected, "the headers for the claim's holder");
     }
 
     pub(super) fn put_back(&mut self, at: usize) {
@@ -90,10 +90,10 @@ impl World {
             let lease = &self.truth.claims[&claim];
             return assert!(lease.ending.is_some() || lease.is_parting, "a live claim can be ended");
         };
-        assert!(self.truth.claims[&claim].ending.is_none(), "a claim is ended by one");
+        assert!(self.truth.claims[&claim].ending.is_none(), "a claim is ended once at a time");
         for header in &ended.headers {
             let expected = returned(self.truth.header(header.id), ending);
-            assert_eq!(header, &expected, "what is written of a returning message");
+            assert_eq!(header, &expected, "the stored header of a returning message");
         }
         self.truth.begin_release(claim, ending);
         if ended.headers.is_empty() {
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// The record leaves, but that is not heard: the claim lives on until it is ended again.
+    /// The record is deleted, but its owner does not learn it: the claim continues until it is ended again.
     pub(super) fn lose_end(&mut self, at: usize) {
         let (claim, stage) = self.ending[at];
         if stage == Stage::HeadersDurable {

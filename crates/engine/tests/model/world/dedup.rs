@@ -1,23 +1,23 @@
-//! Ids of deduplication and their notes in the pool.
+//! Deduplication ids and their notes in the pool.
 
 use angarium_core::limits;
 
 use super::*;
 
-/// The kind of their notes.
+/// The kind of the notes of deduplication ids.
 pub(super) const KIND: u8 = 1;
 
 fn key(number: u8) -> DedupKey {
     DedupKey::from_bytes([number % 4; 16])
 }
 
-/// Kind and key of the note of an id.
+/// Kind and key of the note of a deduplication id.
 pub(super) fn name(key: &DedupKey) -> (u8, Bytes) {
     (KIND, Bytes::copy_from_slice(key.as_bytes()))
 }
 
 impl World {
-    /// A post with an id; nothing when it is a duplicate.
+    /// Posts a message with a deduplication id, unless it is a duplicate.
     pub(super) fn post_once(&mut self, number: u8) {
         let key = key(number);
         if self.engine.first_post(key, self.now).is_some() {
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// As the broker does when it opens a queue.
+    /// Restores the ids, as the broker does when it opens a queue.
     pub(super) fn restore_dedup_ids(&mut self) {
         for note in self.pool.notes.values() {
             let key = DedupKey::from_bytes(note.key[..].try_into().expect("the key of an id"));
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// What answers a duplicate outlives a crash.
+    /// Checks that every id which answers a duplicate would survive a crash.
     pub(super) fn check_dedup_ids(&self) {
         for key in (0..4).map(key) {
             let Some(duplicate) =

@@ -1,4 +1,4 @@
-//! A pool of the product beside the naive one: it is given the same batches, and must have the same.
+//! A real pool beside the naive one: both get the same batches, and must have the same entries.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,11 +14,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 
-/// Bodies that a pool writes fast.
+/// Sizes of bodies that a pool writes fast.
 const SMALL: [usize; 3] = [2, 70, 400];
 const EPOCH: Epoch = Epoch { generation: 1, transaction: 1 };
 
-/// The embedded pool, one for all histories of a test. Each has a queue of its own there.
+/// The embedded pool, one for all histories of a test. Each history has its own queue in it.
 #[derive(Clone)]
 pub struct Driver(Rc<Pool>);
 
@@ -27,7 +27,7 @@ struct Pool {
     store: EmbeddedPool,
     /// The number of the last batch.
     seq: Cell<u64>,
-    /// Where the ids of queues come from.
+    /// Seed of the next queue id.
     queues: Cell<u64>,
     _data: TempDir,
 }
@@ -74,7 +74,7 @@ impl Driver {
 }
 
 impl World {
-    /// A queue in a pool of the product too.
+    /// A world whose queue is also in a real pool.
     pub fn over(driver: &Driver) -> Self {
         let queues = &driver.0.queues;
         queues.set(queues.get().wrapping_add(1));
@@ -82,7 +82,7 @@ impl World {
         Self { driver: Some(driver.clone()), queue, ..Self::new() }
     }
 
-    /// A body of this kind of size.
+    /// A body of this size class.
     pub(super) fn body(&self, size: u8) -> Bytes {
         let sizes = if self.driver.is_some() { SMALL } else { SIZES };
         Bytes::from_static(&BODY[..sizes[usize::from(size)]])

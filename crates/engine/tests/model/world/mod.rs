@@ -1,6 +1,6 @@
-//! Owns an engine with a small world around it: a pool, a slot writer to it with one batch out at a time, the records
-//! of claims, and the naive queue. It does what the broker does, one half of a change at a time, and holds the
-//! engine against the naive queue. It never reaches into the engine.
+//! An engine in a small world: a pool, a slot writer with at most one pending batch, the records of claims, and the
+//! naive queue. It acts as the broker does, one half of a change at a time, and compares the engine with the naive
+//! queue. It never accesses the inner state of the engine.
 
 mod checks;
 mod claims;
@@ -40,51 +40,51 @@ use super::step::{Deleter, Step, Target};
 use super::truth::{MessageState, Truth, Verdict, returned};
 use angarium_testbed::naive::NaiveQueue;
 
-/// Bytes of bodies: three of the largest fill the ready cache.
+/// Sizes of bodies: three of the largest fill the ready cache.
 pub const SIZES: [usize; 3] = [2, 70_000, 400_000];
 static BODY: [u8; 400_000] = [b'0'; 400_000];
-/// How often a message is claimed before it is dead.
+/// Max claims of a message before it is dead.
 const MOST: u32 = 2;
 /// Far more rounds than a drain needs.
 const ROUNDS: usize = 10_000;
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// With the notes of their ids of deduplication.
+    /// With the notes of their deduplication ids.
     Post(Vec<Message>, Vec<(DedupKey, Note)>),
     Forget(Vec<DedupKey>),
     Return(ClaimId, Vec<Header>),
     Wake(Vec<Header>),
     SetAside(Vec<Header>),
     Prepare(Vec<Message>),
-    /// With what the engine knows of them.
+    /// With the entries as the engine knows them.
     Remove(Vec<MessageId>, Vec<KnownEntry>),
-    /// Of messages that are aside.
+    /// A message in transfer leaves.
     Depart(MessageId),
 }
 
-/// How far scheduled messages are made ready.
+/// Progress of a wake.
 enum Waking {
-    /// The next page is behind this.
+    /// The next page begins after this position.
     Begun(Option<Position>),
-    /// A page behind this was read, and is not woken yet.
+    /// A page after this position was read, and is not woken yet.
     Read(Option<Position>, Page),
-    /// What is due is on its way, and what was seen next is due then.
+    /// Due messages are being written; the next one is due at this time.
     Done(Option<Timestamp>),
 }
 
-/// A batch that is out.
+/// A batch that was sent.
 struct Flight {
     works: Vec<Change>,
     changes: QueueChanges,
     is_durable: bool,
 }
 
-/// Taken messages on their way to a claim.
+/// Taken messages whose claim is not granted yet.
 struct Granting {
     id: ClaimId,
     ids: Vec<MessageId>,
-    /// When it ends, once its record is durable.
+    /// When the claim expires, once its record is durable.
     recorded: Option<Timestamp>,
 }
 
@@ -95,18 +95,19 @@ enum Stage {
     Unrecorded,
 }
 
-/// How often a history met what a bug was in once.
+/// Number of times that a history met the condition of an earlier bug.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
-    /// A message was deleted under a claim, and the pool stored it as scheduled: a release with a delay did not end the claim.
+    /// A message was deleted under a claim while the pool stored it as scheduled: a release with a delay had not ended
+    /// the claim.
     pub stored_otherwise: u32,
-    /// A message was gone by the time when the page that showed it as due was woken.
+    /// A message was removed between the read of the page that showed it as due and its wake.
     pub gone_while_due: u32,
-    /// One batch forgot an id of deduplication and brought a message with it.
+    /// One batch forgot a deduplication id and posted a message with the same id.
     pub forgotten_and_noted: u32,
-    /// The record of a claim went, and its owner did not hear of it.
+    /// The record of a claim was deleted, and its owner did not learn it.
     pub records_lost: u32,
-    /// A message was swept out of a live claim.
+    /// A sweep removed a message from a live claim.
     pub swept_claimed: u32,
 }
 
@@ -134,11 +135,11 @@ pub struct World {
     pub engine: QueueEngine,
     pub truth: Truth,
     pub met: Met,
-    /// A pool beside the naive one that is given the same batches.
+    /// A real pool that gets the same batches.
     driver: Option<Driver>,
     queue: QueueId,
     pool: NaiveQueue,
-    /// The pool's hint of where the queue begins.
+    /// The pool's hint of the first id of the queue.
     low: MessageId,
     last_id: MessageId,
     tree: BTreeMap<ClaimId, Record>,
@@ -148,25 +149,25 @@ pub struct World {
     ending: Vec<(ClaimId, Stage)>,
     parting: Vec<PendingSplit>,
     spent: Vec<ClaimId>,
-    /// Claims that live though their records may be gone: that a record was deleted was not heard.
+    /// Live claims whose records may be deleted, because the outcome of their deletion was lost.
     unrecorded: BTreeSet<ClaimId>,
     refill: Option<(Refill, Option<Page>)>,
-    /// Of a queue in order of groups: the bounds of its memory, and what is read of it.
+    /// For an ordered queue: the bounds of its memory, and the reads in progress.
     bounds: Option<GroupBounds>,
     reads: VecDeque<(GroupRead, Option<GroupPage>)>,
     waking: Option<Waking>,
-    /// What the pool said to a sweep.
+    /// The pool's answer to a sweep.
     sweep: Option<Vec<Header>>,
     departing: BTreeSet<MessageId>,
-    /// Claims that wait, each for so many messages, and their places.
+    /// Waiting claims, each with its limit, and their positions.
     line: WaitLines<(), usize>,
     turns: Vec<Turn>,
-    /// Messages that came from another queue so far.
+    /// Number of messages that were transferred from another queue.
     arrived: u64,
     gone: Vec<MessageId>,
     retention: Retention,
     now: Timestamp,
-    /// Ids given so far.
+    /// Number of ids given so far.
     count: u64,
     claims: SmallRng,
 }
@@ -263,7 +264,7 @@ impl World {
             Step::Send => self.send(),
             Step::Apply => self.apply(),
             Step::Settle => self.settle(),
-            // No caller overtakes those who wait.
+            // A new claim does not overtake waiting ones.
             Step::Take(limit) if self.line.is_empty() => drop(self.take(usize::from(*limit))),
             Step::Take(limit) => self.turns.push(self.line.join(&(), usize::from(*limit))),
             Step::Record(number) => drop(nth(&self.granting, *number).map(|at| self.record(at))),

@@ -1,4 +1,4 @@
-//! The queue in order of groups: what may be taken of each, and the pages that are read of them.
+//! The ordered queue: the messages that may be taken of each group, and the pages that are read of groups.
 
 use angarium_core::group::GroupName;
 use angarium_core::limits;
@@ -6,18 +6,18 @@ use angarium_core::limits;
 use super::*;
 use crate::truth::KnownMessage;
 
-/// What was read of groups.
+/// A page that was read of groups.
 pub enum GroupPage {
     Group(Page),
     /// First messages of groups, and whether there are no more.
     Heads(Heads, bool),
 }
 
-/// Messages of one group.
+/// Number of groups.
 const GROUPS: u64 = 5;
 
 impl World {
-    /// A queue in order of groups, of which memory holds so much.
+    /// An ordered queue with these bounds of memory.
     pub fn ordered(bounds: GroupBounds) -> Self {
         let mut world = Self { bounds: Some(bounds), ..Self::new() };
         world.engine = world.opened(StoredTotals {
@@ -36,13 +36,13 @@ impl World {
         }
     }
 
-    /// The group of the message of this rank, in a queue that has groups.
+    /// The group of the message of this rank, in an ordered queue.
     pub(super) fn group_of(&self, rank: u64) -> Option<GroupName> {
         let number = rank.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20) % GROUPS;
         self.bounds.map(|_| GroupName::new(&format!("g{number}"), "group").expect("a lawful group"))
     }
 
-    /// The messages of each group that a caller could wait for, in order.
+    /// The messages of each group that can block it, in order.
     fn lists(&self) -> BTreeMap<GroupName, Vec<&KnownMessage>> {
         let mut lists: BTreeMap<GroupName, Vec<&KnownMessage>> = BTreeMap::new();
         for known in self.truth.messages.values().filter(|known| can_block(known)) {
@@ -53,8 +53,8 @@ impl World {
         lists
     }
 
-    /// What may be taken of each group: the messages before the first one that is not free. One that is being removed
-    /// need not block: it may not be in memory.
+    /// The messages of each group that may be taken: those before the first one that is not free. A message that is
+    /// being removed need not block: it may not be in memory.
     fn free(&self) -> BTreeMap<GroupName, Vec<Header>> {
         let is_free = |known: &&&KnownMessage| known.place == MessageState::Ready && known.removals == 0;
         let free =
@@ -74,7 +74,7 @@ impl World {
         self.free().values().any(|free| !free.is_empty())
     }
 
-    /// Of each group what is taken must be the first of what is free, and as much of it as may be.
+    /// Takes messages, and checks that those of each group are its first free ones, and as many as allowed.
     pub(super) fn take_of_groups(&mut self, limit: usize) -> ClaimSelection {
         let (strict, free) = (self.free(), self.free_past_removals());
         let taken = self.engine.take(limit, Some(MOST), self.now);
@@ -92,7 +92,7 @@ impl World {
                 .get(count)
                 .filter(|rest| rest.attempts < MOST || rest.is_expired(self.now, self.retention));
             let is_behind_dead = taken.dead.iter().any(|header| header.group.as_ref() == Some(group));
-            // Those whose life had ended took places of what had to be read for the others.
+            // Expired messages took places of the reads that the others needed.
             let has_expired = free[..count].iter().any(|header| header.is_expired(self.now, self.retention));
             let is_all = is_full
                 || has_expired
@@ -109,7 +109,7 @@ impl World {
         taken
     }
 
-    /// What was taken of a group is the beginning of what is free. Returns how many.
+    /// Checks that the taken messages of a group are the first free ones. Returns their number.
     fn check_taken(&self, group: &GroupName, free: &[Header], taken: &ClaimSelection) -> usize {
         let is_of = |header: &&Header| header.group.as_ref() == Some(group);
         let messages: Vec<&Header> = taken.messages.iter().map(|(header, _)| header).filter(is_of).collect();
@@ -132,7 +132,7 @@ impl World {
         count
     }
 
-    /// Takes, and acknowledges what was taken, until nothing is free.
+    /// Takes and acknowledges messages until none is free.
     pub(super) fn drain_groups(&mut self) {
         let mut last: BTreeMap<GroupName, MessageId> = BTreeMap::new();
         for _ in 0..ROUNDS {
@@ -140,10 +140,10 @@ impl World {
             for (header, _) in &taken.messages {
                 let group = header.group.clone().expect("it has a group");
                 let before = last.insert(group, header.id);
-                assert!(before.is_none_or(|before| before < header.id), "{} comes late", header.id);
+                assert!(before.is_none_or(|before| before < header.id), "{} is late", header.id);
             }
             if taken.is_empty() && !self.engine.has_more() {
-                assert!(!self.is_any_free(), "something is free that nobody gets");
+                assert!(!self.is_any_free(), "a free message is never taken");
                 return self.check_swept();
             }
             self.begin_refill();
@@ -179,7 +179,7 @@ impl World {
                 GroupPage::Group(self.pool.group(name, after, limit, limits::GROUP_BYTES))
             }
             GroupRead::Heads { after, .. } => {
-                // There is always room for a page.
+                // The engine lists groups only while there is room for a page.
                 let room = self.bounds.map_or(1, |bounds| bounds.known - bounds.open);
                 let limit = limit.min(room);
                 let heads = self.pool.groups(after.as_ref(), limit);
@@ -198,8 +198,8 @@ impl World {
     }
 }
 
-/// Whether a message can block its group. One that is prepared or failed does not, unless it is being published, or its
-/// publication failed while a removal of it was under way: then it is hidden until the removal is settled.
+/// Whether a message can block its group. A prepared or failed one does not, unless it is being published, or its
+/// publication failed during its removal: then it is hidden until the removal is settled.
 fn can_block(known: &KnownMessage) -> bool {
     let is_here = !matches!(known.header.state, State::Prepared(_) | State::Failed);
     is_here || known.place == MessageState::Waking || known.removals > 0

@@ -1,11 +1,11 @@
-//! Receipts: messages that part from their claim into one of their own, deletes by the holder of a receipt, and
-//! what a receipt is worth.
+//! Receipts: messages that are split off into a claim of their own, deletes by the holder of a receipt, and the
+//! validity of receipts.
 
 use angarium_engine::{ClaimSnapshot, ClaimSplit, ReceiptStatus};
 
 use super::*;
 
-/// Messages on their way from a claim into one of their own.
+/// Messages that are being split off from a claim.
 pub(super) struct PendingSplit {
     old: ClaimId,
     new: ClaimId,
@@ -18,7 +18,7 @@ pub(super) struct PendingSplit {
 }
 
 impl PendingSplit {
-    /// The claim that has a message on its way, when its record reports it already.
+    /// The new claim of a message, if its record is durable already.
     pub(super) fn recorded(&self, id: MessageId) -> Option<ClaimId> {
         let is_here = self.is_recorded && self.parted.iter().any(|(parted, _)| *parted == id);
         is_here.then_some(self.new)
@@ -26,7 +26,7 @@ impl PendingSplit {
 }
 
 impl World {
-    /// Some of the messages of a claim, one for each bit, are given a time of their own.
+    /// Changes the visibility of some messages of a claim, one for each bit.
     pub(super) fn part(&mut self, number: u8, which: u8) {
         let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
         let Some(at) = nth(&claims, number) else { return };
@@ -41,16 +41,16 @@ impl World {
         let is_changing = lease.ending.is_some() || lease.is_parting;
         let is_over = self.now >= lease.expires || ids.is_empty();
         match self.engine.begin_split(old, &ids, self.now) {
-            ClaimSplit::Busy => assert!(is_changing, "a claim that nobody changes can be parted"),
-            ClaimSplit::Ended => assert!(!is_changing && is_over, "a live claim can be parted"),
+            ClaimSplit::Busy => assert!(is_changing, "an unchanged claim can be split"),
+            ClaimSplit::Ended => assert!(!is_changing && is_over, "a live claim can be split"),
             ClaimSplit::Whole => assert!(!is_changing && !is_over && ids == held, "some of it stays"),
             ClaimSplit::Begun { rest, parted } => {
                 assert!(!is_changing && !is_over && ids.len() < held.len(), "nothing of it stays");
                 let staying: Vec<&Header> =
                     held.iter().filter(|id| !ids.contains(id)).map(|id| self.truth.header(*id)).collect();
-                assert_eq!(rest.headers.iter().collect::<Vec<_>>(), staying, "what stays with a claim");
+                assert_eq!(rest.headers.iter().collect::<Vec<_>>(), staying, "messages that stay");
                 let going: Vec<_> = ids.iter().map(|id| (*id, self.truth.header(*id).attempts)).collect();
-                assert_eq!(parted, going, "what parts from a claim");
+                assert_eq!(parted, going, "messages that are split off");
                 let terms = ClaimTerms::stored(u32::from(which), 60);
                 let (new, expires) =
                     (ClaimId::new(&mut self.claims), self.now.plus_seconds(u32::from(which)));
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Both claims become durable in one commit, if the one that was there still is.
+    /// Makes both claims durable in one commit, if the old one still exists.
     pub(super) fn record_split(&mut self, at: usize) {
         let PendingSplit { old, new, terms, expires, rest, parted, is_recorded } = &mut self.parting[at];
         let Some(record) = self.tree.get_mut(old).filter(|_| !*is_recorded) else { return };
@@ -85,11 +85,11 @@ impl World {
         let PendingSplit { old, new, terms, expires, parted, .. } = self.parting.swap_remove(at);
         let over = self.engine.finish_split(old, new, terms, expires, &parted);
         let ids: Vec<MessageId> = parted.iter().map(|(id, _)| *id).collect();
-        assert_eq!(over, self.truth.finish_split(old, new, terms, expires, &ids), "claims that are over");
+        assert_eq!(over, self.truth.finish_split(old, new, terms, expires, &ids), "claims that have ended");
         self.spent.extend(over);
     }
 
-    /// The commit certainly did not happen.
+    /// The commit was certainly not carried out.
     pub(super) fn fail_split(&mut self, at: usize) {
         if !self.parting[at].is_recorded {
             let PendingSplit { old, .. } = self.parting.swap_remove(at);
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// The holder of a receipt deletes its message, whatever has become of the receive.
+    /// The holder of a receipt deletes its message, in any state of the receive.
     pub(super) fn remove_received(&mut self, target: Target) {
         let Some(id) = self.target(target) else { return };
         let known = self.truth.messages.get(&id).filter(|known| known.removals == 0);
@@ -106,20 +106,20 @@ impl World {
         let is_changing = known
             .is_some_and(|known| matches!(known.place, MessageState::Taking | MessageState::Returning(_)));
         if is_claimed || is_changing {
-            let answer = self.engine.begin_remove_received(id, self.now).expect("it is not on its way");
+            let answer = self.engine.begin_remove_received(id, self.now).expect("it is not in transfer");
             assert_eq!(answer.is_none(), is_changing, "{id} is claimed or given back just now");
             if is_claimed {
                 self.begin_removal(id);
             }
             return;
         }
-        // Without a claim it is as for every caller.
+        // Without a claim it is an ordinary removal.
         self.remove_as(id, None, |engine, now| {
-            engine.begin_remove_received(id, now).map(|removal| removal.expect("nobody changes it"))
+            engine.begin_remove_received(id, now).map(|removal| removal.expect("it is not being changed"))
         });
     }
 
-    /// What each receipt is worth, of the last receive and of others.
+    /// Checks the validity of receipts, of the last receive and of others.
     pub(super) fn check_receipts(&self) {
         for (id, known) in &self.truth.messages {
             let attempts = known.header.attempts;

@@ -1,4 +1,4 @@
-//! Removals, under whichever claim, and the pages read from the pool.
+//! Removals, under any claim, and pages that are read from the pool.
 
 use angarium_core::claim::Holdings;
 use angarium_storage::{Order, Position};
@@ -12,7 +12,7 @@ impl World {
         self.remove_as(id, claim, |engine, now| engine.begin_remove(id, claim, now));
     }
 
-    /// Begins a removal in the name of a claim; the engine must decide by the table.
+    /// Begins a removal for the holder of `claim`; the engine must decide by the table.
     pub(super) fn remove_as(
         &mut self,
         id: MessageId,
@@ -32,7 +32,7 @@ impl World {
             answer = self.engine.begin_remove_after_lookup(id, claim, asked, answered, self.now);
         }
         let is_right = match (&answer, verdict) {
-            // It has departed, and no caller was told yet.
+            // It has left for the other queue, and the engine was not told yet.
             (Ok(Removal::Begun), Verdict::OnItsWay) => !self.pool.entries.contains_key(&id),
             (Ok(Removal::Begun), verdict) => verdict == Verdict::Begun,
             (Err(Error::NotClaimed(of)), Verdict::Free) => *of == id,
@@ -61,7 +61,7 @@ impl World {
             Target::Unanswered(number) => {
                 let is_unanswered = |message: &&Message| {
                     let header = &message.header;
-                    // No caller is shown what is prepared.
+                    // Clients never see prepared messages.
                     MessageState::of(&header.state) != MessageState::Aside
                         && !self.truth.messages.contains_key(&header.id)
                 };
@@ -92,7 +92,7 @@ impl World {
 
 /// Removals of many messages at once.
 impl World {
-    /// All that the pool has; what is just being claimed, given back or moved is left.
+    /// Purges all messages of the pool; those that are being claimed, released or transferred stay.
     pub(super) fn purge(&mut self) {
         let headers = self.pool.entries.values().map(|message| &message.header);
         let is_here = |header: &&Header| !matches!(header.state, State::Prepared(_) | State::Moving(_));
@@ -139,7 +139,7 @@ impl World {
     }
 }
 
-/// Pages.
+/// Pages that are read from the pool.
 impl World {
     pub(super) fn begin_refill(&mut self) {
         if let Some(read) = self.engine.begin_group_read() {

@@ -12,7 +12,7 @@ impl World {
         }
     }
 
-    /// A page is read. What happens until it is woken the engine must know.
+    /// Reads a page. The engine must track all changes until its wake.
     pub(super) fn read_due(&mut self) {
         let Some(Waking::Begun(after)) = self.waking else { return };
         self.engine.begin_wake_page();
@@ -20,7 +20,7 @@ impl World {
         self.waking = Some(Waking::Read(after, page));
     }
 
-    /// What is due of the page becomes ready; the next page is read after it, if there may be more.
+    /// Wakes the due messages of the page; then the next page is read, if there may be more.
     pub(super) fn wake_page(&mut self) {
         self.read_due();
         if !matches!(self.waking, Some(Waking::Read(..))) {
@@ -45,7 +45,7 @@ impl World {
         });
     }
 
-    /// Nothing is woken that is gone, or is something else by now.
+    /// Checks that no message is woken that was removed or changed.
     fn check_woken(&self, due: &[Header], ready: &[Header]) {
         for header in due.iter().filter(|header| ready.iter().any(|ready| ready.id == header.id)) {
             assert!(self.pool.entries.contains_key(&header.id), "{} is gone, and woken", header.id);
@@ -74,7 +74,7 @@ impl World {
     }
 
     fn submit_wake(&mut self, headers: &[Header], ready: Vec<Header>) {
-        // A post that is durable and not answered may be due already.
+        // A message of an unacknowledged post may be due already.
         for header in &ready {
             if !self.truth.messages.contains_key(&header.id) {
                 let before = headers.iter().find(|before| before.id == header.id);
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// As soon as all of it is settled.
+    /// Ends the wake when all of it is settled.
     pub(super) fn finish_wake(&mut self) {
         let Some(Waking::Done(next)) = self.waking else { return };
         let is_wake = |change: &Change| matches!(change, Change::Wake(_));

@@ -1,4 +1,4 @@
-//! Posts, and the slot writer to the pool with one batch out at a time.
+//! Posts, and the slot writer with one batch at a time.
 
 use super::*;
 
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// A batch that did not become durable before is one that failed.
+    /// Reports the outcome of the batch; one that did not become durable has failed.
     pub(super) fn settle(&mut self) {
         let Some(Flight { works, is_durable, .. }) = self.flight.take() else { return };
         for work in works {
@@ -132,7 +132,7 @@ impl World {
     pub(super) fn removed(&mut self, ids: &[MessageId]) {
         let expected: Vec<ClaimId> = ids.iter().filter_map(|id| self.truth.removed(*id)).collect();
         let over = self.engine.removed(ids);
-        assert_eq!(over, expected, "claims that are over");
+        assert_eq!(over, expected, "claims that have ended");
         self.spent.extend(over);
         self.gone.extend_from_slice(ids);
     }

@@ -1,4 +1,4 @@
-//! The queue as the source and as the target of moves. What becomes of a message at the other side is of no matter here.
+//! The queue as the source and as the target of transfers. The other queue is not modelled.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl World {
         self.arrived += 1;
         let rank = 1 + u64::from(number) % (self.count + 1);
         let id = MessageId::from_bytes(((u128::from(rank) << 64) + u128::from(self.arrived)).to_be_bytes());
-        // What is posted from now on follows it.
+        // Later posts have greater ids.
         self.count = self.count.max(rank);
         let created = Timestamp::default();
         let moving = Header {

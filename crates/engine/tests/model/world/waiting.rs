@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// The first ones in line take what there is.
+    /// Takes messages for the first waiters of the line.
     pub(super) fn serve(&mut self) {
         while let Some(limit) = self.line.first(&()).copied() {
             let taken = self.take(limit);
@@ -22,12 +22,12 @@ impl World {
         }
     }
 
-    /// No caller waits for what is there.
+    /// Checks that no claim waits while there are messages for it.
     pub(super) fn check_line(&self) {
         if !self.line.is_empty() && !self.engine.has_more() {
             let is_free =
                 if self.bounds.is_some() { self.is_any_free() } else { !self.truth.ready().is_empty() };
-            assert!(!is_free, "somebody waits while messages are ready");
+            assert!(!is_free, "a claim waits while messages are ready");
         }
     }
 }
