@@ -1,15 +1,15 @@
-//! The one codec of message headers. A driver that stores a header as bytes states its [`HeaderForm`]; one that stores
-//! it in columns takes the parts.
+//! The codec of message headers. A driver that stores a header as bytes has a [`HeaderForm`]; one that stores it in
+//! columns uses the functions for the parts.
 //!
-//! A header is its head, its extras where it has any, and the peer of its state where that has one. The head is tag,
-//! state, three times, ttl, attempts, bytes of the body, client id (1 + 1 + 3 * 8 + 4 + 4 + 4 + 16); the client id is zero
-//! when there is none. The tag is the first of the form, 1 more with extras, 2 more for a life by the queue's retention:
-//! then the time of the end is the base time and ttl 0. The form orders the times.
+//! A header is its head, then its extras and the peer of its state, if it has them. The head is tag, state, three
+//! times, ttl, attempts, bytes of the body, client id (1 + 1 + 3 * 8 + 4 + 4 + 4 + 16); the client id is zero when
+//! there is none. The tag is the first tag of the form, plus 1 with extras, plus 2 for a life by queue: then the expiry
+//! time is the base time and the ttl is 0. The form gives the order of the times.
 //!
 //! States are 0 ready, 1 scheduled, 2 prepared, 3 moving, 4 failed. A peer is: queue id or zero, bytes of the project,
-//! project, bytes of the name, name (16 + 2 + any + 2 + any). Where a header has a group or was claimed before, its extras
-//! are: first claimed or zero, bytes of the group, group (8 + 1 + any). Numbers are big endian; times are milliseconds,
-//! ttl seconds. These forms are in databases and never change.
+//! project, bytes of the name, name (16 + 2 + any + 2 + any). A header with a group or with an earlier claim has
+//! extras: first claim or zero, bytes of the group, group (8 + 1 + any). Numbers are big-endian; times are
+//! milliseconds, ttl seconds. Databases have these forms, so they never change.
 
 use std::sync::Arc;
 
@@ -26,16 +26,16 @@ use angarium_core::time::Timestamp;
 /// Bytes of the head of a header.
 pub(super) const HEAD_BYTES: usize = 54;
 
-/// Added to the tag of a header with extras, and of one that lives by the retention of its queue.
+/// Added to the tag of a header with extras, and of one that lives by queue.
 const EXTRAS: u8 = 1;
 const RETAINED: u8 = 2;
 
 const NO_QUEUE: [u8; 16] = [0; 16];
 
-/// What the stored headers of one driver have of their own.
+/// The differences between the stored headers of the drivers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeaderForm {
-    /// The least tag.
+    /// The smallest tag.
     pub(super) first_tag: u8,
     pub(super) times: TimeOrder,
 }
@@ -43,9 +43,9 @@ pub(super) struct HeaderForm {
 /// The order of the times in a head.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimeOrder {
-    /// Created, ready, end of life.
+    /// Created, ready, expires.
     CreatedFirst,
-    /// Ready, end of life, created.
+    /// Ready, expires, created.
     CreatedLast,
 }
 
@@ -60,7 +60,7 @@ impl HeaderForm {
         put_peer(value, &header.state);
     }
 
-    /// Appends the head alone, as that of a header without extras.
+    /// Appends the head only, as in a header without extras.
     pub(super) fn put_head(self, value: &mut impl BufMut, header: &Header) {
         self.put_tagged(value, 0, header);
     }
@@ -85,7 +85,7 @@ impl HeaderForm {
         value.put_slice(header.client.unwrap_or_default().as_bytes());
     }
 
-    /// Takes the header of a message from the front of `rest`.
+    /// Reads the header of a message from the front of `rest`.
     pub(super) fn take(self, id: MessageId, rest: &mut impl Buf) -> Result<Header, StoreError> {
         let no_header = || damaged("the header of a message");
         if rest.remaining() < HEAD_BYTES {
@@ -109,7 +109,7 @@ impl HeaderForm {
     }
 }
 
-/// What is stored of something is not what a driver writes.
+/// Error for stored data that no driver writes.
 pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} is damaged"))
 }
@@ -147,7 +147,7 @@ fn put_extras(value: &mut impl BufMut, header: &Header) {
     value.put_slice(group.as_bytes());
 }
 
-/// The group and the time of the first claim of a header with extras.
+/// Reads the group and the time of the first claim from the extras of a header.
 fn take_extras(rest: &mut impl Buf) -> Result<(Option<GroupName>, Option<Timestamp>), StoreError> {
     let no_extras = || damaged("the group of a message");
     let first = rest.try_get_u64().map_err(|_| no_extras())?;
@@ -163,13 +163,13 @@ fn take_extras(rest: &mut impl Buf) -> Result<(Option<GroupName>, Option<Timesta
     Ok((Some(take_group(&group)?), first_claimed))
 }
 
-/// The name of a group as it is stored.
+/// Reads the stored name of a group.
 pub(super) fn take_group(text: &[u8]) -> Result<GroupName, StoreError> {
     let name = str::from_utf8(text).ok().and_then(|text| GroupName::new(text, "group").ok());
     name.ok_or_else(|| damaged("the group of a message"))
 }
 
-/// The state of a number; its peer, if it has one, is taken from `rest`.
+/// Returns the state of a number; if it has a peer, reads that from `rest`.
 pub(super) fn take_state(number: u8, rest: &mut impl Buf) -> Result<State, StoreError> {
     Ok(match number {
         0 => State::Ready,

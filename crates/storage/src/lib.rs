@@ -1,8 +1,8 @@
-//! Seam 1, the message pools: where headers and bodies are kept, behind a trait of a few verbs: [`PoolStore`].
+//! Seam 1, the message pools: storage of headers and bodies, behind the trait [`PoolStore`].
 //!
-//! A pool keeps entries per queue, each in a state: ready ones in order of id, scheduled ones by their time, others
-//! aside. It knows nothing of claims, visibility or the tree: what an entry means is for the engine to say, and no
-//! entry changes or follows itself. Drivers are named once, in [`open`].
+//! A pool has entries for each queue, each in a state: ready entries in order of id, scheduled ones in order of time,
+//! all others in an order of their own ([`Order::Aside`]). A pool knows nothing of claims, visibility or the tree. The
+//! engine decides what an entry means, and no entry changes by itself. Drivers are named once, in [`open`].
 
 #![warn(missing_docs)]
 
@@ -35,32 +35,32 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 
-/// Why a pool did not do what it was asked.
+/// Reason why a pool did not carry out a call.
 #[derive(Debug, ThisError)]
 pub enum StoreError {
     /// The storage belongs to another pool. Nothing was written.
     #[error("the storage is stamped as pool {} of installation {}", .0.pool, .0.system)]
     Stamped(Stamp),
-    /// A later owner has the slot. Nothing was written.
+    /// A later owner has fenced the slot. Nothing was written.
     #[error("the slot belongs to a later owner ({0:?})")]
     Fenced(Epoch),
-    /// The batch is older than the last one. Nothing was written by this call.
+    /// The batch is older than the last applied one. This call wrote nothing.
     #[error("the batch follows its successor")]
     Stale,
-    /// The pool is behind what its owner wrote: it lost its tail, or it is another pool.
+    /// The pool lacks batches that its owner wrote: it lost its last writes, or it is another pool.
     #[error("the pool went back to an earlier state")]
     WentBack,
-    /// There is no room for new messages. Nothing was written, and the same batch without its appends may be
-    /// sent under the same number (P12).
+    /// The pool has no room for new messages. Nothing was written. The owner may send the same batch without its
+    /// appends under the same number (P12).
     #[error("the pool has no room for new messages")]
     Full,
     /// The pool cannot be used now. Nothing was written.
     #[error("the pool is unavailable: {0}")]
     NotSent(String),
-    /// The batch may have been applied.
+    /// The outcome is unknown: the batch may have been applied.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
-    /// What is stored of this is damaged, so the same call fails again. Nothing was written.
+    /// The stored data is damaged, so the same call fails again. Nothing was written.
     #[error("{0}")]
     Damaged(String),
 }
@@ -80,77 +80,78 @@ impl StoreError {
     }
 }
 
-/// Damage of what a pool or a tree stores, as far as calls have met it.
+/// Damage of the data of a pool or a tree, as far as calls have found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDamage {
-    /// Calls that failed for it.
+    /// Number of calls that failed because of the damage.
     pub reads: u64,
-    /// What to tell an operator.
+    /// Description for the operator.
     pub text: String,
 }
 
-/// A storage pool. Each sentence below and in the traits that it consists of is a test of the conformance suite, which
-/// every driver passes.
+/// A storage pool. The conformance suite, which every driver passes, has a test for each sentence below and in the
+/// traits that this one consists of.
 #[async_trait]
 pub trait PoolStore: PoolWrites + PoolReads + PoolDeadlines {
-    /// Whose pool this storage is; none when it was never registered. Writes nothing.
+    /// Returns the stamp of the storage; none when it was never registered. Writes nothing.
     async fn stamp(&self) -> Result<Option<Stamp>, StoreError>;
 
-    /// Writes the stamp, durably and in one step, where the storage has none. Returns the one that it has then.
+    /// Writes the stamp, durably and in one step, if the storage has none. Returns the stamp that it has after that.
     async fn put_stamp(&self, stamp: Stamp) -> Result<Stamp, StoreError>;
 
-    /// Makes the storage that of a pool, durably. One that has another stamp is refused; the same again is no
-    /// change. No driver has an implementation of its own.
+    /// Registers the storage for a pool, durably. A storage with another stamp is refused; one with the same stamp is
+    /// not changed. Drivers do not implement this method.
     async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
         stamp.check(self.put_stamp(stamp).await?)
     }
 
-    /// Counts a part of the entries again, where a crash may have left totals wrong, and corrects those. It continues
-    /// with the next call until it is done, beside all other work; each call reads a bounded part. A queue that cannot
-    /// be read is logged and passed; after an error the next call continues where this one was. A driver that never
-    /// keeps totals apart from entries has nothing to count.
+    /// Counts a bounded part of the entries again, and corrects totals that a crash left wrong. The next call continues
+    /// where this one ended, also after an error, until all is counted. Other calls continue meanwhile. A queue that
+    /// cannot be read is logged and skipped. A driver that never stores totals apart from entries has nothing to count.
     async fn recount(&self) -> Result<Recount, StoreError> {
         Ok(Recount::Done)
     }
 
-    /// The most durable class of writes that the pool can reach.
+    /// The most durable class of writes that the pool reaches now.
     fn reach(&self) -> Durability;
 
-    /// Whether the pool can be reached and how it does. Writes nothing.
+    /// Reads whether the pool can be reached, and its figures. Writes nothing.
     async fn health(&self) -> Result<Health, StoreError>;
 
-    /// Whether a batch sent now has a chance. Writes nothing.
+    /// Checks whether a batch that is sent now can succeed, as far as the driver knows without a request. Writes
+    /// nothing.
     fn check_open(&self) -> Result<(), StoreError>;
 
-    /// The damage that calls have met since the pool was opened; none when they met none. A driver whose servers watch over
-    /// what they store knows of none.
+    /// The damage that calls have found since the pool was opened; none when they found none. A driver whose servers
+    /// check their data themselves knows of none.
     fn damage(&self) -> Option<StoredDamage> {
         None
     }
 
-    /// The same of a batch with new messages: not below the reserve, where the pool can tell without trying.
+    /// Like [`PoolStore::check_open`], for a batch with new messages: also fails below the reserve, if the driver knows
+    /// the free space without a request.
     fn check_room(&self) -> Result<(), StoreError> {
         self.check_open()
     }
 }
 
-/// What the owner of a slot writes to a pool.
+/// The writes of a slot's owner to a pool.
 #[async_trait]
 pub trait PoolWrites: Send + Sync + 'static {
-    /// Makes `epoch` the only one that may write to `slot` and begins its numbering. Returns the greatest id that was
-    /// ever appended to the slot. An epoch below the stored one is refused; the stored one itself is accepted and
-    /// continues with a numbering of its own: a batch of the numbering before is not taken for one of it, however late
-    /// it arrives.
+    /// Makes `epoch` the only epoch that may write to `slot`, and begins a new numbering. Returns the greatest id that
+    /// was ever appended to the slot. An epoch below the stored one is refused. The stored epoch itself is accepted and
+    /// gets a new numbering: a late batch of the old numbering is never taken for one of the new.
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError>;
 
-    /// Applies a batch: all or none, on return as durable as it asks for. A batch of another than the stored epoch,
-    /// or with another number than the next, changes nothing; the last number again is a success that changes
-    /// nothing. Below the reserve a batch with appends is refused, and one without them is not.
+    /// Applies a batch as a whole or not at all; on return it is as durable as it demands. A batch with another epoch
+    /// than the stored one, or another number than the next one, changes nothing. A repetition of the last number
+    /// succeeds and changes nothing. Below the reserve a batch with appends is refused, and one without them is
+    /// applied.
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 
-    /// Removes at most `limit` entries of a queue, and with the last of them all else that it has. It may be
-    /// repeated; when it is done nothing of the queue is left. Another than the stored epoch is refused. No batch of
-    /// this queue may be under way; other queues of the slot go on.
+    /// Removes at most `limit` entries of a queue, and together with the last one all its other data. It may be
+    /// repeated; when it is done nothing of the queue is left. Another epoch than the stored one is refused. No batch
+    /// of this queue may be in progress; other queues of the slot may be written meanwhile.
     async fn drop_queue(
         &self,
         slot: Slot,
@@ -160,11 +161,11 @@ pub trait PoolWrites: Send + Sync + 'static {
     ) -> Result<DropResult, StoreError>;
 }
 
-/// What a pool shows of a queue, or of all.
+/// The reads of a pool, of one queue or of all.
 #[async_trait]
 pub trait PoolReads: Send + Sync + 'static {
-    /// Entries of a queue in an order, beyond `after` in the direction (all, when absent): at most `messages` of
-    /// them, and no more once their bodies exceed `bytes`. It shows every batch that was acknowledged.
+    /// Reads entries of a queue in an order, after `after` in the direction (from the begin, when absent): at most
+    /// `messages`, and none after their bodies exceed `bytes`. The page includes every acknowledged batch.
     async fn scan(
         &self,
         queue: QueueId,
@@ -175,9 +176,9 @@ pub trait PoolReads: Send + Sync + 'static {
         bytes: usize,
     ) -> Result<Page, StoreError>;
 
-    /// Entries of a group in order of id and in any state, beyond `after` (all, when absent): at most `messages` of them, and
-    /// no more once their bodies exceed `bytes`. It costs what it shows, however many entries of other groups lie between
-    /// them.
+    /// Reads entries of a group in order of id, in any state, after `after` (from the begin, when absent): at most
+    /// `messages`, and none after their bodies exceed `bytes`. The cost depends on the returned entries only, not on
+    /// the entries of other groups between them.
     async fn group(
         &self,
         queue: QueueId,
@@ -187,8 +188,8 @@ pub trait PoolReads: Send + Sync + 'static {
         bytes: usize,
     ) -> Result<Page, StoreError>;
 
-    /// The first entries, in any state, of the groups of a queue that have one, in order of the groups' names, beyond
-    /// `after` (all, when absent), at most `limit`. It costs what it shows, however many entries each group has.
+    /// Reads the first entry, in any state, of each group of a queue, in order of the groups' names, after `after`
+    /// (from the begin, when absent), at most `limit`. The cost does not depend on the number of entries of a group.
     async fn groups(
         &self,
         queue: QueueId,
@@ -196,13 +197,14 @@ pub trait PoolReads: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<GroupHead>, StoreError>;
 
-    /// The entries among `ids` that exist, in any state, in the order of `ids`.
+    /// Reads the entries among `ids` that exist, in any state, in the order of `ids`.
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError>;
 
-    /// How much a queue holds, at the cost of one read.
+    /// Reads the totals of a queue, at the cost of one read.
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError>;
 
-    /// Notes of a queue and kind in order of their keys, beyond `after` (all, when absent), at most `limit`.
+    /// Reads notes of a queue and kind in order of their keys, after `after` (from the begin, when absent), at most
+    /// `limit`.
     async fn notes(
         &self,
         queue: QueueId,
@@ -211,18 +213,20 @@ pub trait PoolReads: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Note>, StoreError>;
 
-    /// What all queues hold together. It costs a walk over the queues, not over their entries. Writes nothing.
+    /// Reads the totals of all queues together. The cost is a walk over the queues, not over their entries. Writes
+    /// nothing.
     async fn usage(&self) -> Result<Usage, StoreError>;
 }
 
-/// How a pool finds entries whose time has come.
+/// The look-ups of a pool for due and expired entries.
 #[async_trait]
 pub trait PoolDeadlines: Send + Sync + 'static {
-    /// Headers of a slot, over all its queues, at most `limit`: of what is scheduled for `before` or earlier, the
-    /// earliest first; or of what has a life of its own that ends at `before` or earlier, in no order, and in any state but
-    /// prepared and moving. A scheduled entry is shown as soon as it is due. An expired one may be shown late by 8 seconds, or by
-    /// a thirty-second part of its ttl if that is more. Those that stay where they are do not keep others out for
-    /// ever: calls take turns. It costs no walk over entries that live on.
+    /// Reads headers of a slot, over all its queues, at most `limit`: either those scheduled for `before` or earlier,
+    /// the earliest first; or those with a life of their own that ends at `before` or earlier, in no order, and in any
+    /// state but prepared and moving. A scheduled entry is returned as soon as it is due. An expired one may be
+    /// returned late by 8 seconds, or by a thirty-second part of its ttl if that is more. Entries that are not removed
+    /// do not exclude others for ever: each call continues after the last one. The cost does not depend on entries that
+    /// have not expired.
     async fn due(
         &self,
         slot: Slot,
@@ -231,11 +235,11 @@ pub trait PoolDeadlines: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError>;
 
-    /// Headers of a queue that live by its retention, with a base time of `before` or earlier and in any state but
-    /// prepared and moving: the earliest base times first, at most `limit`. One may be shown late by 8 seconds. It
-    /// costs what it shows, whatever lives on, and in whatever order ids and base times are. Of other queues it passes
-    /// over a bounded number of entries; where that ends it before it has found anything, it states where the next look
-    /// begins (`from`).
+    /// Reads headers of entries that live by queue, with a base time of `before` or earlier, and in any state but
+    /// prepared and moving: the earliest base times first, at most `limit`. An entry may be returned late by 8 seconds.
+    /// The cost depends on the returned entries only, for any order of ids and base times, and not on entries that have
+    /// not expired. A call skips a bounded number of entries of other queues; if it reaches that bound before it finds
+    /// an entry, it returns the place where the next call begins (`from`).
     async fn retained(
         &self,
         queue: QueueId,

@@ -1,8 +1,7 @@
-//! What two pools say of one queue, as one answer: while a queue moves from one pool to another it is in both (P6).
+//! Merges the answers of two pools for one queue: while a queue migrates it is in both (P6).
 //!
-//! The older pool is asked first, and the newer one then. What is copied in between was in the older one when that was
-//! asked, or is in the newer one when it is: it may be seen twice, and is never missed. Of an entry that both show the
-//! newer pool is believed.
+//! The caller reads the older pool first, then the newer one. An entry that is copied between the two reads is in at
+//! least one of the answers: it may be seen twice, and is never missed. If both have an entry, the newer pool wins.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,7 +14,7 @@ use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::message::Message;
 
-/// Two pages of the same scan.
+/// Merges two pages of the same scan.
 pub fn pages(order: Order, direction: Direction, older: Page, newer: Page) -> Page {
     let place = |message: &Message| match order {
         Order::Ready | Order::Aside => Position::id(message.header.id),
@@ -25,7 +24,7 @@ pub fn pages(order: Order, direction: Direction, older: Page, newer: Page) -> Pa
         Direction::Up => one.cmp(&other),
         Direction::Down => other.cmp(&one),
     };
-    // Beyond the end of a page that continues the other one is not complete.
+    // After the end of a page that is not the last, the other page is incomplete.
     let end = |page: &Page| page.messages.last().map(&place).filter(|_| !page.is_last);
     let end = [end(&older), end(&newer)].into_iter().flatten().min_by(|one, other| compare(*one, *other));
     let mut messages = newer.messages;
@@ -39,14 +38,14 @@ pub fn pages(order: Order, direction: Direction, older: Page, newer: Page) -> Pa
     Page { messages, is_last: end.is_none() }
 }
 
-/// The entries of two answers to the same `ids`, in the order of `ids`.
+/// Merges the entries of two answers to the same `ids`, in the order of `ids`.
 pub fn found(ids: &[MessageId], older: Vec<Message>, newer: Vec<Message>) -> Vec<Message> {
     let entries = older.into_iter().chain(newer).map(|message| (message.header.id, message));
     let mut entries: BTreeMap<MessageId, Message> = entries.collect();
     ids.iter().filter_map(|id| entries.remove(id)).collect()
 }
 
-/// What a queue holds in both. An entry that is on its way counts twice.
+/// Adds the totals of both pools. An entry that is being copied counts twice.
 pub fn totals(older: Totals, newer: Totals) -> Totals {
     Totals {
         messages: older.messages + newer.messages,
@@ -56,13 +55,13 @@ pub fn totals(older: Totals, newer: Totals) -> Totals {
     }
 }
 
-/// The first `limit` of two pages of notes of one kind that had at most `limit` each.
+/// Merges two pages of notes of one kind that have at most `limit` each, and returns the first `limit`.
 pub fn notes(limit: usize, older: Vec<Note>, newer: Vec<Note>) -> Vec<Note> {
     let named = older.into_iter().chain(newer).map(|note| (note.key.clone(), note));
     named.collect::<BTreeMap<Bytes, Note>>().into_values().take(limit).collect()
 }
 
-/// The first `limit` of two pages of the heads of groups that had at most `limit` each.
+/// Merges two pages of group heads that have at most `limit` each, and returns the first `limit`.
 pub fn heads(limit: usize, older: Vec<GroupHead>, newer: Vec<GroupHead>) -> Vec<GroupHead> {
     let mut merged: BTreeMap<Option<GroupName>, GroupHead> = BTreeMap::new();
     for head in older.into_iter().chain(newer) {
@@ -91,7 +90,7 @@ mod tests {
         let group = group.map(|name| GroupName::new(name, "group").unwrap());
         let (id, state) = (MessageId::from_bytes([rank; 16]), State::Ready);
         let (life, attempts, client, first_claimed) = (Life::Own { ttl: 3_600, expires }, 0, None, None);
-        // Those that are scheduled are due in the reverse order of their ids.
+        // Scheduled messages are due in the reverse order of their ids.
         let ready = Timestamp::from_millis(1_000 - u64::from(rank));
         let header = Header { id, created, ready, life, attempts, client, size, state, group, first_claimed };
         Message { header, body: Bytes::from_static(b"1") }

@@ -1,4 +1,4 @@
-//! The drivers by the scheme of a pool's URI. A new driver is one folder and one arm here.
+//! Opens pools: selects the driver by the scheme of a pool's URI. A new driver is one folder and one arm here.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -15,7 +15,7 @@ use super::redis::{Address as RedisAddress, AddressError as RedisAddressError, R
 use angarium_clock::Clock;
 use angarium_journal::{Journal, JournalOptions, OpenError};
 
-/// Why a pool's storage could not be opened.
+/// Reason why a pool's storage could not be opened.
 #[derive(Debug, ThisError)]
 pub enum PoolOpenError {
     /// No driver has this scheme.
@@ -24,60 +24,60 @@ pub enum PoolOpenError {
          redis-cluster:// or redis-sentinel://"
     )]
     Scheme(String),
-    /// The URI of a PostgreSQL pool.
+    /// The URI of a PostgreSQL pool is wrong.
     #[error(transparent)]
     Postgres(#[from] PostgresAddressError),
-    /// The URI of a Redis pool.
+    /// The URI of a Redis pool is wrong.
     #[error(transparent)]
     Redis(#[from] RedisAddressError),
-    /// A file that the URI names.
+    /// A file that the URI names cannot be read.
     #[error("{0}")]
     File(String),
     /// The path leads out of the data directory.
     #[error("{0:?} is not a path below the data directory")]
     Path(String),
-    /// The directory is within that of another pool, or around it.
+    /// The directory is inside the directory of another storage, or contains one.
     #[error("{0:?} shares a directory with another storage")]
     Shared(String),
-    /// The embedded store.
+    /// The embedded store could not be opened.
     #[error(transparent)]
     Journal(#[from] OpenError),
-    /// A pool was registered there, and nothing is there now.
+    /// A pool was registered there, and now there is no storage.
     #[error("there is no storage at {0}; its disk may not be mounted yet")]
     Absent(PathBuf),
-    /// The opening did not come to its end.
+    /// The opening was interrupted before its end.
     #[error("the opening was interrupted: {0}")]
     Interrupted(String),
 }
 
-/// Opens the storage behind a URI, at the start and while the service runs.
+/// Opens the storage of a URI, at the start and at run time.
 pub trait Opener: Send + Sync + 'static {
-    /// Opens a storage, and may make one when there is none; one that is open already is shared. Blocks while an embedded
-    /// store replays its log.
+    /// Opens a storage, and may create it when there is none; an open one is shared. Blocks while an embedded store
+    /// replays its log.
     fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError>;
 
-    /// As [`Opener::open`] for the storage of a registered pool, which is never made: [`PoolOpenError::Absent`] when there
-    /// is none. An opener that makes no storages need not tell the two apart.
+    /// Like [`Opener::open`], for the storage of a registered pool, which is never created: [`PoolOpenError::Absent`]
+    /// when there is none. An opener that never creates storages need not distinguish the two.
     fn open_registered(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         self.open(uri)
     }
 
-    /// Forgets a storage, which then closes with its last handle. Its data stays.
+    /// Drops the handle to a storage, which closes with the last handle. Its data stays.
     fn close(&self, uri: &str);
 }
 
-/// Opens pools, each storage once: pools with the same path share a journal with the tree or each other. Whose a
-/// storage is its stamp states.
+/// Opens each storage once: pools with the same path share a journal, with each other or with the tree. The stamp of
+/// the storage decides to which pool it belongs.
 pub struct PoolOpener {
     data: PathBuf,
     clock: Clock,
-    /// Those of embedded pools.
+    /// Options of the journals of embedded pools.
     options: JournalOptions,
     /// Held while a journal is opened, so that each is opened once.
     journals: Mutex<HashMap<PathBuf, OpenStorage>>,
 }
 
-/// What is done about an embedded storage that is not there.
+/// What to do about an embedded storage that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Made,
@@ -86,31 +86,31 @@ enum Missing {
 
 struct OpenStorage {
     journal: Journal,
-    /// Whether another process opened it, so that it is not closed here.
+    /// Whether the caller of [`PoolOpener::new`] opened it, so that it is not closed here.
     is_given: bool,
 }
 
 impl PoolOpener {
-    /// An opener for embedded paths below `data`, where the journals given are open already.
+    /// Returns an opener for embedded paths below `data`; the journals in `open` are open already.
     pub fn new(data: &Path, clock: Clock, open: impl IntoIterator<Item = (PathBuf, Journal)>) -> Self {
         let given = |(path, journal)| (path, OpenStorage { journal, is_given: true });
         let journals = Mutex::new(open.into_iter().map(given).collect());
         Self { data: data.to_owned(), clock, options: JournalOptions::default(), journals }
     }
 
-    /// The same with other options for the journals that it opens.
+    /// Returns the opener with other options for the journals that it opens.
     pub fn with_options(self, options: JournalOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// Opens the storage at `uri`, and makes an embedded one when there is none: for a pool that is about to be registered.
-    /// Blocks while an embedded store replays its log: within the runtime this is for a thread that may block.
+    /// Opens the storage at `uri`, and creates an embedded one when there is none: for a pool that will be registered
+    /// next. Blocks while an embedded store replays its log, so call it on a thread that may block.
     pub fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         self.open_as(uri, Missing::Made)
     }
 
-    /// As [`PoolOpener::open`] for a pool that was registered: an embedded storage that is not there is
-    /// [`PoolOpenError::Absent`], and nothing is made in its place.
+    /// Like [`PoolOpener::open`], for a registered pool: an embedded storage that does not exist is
+    /// [`PoolOpenError::Absent`], and none is created.
     pub fn open_registered(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         self.open_as(uri, Missing::Refused)
     }
@@ -128,14 +128,14 @@ impl PoolOpener {
                 address.check_files().map_err(PoolOpenError::File)?;
                 Ok(Arc::new(RedisPool::new(address)))
             }
-            // The rest may hold a password.
+            // The rest may have a password.
             Some((scheme, _)) => Err(PoolOpenError::Scheme(scheme.to_owned())),
             None => Err(PoolOpenError::Scheme(uri.to_owned())),
         }
     }
 
-    /// Forgets the storage at `uri`, which closes with its last handle. What it holds stays. One that was given open
-    /// is still used by any process that gave it, and is kept.
+    /// Drops the handle to the storage at `uri`, which closes with the last handle. Its data stays. A journal from
+    /// [`PoolOpener::new`] is still in use by its opener, and is kept.
     pub fn close(&self, uri: &str) {
         let Some(path) = uri.split_once(':').and_then(|(_, path)| self.full(path).ok()) else { return };
         let mut journals = self.journals.lock();
@@ -144,7 +144,7 @@ impl PoolOpener {
         }
         let closed = journals.remove(&path);
         drop(journals);
-        // A journal that closes writes first; no process waits for that.
+        // A journal writes before it closes, so the lock is released first.
         drop(closed);
     }
 

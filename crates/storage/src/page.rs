@@ -1,4 +1,4 @@
-//! What a pool answers: pages, positions, totals, health.
+//! Results of a pool's reads: pages, positions, totals, health.
 
 use std::time::Duration;
 
@@ -7,42 +7,42 @@ use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 
-/// Which entries of a queue a scan shows, and by what.
+/// Selection and order of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Ready ones, by id.
+    /// Ready entries, by id.
     Ready,
-    /// Those in every other state, by id.
+    /// Entries in every other state, by id.
     Aside,
-    /// Scheduled ones, by the time they become ready, then by id.
+    /// Scheduled entries, by the time when they become ready, then by id.
     Schedule,
 }
 
-/// Which way a scan leaves.
+/// Direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the first upwards.
+    /// Ascending.
     Up,
-    /// From the last downwards.
+    /// Descending.
     Down,
 }
 
-/// A place in an order. Where entries lie by id only the id counts.
+/// A position in an order. In an order by id only the id counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// When the entry there becomes ready.
+    /// When the entry becomes ready.
     pub ready: Timestamp,
-    /// Decides where entries become ready at the same time.
+    /// The id of the entry: it decides between entries that become ready at the same time.
     pub id: MessageId,
 }
 
 impl Position {
-    /// The place of an entry.
+    /// The position of an entry.
     pub fn of(header: &Header) -> Self {
         Self { ready: header.ready, id: header.id }
     }
 
-    /// The place of an id, in the orders by id.
+    /// The position of an id, in the orders by id.
     pub fn id(id: MessageId) -> Self {
         Self { ready: Timestamp::default(), id }
     }
@@ -51,99 +51,99 @@ impl Position {
 /// One page of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// Entries in the order asked for.
+    /// Entries in the requested order.
     pub messages: Vec<Message>,
-    /// Whether there is nothing beyond them.
+    /// Whether there are no entries after them.
     pub is_last: bool,
 }
 
-/// The first entry of a group.
+/// The first entry of a group of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupHead {
-    /// The entry with the least id.
+    /// The entry with the smallest id.
     pub message: Message,
-    /// Whether it is the only one.
+    /// Whether it is the only entry of the group.
     pub is_only: bool,
 }
 
-/// Why entries of a slot are due.
+/// Kind of time at which entries of a slot are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// They are scheduled, and become ready.
+    /// Scheduled entries become ready.
     Schedule,
-    /// Their life has ended.
+    /// Entries expire.
     Expiry,
 }
 
-/// What a pool knows of a queue without counting.
+/// Totals of a queue, as the pool stores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Entries, in any state.
+    /// Number of entries, in any state.
     pub messages: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// Those of them that are scheduled.
+    /// Number of scheduled entries.
     pub scheduled: u64,
-    /// Those of them that are prepared, moving or failed.
+    /// Number of prepared, moving or failed entries.
     pub in_transfer: u64,
 }
 
 impl Totals {
-    /// Those that are ready, claimed or not.
+    /// Number of ready entries, claimed ones included.
     pub fn ready(&self) -> u64 {
         self.messages.saturating_sub(self.scheduled).saturating_sub(self.in_transfer)
     }
 }
 
-/// What a pool holds in all its queues.
+/// Totals of all queues of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Queues that have an entry.
+    /// Number of queues that have an entry.
     pub queues: u64,
-    /// Entries, in any state.
+    /// Number of entries, in any state.
     pub messages: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
 }
 
-/// Whether a queue that is being dropped is gone.
+/// Progress of the drop of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropResult {
-    /// Nothing of it is left.
+    /// No data of the queue is left.
     Done,
-    /// There is more of it: drop it again.
+    /// There is more data: drop it again.
     More,
 }
 
-/// How a pool that can be reached does.
+/// Figures of a pool that can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How long a small read took.
+    /// Duration of a small read.
     pub took: Duration,
-    /// The most durable class it can reach.
+    /// The most durable class that the pool reaches.
     pub class: Durability,
-    /// Bytes that can still be written to where it is, if it knows.
+    /// Bytes that can still be written to its storage, if known.
     pub free: Option<u64>,
-    /// Bytes of where it is in all, if it knows.
+    /// Size of its storage in bytes, if known.
     pub total: Option<u64>,
 }
 
-/// What came of a step of counting entries again.
+/// Result of one step of a recount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recount {
-    /// Nothing is left to count: the totals are certain, but those of queues that cannot be read.
+    /// All is counted: the totals are correct, except those of queues that cannot be read.
     Done,
-    /// There may be more to count. These were corrected.
+    /// There may be more to count. Has the corrections of this step.
     More(Vec<Correction>),
 }
 
-/// Totals of a queue that were wrong.
+/// Correction of the totals of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Correction {
     /// The queue whose totals were wrong.
     pub queue: QueueId,
-    /// What its totals said.
+    /// The wrong totals.
     pub before: Totals,
-    /// What it held then.
+    /// The counted totals.
     pub after: Totals,
 }

@@ -1,59 +1,58 @@
-//! Where drivers file entries that live by the retention of their queue (`by queue`): in the order of expiry, behind
-//! all instants that there will be, so that no look for what has expired meets them; there by queue, and of each queue
-//! by base time.
+//! Places of entries that live by queue, in the expiry order of a pool: after all real instants, so that look-ups of
+//! expired entries never meet them; sorted by queue, then by base time.
 //!
-//! A place there is, from the highest bit on: 01, the 14 bits behind the slot in the id of the queue, 48 bits of the
-//! base time in milliseconds. Queues of a slot that share those 14 bits lie among each other: a look passes over the
-//! others. These numbers are in databases and never change. How many others a look passes over is bounded: it then
-//! states where the next one continues.
+//! A place consists of, from the highest bit on: 01, the 14 bits after the slot in the id of the queue, 48 bits of the
+//! base time in milliseconds. Queues of a slot that share those 14 bits are mixed in this order: a look-up skips the
+//! entries of the others. The number of skipped entries is bounded; at the bound the look-up returns the place where
+//! the next one continues. Databases have these numbers, so they never change.
 
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 
-/// Above every instant, and within what a signed number holds.
+/// Above every instant, and within a signed 64-bit number.
 const MARK: u64 = 1 << 62;
 const TIME_BITS: u32 = 48;
 const LAST: u64 = (1 << TIME_BITS) - 1;
-/// Milliseconds that the entries of a bucket of many have been kept apart by at most.
+/// Milliseconds of a bucket of many entries: its entries have base times within one such span.
 const SPAN: u64 = 8_000;
-/// Set in the second number of a bucket that represents one entry.
+/// Flag in the second number of a bucket with one entry.
 const ALONE: u32 = 1 << 31;
 
-/// What a pool states of the entries of a queue that live by its retention.
+/// Result of a look-up of entries that live by queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetainedEntries {
-    /// Those of them that were asked for.
+    /// The requested entries.
     pub found: Vec<Header>,
-    /// No such entry has an earlier base time, those found included; none when there is no entry. It states nothing of
-    /// entries that are prepared or moving.
+    /// Lower bound of the base times of all such entries of the queue, the found ones included; none when there is no
+    /// entry. Prepared and moving entries do not count.
     pub oldest: Option<Timestamp>,
-    /// Nothing was found before this place, and what other queues hold has ended the look there: the next one begins at it.
+    /// Where the next look-up begins, if entries of other queues ended this one before it found any.
     pub resume: Option<RetainedPlace>,
 }
 
-/// A place among the entries that live by the retention of their queues, in the order that a pool files them.
+/// A place in the order of entries that live by queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RetainedPlace(pub(super) u64);
 
 impl RetainedPlace {
-    /// Entries of a queue that have this base time or a later one may lie behind it.
+    /// Lower bound of the base times of the queue's entries after this place.
     pub fn since(self) -> Timestamp {
         since(self.0)
     }
 }
 
-/// Where a look begins.
+/// The place at which a look-up begins.
 pub(super) fn begin_at(queue: QueueId, from: Option<RetainedPlace>) -> u64 {
     from.map_or_else(|| place(queue, Timestamp::default()), |RetainedPlace(place)| place)
 }
 
-/// No entry of a queue in a bucket with this end or a later one has an earlier base time.
+/// Lower bound of the base times of all entries in buckets that end at `end` or later.
 pub(super) fn earliest(queue: QueueId, end: u64) -> Timestamp {
     since(end.saturating_sub(SPAN).max(place(queue, Timestamp::default())))
 }
 
-/// The place of a base time among the entries of a queue.
+/// Returns the place of a base time among the entries of a queue.
 pub(super) fn place(queue: QueueId, since: Timestamp) -> u64 {
     let [_, high, low, ..] = *queue.as_bytes();
     let class = u64::from(u16::from_be_bytes([high, low]) >> 2);
@@ -64,19 +63,20 @@ pub(super) fn last(queue: QueueId) -> u64 {
     place(queue, Timestamp::from_millis(LAST))
 }
 
-/// The base time of a place.
+/// Returns the base time of a place.
 pub(super) fn since(place: u64) -> Timestamp {
     Timestamp::from_millis(place & LAST)
 }
 
-/// Whether a number of the order of expiry is such a place.
+/// Whether a number in the expiry order is such a place.
 pub(super) fn is_place(number: u64) -> bool {
     number >= MARK
 }
 
-/// The bucket of an entry: its end, the first place that is not in it, and its second number. Entries whose ids are of the time
-/// that they are kept from share a bucket, in which they lie in order. Each other one (a dead letter in order of groups, a
-/// message that was sent again) has one of its own: the ids of several may have the whole queue between them.
+/// Returns the bucket of an entry: its end, which is the first place after it, and its second number. Entries whose id
+/// has the same time as their base time share a bucket, in which ids are in the order of base times. Every other entry
+/// (a dead letter of a FIFO queue, a message that was sent again) has a bucket of its own, because the range of ids of
+/// several could contain the whole queue.
 pub(super) fn bucket(queue: QueueId, id: MessageId, since: Timestamp) -> (u64, u32) {
     let millis = since.as_millis();
     let end = |millis| place(queue, Timestamp::from_millis(millis));
@@ -87,12 +87,12 @@ pub(super) fn bucket(queue: QueueId, id: MessageId, since: Timestamp) -> (u64, u
     (end(millis.saturating_add(1)), ALONE | u32::from_be_bytes([a, b, c, d]))
 }
 
-/// The first base time of a bucket with this end and second number.
+/// Returns the first base time of a bucket with this end and second number.
 pub(super) fn begin(end: u64, second: u32) -> Timestamp {
     since(end.saturating_sub(span(second)))
 }
 
-/// Milliseconds of a bucket.
+/// Returns the milliseconds of a bucket.
 pub(super) const fn span(second: u32) -> u64 {
     if second == 0 { SPAN } else { 1 }
 }

@@ -1,12 +1,12 @@
-//! Whose pool a storage is (P9). What a stamp means is decided here; a driver only reads the stamp of its storage, and
-//! writes it where there is none, in one step.
+//! The stamp of a storage: it tells to which pool the storage belongs (P9). This file decides what a stamp means; a
+//! driver only reads the stamp of its storage, and writes it in one step if there is none.
 
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::StoreError;
 
-/// States whose pool a storage is, so that no process serves an empty or a foreign one in its place (P9).
+/// Identifies the pool of a storage, so that no process serves an empty or foreign storage in its place (P9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The installation: the id in `/meta/system`.
@@ -22,15 +22,15 @@ impl Stamp {
     }
 }
 
-/// The stamp that a driver found first: behind an address that another storage answers later is another pool.
+/// The first stamp that a driver read: if the address later leads to another stamp, it is another pool.
 #[derive(Debug, Default)]
 pub(super) struct FirstStamp(
-    /// Held to read or to write it.
+    /// Held to read or write it.
     Mutex<Option<Stamp>>,
 );
 
 impl FirstStamp {
-    /// Checks the stamp that a new connection found against the first one, and keeps it if it is the first.
+    /// Checks the stamp that a new connection read against the first one, and keeps it if it is the first.
     pub(super) fn recognise(&self, found: Option<Stamp>) -> Result<Stamp, StoreError> {
         let mut first = self.0.lock();
         match (found, *first) {

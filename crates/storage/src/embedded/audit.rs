@@ -1,5 +1,4 @@
-//! Reading all messages of a pool and counting them again, to report what cannot be read and which totals are wrong. Changes
-//! nothing.
+//! Audit of a pool: reads all messages and counts them, to report unreadable data and wrong totals. Changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -12,36 +11,36 @@ use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
 use angarium_journal::{Space, View};
 
-/// What was found of all queues.
+/// Findings about all queues.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Each queue that has something, in order of its id.
+    /// Each queue that has any key, in order of its id.
     pub queues: Vec<AuditedQueue>,
-    /// Why queues may be missing here.
+    /// Reasons why queues may be missing here.
     pub unlisted: Vec<String>,
 }
 
-/// What was found of one queue.
+/// Findings about one queue.
 #[derive(Debug)]
 pub struct AuditedQueue {
-    /// Which one.
+    /// The id of the queue.
     pub queue: QueueId,
-    /// What its totals say; none when they cannot be read.
+    /// Its stored totals; none when they cannot be read.
     pub stored: Option<Totals>,
-    /// What it holds, as far as it can be read.
+    /// The counted totals, of the entries that can be read.
     pub counted: Totals,
-    /// Why something of it cannot be read.
+    /// Reasons why some of its data cannot be read.
     pub unreadable: Vec<String>,
 }
 
 impl AuditedQueue {
-    /// Whether all of it can be read, and its totals are right.
+    /// Whether all its data can be read, and its totals are correct.
     pub fn is_whole(&self) -> bool {
         self.unreadable.is_empty() && self.stored == Some(self.counted)
     }
 }
 
-/// The spaces whose keys begin with a queue.
+/// The spaces whose keys begin with a queue id.
 const SPACES: [Space; 7] = [
     Space::Totals,
     Space::Entries,
@@ -52,7 +51,7 @@ const SPACES: [Space; 7] = [
     Space::Notes,
 ];
 
-/// Reads all queues of the pool in `view`. It takes time with all that is stored, and the memory of one message.
+/// Reads all queues of the pool in `view`. The time grows with the stored data; the memory is that of one message.
 pub fn audit(view: &View) -> Audit {
     let mut audit = Audit::default();
     let mut queues = BTreeSet::new();
@@ -70,7 +69,7 @@ pub fn audit(view: &View) -> Audit {
     audit
 }
 
-/// Adds the queues that have a key in `space`, at the cost of one look for each.
+/// Adds the queues that have a key in `space`, at the cost of one seek for each.
 fn list(view: &View, space: Space, queues: &mut BTreeSet<[u8; 16]>) -> Result<(), StoreError> {
     let mut from = Vec::new();
     while let Some(pair) = view.scan(space, &[], &from).next() {
@@ -179,7 +178,7 @@ mod tests {
         let found = audit(&journal.view().unwrap());
         assert!(found.unlisted.is_empty(), "{:?}", found.unlisted);
         let whole: Vec<_> = found.queues.iter().map(|found| (found.queue, found.is_whole())).collect();
-        // The third has no totals, and the fourth an entry that is cut off.
+        // The third queue has no totals, and the fourth has a truncated entry.
         assert_eq!(whole, [(queue(1), true), (queue(2), false), (queue(3), false), (queue(4), false)]);
         assert_eq!(found.queues[1].counted.messages, 1);
         assert_eq!(found.queues[3].unreadable.len(), 1);

@@ -1,7 +1,7 @@
-//! A batch on its way into the journal: what it does to each queue, looked up first and written after.
+//! A batch as writes to the journal: all entries are looked up first, then written.
 //!
-//! Nothing is written before everything was looked up, so that a read that fails refuses the batch whole. Entries
-//! that other work of the same group writes are not seen: a slot has one batch under way.
+//! Nothing is written before all look-ups have succeeded, so a failed read refuses the whole batch. The look-ups do not
+//! see writes of other work in the same group; that is safe because a slot has at most one batch in flight.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,33 +18,33 @@ use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, Message, State};
 use angarium_journal::{Space, Txn};
 
-/// Whether what owners say they know of entries is looked up all the same, and a difference ends the process: in builds
-/// for development and tests. It costs the read that the hint saves.
+/// Whether the driver also looks up entries for which the owner gave a hint, and panics at a difference: in builds for
+/// development and tests. It costs the read that the hint saves.
 const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"));
 
-/// The changes of one queue, ready to be looked up. Each id is in one of the three: what the batch brings and removes
-/// again is only removed, and what it appends and updates is appended updated.
+/// The changes of one queue, ready for the look-ups. Each id is in only one of the three lists: a message that the
+/// batch appends and removes is only removed, and one that it appends and updates is appended with the update.
 pub(super) struct EncodedChanges {
     queue: QueueId,
     low: MessageId,
-    /// Header, bytes of the body, value.
+    /// Header, bytes of the body, stored value.
     appends: Vec<(Header, u64, Bytes)>,
     updates: Vec<Header>,
     /// In order.
     removes: Vec<MessageId>,
-    /// What is known of those that go.
+    /// Hints of the owner about removed entries.
     leaving: HashMap<MessageId, KnownEntry>,
-    /// Those that go, then those that are kept.
+    /// Removed notes, then written notes.
     notes: Vec<(Bytes, Option<Bytes>)>,
     touched: TouchedBuckets,
-    /// The greatest id among the appends, also of those that the batch removes again.
+    /// The greatest id among the appends, also if the batch removes it again.
     pub(super) last_id: MessageId,
 }
 
-/// How an entry is in the store.
+/// The stored state of an entry.
 struct StoredForm {
     group: Option<GroupName>,
-    /// Its header as it is, if it is aside; else it is ready.
+    /// The stored header if the entry is in space aside; none if it is ready.
     in_transfer: Option<Header>,
     overlay: Overlay,
     bytes: u64,
@@ -56,23 +56,23 @@ impl StoredForm {
     }
 }
 
-/// Whether a header represents the one before the body.
+/// Whether a changed header in space headers replaces the one in the entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overlay {
     None,
     Stands,
 }
 
-/// What the store states of the keys of a batch.
+/// The stored values that a batch needs.
 pub(super) struct StoredKeys {
     totals: QueueTotals,
-    /// With their bodies. Absent entries are none.
+    /// With their bodies; none for an absent entry.
     updates: Vec<Option<(StoredForm, Bytes)>>,
     removes: Vec<Option<StoredForm>>,
     buckets: Vec<(Bytes, Bytes)>,
 }
 
-/// Checks what of the changes came from outside without a check.
+/// Checks the sizes of notes, which no earlier layer checks.
 pub(super) fn check_bounds(changes: &QueueChanges) -> Result<(), StoreError> {
     let fits =
         |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
@@ -171,7 +171,7 @@ fn encode_notes(changes: &QueueChanges) -> Vec<(Bytes, Option<Bytes>)> {
     gone.chain(kept).collect()
 }
 
-/// Looks for an entry in its two places.
+/// Looks up an entry in spaces entries and aside.
 fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredForm, Bytes)>, StoreError> {
     let key = stored::entry_key(queue, id);
     if let Some(value) = txn.get(Space::Entries, &key).map_err(failed)? {
@@ -189,7 +189,7 @@ fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredFo
     Ok(Some((StoredForm { group, in_transfer: Some(header), overlay, bytes }, body)))
 }
 
-/// A ready entry of which all is known but whether its header was changed. It is not read.
+/// A ready entry of which the owner gave a hint. It is not read; only the existence of a changed header is.
 fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<StoredForm, StoreError> {
     if VERIFIES_HINTS {
         assert!(is_there(txn, queue, entry)?, "the pool has it otherwise: {entry:?}");
@@ -198,7 +198,7 @@ fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<Store
     Ok(StoredForm { group: entry.group.clone(), in_transfer: None, overlay, bytes: entry.bytes })
 }
 
-/// Whether an entry is as its owner believes.
+/// Whether the stored entry agrees with the hint of the owner.
 fn is_there(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<bool, StoreError> {
     let found = find(txn, queue, entry.id)?;
     Ok(found.is_some_and(|(lying, _)| {
@@ -245,7 +245,7 @@ fn put_entry(txn: &mut Txn<'_>, queue: QueueId, header: &Header, value: Bytes, l
     txn.put(Space::Aside, key, value);
 }
 
-/// Writes a header: over the old one where the entry stays in its place, else with its body at the other place.
+/// Writes a header: into headers if the entry stays in its space, otherwise with its body into the other space.
 fn update(
     txn: &mut Txn<'_>,
     queue: QueueId,
@@ -271,7 +271,7 @@ fn update(
     put_entry(txn, queue, header, entries::encode_entry(header, body), &mut totals.low);
 }
 
-/// Writes the header of an entry that was aside and stays there.
+/// Writes the header of an entry that stays in space aside.
 fn write_in_transfer(txn: &mut Txn<'_>, queue: QueueId, header: &Header, old: &Header) {
     let place = |header: &Header| {
         let is_scheduled = header.state == State::Scheduled;
@@ -295,7 +295,7 @@ fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
     }
 }
 
-/// Removes an entry that leaves.
+/// Removes an entry from all spaces.
 fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
     if let Some(group) = &lying.group {
         txn.remove(Space::Groups, stored::group_key(queue, group, id));
@@ -303,7 +303,7 @@ fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, 
     take_out(txn, queue, id, lying, totals);
 }
 
-/// Removes an entry from its place among the others of its state.
+/// Removes an entry from the space of its state, with its changed header and its schedule key.
 fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
     let key = stored::entry_key(queue, id);
     uncount(totals, lying.state(), lying.bytes);

@@ -1,9 +1,10 @@
-//! Buckets of time: where to look for what is due, without a key per message and without a walk over the living.
+//! Buckets of time: they tell where to find due entries, without a key for each message and without a walk over entries
+//! that are not due.
 //!
-//! A bucket represents the entries of one queue whose time falls into one span, and for expiry of one ttl too: ids of
-//! one ttl expire in their order, so the least and the greatest say where they are. Each batch that brings an entry or
-//! changes a header touches its bucket; nothing is done for an entry that leaves. Once a bucket is past and a look
-//! into it finds nothing, it leaves, if it was not touched since.
+//! A bucket has the entries of one queue whose time is in one span, and for expiry also of one ttl: entries of one ttl
+//! expire in order of their ids, so the smallest and the greatest id tell where they are. Each batch that appends an
+//! entry or changes a header updates its bucket; a removal updates none. When a look-up finds a due bucket empty, the
+//! bucket is removed, if it was not updated since.
 
 use std::collections::BTreeMap;
 
@@ -17,27 +18,27 @@ use angarium_core::message::{Header, Life, State};
 use angarium_core::time::Timestamp;
 use angarium_journal::{Space, Txn};
 
-/// Milliseconds of the spans of the schedule, and the least of those of expiry.
+/// Milliseconds of the spans of the schedule, and of the shortest span of expiry.
 const MIN_SPAN: u64 = 8_000;
 
-/// A bucket: its key.
+/// The key of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bucket {
     pub(super) slot: Slot,
     pub(super) kind: u8,
-    /// Milliseconds; the first instant that is not in it.
+    /// The first millisecond after the bucket.
     pub(super) end: u64,
     pub(super) queue: QueueId,
-    /// Zero in the schedule.
+    /// Zero for the schedule.
     pub(super) ttl: u32,
 }
 
-/// Ids in a bucket: its value.
+/// The value of a bucket: the range of its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ids {
     pub(super) least: MessageId,
     pub(super) greatest: MessageId,
-    /// How often it was touched. It tells whether a bucket is as it was when it was looked into.
+    /// Number of updates. It tells whether a bucket has changed since a look-up.
     touches: u32,
 }
 
@@ -48,7 +49,8 @@ pub(super) const fn kind(due: Due) -> u8 {
     }
 }
 
-/// Milliseconds of a span of expiry: a power of two times the least, at most a thirty-second part of the ttl.
+/// Returns the milliseconds of a span of expiry: the min span times a power of two, and at most a thirty-second part of
+/// the ttl if that is more than the min span.
 fn span(ttl: u32) -> u64 {
     let parts = u64::from(ttl) * 1_000 / 32 / MIN_SPAN;
     MIN_SPAN << parts.max(1).ilog2()
@@ -59,7 +61,7 @@ fn end(time: Timestamp, span: u64) -> u64 {
 }
 
 impl Bucket {
-    /// Where an entry is found when its life has ended.
+    /// Returns the bucket in which an entry is found when it has expired.
     pub(super) fn of_expiry(queue: QueueId, header: &Header) -> Self {
         let (end, ttl) = match header.life {
             Life::Own { ttl, expires } => (end(expires, span(ttl)), ttl),
@@ -68,7 +70,7 @@ impl Bucket {
         Self { slot: queue.slot(), kind: kind(Due::Expiry), end, queue, ttl }
     }
 
-    /// Where a scheduled entry is found when it becomes ready.
+    /// Returns the bucket in which a scheduled entry is found when it is due.
     pub(super) fn of_schedule(queue: QueueId, ready: Timestamp) -> Self {
         let end = end(ready, MIN_SPAN);
         Self { slot: queue.slot(), kind: kind(Due::Schedule), end, queue, ttl: 0 }
@@ -79,7 +81,7 @@ impl Bucket {
         Timestamp::from_millis(self.end.saturating_sub(MIN_SPAN))
     }
 
-    /// What keys of buckets of a slot and kind begin with.
+    /// The prefix of all keys of buckets of a slot and kind.
     pub(super) fn prefix(slot: Slot, due: Due) -> [u8; 2] {
         [slot.0, kind(due)]
     }
@@ -105,7 +107,7 @@ impl Bucket {
 }
 
 impl Ids {
-    /// The same bucket with another range, which counts as a touch.
+    /// Returns the bucket's value with another range; this counts as an update.
     pub(super) fn spanning(self, least: MessageId, greatest: MessageId) -> Self {
         Self { least, greatest, touches: self.touches.wrapping_add(1) }
     }
@@ -127,12 +129,12 @@ impl Ids {
     }
 }
 
-/// The buckets that a batch touches in one queue, with the ids that it brings there.
+/// The buckets of the entries that a batch writes in one queue, each with the smallest and the greatest of their ids.
 #[derive(Default)]
 pub(super) struct TouchedBuckets(BTreeMap<Bucket, (MessageId, MessageId)>);
 
 impl TouchedBuckets {
-    /// Notes an entry as it is after the batch.
+    /// Adds an entry with its header after the batch.
     pub(super) fn add(&mut self, queue: QueueId, header: &Header) {
         self.extend(Bucket::of_expiry(queue, header), header.id);
         if header.state == State::Scheduled {
@@ -146,7 +148,7 @@ impl TouchedBuckets {
         *greatest = (*greatest).max(id);
     }
 
-    /// What to write: the stored buckets with these ids too.
+    /// Returns the buckets to write: the stored ranges extended by these ids.
     pub(super) fn merged(&self, txn: &Txn<'_>) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
         let mut merged = Vec::with_capacity(self.0.len());
         for (bucket, (least, greatest)) in &self.0 {

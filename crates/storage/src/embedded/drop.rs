@@ -1,6 +1,6 @@
-//! Dropping a queue, some entries at a time: read away from the committer, removed under the fence.
+//! Drop of a queue, some entries at a time: a blocking task reads them, and the committer removes them under the fence.
 //!
-//! Buckets of entries that were removed before are left: a look into them finds nothing, and then they go.
+//! Buckets of entries that were removed earlier stay: the next look-up finds them empty and removes them.
 
 use bytes::Bytes;
 
@@ -12,34 +12,34 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Message, State};
 use angarium_journal::{Space, Txn, View};
 
-/// How far a queue is dropped. A read that begins here does not walk over what was removed before.
+/// Progress of the drop of a queue. A read that begins here does not walk over keys that were removed earlier.
 #[derive(Clone, Debug)]
 pub(super) struct DropProgress {
     queue: QueueId,
-    /// The place among [`SPACES`], and the key that was removed last.
+    /// The index in [`SPACES`], and the key that was removed last.
     space: usize,
     key: Bytes,
 }
 
-/// Where the entries and notes of a queue are.
+/// The spaces of the entries and notes of a queue.
 const SPACES: [Space; 3] = [Space::Entries, Space::Aside, Space::Notes];
 
-/// Keys of a queue that go together.
+/// Keys of a queue that are removed together.
 pub(super) struct KeyRange {
     queue: QueueId,
     keys: Vec<(Space, Bytes)>,
     totals: Totals,
-    /// Nothing ready is left below it.
+    /// Lower bound of the ready entries that are left.
     low: MessageId,
-    /// How far this leaves; none when there is nothing.
+    /// Progress after this removal; none when there is nothing to remove.
     pub(super) reached: Option<DropProgress>,
-    /// Whether this is all there is.
+    /// Whether nothing is left after this removal.
     dropped: DropResult,
 }
 
 impl KeyRange {
-    /// Reads what leaves next: at most `limit` entries and notes. Where nothing is found behind what was reached, it
-    /// looks from the beginning once more.
+    /// Reads the next keys: at most `limit` entries and notes. When there are none after `reached`, it reads from the
+    /// begin once more.
     pub(super) fn read(
         view: &View,
         queue: QueueId,
@@ -58,7 +58,7 @@ impl KeyRange {
         Ok(part)
     }
 
-    /// Takes what there is from a key of one space on. Whether that was all.
+    /// Adds the keys from `first` in one space on. Returns whether these are all.
     fn take(
         &mut self,
         view: &View,
@@ -117,7 +117,7 @@ impl KeyRange {
         Ok(())
     }
 
-    /// Removes what was read, for the owner of the slot alone.
+    /// Removes the keys, if `epoch` is the slot's current one.
     pub(super) fn remove(
         self,
         txn: &mut Txn<'_>,

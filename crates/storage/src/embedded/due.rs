@@ -1,4 +1,4 @@
-//! What is due in a slot: the past buckets are looked into, and those found empty go.
+//! Look-ups of due entries of a slot, through the due buckets. Empty buckets are removed.
 
 use bytes::Bytes;
 
@@ -13,30 +13,30 @@ use angarium_core::message::{Header, Message, State};
 use angarium_core::time::Timestamp;
 use angarium_journal::{ReadPair, Space, Txn, View};
 
-/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
+/// Where a look-up of expired entries ended, because it found the max number: the next one continues there.
 #[derive(Clone, Debug)]
 pub(super) struct DueCursor {
     bucket: Bytes,
     after: MessageId,
 }
 
-/// A bucket that was looked into, as it was, and what to make of it: nothing when it may go.
+/// A bucket as it was at a look-up, and its new value; none if it is to be removed.
 pub(super) struct BucketUpdate {
     key: Bytes,
     value: Bytes,
     becomes: Option<Bytes>,
 }
 
-/// What a look gave.
+/// Result of a look-up.
 #[derive(Default)]
 pub(super) struct DueResult {
     pub(super) found: Vec<(QueueId, Header)>,
     pub(super) spent: Vec<BucketUpdate>,
-    /// Of expiry: where to go on.
+    /// For expiry: where the next look-up continues.
     pub(super) turn: Option<DueCursor>,
 }
 
-/// Removes or narrows buckets that were not touched since they were looked into.
+/// Removes or narrows buckets that were not updated since the look-up.
 pub(super) fn clear(txn: &mut Txn<'_>, spent: Vec<BucketUpdate>) -> Result<(), StoreError> {
     for BucketUpdate { key, value, becomes } in spent {
         if txn.get(Space::Buckets, &key).map_err(failed)? != Some(value) {
@@ -55,7 +55,7 @@ pub(super) fn bucket(pair: ReadPair) -> Result<(Bucket, Bytes, Bytes), StoreErro
     Ok((Bucket::decode(&key)?, key, value))
 }
 
-/// What is scheduled for `before` or earlier, the earliest first.
+/// Reads the entries scheduled for `before` or earlier, the earliest first.
 pub(super) fn schedule(
     view: &View,
     slot: Slot,
@@ -68,7 +68,7 @@ pub(super) fn schedule(
     let mut end = 0;
     for pair in view.scan(Space::Buckets, &prefix, &prefix) {
         let (bucket, key, value) = bucket(pair)?;
-        // Buckets of one span are read to their last queue: among them the earliest come first.
+        // Buckets of one span are in order of queues, so all of them are read before the earliest entries are known.
         if bucket.begin() > before || (bucket.end > end && places.len() >= limit) {
             break;
         }
@@ -96,7 +96,8 @@ pub(super) fn schedule(
     Ok(looked)
 }
 
-/// What expires at `before` or earlier, from where the last look ended and around to it.
+/// Reads the entries that expire at `before` or earlier, from the end of the last look-up to the end of the order, then
+/// from its begin.
 pub(super) fn expiry(
     view: &View,
     slot: Slot,
@@ -125,12 +126,12 @@ impl<'a> DueScan<'a> {
         Self { view, before, limit, looked: DueResult::default() }
     }
 
-    /// Whether it may clear no more buckets away.
+    /// Whether it has reached the max number of buckets to remove.
     pub(super) fn is_spent(&self) -> bool {
         self.looked.spent.len() >= limits::DUE_BUCKETS
     }
 
-    /// Looks into the past buckets behind one turn and up to another, until enough is found.
+    /// Reads the due buckets after one cursor and up to another, until enough entries are found.
     fn through(
         &mut self,
         prefix: &[u8],
@@ -155,8 +156,8 @@ impl<'a> DueScan<'a> {
         Ok(())
     }
 
-    /// Looks for entries of a bucket between two ids. Returns the first and the last of them, found or only kept;
-    /// none once enough is found.
+    /// Reads the entries of a bucket between two ids. Returns the range of the entries that exist; none when enough are
+    /// found.
     pub(super) fn into(
         &mut self,
         bucket: &Bucket,
@@ -184,7 +185,7 @@ impl<'a> DueScan<'a> {
         Ok(Some(kept))
     }
 
-    /// Notes what is left of a bucket that was looked into as a whole.
+    /// Records the new range of a bucket that was read completely.
     pub(super) fn narrow(&mut self, key: Bytes, value: Bytes, ids: Ids, kept: BucketRange) {
         if kept == Some((ids.least, ids.greatest)) || self.is_spent() {
             return;
@@ -207,7 +208,7 @@ fn between(
     let low = scan::totals(view, queue)?.low;
     let pairs = |space, first: MessageId| {
         let (from, to) = (stored::entry_key(queue, first), stored::entry_key(queue, last));
-        // What is below the head was removed: no walk over it.
+        // Keys below the head were removed, so the walk begins at the head.
         (first <= last).then(|| view.range(space, &from, &to)).into_iter().flatten().peekable()
     };
     let (mut ready, mut in_transfer) = (pairs(Space::Entries, first.max(low)), pairs(Space::Aside, first));

@@ -1,7 +1,7 @@
 //! The embedded driver: entries in the journal, in the process that owns its directory.
 //!
-//! A batch is one piece of the committer's work. Its record is checked and moved on in the same piece, so an
-//! engine of this process that was replaced cannot write after its successor.
+//! A batch is one piece of the committer's work. The same piece checks and advances the record of the slot, so a
+//! replaced owner in this process cannot write after its successor.
 
 mod audit;
 mod batch;
@@ -43,22 +43,22 @@ use stored::{QueueTotals, Record};
 /// A pool in a journal.
 pub struct EmbeddedPool {
     journal: Journal,
-    /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
+    /// For each slot, where the last look-up of expired entries ended. Held for a read or a write of one element.
     turns: Mutex<HashMap<Slot, DueCursor>>,
-    /// Of each slot, how far the queue is removed that is being dropped. Held likewise.
+    /// For each slot, the progress of the drop of a queue. Held for a read or a write of one element.
     drops: Mutex<HashMap<Slot, DropProgress>>,
-    /// How far the count after a crash came; none while a step is under way. Held likewise.
+    /// Progress of the recount after a crash; none while a step runs. Held for a read or a write of one element.
     counted: Mutex<Option<recount::Progress>>,
 }
 
 impl EmbeddedPool {
-    /// The pool in `journal`.
+    /// Returns the pool in `journal`.
     pub fn new(journal: Journal) -> Self {
         let counted = Mutex::new(Some(recount::Progress::default()));
         Self { journal, turns: Mutex::default(), drops: Mutex::default(), counted }
     }
 
-    /// Runs a read that may wait for the disk away from the threads that serve requests.
+    /// Runs a read, which may wait for the disk, on a blocking thread and not on those that serve requests.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&View) -> Result<T, StoreError> + Send + 'static,
@@ -68,7 +68,7 @@ impl EmbeddedPool {
         task.await.map_err(|error| StoreError::NotSent(error.to_string()))?
     }
 
-    /// Removes or narrows buckets that were looked into. A bucket that is not cleared now is found spent again.
+    /// Removes or narrows buckets after a look-up. If that fails, the next look-up finds the same buckets empty again.
     async fn clear(&self, spent: Vec<BucketUpdate>) {
         if !spent.is_empty() {
             drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, spent)).await);
@@ -100,11 +100,12 @@ impl PoolStore for EmbeddedPool {
             return Ok(Recount::Done);
         }
         if let Err(closed) = self.journal.check_open() {
-            // It is opened again when no process reads the old files.
+            // The view of an unfinished count would keep the old files open, and the journal waits for them before it
+            // opens again.
             *self.counted.lock() = None;
             return Err(failed(closed));
         }
-        // A step that was dropped begins again.
+        // A step that was dropped is lost, so the count begins again.
         let mut progress = self.counted.lock().take().unwrap_or_default();
         if progress.is_end() {
             *self.counted.lock() = Some(progress);
@@ -161,8 +162,8 @@ impl PoolStore for EmbeddedPool {
 #[async_trait]
 impl PoolWrites for EmbeddedPool {
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
-        // The journal runs work in the order of the calls, so no earlier fence or batch can arrive behind this one: a number needs
-        // no more to tell it from those of another fence with the same epoch.
+        // The journal runs work in the order of the calls, so no earlier fence or batch can arrive after this one: the
+        // number alone distinguishes batches of two fences with the same epoch.
         let work = move |txn: &mut Txn<'_>| {
             let last_id = match record(txn, slot)? {
                 Some(stored) if stored.epoch > epoch => return Err(StoreError::Fenced(stored.epoch)),
@@ -336,7 +337,8 @@ fn record(txn: &Txn<'_>, slot: Slot) -> Result<Option<Record>, StoreError> {
     value.map(|value| Record::decode(&value)).transpose()
 }
 
-/// Whether the batch is the next one: its record then, none when it was applied before, or why it is refused.
+/// Compares a batch with the record of its slot. Returns the record if the batch is the next one, none if it was
+/// applied already; the error is the reason why it is refused.
 fn next(record: Option<Record>, epoch: Epoch, seq: u64) -> Result<Option<Record>, StoreError> {
     let Some(record) = record else { return Err(StoreError::WentBack) };
     if record.epoch > epoch {

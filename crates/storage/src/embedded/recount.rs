@@ -1,11 +1,11 @@
-//! Counting again what queues hold, after a crash: totals are kept by additions, and what was wrong once stays wrong.
+//! Recount of the entries of queues after a crash: totals are updated by additions, so a wrong total would stay wrong.
 //!
-//! A queue is counted in one view, some entries at a time. What differs there from the totals of the same view is added to
-//! the totals as they are by then: batches since have changed both alike. Unless the totals were too low, and removals since
-//! have brought them to nothing before the queue was empty: then the correction makes them too high. So a queue that was
-//! corrected is counted again, until its totals are right.
+//! A queue is counted in one view, some entries at a time. The difference to the totals of the same view is added to
+//! the current totals, because later batches change both numbers equally. There is one exception: totals that were too
+//! low may be decreased to zero by removals before the queue is empty; then the correction makes them too high. So a
+//! corrected queue is counted again, until its totals are correct.
 //!
-//! A queue that cannot be read is left as it is, and those behind it are counted.
+//! A queue that cannot be read is skipped, and the next ones are counted.
 
 use bytes::Bytes;
 use tracing::warn;
@@ -20,28 +20,28 @@ use angarium_journal::{Journal, Space, Txn, View};
 
 const SPACES: [Space; 2] = [Space::Entries, Space::Aside];
 
-/// How far a count came.
+/// Progress of a recount.
 #[derive(Default)]
 pub(super) struct Progress {
     /// The queue that is being counted.
     counting: Option<QueueCount>,
-    /// The key of the last queue that was.
+    /// The key of the last queue that was counted.
     after: Option<Bytes>,
     /// The queue that was corrected last, and how often.
     corrected: Option<(QueueId, usize)>,
-    /// Whether a queue was left as it is.
+    /// Whether a queue was skipped.
     has_skipped: bool,
-    /// Whether no queue is left.
+    /// Whether all queues were counted or skipped.
     is_end: bool,
 }
 
 impl Progress {
-    /// Whether no queue is left.
+    /// Whether all queues were counted or skipped.
     pub(super) fn is_end(&self) -> bool {
         self.is_end
     }
 
-    /// Whether the totals of all queues are right.
+    /// Whether the totals of all queues are correct.
     pub(super) fn is_complete(&self) -> bool {
         self.is_end && !self.has_skipped
     }
@@ -50,14 +50,14 @@ impl Progress {
         self.after = Some(Bytes::copy_from_slice(queue.as_bytes()));
     }
 
-    /// Leaves a queue as it is. A queue is passed once, so this is told once.
+    /// Skips a queue. Each queue is passed once, so this is logged once.
     fn skip(&mut self, queue: QueueId, error: &StoreError) {
         warn!(%queue, %error, "totals not countable");
         self.has_skipped = true;
         self.pass(queue);
     }
 
-    /// Notes that a queue is corrected now. It is counted again, unless that was done as often as it may be.
+    /// Records that a queue is being corrected. It is counted again, up to the max number of times.
     fn note_corrected(&mut self, queue: QueueId) {
         let times =
             self.corrected.filter(|(corrected, _)| *corrected == queue).map_or(0, |(_, times)| times) + 1;
@@ -74,12 +74,12 @@ struct QueueCount {
     queue: QueueId,
     stored: Totals,
     counted: Totals,
-    /// The place among [`SPACES`], and the first key that is not counted.
+    /// The index in [`SPACES`], and the first key that is not counted.
     space: usize,
     from: Bytes,
 }
 
-/// How much one step may still read.
+/// The rest of what one step may read.
 struct Budget {
     entries: usize,
     bytes: usize,
@@ -96,8 +96,8 @@ impl Budget {
     }
 }
 
-/// Counts on, up to the bounds of a step or the first totals that are to be corrected, which are returned. On an error the
-/// count stays where it is.
+/// Continues the count, up to the bounds of a step or to the first wrong totals, which it returns as a correction.
+/// After an error the progress is unchanged.
 pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<Correction>, StoreError> {
     let mut budget = Budget { entries: limits::RECOUNT_ENTRIES, bytes: limits::RECOUNT_BYTES };
     while !budget.is_spent() {
@@ -113,7 +113,7 @@ pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<
             }
             Ok(true) => {}
             Err(error) => {
-                // A journal that was closed is not the queue's fault.
+                // If the journal was closed, the queue is not the reason of the error.
                 journal.check_open().map_err(failed)?;
                 progress.skip(counting.queue, &error);
                 continue;
@@ -129,7 +129,7 @@ pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<
     Ok(None)
 }
 
-/// The queue that is being counted, or the one behind the last one; none when that was the last.
+/// The queue that is being counted, or the next one; none when there are no more.
 fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<QueueCount>, StoreError> {
     if let Some(counting) = progress.counting.take() {
         return Ok(Some(counting));
@@ -153,12 +153,12 @@ fn next(journal: &Journal, progress: &mut Progress) -> Result<Option<QueueCount>
 
 impl QueueCount {
     fn new(view: View, queue: QueueId, found: &QueueTotals) -> Self {
-        // What is below the head was removed: no walk over it.
+        // Keys below the head were removed, so the count begins at the head.
         let from = stored::entry_key(queue, found.low);
         Self { view, queue, stored: found.totals, counted: Totals::default(), space: 0, from }
     }
 
-    /// Counts until the budget is spent. Whether all of the queue is counted.
+    /// Counts until the budget is spent. Returns whether the whole queue is counted.
     fn count_on(&mut self, budget: &mut Budget) -> Result<bool, StoreError> {
         while let Some(space) = SPACES.get(self.space) {
             for pair in self.view.scan(*space, self.queue.as_bytes(), &self.from) {
@@ -182,7 +182,7 @@ impl QueueCount {
     }
 }
 
-/// Corrects the totals of a queue, unless it was dropped since.
+/// Corrects the totals of a queue, unless it was dropped meanwhile.
 pub(super) fn correct(txn: &mut Txn<'_>, correction: &Correction) -> Result<(), StoreError> {
     let Correction { queue, before, after } = correction;
     let Some(value) = txn.get(Space::Totals, queue.as_bytes()).map_err(failed)? else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Entries that live by the retention of their queue, from the earliest base time on: their buckets are looked into, and those
-//! found empty go.
+//! Look-up of entries that live by queue, from the earliest base time on, through their buckets. Empty buckets are
+//! removed.
 
 use std::ops::ControlFlow;
 
@@ -13,18 +13,18 @@ use angarium_core::ids::QueueId;
 use angarium_core::time::Timestamp;
 use angarium_journal::{Space, View};
 
-/// A look through the buckets of a queue.
+/// A look-up through the buckets of a queue.
 struct Walk<'a> {
     view: &'a View,
     queue: QueueId,
     before: Timestamp,
-    /// The first place that is not asked for.
+    /// The first place after the requested range.
     past: u64,
     look: DueScan<'a>,
     oldest: Option<Timestamp>,
 }
 
-/// Looks at the entries of a queue, from a place on. Returns what it found, and which buckets may go.
+/// Reads the entries of a queue, from a place on. Returns the result, and the buckets to remove or narrow.
 pub(super) fn look(
     view: &View,
     queue: QueueId,
@@ -61,7 +61,7 @@ pub(super) fn look(
 }
 
 impl Walk<'_> {
-    /// Looks into a bucket of the queue. Breaks where nothing behind it matters.
+    /// Reads a bucket of the queue. Breaks when no later bucket matters.
     fn look_into(
         &mut self,
         bucket: &Bucket,
@@ -74,7 +74,7 @@ impl Walk<'_> {
             return Ok(ControlFlow::Break(()));
         }
         let (ids, is_past) = (Ids::decode(&value)?, bucket.end <= self.past);
-        // Of a bucket whose time has not come it is enough to know that it is not empty.
+        // For a bucket that is not due it is enough to know that it is not empty.
         let mut first = DueScan::new(self.view, self.before, 1);
         let into = if is_past { &mut self.look } else { &mut first };
         let kept = into.into(bucket, &key, ids.least, ids.greatest)?;
@@ -88,7 +88,8 @@ impl Walk<'_> {
         Ok(if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
-    /// Ends at buckets of others with this end, behind the queue's own with the same one. Returns where to go on.
+    /// Ends at buckets of other queues with this end, after reading the queue's own buckets with the same end. Returns
+    /// where the next look-up begins.
     fn end_at(&mut self, end: u64) -> Result<Option<RetainedPlace>, StoreError> {
         let prefix = Bucket::prefix(self.queue.slot(), Due::Expiry);
         let own = [&prefix[..], &end.to_be_bytes()[..], &self.queue.as_bytes()[..]].concat();

@@ -1,4 +1,4 @@
-//! Reads: pages in each order, entries by id, notes. Each read is of one moment.
+//! Reads: pages in each order, entries by id, notes. Each read sees one state of the store.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 use angarium_journal::{ReadPair, Space, View};
 
-/// What a page may hold.
+/// Bounds of a page.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) messages: usize,
@@ -23,7 +23,7 @@ pub(super) fn totals(view: &View, queue: QueueId) -> Result<QueueTotals, StoreEr
     QueueTotals::decode(value.as_ref())
 }
 
-/// The sum of the totals of all queues.
+/// Sums the totals of all queues.
 pub(super) fn usage(view: &View) -> Result<Usage, StoreError> {
     let mut usage = Usage::default();
     for pair in view.scan(Space::Totals, &[], &[]) {
@@ -36,7 +36,7 @@ pub(super) fn usage(view: &View) -> Result<Usage, StoreError> {
     Ok(usage)
 }
 
-/// The header of an entry whose value is known: the one in it, or the one that represents it.
+/// The current header of an entry: the changed one in headers if there is one, otherwise the one in its value.
 pub(super) fn header(view: &View, queue: QueueId, message: &Message) -> Result<Header, StoreError> {
     let id = message.header.id;
     match view.get(Space::Headers, &stored::entry_key(queue, id)).map_err(failed)? {
@@ -45,7 +45,7 @@ pub(super) fn header(view: &View, queue: QueueId, message: &Message) -> Result<H
     }
 }
 
-/// An entry of a key and value in entries or aside.
+/// The entry of a key and value in entries or aside.
 pub(super) fn entry(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
     let (key, value) = pair.map_err(failed)?;
     let mut message = entries::decode_entry(stored::entry_id(&key)?, &value)?;
@@ -122,7 +122,7 @@ pub(super) fn page(
     }
 }
 
-/// The entry of a key among those of a group.
+/// The entry of a key in groups.
 fn grouped(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
     let (key, _) = pair.map_err(failed)?;
     let (_, id) = stored::group_place(&key)?;
@@ -158,7 +158,7 @@ pub(super) fn groups(
     let mut from = after.map_or_else(|| Bytes::copy_from_slice(queue.as_bytes()), |after| behind(&after));
     'groups: while heads.len() < limit {
         let mut head: Option<(GroupName, Message)> = None;
-        // One seek a group: with groups of one entry each the next one is found on the way.
+        // One seek for each group: if groups have one entry each, the same iteration finds the next group.
         for pair in view.scan(Space::Groups, queue.as_bytes(), &from) {
             let (key, value) = pair.map_err(failed)?;
             let (group, _) = stored::group_place(&key)?;

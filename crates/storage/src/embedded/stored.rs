@@ -1,4 +1,4 @@
-//! How a pool is in the journal. These forms are on disk and never change; new ones get new tags.
+//! The layout of a pool in the journal. These forms are on disk, so they never change; new forms get new tags.
 //!
 //! | space | key | value | life |
 //! |---|---|---|---|
@@ -7,22 +7,23 @@
 //! | totals | queue id (16) | messages, bytes, scheduled, aside, low id (8 + 8 + 8 + 8 + 16) | of the queue |
 //! | entries | queue id, message id (16 + 16) | header, body | of the message, while it is ready |
 //! | aside | queue id, message id (16 + 16) | header, body | of the message, while it is in another state |
-//! | headers | queue id, message id (16 + 16) | header | from the first change to the next move or the end |
+//! | headers | queue id, message id (16 + 16) | header | from the first change to the next change of space or the end |
 //! | schedule | queue id, ready, message id (16 + 8 + 16) | nothing | of the message, while it is scheduled |
-//! | buckets | slot, kind, end, queue id, ttl (1 + 1 + 8 + 16 + 4) | least id, greatest id, touches (16 + 16 + 4) | until a look into the past bucket finds nothing |
+//! | buckets | slot, kind, end, queue id, ttl (1 + 1 + 8 + 16 + 4) | least id, greatest id, touches (16 + 16 + 4) |
+//! until a look-up of the due bucket finds it empty |
 //! | groups | queue id, group, 0, message id (16 + any + 1 + 16) | nothing | of the message, if it has a group |
-//! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | as its owner states |
+//! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | until the owner removes it |
 //!
-//! A ready message has one key, since a second one halves the rate of posts; one of a group has two. An entry that
-//! changes its state moves between entries and aside with its body. A header in headers represents the one before the
-//! body, where there is one.
+//! A ready message has one key, because a second one would halve the rate of posts; one with a group has two. When an
+//! entry becomes ready or stops being ready, it moves between entries and aside with its body. A header in headers
+//! replaces the one before the body.
 //!
-//! Buckets say where to look for what is due, for many messages at once: kind 0 for entries that become ready, kind 1
-//! for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`. Of entries that are by
-//! queue, end and ttl are those of [`crate::retained`].
+//! Buckets tell where to find due entries, each for many messages at once: kind 0 for entries that become ready, kind 1
+//! for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`. For entries that live
+//! by queue, end and ttl are those of [`crate::retained`].
 //!
-//! Headers have the form of `crate::header`, with the tags 2 to 5 and the times in the order created, ready, end of life.
-//! Numbers are big endian; times are milliseconds, ttl seconds.
+//! Headers have the form of `crate::header`, with the tags 2 to 5 and the times in the order created, ready, expires.
+//! Numbers are big-endian; times are milliseconds, ttl seconds.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
@@ -77,7 +78,7 @@ impl Record {
 #[derive(Clone, Copy)]
 pub(super) struct QueueTotals {
     pub(super) totals: Totals,
-    /// No ready entry has an id below it.
+    /// Lower bound of the ids of the ready entries.
     pub(super) low: MessageId,
 }
 
@@ -92,7 +93,7 @@ impl QueueTotals {
         value.freeze()
     }
 
-    /// A queue without a value is empty.
+    /// Reads totals; a queue without a value is empty.
     pub(super) fn decode(value: Option<&Bytes>) -> Result<Self, StoreError> {
         let Some(value) = value else { return Ok(Self { totals: Totals::default(), low: MessageId::ZERO }) };
         let mut rest = &value[..];
@@ -134,13 +135,13 @@ pub(super) fn schedule_key(queue: QueueId, ready: Timestamp, id: MessageId) -> B
     key.freeze()
 }
 
-/// When the entry of a key in the schedule becomes ready, and its id.
+/// Reads a key in the schedule: the ready time and the id of the entry.
 pub(super) fn schedule_place(key: &[u8]) -> Result<(Timestamp, MessageId), StoreError> {
     let mut rest = key.get(16..).filter(|rest| rest.len() == 24).ok_or_else(|| damaged("the schedule"))?;
     Ok((Timestamp::from_millis(rest.get_u64()), take_id(&mut rest)))
 }
 
-/// The key of an entry among those of its group.
+/// The key of an entry in groups.
 pub(super) fn group_key(queue: QueueId, group: &GroupName, id: MessageId) -> Bytes {
     let mut key = BytesMut::with_capacity(33 + group.as_str().len());
     key.put_slice(queue.as_bytes());
@@ -150,7 +151,7 @@ pub(super) fn group_key(queue: QueueId, group: &GroupName, id: MessageId) -> Byt
     key.freeze()
 }
 
-/// The group and the id of such a key.
+/// Reads a key in groups: the group and the id of the entry.
 pub(super) fn group_place(key: &[u8]) -> Result<(GroupName, MessageId), StoreError> {
     let rest = key.get(16..).filter(|rest| rest.len() > 17);
     let (group, mut id) =
@@ -158,7 +159,7 @@ pub(super) fn group_place(key: &[u8]) -> Result<(GroupName, MessageId), StoreErr
     Ok((header::take_group(&group[..group.len() - 1])?, take_id(&mut id)))
 }
 
-/// What all notes of a queue and kind begin with.
+/// The prefix of all notes of a queue and kind.
 pub(super) fn note_prefix(queue: QueueId, kind: u8) -> Bytes {
     note_key(queue, kind, &[])
 }

@@ -1,4 +1,4 @@
-//! Where a pool's PostgreSQL is, read from its URI. It connects to nothing, and it never shows a password.
+//! The address of a pool's PostgreSQL, read from its URI. This file makes no connection, and never shows a password.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use super::limits;
 use angarium_settings::files;
 
 const SCHEMA: &str = "angarium";
-/// Bytes of a name that PostgreSQL does not cut.
+/// Max bytes of a schema name: PostgreSQL cuts longer names.
 const SCHEMA_CHARS: usize = 63;
 const PARAMETERS: &str =
     "its parameters are schema, quota, sslmode, sslrootcert, options and application_name";
 
-/// What is wrong with a URI. It repeats nothing of the URI.
+/// Error in a URI. Its text has no part of the URI.
 #[derive(Debug, ThisError, PartialEq, Eq)]
 #[error("the URI of the PostgreSQL pool: {0}")]
 pub struct AddressError(&'static str);
@@ -27,27 +27,28 @@ pub struct AddressError(&'static str);
 /// postgres://[user[:password]@]host[:port][,host[:port]…][/database][?parameters]        or postgresql://
 /// ```
 ///
-/// Of several hosts the one is used that takes writes. Parameters: `schema` of the tables; `quota`, bytes that messages may
-/// take there; `sslmode`, `disable` (the default), `require` or `verify-full`, which both check the certificate; `sslrootcert`,
-/// a file with the certificates to trust in place of the system's; `options` and `application_name` for the server.
+/// Of several hosts the driver uses the one that accepts writes. Parameters: `schema` of the tables; `quota`, max bytes
+/// of messages there; `sslmode`, `disable` (the default), `require` or `verify-full`, which both check the certificate;
+/// `sslrootcert`, a file with the certificates to trust in place of the system's; `options` and `application_name` for
+/// the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub(super) config: Config,
     pub(super) schema: String,
-    /// Bytes that messages may take.
+    /// Max bytes of messages.
     pub(super) quota: Option<u64>,
     pub(super) ca: Option<PathBuf>,
 }
 
 impl Address {
-    /// The certificates to trust in PEM, if others than the system's are. Reads the file.
+    /// Reads the file of the certificates to trust, in PEM; none if the system's are trusted.
     pub(super) fn certificates(&self) -> Result<Option<Vec<u8>>, String> {
         let read = |path: &PathBuf| files::read(path, files::POOL_FILE_BYTES);
         let read = self.ca.as_ref().map(read).transpose();
         read.map_err(|error| format!("the certificates in `sslrootcert`: {error}"))
     }
 
-    /// Checks that the files that it names can be read.
+    /// Checks that the files in the URI can be read.
     pub fn check_files(&self) -> Result<(), String> {
         self.certificates().map(drop)
     }
@@ -65,7 +66,7 @@ impl FromStr for Address {
         if config.get_hosts().is_empty() {
             return Err(AddressError("a host is missing"));
         }
-        // Never what the client library makes of it: `prefer` would send a password in clear text.
+        // Overrides the default of the client library: `prefer` would send a password in clear text.
         config.ssl_mode(SslMode::Disable);
         config.application_name("angarium");
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
@@ -102,12 +103,13 @@ impl Address {
             ("application_name", _) => {
                 self.config.application_name(value);
             }
-            // A pool that cannot be written to is none.
+            // A pool needs a server that accepts writes.
             ("target_session_attrs", "read-write" | "primary") => {}
             ("target_session_attrs", _) => {
                 return Err(AddressError("`target_session_attrs` can only be read-write"));
             }
-            // Not repeated: a ? in a password that was not escaped would show the rest of it.
+            // The parameter is not repeated: behind a `?` in a password that was not escaped it would be a part of the
+            // password.
             _ => return Err(AddressError(PARAMETERS)),
         }
         Ok(())
@@ -124,7 +126,7 @@ fn schema(text: String) -> Result<String, AddressError> {
     }
 }
 
-/// Text with its `%XX` resolved.
+/// Decodes `%XX` in text.
 fn decode(text: &str) -> Result<String, AddressError> {
     const WRONG: AddressError = AddressError("after a % come two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,4 +1,5 @@
-//! Batches on their way into PostgreSQL: one array for each column. It decides which change of an entry is.
+//! Batches as parameters of a statement: one array for each column. This file decides which change of an entry remains
+//! when a batch has several.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,7 +12,7 @@ use crate::{Batch, Note, QueueChanges, StoreError};
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, State};
 
-/// Checks what of a batch came from outside without a check.
+/// Checks the sizes of notes, which no earlier layer checks.
 pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     let fits =
         |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
@@ -22,7 +23,7 @@ pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     }
 }
 
-/// The records that batches hang on, a column each.
+/// The records on which batches depend, one array for each column.
 #[derive(Default)]
 struct Records {
     slot: Vec<i16>,
@@ -30,11 +31,11 @@ struct Records {
     transaction: Vec<i64>,
     seq: Vec<i64>,
     fences: Vec<Option<i64>>,
-    /// The greatest id among the appends, also of those that the batch removes again.
+    /// The greatest id among the appends, also if the batch removes it again.
     last_id: Vec<Uuid>,
 }
 
-/// Headers, a column each.
+/// Headers, one array for each column.
 #[derive(Default)]
 struct Headers {
     slot: Vec<i16>,
@@ -72,7 +73,7 @@ impl Headers {
         self.first_claimed.push(header.first_claimed.map(millis));
     }
 
-    /// All but the group, which never changes.
+    /// All columns but the group, which never changes.
     fn columns(&self) -> [&(dyn ToSql + Sync); 13] {
         let Self { slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, .. } = self;
         let (peer, first_claimed) = (&self.peer, &self.first_claimed);
@@ -80,13 +81,13 @@ impl Headers {
     }
 }
 
-/// What appends add to the totals of queues, and where their heads may begin.
+/// The totals that appends add to queues, and lower bounds of their heads.
 #[derive(Default)]
 struct Queues {
     slot: Vec<i16>,
     queue: Vec<Uuid>,
     low: Vec<Uuid>,
-    /// The least id that becomes ready.
+    /// The smallest id that becomes ready.
     least: Vec<Uuid>,
     messages: Vec<i64>,
     bytes: Vec<i64>,
@@ -104,8 +105,9 @@ struct Notes<'a> {
     expires: Vec<i64>,
 }
 
-/// The arrays of batches of different slots. Each id is in one of appends, updates and removes: what a batch brings and
-/// removes again is only removed, and what it appends and updates is appended updated. So too with notes.
+/// The arrays of batches of different slots. Each id is in only one of appends, updates and removes: a message that a
+/// batch appends and removes is only removed, and one that it appends and updates is appended with the update. The same
+/// applies to notes.
 #[derive(Default)]
 pub(super) struct Arrays<'a> {
     records: Records,
@@ -121,7 +123,8 @@ pub(super) struct Arrays<'a> {
 }
 
 impl<'a> Arrays<'a> {
-    /// Adds a batch to those of lower slots. With `fences` it is refused if the slot was fenced since.
+    /// Adds a batch; its slot is above those of the earlier ones. With `fences`, the batch is refused if the slot was
+    /// fenced since.
     pub(super) fn add(&mut self, batch: &'a Batch, fences: Option<i64>) -> Result<(), StoreError> {
         self.records.transaction.push(number(batch.epoch.transaction)?);
         self.records.generation.push(batch.epoch.generation.into());
@@ -197,13 +200,13 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// Whether they only post and delete.
+    /// Whether the batches only post and delete.
     pub(super) fn is_plain(&self) -> bool {
         let Self { updates, notes, note_removes, .. } = self;
         updates.id.is_empty() && notes.key.is_empty() && note_removes.key.is_empty()
     }
 
-    /// The parameters of their statement, in its order, for the pool and how commits are to wait.
+    /// The parameters of the statement, in its order, for the pool and the commit mode.
     pub(super) fn parameters<'p>(
         &'p self,
         pool: &'p Uuid,

@@ -1,5 +1,5 @@
-//! Batches of many slots in one statement: those that gathered while others were under way. What it means for a batch
-//! that it was not applied is not decided here.
+//! Joins batches of many slots into one statement: those that arrived while other statements ran. The caller decides
+//! what it means that a batch was not applied.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,11 @@ use super::errors::Failure;
 use super::limits;
 use crate::{Batch, StoreError};
 
-/// Where batches gather.
+/// The batches that wait for a statement.
 pub(super) struct Committer {
     /// Held to add a batch or to take some.
     gathered: Mutex<GatheredBatches>,
-    /// One for each statement that may be under way. Any process that gets one sends his own batch and takes others
-    /// along.
+    /// One permit for each concurrent statement. A task that gets one sends its own batch, and takes others along.
     turns: Semaphore,
 }
 
@@ -28,26 +27,26 @@ impl Default for Committer {
 
 #[derive(Default)]
 struct GatheredBatches {
-    /// In the order in which they came.
+    /// In the order of their arrival.
     waiting: VecDeque<PendingBatch>,
-    /// How many ever came.
+    /// Number of all batches so far.
     came: u64,
 }
 
 /// A batch that waits for a statement.
 struct PendingBatch {
-    /// The how many-th it is.
+    /// The number of the batch, in order of arrival.
     number: u64,
     batch: Batch,
     fences: Option<i64>,
-    /// Closed when no process waits any more.
+    /// Closed when the task that sent it does not wait any more.
     reply: oneshot::Sender<StatementOutcome>,
 }
 
-/// What a shared statement did of a batch.
+/// Outcome of a shared statement for one batch.
 enum StatementOutcome {
     Applied,
-    /// It is not, for certain. It may be to blame, or another one.
+    /// It was certainly not applied. This batch or another one is the reason.
     NotApplied,
     Unknown(String),
 }
@@ -58,7 +57,7 @@ impl Committer {
         Size::of(batch).fits()
     }
 
-    /// Lets a batch wait. Returns its number, and where its outcome is told.
+    /// Adds a batch to those that wait. Returns its number, and the receiver of its outcome.
     fn add(&self, batch: Batch, fences: Option<i64>) -> (u64, oneshot::Receiver<StatementOutcome>) {
         let (reply, outcome) = oneshot::channel();
         let mut gathered = self.gathered.lock();
@@ -68,8 +67,8 @@ impl Committer {
         (number, outcome)
     }
 
-    /// A batch and the oldest others that go into one statement with it: each slot once, in order. None when another
-    /// process took it along.
+    /// Takes a batch and the oldest others that fit into one statement with it: one for each slot, in order of slots.
+    /// Empty when another task has taken the batch.
     fn take(&self, number: u64) -> Vec<PendingBatch> {
         let mut gathered = self.gathered.lock();
         let Some(place) = gathered.waiting.iter().position(|waiting| waiting.number == number) else {
@@ -82,7 +81,7 @@ impl Committer {
             let with_next = size.plus(Size::of(&next.batch));
             let is_other = taken.iter().all(|other| other.batch.slot != next.batch.slot);
             if next.reply.is_closed() {
-                // Any process that gave up waiting may have sent it again.
+                // The task that stopped waiting may have sent the batch again.
                 continue;
             } else if is_other && with_next.fits() {
                 size = with_next;
@@ -96,7 +95,7 @@ impl Committer {
     }
 }
 
-/// How much a batch writes.
+/// Amount that a batch writes.
 #[derive(Clone, Copy)]
 struct Size {
     changes: usize,
@@ -118,19 +117,19 @@ impl Size {
         Self { changes: self.changes + other.changes, bytes: self.bytes + other.bytes }
     }
 
-    /// Whether a shared statement may write so much.
+    /// Whether a shared statement may write this much.
     fn fits(self) -> bool {
         self.changes <= limits::SHARED_CHANGES && self.bytes <= limits::SHARED_BYTES
     }
 }
 
-/// What sharing came to.
+/// Result of the attempt to share a statement.
 pub(super) enum SharedResult<'a> {
-    /// The outcome is known, or is known to be unknown.
+    /// The statement has ended, and the outcome of the batch is known or in doubt.
     Answered(Result<(), StoreError>),
-    /// There was no process to share with: the batch leaves alone, in this turn.
+    /// No other batch waits: the caller sends the batch alone, with this permit.
     Alone(SemaphorePermit<'a>),
-    /// Nothing of it was applied, for certain, and whether it was to blame is to be found out.
+    /// The batch was certainly not applied, and the caller must find out whether it is the reason.
     NotApplied,
 }
 
@@ -160,12 +159,12 @@ impl PostgresPool {
             Ok(StatementOutcome::Applied) => SharedResult::Answered(Ok(())),
             Ok(StatementOutcome::NotApplied) => SharedResult::NotApplied,
             Ok(StatementOutcome::Unknown(why)) => SharedResult::Answered(Err(StoreError::Unknown(why))),
-            // Any process that sent it was stopped while it was under way.
+            // The task that sent it was stopped meanwhile.
             Err(_) => SharedResult::Answered(Err(StoreError::Unknown("the statement was given up".into()))),
         }
     }
 
-    /// Sends batches, and tells each what became of it.
+    /// Sends batches, and reports the outcome of each.
     async fn carry_out(&self, taken: Vec<PendingBatch>) {
         let batches: Vec<_> = taken.iter().map(|waiting| (&waiting.batch, waiting.fences)).collect();
         let applied = match self.writes.way().await {
@@ -178,7 +177,7 @@ impl PostgresPool {
                 Ok(_) | Err(Failure::Refused(_) | Failure::Full(_)) => StatementOutcome::NotApplied,
                 Err(Failure::Lost(why)) => StatementOutcome::Unknown(why.clone()),
             };
-            // No process may be waiting any more; the outcome is the same.
+            // The receiver may be gone; the outcome is the same.
             let _ = waiting.reply.send(outcome);
         }
     }

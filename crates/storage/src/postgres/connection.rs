@@ -1,5 +1,5 @@
-//! A connection to the server: how it is made and set up, and how a statement is sent and its failure told. It knows no
-//! slot and no queue.
+//! A connection to the server: it is made and set up here, sends statements and converts their failures. It knows no
+//! slots and no queues.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -20,11 +20,11 @@ use super::errors::{Failure, describe, leaves_session};
 use super::limits;
 use angarium_core::durability::Durability;
 
-/// Since this version all statements work.
+/// Min version of the server: from it on all statements work.
 const OLDEST: i32 = 130_000;
 
-/// What every session is told. Plans are made once and by keys alone: statistics of a table that was empty a moment ago
-/// must not lead a statement through all of it.
+/// Settings of every session. Plans are made once and by keys only: the statistics of a table that was just empty must
+/// not lead a statement through all of it.
 const SETTINGS: &str = "
     SET client_min_messages = warning; SET default_transaction_isolation = 'read committed';
     SET idle_in_transaction_session_timeout = '10s'; SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;
@@ -36,20 +36,20 @@ const LOOK: &str = "
     SELECT current_setting('server_version_num')::int4 AS version, pg_is_in_recovery() AS follows,
         current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS commits";
 
-/// A session. It is used by one at a time.
+/// A session, for one statement at a time.
 pub(super) struct Connection {
     client: Client,
-    /// Prepared here, by their text. Held to read or to write an element.
+    /// Prepared statements by their text. Held to read or write an element.
     statements: Mutex<HashMap<&'static str, Statement>>,
-    /// Whether it is of no use any more, or leads to the wrong server.
+    /// Whether it is broken, or leads to the wrong server.
     is_broken: AtomicBool,
-    /// Set when the server warned: a commit that was told not to wait for its standby is one of the reasons.
+    /// Set when the server warned: one reason is a commit that was cancelled while it waited for its standby.
     is_warned: Arc<AtomicBool>,
     pub(super) class: Durability,
 }
 
 impl Connection {
-    /// Connects, and makes sure that a pool may lie there.
+    /// Connects, and checks that the server is suitable for a pool.
     pub(super) async fn open(address: &Address) -> Result<Self, String> {
         let (client, is_warned) = timeout(limits::CONNECT, connect(address))
             .await
@@ -87,7 +87,7 @@ impl Connection {
         if follows {
             return Err(Failure::Refused("the server is a standby".into()));
         }
-        // What a standby must have is for the settings of the server to say, but less than its own disk is not enough.
+        // The settings of the server decide which standby must have a commit, but the server's own disk is the minimum.
         if !["on", "remote_apply"].contains(&looked.get("commits")) {
             self.run("SET synchronous_commit = on").await?;
         }
@@ -101,12 +101,12 @@ impl Connection {
         !self.client.is_closed() && !self.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Makes sure that no process uses it again.
+    /// Marks the session as broken, so that no task uses it again.
     pub(super) fn give_up(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
     }
 
-    /// Runs a statement that commits by itself. One that was answered with a warning counts as lost.
+    /// Runs a statement that commits by itself. If the server answers with a warning, the outcome is unknown.
     pub(super) async fn query(
         &self,
         text: &'static str,
@@ -124,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Runs statements without parameters, as one transaction unless they say otherwise.
+    /// Runs statements without parameters, as one transaction unless they contain transaction control.
     pub(super) async fn run(&self, text: &str) -> Result<(), Failure> {
         match timeout(limits::ANSWER, self.client.batch_execute(text)).await {
             Ok(done) => done.map_err(|error| self.failed(&error)),
@@ -138,7 +138,7 @@ impl Connection {
         }
         let prepared = match timeout(limits::ANSWER, self.client.prepare(text)).await {
             Ok(Ok(prepared)) => prepared,
-            // Nothing was executed, whatever the reason is.
+            // Nothing was executed, for any reason of the failure.
             Ok(Err(error)) => {
                 self.failed(&error);
                 return Err(Failure::Refused(describe(&error)));
@@ -176,7 +176,7 @@ async fn connect(address: &Address) -> Result<(Client, Arc<AtomicBool>), String>
     Ok((client, serve(connection)))
 }
 
-/// Spawns what moves the bytes of a session; it ends when its client is dropped or the connection breaks.
+/// Spawns the task that transfers the bytes of a session; it ends when the client is dropped or the connection breaks.
 #[expect(
     clippy::disallowed_methods,
     reason = "it ends with its session, and nothing of the service waits for it"
@@ -190,7 +190,7 @@ where
     let warned = Arc::clone(&is_warned);
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-            // The session shows nothing less than a warning.
+            // The session settings suppress all notices below a warning.
             if matches!(message, AsyncMessage::Notice(_)) {
                 warned.store(true, Ordering::Relaxed);
             }
@@ -199,7 +199,7 @@ where
     is_warned
 }
 
-/// Which certificates are trusted. Reads files.
+/// Reads the certificates to trust, from files.
 fn trust(address: &Address) -> Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
     match address.certificates()? {

@@ -1,4 +1,5 @@
-//! Entries by time: the schedule and the index of expiry are in its order; calls for expiry take turns.
+//! Look-ups of entries by time: the schedule and the index of expiry are in order of time; calls for expired entries
+//! continue after each other.
 
 use async_trait::async_trait;
 use tokio_postgres::types::ToSql;
@@ -29,7 +30,7 @@ const EXPIRED: &str = concat!(
     ORDER BY slot, expires, queue, id LIMIT $3::int8"
 );
 
-/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
+/// Where a look-up of expired entries ended, because it found the max number: the next one continues there.
 pub(super) type DueCursor = (i64, Uuid, Uuid);
 
 const BEGIN: DueCursor = (-1, Uuid::nil(), Uuid::nil());
@@ -74,7 +75,7 @@ impl PostgresPool {
         rows.iter().map(|row| Ok((stored::queue_id(row)?, stored::header(row)?))).collect()
     }
 
-    /// What expired, from where the last look ended and around to it.
+    /// Reads the expired entries, from the end of the last look-up to the end of the order, then from its begin.
     async fn expired(
         &self,
         slot: Slot,

@@ -1,25 +1,24 @@
-//! What a failure of PostgreSQL means for any process that asked: nothing was done for certain, or the outcome is not
-//! known.
+//! Meaning of a PostgreSQL failure for the caller: certainly not carried out, or an unknown outcome.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
 
 use crate::StoreError;
 
-/// Why a statement did not answer with rows.
+/// Reason why a statement returned no rows.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It was undone, or never begun.
+    /// It was rolled back, or never begun.
     Refused(String),
-    /// There is no room for it, and it was undone.
+    /// There is no room for it, and it was rolled back.
     Full(String),
     /// It may have been carried out.
     Lost(String),
 }
 
 impl Failure {
-    /// Of a statement that was sent. It commits by itself, so an error before its end has undone it; one that ends the
-    /// session may come after.
+    /// Converts the failure of a statement that was sent. The statement commits by itself, so an error before its end
+    /// has rolled it back; an error that ends the session may occur after the commit.
     pub(super) fn of_sent(error: &Error) -> Self {
         let Some(answer) = error.as_db_error() else { return Self::Lost(describe(error)) };
         match answer.parsed_severity() {
@@ -29,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// Of something that wrote.
+    /// Converts the failure of a write.
     pub(super) fn of_write(self) -> StoreError {
         match self {
             Self::Refused(why) | Self::Full(why) => StoreError::NotSent(why),
@@ -37,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// Of something that writes nothing.
+    /// Converts the failure of a read, or of another statement that writes nothing.
     pub(super) fn of_read(self) -> StoreError {
         match self {
             Self::Refused(why) | Self::Full(why) | Self::Lost(why) => StoreError::NotSent(why),
@@ -45,8 +44,8 @@ impl Failure {
     }
 }
 
-/// Whether the session continues as before. After anything else another connection is made, which is checked again: it
-/// may have led to a server that is no longer the right one.
+/// Whether the session can continue. After any other error the link makes a new connection and checks it: the old one
+/// may lead to a server that is not the right one any more.
 pub(super) fn leaves_session(error: &Error) -> bool {
     let harmless = [
         SqlState::QUERY_CANCELED,
@@ -58,7 +57,7 @@ pub(super) fn leaves_session(error: &Error) -> bool {
     error.code().is_some_and(|code| harmless.contains(code))
 }
 
-/// What the server states, without the details: those repeat values.
+/// Returns the message of the server without its details, because those repeat values.
 pub(super) fn describe(error: &Error) -> String {
     use std::error::Error as _;
     match (error.as_db_error(), error.source()) {

@@ -2,24 +2,25 @@
 
 use std::time::Duration;
 
-/// How long a connection to PostgreSQL may take to come about, and how long a use waits for a free one.
+/// Max time to connect to PostgreSQL, and to wait for a free connection.
 pub const CONNECT: Duration = Duration::from_secs(3);
-/// A statement that runs longer in PostgreSQL is ended there, undone for certain. A batch takes milliseconds.
+/// Max time of a statement in PostgreSQL; then the server cancels it, certainly without an effect. A batch takes
+/// milliseconds.
 pub const STATEMENT: Duration = Duration::from_secs(4);
-/// A statement to PostgreSQL without an answer after this time has no known outcome: longer than it may run.
+/// Max time without an answer to a statement; after that its outcome is unknown. Longer than [`STATEMENT`].
 pub const ANSWER: Duration = Duration::from_secs(6);
-/// After a failed try to connect to PostgreSQL the next one follows this time.
+/// Pause after a failed attempt to connect to PostgreSQL.
 pub const PAUSE: Duration = Duration::from_millis(500);
-/// Connections of one pool for batches, beside those for reads: of the hundred that a server has by default.
+/// Max connections of one pool for batches, in addition to those for reads: a server allows a hundred by default.
 pub const WRITES: usize = 16;
-/// Statements to PostgreSQL under way that batches of many slots share. What gathers meanwhile is sent with the next
-/// one: fewer make larger statements, which cost less, and more use more processors of the server.
+/// Max concurrent statements to PostgreSQL that batches of many slots share. Batches that arrive meanwhile are sent
+/// with the next one: fewer statements are larger and cost less, more of them use more processors of the server.
 pub const SHARED: usize = 4;
-/// Changes of entries and notes in such a statement. A batch with more has one of its own.
+/// Max changes of entries and notes in a shared statement. A batch with more has a statement of its own.
 pub const SHARED_CHANGES: usize = 512;
-/// Bytes of bodies in such a statement, likewise.
+/// Max bytes of bodies in a shared statement. A batch with more has a statement of its own.
 pub const SHARED_BYTES: usize = 512 * 1024;
-/// Entries that one statement in PostgreSQL removes of a dropped queue.
+/// Max entries of a dropped queue that one statement in PostgreSQL removes.
 pub const PAGE: usize = 4_096;
-/// Bytes that an entry in PostgreSQL takes beside its body: a row, its key and its place in the index of expiry.
+/// Bytes of an entry in PostgreSQL in addition to its body: a row, its key and its entry in the index of expiry.
 pub const ENTRY_BYTES: i64 = 256;

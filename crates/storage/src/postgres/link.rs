@@ -1,5 +1,5 @@
-//! Connections of a pool: kept ready, a bounded number, each to the storage with the right stamp. It knows no batch and no
-//! queue.
+//! The connections of a pool: a bounded number that is kept open, each to the storage with the right stamp. It knows no
+//! batches and no queues.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,25 +18,25 @@ use crate::StoreError;
 use crate::stamp::{FirstStamp, Stamp};
 use angarium_core::durability::Durability;
 
-/// What all links of a pool know of its server.
+/// The state of the server, shared by all links of a pool.
 #[derive(Default)]
 pub(super) struct ServerState {
     stamp: FirstStamp,
-    /// Held to read or to write it.
+    /// Held to read or write it.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     class: Option<Durability>,
-    /// Bytes that messages took at the last look.
+    /// Bytes of messages at the last measurement.
     used: u64,
-    /// When and why the last try to connect failed.
+    /// Time and reason of the last failure, if the last attempt to connect failed.
     failed: Option<(Instant, String)>,
 }
 
 impl ServerState {
-    /// The most durable class that was found with the last connection.
+    /// The most durable class at the last connection.
     pub(super) fn class(&self) -> Durability {
         self.state.lock().class.unwrap_or(Durability::Relaxed)
     }
@@ -49,7 +49,7 @@ impl ServerState {
         self.state.lock().used = used;
     }
 
-    /// Whether a use has a chance: the last try to connect did not fail only a moment ago.
+    /// Checks that the last attempt to connect did not fail just before.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match &self.state.lock().failed {
             Some((when, why)) if when.elapsed() < limits::PAUSE => Err(StoreError::NotSent(why.clone())),
@@ -61,8 +61,8 @@ impl ServerState {
         self.state.lock().failed = Some((Instant::now(), why.to_owned()));
     }
 
-    /// Takes in what a new connection found. When the server came down to a lower class that is an error once, so that
-    /// nothing is acknowledged by the old one.
+    /// Takes over the class of a new connection. A decrease is an error once, so that no write is acknowledged with the
+    /// old class.
     fn learn(&self, class: Durability) -> Result<(), String> {
         let mut state = self.state.lock();
         match state.class.replace(class) {
@@ -77,13 +77,13 @@ impl ServerState {
     }
 }
 
-/// A connection, and the stamp that was found with it.
+/// A connection, and the stamp that was read over it.
 pub(super) struct Session {
     pub(super) connection: Connection,
     stamp: Option<Stamp>,
 }
 
-/// Makes connections.
+/// Creates connections.
 pub(super) struct Sessions {
     address: Arc<Address>,
     known: Arc<ServerState>,
@@ -110,7 +110,7 @@ impl managed::Manager for Sessions {
     }
 }
 
-/// Connections for one kind of work.
+/// Connections for one purpose.
 pub(super) struct Link {
     sessions: managed::Pool<Sessions>,
     schema: String,
@@ -121,12 +121,12 @@ pub(super) struct Link {
 pub(super) type LinkSession = Object<Sessions>;
 
 impl Link {
-    /// At most `size` connections; none is made yet.
+    /// Returns a link with at most `size` connections; none is open yet.
     pub(super) fn new(address: &Arc<Address>, known: &Arc<ServerState>, size: usize) -> Self {
         let sessions = Sessions { address: Arc::clone(address), known: Arc::clone(known) };
         let timeouts = Timeouts {
             wait: Some(limits::CONNECT),
-            // Connecting has its own bounds, and so has each statement.
+            // A connection attempt and each statement have their own timeouts.
             create: None,
             recycle: None,
         };
@@ -139,7 +139,7 @@ impl Link {
         Self { sessions, schema: address.schema.clone(), known: Arc::clone(known) }
     }
 
-    /// A session with whatever storage is there.
+    /// Returns a session with a storage of any stamp.
     pub(super) async fn open(&self) -> Result<LinkSession, StoreError> {
         self.known.check()?;
         self.sessions.get().await.map_err(|error| match error {
@@ -154,7 +154,7 @@ impl Link {
         })
     }
 
-    /// A session with the storage of the pool, and the pool's stamp.
+    /// Returns a session with the storage of the pool, and the pool's stamp.
     pub(super) async fn way(&self) -> Result<(LinkSession, Stamp), StoreError> {
         let mut way = self.open().await?;
         if way.stamp.is_none() {
@@ -163,14 +163,14 @@ impl Link {
         match self.known.stamp.recognise(way.stamp) {
             Ok(stamp) => Ok((way, stamp)),
             Err(error) => {
-                // The next one looks again.
+                // The next session reads the stamp again.
                 way.connection.give_up();
                 Err(error)
             }
         }
     }
 
-    /// A session whose statements all see the storage as it is at the first of them.
+    /// Returns a session whose statements all see the state at the first of them.
     pub(super) async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let (way, _) = self.way().await?;
         let snapshot = Snapshot { way, is_ended: false };
@@ -179,8 +179,8 @@ impl Link {
     }
 }
 
-/// A session in a transaction that reads. One that is dropped before its end, by an error or with its caller, is closed: the
-/// next user of the session would be in the same transaction.
+/// A session in a reading transaction. If it is dropped before its end, by an error or together with its caller, the
+/// session is closed: otherwise its next user would be in the same transaction.
 pub(super) struct Snapshot {
     way: LinkSession,
     is_ended: bool,
@@ -195,7 +195,7 @@ impl Snapshot {
         self.way.connection.query(text, parameters).await.map_err(Failure::of_read)
     }
 
-    /// Gives the session back.
+    /// Ends the transaction and returns the session.
     pub(super) async fn end(mut self) -> Result<(), StoreError> {
         self.run("COMMIT").await?;
         self.is_ended = true;

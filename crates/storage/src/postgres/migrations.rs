@@ -1,4 +1,4 @@
-//! The tables of a pool, and whose they are. Replicas that start together wait for each other here.
+//! The tables of a pool, and its stamp. Replicas that start together wait for each other here.
 
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -9,10 +9,11 @@ use super::stored::{bound, column};
 use crate::{Stamp, StoreError};
 use angarium_core::ids::Slot;
 
-/// What makes each version of the tables out of the one before. Those that were released never change.
+/// The statements that lead from each version of the tables to the next. Released ones never change.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
 
-// Read from the catalogue itself: functions that resolve names may remember that there was nothing, from before the lock.
+// Reads the catalogue itself: functions that resolve names may have cached, before the lock, that the table does not
+// exist.
 const EXISTS: &str = "
     SELECT EXISTS (
         SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -23,15 +24,15 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('angarium ' ||
 const PUT: &str = "
     INSERT INTO stamp (version, system, pool) VALUES ($1, $2, $3)
     ON CONFLICT (one) DO UPDATE SET version = excluded.version";
-/// No epoch is below that of a slot that no process has fenced.
+/// Every epoch is greater than that of a slot which was never fenced.
 const RECORDS: &str = "
     INSERT INTO records (slot, pool, generation, transaction, seq, fences, last_id)
     SELECT slot, $1::uuid, -1, 0, 0, 0, '00000000-0000-0000-0000-000000000000'::uuid
     FROM generate_series(0, $2::int8 - 1) AS slot
     ON CONFLICT (slot) DO NOTHING";
 
-/// The stamp that is there, after the tables were brought to the version of this program. Writes nothing where there is
-/// none.
+/// Migrates the tables to the version of this program, and returns the stamp. Without a stamp it writes nothing and
+/// returns none.
 pub(super) async fn look(connection: &Connection, schema: &str) -> Result<Option<Stamp>, StoreError> {
     match found(connection, schema).await.map_err(Failure::of_read)? {
         None => Ok(None),
@@ -41,11 +42,11 @@ pub(super) async fn look(connection: &Connection, schema: &str) -> Result<Option
     }
 }
 
-/// Makes the tables, and the stamp if there is none. Returns the one that is there then.
+/// Creates the tables, and the stamp if there is none. Returns the stamp that the storage has then.
 pub(super) async fn make(connection: &Connection, schema: &str, stamp: Stamp) -> Result<Stamp, StoreError> {
     let made = migrate(connection, schema, stamp).await;
     if made.is_err() {
-        // Its transaction ends with it.
+        // The transaction ends with its session.
         connection.give_up();
     }
     made

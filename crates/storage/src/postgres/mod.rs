@@ -1,8 +1,9 @@
-//! The PostgreSQL driver: entries in tables of a database, written by one statement for all batches that gathered.
+//! The PostgreSQL driver: entries in tables of a database, written by one statement for all batches that wait.
 //!
-//! A statement commits by itself, and all that it does for a slot hangs on the record of that slot: where that does not
-//! match nothing is written. What is wrong then is read afterwards. Where the server is, what an acknowledgement means there and when a pool
-//! is refused is in `docs/pools/postgresql.md`; the layout in `stored.rs`.
+//! A statement commits by itself. Its writes for a slot depend on the record of that slot: if the record does not
+//! match, nothing is written for the slot, and the driver reads the reason with another statement.
+//! `docs/pools/postgresql.md` describes the address of a server, the meaning of an acknowledgement, and when a pool is
+//! refused; `stored.rs` has the layout.
 
 mod address;
 mod batch;
@@ -35,25 +36,25 @@ use committer::Committer;
 use due::DueCursor;
 use link::{Link, ServerState};
 
-/// No queue has this id: to ask for it costs what any small read does.
+/// The id of no queue, for a read with the cost of any small read.
 const NO_QUEUE: QueueId = QueueId::from_bytes([0; 16]);
 
-/// A pool in PostgreSQL. It connects when it is first used, and again whenever that is needed.
+/// A pool in PostgreSQL. It connects at its first use, and again when needed.
 pub struct PostgresPool {
     address: Arc<Address>,
     known: Arc<ServerState>,
     reads: Link,
-    /// Apart from those for reads, since batches may wait long for a standby or for each other.
+    /// Separate from the link for reads, because batches may wait long for a standby or for each other.
     writes: Link,
     committer: Committer,
-    /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
+    /// For each slot, where the last look-up of expired entries ended. Held for a read or a write of one element.
     turns: Mutex<HashMap<Slot, DueCursor>>,
-    /// Of each slot, what this process knows of its own writes. Held likewise.
+    /// For each slot, the state of this process's own writes. Held for a read or a write of one element.
     slots: Mutex<HashMap<Slot, writes::OwnWrites>>,
 }
 
 impl PostgresPool {
-    /// The pool at `address`. Nothing is connected yet.
+    /// Returns the pool at `address`, without a connection.
     pub fn new(address: Address) -> Self {
         let (address, known) = (Arc::new(address), Arc::new(ServerState::default()));
         let reads = Link::new(&address, &known, core_limits::POSTGRES_READS);

@@ -1,4 +1,4 @@
-//! What is read from a pool: pages, entries by id, what is due, notes, totals. Nothing here writes.
+//! Reads: pages, entries by id, notes, totals.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,7 +22,8 @@ macro_rules! header {
 }
 pub(super) use header;
 
-/// A page: rows while the bodies before them do not exceed the bytes, and how many there are without that bound.
+/// A page: rows whose predecessors do not exceed the bytes with their bodies, and the number of rows without that
+/// bound.
 macro_rules! page {
     ($which:literal, $order:literal) => {
         concat!(
@@ -44,7 +45,8 @@ macro_rules! page {
     };
 }
 
-// From the head means from the bound below which nothing ready is left: no walk over what was removed.
+// The head of a queue is the lower bound of its ready entries: a page begins there, so it does not read over removed
+// rows.
 const READY_UP: &str =
     page!("NOT aside AND id >= GREATEST($4::uuid, (SELECT low FROM queues WHERE queue = $1::uuid))", "id");
 const READY_DOWN: &str = page!(
@@ -58,7 +60,7 @@ const SCHEDULE_UP: &str = page!("state = 1 AND (ready, id) > ($5::int8, $4::uuid
 const SCHEDULE_DOWN: &str = page!("state = 1 AND (ready, id) < ($5::int8, $4::uuid)", "ready DESC, id DESC");
 
 const GROUP: &str = page!("grouped = $5::text AND id >= $4::uuid", "id");
-/// A walk from group to group: each step is one look into the index.
+/// Walks from group to group: each step is one look-up in the index.
 const HEADS: &str = concat!(
     "WITH RECURSIVE heads AS (
         (SELECT grouped FROM entries
@@ -98,7 +100,7 @@ const USAGE: &str = "
     SELECT count(*)::int8 AS queues, COALESCE(sum(messages), 0)::int8 AS messages, COALESCE(sum(bytes), 0)::int8 AS bytes
     FROM queues WHERE messages > 0";
 
-/// A page of at most so many messages, of the rows that were found.
+/// Makes a page of at most `messages` messages from the rows.
 fn page_of(rows: &[Row], messages: usize) -> Result<Page, StoreError> {
     let found = rows.first().map(|row| column::<i64>(row, "found")).transpose()?.unwrap_or(0);
     let shown = rows.len().min(messages);
@@ -183,7 +185,7 @@ impl PoolReads for PostgresPool {
         after: Option<GroupName>,
         limit: usize,
     ) -> Result<Vec<GroupHead>, StoreError> {
-        // No name is empty.
+        // No name is empty, so all names are after this one.
         let after = after.as_ref().map_or("", GroupName::as_str);
         let rows = self.read(HEADS, &[&queue_key(queue), &after, &bound(limit)]).await?;
         let head =
@@ -215,7 +217,7 @@ impl PoolReads for PostgresPool {
         after: Option<Bytes>,
         limit: usize,
     ) -> Result<Vec<Note>, StoreError> {
-        // The next key in order is the same with a zero behind it.
+        // The next possible key in order is this key with a zero byte at its end.
         let from = after.map_or_else(Vec::new, |after| [&after[..], &[0]].concat());
         let parameters: [&(dyn ToSql + Sync); 4] =
             [&queue_key(queue), &i16::from(kind), &from, &bound(limit)];

@@ -1,8 +1,9 @@
-//! Entries that live by the retention of their queue, from the earliest base time on. The index has those of other queues among
-//! them: each statement walks over a bounded number of them.
+//! Look-up of entries that live by queue, from the earliest base time on. The index mixes them with entries of other
+//! queues: each statement reads a bounded number of those.
 //!
-//! All statements of a look see one state of the tables. If each saw its own, a second walk could pass over entries of the queue
-//! that the first one had not come to, because entries before them were removed in between.
+//! All statements of a look-up see one state of the tables. If each saw its own state, entries before those of the
+//! queue could be removed in between, and the second statement would read past entries of the queue that the first one
+//! had not reached.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +19,7 @@ use angarium_core::ids::QueueId;
 use angarium_core::message::{Header, Life};
 use angarium_core::time::Timestamp;
 
-/// Entries of all queues between two places, at most so many.
+/// Entries of all queues between two places, at most `$most`.
 macro_rules! walked {
     ($columns:literal, $most:literal) => {
         concat!(
@@ -51,7 +52,7 @@ const AT: &str = concat!(
 );
 
 impl PostgresPool {
-    /// Looks at the entries of a queue, from a place on.
+    /// Reads the entries of a queue, from a place on.
     pub(super) async fn read_retained(
         &self,
         queue: QueueId,
@@ -66,7 +67,7 @@ impl PostgresPool {
     }
 }
 
-/// A look at the entries of a queue, at most `limit` of them.
+/// A look-up of entries of a queue, at most `limit` of them.
 struct RetainedLook {
     snapshot: Snapshot,
     queue: QueueId,
@@ -87,7 +88,7 @@ impl RetainedLook {
             return Ok(RetainedEntries { found, oldest, resume: None });
         }
         if let Some(end) = self.last_walked(first..=last, self.limit).await? {
-            // Others may have more than are walked over in one instant.
+            // Other queues may have more entries at one instant than a statement reads.
             let found = self.at(end).await?;
             let next = RetainedPlace(end.saturating_add(1));
             let resume = found.is_empty().then_some(next);
@@ -101,7 +102,7 @@ impl RetainedLook {
         Ok(RetainedEntries { found, oldest, resume: None })
     }
 
-    /// The entries of the queue between two places, of as many as are walked over.
+    /// Reads the entries of the queue between two places, among those that one statement reads.
     async fn between(&self, places: RangeInclusive<u64>, limit: usize) -> Result<Vec<Header>, StoreError> {
         let (slot, most) = (i16::from(self.queue.slot().0), walk(limit));
         let (first, last) = (places.start().cast_signed(), places.end().cast_signed());
@@ -110,7 +111,7 @@ impl RetainedLook {
         self.snapshot.read(BETWEEN, &parameters).await?.iter().map(stored::header).collect()
     }
 
-    /// The place where the same walk has ended before it came to the last one.
+    /// The place at which the same statement stopped, if it did not reach the last place.
     async fn last_walked(
         &self,
         places: RangeInclusive<u64>,
@@ -125,7 +126,7 @@ impl RetainedLook {
         Ok(last.filter(|_| many >= most).map(i64::cast_unsigned))
     }
 
-    /// The entries of the queue at one place.
+    /// Reads the entries of the queue at one place.
     async fn at(&self, place: u64) -> Result<Vec<Header>, StoreError> {
         let (slot, place) = (i16::from(self.queue.slot().0), place.cast_signed());
         let parameters: [&(dyn ToSql + Sync); 4] =
@@ -134,7 +135,7 @@ impl RetainedLook {
     }
 }
 
-/// Entries that one statement walks over.
+/// Max entries that one statement reads.
 fn walk(limit: usize) -> i64 {
     bound(limit.saturating_add(limits::RETAINED_WALK))
 }

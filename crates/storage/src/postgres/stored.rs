@@ -1,22 +1,23 @@
-//! How a pool is in PostgreSQL. Migrations make the tables, one file a version, and no file changes once it was used.
+//! The layout of a pool in PostgreSQL. Migrations create the tables, one file for each version, and a released file
+//! never changes.
 //!
-//! All tables are in one schema, `angarium` unless the URI states otherwise.
+//! All tables are in one schema, `angarium` unless the URI names another.
 //!
 //! | table | key | holds | life |
 //! |---|---|---|---|
 //! | `stamp` | one row | version of the tables, installation, pool | for ever |
-//! | `records` | slot | pool, epoch, number of the last batch, how often it was fenced, greatest id | for ever; made at registration |
+//! | `records` | slot | pool, epoch, number of the last batch, number of fences, greatest id | for ever; made at registration |
 //! | `queues` | queue id | messages, bytes, scheduled, aside, low id | of the queue |
 //! | `entries` | queue id, whether it is not ready, message id | header, body | of the message |
-//! | `notes` | queue id, kind, key | value, expires | as its owner states |
+//! | `notes` | queue id, kind, key | value, expires | until the owner removes it |
 //!
-//! An entry that is by queue has the ttl 0, which no other has, and in `expires` its place of
-//! [`crate::retained`]: so the index of expiry is its order by queue and base time too.
+//! An entry that lives by queue has ttl 0, which no other entry has, and its place of [`crate::retained`] in `expires`:
+//! so the index of expiry also has its order by queue and base time.
 //!
-//! States and peers have the form of all drivers (`states.rs`). A ready entry is in the index of expiry beside its key;
-//! one that is scheduled in two more, one of a group in that of groups; those of a move in none but that. Times are
-//! milliseconds, ttl is seconds. Bodies are never compressed, and those of more than 2 kB lie apart, so that a new
-//! header does not write them again.
+//! States and peers have the form of all drivers (`crate::header`). A ready entry is in its primary key and in the
+//! index of expiry; a scheduled one in two more indexes, one with a group in the index of groups; a prepared or moving
+//! one is in none but the last. Times are milliseconds, ttl is seconds. Bodies are never compressed, and those of more
+//! than 2 kB are stored out of line, so that a new header does not rewrite them.
 
 use bytes::Bytes;
 use tokio_postgres::Row;
@@ -36,7 +37,7 @@ pub(super) fn id_key(id: MessageId) -> Uuid {
     Uuid::from_bytes(*id.as_bytes())
 }
 
-/// An instant as it is stored. Those beyond the end of time, as far as the store knows it, are its end.
+/// The stored form of an instant. Later instants than the store can represent become its last one.
 pub(super) fn millis(time: Timestamp) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
@@ -62,18 +63,19 @@ fn life(ttl: u32, expires: i64) -> Life {
     }
 }
 
-/// A number that only grows and never gets near the bound.
+/// The stored form of a number that only grows, and never reaches the bound in practice.
 pub(super) fn number(number: u64) -> Result<i64, StoreError> {
     i64::try_from(number)
         .map_err(|_| StoreError::NotSent(format!("{number} is beyond what the store counts")))
 }
 
-/// The number of a batch. None gets near the bound; one beyond it is taken for the bound, and is not the next.
+/// The stored form of the number of a batch. No number reaches the bound in practice; one beyond it becomes the bound,
+/// and is refused because it is not the next.
 pub(super) fn seq(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
-/// A bound on how many there may be.
+/// A LIMIT.
 pub(super) fn bound(many: usize) -> i64 {
     i64::try_from(many).unwrap_or(i64::MAX)
 }
@@ -88,7 +90,7 @@ pub(super) fn encode_peer(state: &State) -> Option<Vec<u8>> {
     (!value.is_empty()).then_some(value)
 }
 
-/// A column of an answer.
+/// A column of a row.
 pub(super) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
     row: &'a Row,
     name: &str,
@@ -108,7 +110,7 @@ pub(super) fn slot(row: &Row) -> Result<Slot, StoreError> {
     column::<i16>(row, "slot")?.try_into().map(Slot).map_err(|_| damaged("the slot of a record"))
 }
 
-/// The header of a row with all columns of a header.
+/// The header of a row that has all its columns.
 pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
     let number = column::<i16>(row, "state")?.try_into().map_err(|_| damaged("the state of a message"))?;
     let mut peer = column::<Option<&[u8]>>(row, "peer")?.unwrap_or_default();
@@ -138,7 +140,7 @@ pub(super) fn note(row: &Row, kind: u8) -> Result<Note, StoreError> {
     Ok(Note { kind, key: bytes("key")?, value: bytes("value")?, expires: time(column(row, "expires")?) })
 }
 
-/// Who may write to a slot; none when no process ever fenced it.
+/// The epoch of a slot's record; none when the slot was never fenced.
 pub(super) fn epoch(row: &Row) -> Result<Option<Epoch>, StoreError> {
     let Ok(generation) = u32::try_from(column::<i64>(row, "generation")?) else { return Ok(None) };
     Ok(Some(Epoch { generation, transaction: unsigned(row, "transaction")? }))

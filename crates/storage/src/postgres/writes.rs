@@ -1,4 +1,4 @@
-//! What is written to a pool: fences, batches, drops, and what an answer that nothing matched means (P1).
+//! Writes: fences, batches, drops, and the meaning of an answer without rows (P1).
 
 use std::sync::LazyLock;
 
@@ -18,9 +18,9 @@ use crate::{Batch, DropResult, Epoch, PoolWrites, Stamp, StoreError};
 use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 
-/// Batches that only post and delete.
+/// Statement for batches that only post and delete.
 const PLAIN: &str = include_str!("sql/commit.sql");
-/// Batches of whatever there is.
+/// Statement for all batches.
 static COMMIT: LazyLock<String> = LazyLock::new(|| {
     let sums = "UNION ALL SELECT queue, NULL, NULL, 0, 0, scheduled, aside FROM updated";
     PLAIN.replace("-- and of updates", sums).replace("-- and the rest", include_str!("sql/rest.sql"))
@@ -32,7 +32,7 @@ const FENCE: &str = "
     RETURNING last_id, fences";
 const RECORD: &str = "
     SELECT generation, transaction, seq, fences FROM records WHERE slot = $1::int2 AND pool = $2::uuid";
-/// Written as it is: any process that sees this commit durable sees those before it durable.
+/// Writes the record without a change: when this commit is durable, all earlier ones are durable too.
 const AGAIN: &str = "
     UPDATE records SET seq = seq
     WHERE slot = $1::int2 AND pool = $2::uuid AND generation = $3::int8 AND transaction = $4::int8 AND seq = $5::int8
@@ -40,25 +40,25 @@ const AGAIN: &str = "
 const USED: &str = "
     SELECT COALESCE(sum(bytes + messages * $1::int8), 0)::int8 AS used FROM queues";
 
-/// What this process knows of its own writes to a slot.
+/// State of this process's own writes to a slot.
 #[derive(Clone, Copy, Default)]
 pub(super) struct OwnWrites {
-    /// Which fence of the slot was its own. A batch from before another fence with the same epoch, which hung somewhere,
-    /// is not taken for one of the new numbering.
+    /// Number of the slot's fences after this process's own. It distinguishes numberings of fences with the same epoch:
+    /// a delayed batch of before a fence is never taken for one of the new numbering.
     fences: Option<i64>,
-    /// A batch of which one try has no known outcome: its appends may still come.
+    /// A batch of which one attempt has an unknown outcome: that attempt may still be applied.
     doubt: Option<(Epoch, u64)>,
     /// Whether its last batch failed.
     is_refused: bool,
 }
 
-/// What a batch is by the record of its slot.
+/// State of a batch by the record of its slot.
 enum BatchPosition {
     Next,
     Done,
 }
 
-/// The parameters that say which record is meant.
+/// Parameters that identify the record of a slot.
 struct Record {
     slot: i16,
     stamp: Stamp,
@@ -91,7 +91,7 @@ impl PoolWrites for PostgresPool {
         match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()? {
             Some(Some(by)) if by > epoch => Err(StoreError::Fenced(by)),
             Some(_) => Err(StoreError::NotSent("another owner fenced the slot at the same time".into())),
-            // Registration made the record. Without it the storage is not what it was.
+            // Registration creates the record. Without it the storage has lost data.
             None => Err(StoreError::NotSent(format!("the storage has lost the record of slot {slot}"))),
         }
     }
@@ -100,7 +100,7 @@ impl PoolWrites for PostgresPool {
         super::batch::check_bounds(batch)?;
         let own = self.own(batch.slot);
         let is_in_doubt = own.doubt == Some((batch.epoch, batch.seq));
-        // After a failure it leaves apart: the answer states more then, and what holds it holds no other process.
+        // After a failure the batch is sent alone: then the answer tells the reason, and the batch delays no other.
         let is_full = self.is_full() && batch.has_appends();
         let may_share = own.doubt.is_none() && !own.is_refused && !is_full;
         let result = if may_share && Committer::takes(batch) {
@@ -120,7 +120,7 @@ impl PoolWrites for PostgresPool {
             Ok(()) | Err(StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack) => {
                 own.doubt = None
             }
-            // An earlier try is where it was.
+            // An earlier attempt is in doubt as before.
             Err(
                 StoreError::Full | StoreError::NotSent(_) | StoreError::Damaged(_) | StoreError::Stamped(_),
             ) => {}
@@ -156,12 +156,12 @@ impl PostgresPool {
         self.slots.lock().get(&slot).copied().unwrap_or_default()
     }
 
-    /// Whether the quota was used up at the last look.
+    /// Whether the quota was used up at the last measurement.
     pub(super) fn is_full(&self) -> bool {
         self.address.quota.is_some_and(|quota| quota <= self.known.used())
     }
 
-    /// Sends batches of different slots, in the order of these, as one statement. Returns the slots whose batch was
+    /// Sends batches of different slots, in order of slots, as one statement. Returns the slots whose batches were
     /// applied.
     pub(super) async fn send_all(
         &self,
@@ -173,19 +173,19 @@ impl PostgresPool {
         for (batch, fences) in batches {
             arrays.add(batch, *fences).map_err(|error| Failure::Refused(error.to_string()))?;
         }
-        // One that must be synced takes the others along.
+        // One batch that must be synced makes the whole statement synced.
         let is_relaxed = batches.iter().all(|(batch, _)| batch.durability == Durability::Relaxed);
         let commits = is_relaxed.then_some("off");
         let statement = if arrays.is_plain() { PLAIN } else { &COMMIT };
         let rows = way.connection.query(statement, &arrays.parameters(&stamp.pool, &commits)).await?;
-        // What was answered was carried out, whatever the answer looks like.
+        // The answer proves the commit, so an unreadable answer is an unknown outcome.
         rows.iter().map(|row| stored::slot(row).map_err(|error| Failure::Lost(error.to_string()))).collect()
     }
 
     async fn send(&self, batch: &Batch, own: OwnWrites, is_in_doubt: bool) -> Result<(), StoreError> {
         let (way, stamp) = self.writes.way().await?;
         let record = Record::of(batch.slot, batch.epoch, stamp)?;
-        // What may still come cannot be refused any more: then it arrives beyond the quota.
+        // An attempt in doubt may still be applied, so the batch cannot be refused any more: it may exceed the quota.
         if self.is_full() && batch.has_appends() && !is_in_doubt {
             return match self.place(&way, &record, batch, own).await? {
                 BatchPosition::Next => Err(StoreError::Full),
@@ -196,13 +196,13 @@ impl PostgresPool {
             Ok(applied) if !applied.is_empty() => Ok(()),
             Ok(_) => match self.place(&way, &record, batch, own).await? {
                 BatchPosition::Done => self.settle(&way, &record, batch).await,
-                // The record changed between the two statements; the batch was not applied by this call.
+                // The record changed between the two statements; this call did not apply the batch.
                 BatchPosition::Next => {
                     Err(StoreError::NotSent("the record of the slot was being changed".into()))
                 }
             },
             Err(Failure::Full(_)) if batch.has_appends() && !is_in_doubt => Err(StoreError::Full),
-            // Another try of it may come, so it is not certain that its number is free.
+            // Another attempt of this batch may still be applied, so its number may not be free.
             Err(Failure::Full(why) | Failure::Refused(why)) if is_in_doubt => Err(StoreError::Unknown(why)),
             Err(failure) => Err(failure.of_write()),
         }
@@ -214,7 +214,7 @@ impl PostgresPool {
         Ok(rows.into_iter().next())
     }
 
-    /// What a batch is by the record of its slot, or why it is refused.
+    /// Compares a batch with the record of its slot; the error is the reason why it is refused.
     async fn place(
         &self,
         way: &LinkSession,
@@ -222,7 +222,7 @@ impl PostgresPool {
         batch: &Batch,
         own: OwnWrites,
     ) -> Result<BatchPosition, StoreError> {
-        // Whether an earlier try was applied is not known as long as this fails.
+        // If this read fails, it is unknown whether an earlier attempt was applied.
         let found = self.record(way, record).await.map_err(|error| StoreError::Unknown(error.to_string()))?;
         let row = found.ok_or(StoreError::WentBack)?;
         let Some(epoch) = stored::epoch(&row)? else { return Err(StoreError::WentBack) };
@@ -241,8 +241,8 @@ impl PostgresPool {
         }
     }
 
-    /// A batch that was applied is acknowledged once it is as durable as it asks for: any process that applied it may
-    /// not have waited for that.
+    /// Waits until an applied batch is as durable as it demands: the attempt that applied it may not have waited for
+    /// that.
     async fn settle(&self, way: &LinkSession, record: &Record, batch: &Batch) -> Result<(), StoreError> {
         if batch.durability == Durability::Relaxed {
             return Ok(());
@@ -258,7 +258,7 @@ impl PostgresPool {
         Ok(())
     }
 
-    /// Looks how much there is of what the quota bounds. It costs a walk over the queues, not over their messages.
+    /// Measures the bytes that the quota bounds. The cost is a walk over the queues, not over their messages.
     pub(super) async fn look_at_room(&self, connection: &Connection) -> Result<(), StoreError> {
         let rows = connection.query(USED, &[&limits::ENTRY_BYTES]).await.map_err(Failure::of_read)?;
         let used = rows.first().map(|row| unsigned(row, "used")).transpose()?;

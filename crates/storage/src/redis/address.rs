@@ -1,4 +1,4 @@
-//! Where a pool's Redis is, read from its URI. It connects to nothing, and it never shows a password.
+//! The address of a pool's Redis, read from its URI. This file makes no connection, and never shows a password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ const SENTINEL_PORT: u16 = 26_379;
 const PREFIX: &str = "angarium";
 const PARAMETERS: &str =
     "its parameters are prefix, wait, waitaof, tls, ca, sentinel_user and sentinel_password";
-/// Characters of a prefix: it is in every key.
+/// Max characters of a prefix, which is in every key.
 const PREFIX_CHARS: usize = 32;
 
-/// What is wrong with a URI. It repeats nothing of the URI.
+/// Error in a URI. Its text has no part of the URI.
 #[derive(Debug, ThisError, PartialEq, Eq)]
 #[error("the URI of the Redis pool: {0}")]
 pub struct AddressError(String);
@@ -30,30 +30,30 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, AddressError> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Discovery {
     Server,
-    /// These know the others of their cluster.
+    /// The nodes of the URI know the other nodes of their cluster.
     Cluster,
-    /// These are Sentinels, which know the master of this name.
+    /// The nodes of the URI are Sentinels, which know the master of this name.
     Sentinel(String),
 }
 
-/// What must have a batch before it is answered, beside the master's memory.
+/// The copies of a batch that an acknowledgement needs, in addition to the master's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WriteConcern {
     /// Replicas that must have it in memory (`WAIT`).
     pub(super) replicas: u32,
-    /// Whether the master must have synced its append-only file, and replicas that must have synced theirs
-    /// (`WAITAOF`).
+    /// Number of replicas that must have synced their append-only file, in addition to the master (`WAITAOF`); none: no
+    /// file need be synced.
     pub(super) synced: Option<u32>,
 }
 
 impl WriteConcern {
-    /// Whether there is anything to wait for.
+    /// Whether there is a copy to wait for.
     pub(super) fn any(self) -> bool {
         self.replicas > 0 || self.synced.is_some()
     }
 }
 
-/// A name and a password.
+/// A user name and a password.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Credentials {
     user: Option<String>,
@@ -66,7 +66,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Where a server or a Sentinel listens.
+/// The address of a server or a Sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) host: String,
@@ -81,8 +81,8 @@ pub(super) struct Node {
 /// redis-sentinel://[user[:password]@]host[:port][,host[:port]…]/master[/database]
 /// ```
 ///
-/// Parameters: `prefix` of all keys; `wait` and `waitaof`, numbers of replicas; `tls=on` for a cluster and Sentinels; `ca`, a
-/// file with the certificates to trust in place of the system's; `sentinel_user` and `sentinel_password`.
+/// Parameters: `prefix` of all keys; `wait` and `waitaof`, numbers of replicas; `tls=on` for a cluster and Sentinels;
+/// `ca`, a file with the certificates to trust in place of the system's; `sentinel_user` and `sentinel_password`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub(super) found: Discovery,
@@ -97,7 +97,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// What the client needs to connect to a node, or to a Sentinel.
+    /// Returns the connection data of the client for a node or a Sentinel.
     pub(super) fn connection(&self, node: &Node) -> redis::RedisResult<ConnectionInfo> {
         self.address_of(node).into_connection_info().map(|info| info.set_redis_settings(self.settings()))
     }
@@ -135,12 +135,12 @@ impl Address {
         settings
     }
 
-    /// Checks that the files that it names can be read.
+    /// Checks that the files in the URI can be read.
     pub fn check_files(&self) -> Result<(), String> {
         self.certificates().map(drop)
     }
 
-    /// The certificates to trust, if others than the system's are. Reads the file.
+    /// Reads the file of the certificates to trust; none if the system's are trusted.
     pub(super) fn certificates(&self) -> Result<Option<TlsCertificates>, String> {
         let Some(path) = &self.ca else { return Ok(None) };
         let read = files::read(path, files::POOL_FILE_BYTES);
@@ -206,7 +206,8 @@ impl Address {
             "ca" => self.ca = Some(value.into()),
             "sentinel_user" => self.sentinel_credentials.user = Some(value),
             "sentinel_password" => self.sentinel_credentials.password = Some(value),
-            // Not repeated: a ? in a password that was not escaped would show the rest of it.
+            // The parameter is not repeated: behind a `?` in a password that was not escaped it would be a part of the
+            // password.
             _ => return wrong(PARAMETERS),
         }
         Ok(())
@@ -224,7 +225,7 @@ fn number(what: &str, text: &str) -> Result<u32, AddressError> {
 }
 
 fn node(text: &str, port: u16) -> Result<Node, AddressError> {
-    // An address of version 6 is in brackets.
+    // An IPv6 address is in brackets.
     let (host, after) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or(("", "")),
         None => text.find(':').map_or((text, ""), |colon| text.split_at(colon)),
@@ -247,7 +248,7 @@ fn credentials(login: &str) -> Result<Credentials, AddressError> {
     Ok(Credentials { user, password: password.map(decode).transpose()? })
 }
 
-/// Text with its `%XX` resolved.
+/// Decodes `%XX` in text.
 fn decode(text: &str) -> Result<String, AddressError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -11,7 +11,7 @@ use crate::{Batch, Note, QueueChanges, StoreError, header};
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, State};
 
-/// Checks what of the batch came from outside without a check.
+/// Checks the sizes of notes, which no earlier layer checks.
 pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     let fits =
         |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
@@ -22,19 +22,19 @@ pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     }
 }
 
-/// The call that applies a batch.
+/// Returns the call that applies a batch.
 pub(super) fn call(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'static Script, Cmd) {
     let script: &Script = if batch.has_appends() { &APPEND } else { &COMMIT };
     (script, call_of(script, batch, own, keys))
 }
 
-/// The call that repeats a batch which was applied. It runs when the memory is full too, and must not be made for one
-/// that was not applied.
+/// Returns the call that repeats an applied batch. It also runs when the memory is full, so it must not be sent for a
+/// batch that was not applied.
 pub(super) fn repeat(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'static Script, Cmd) {
     (&COMMIT, call_of(&COMMIT, batch, own, keys))
 }
 
-/// `own` is the numbering that this process began with the slot's fence.
+/// `own` is the numbering that this process began when it fenced the slot.
 fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) -> Cmd {
     let mut names = Vec::with_capacity(4 + QUEUE_KEYS * batch.queues.len());
     names.extend(keys.slot_keys(batch.slot));
@@ -97,7 +97,7 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
     }
 }
 
-/// The buckets in which entries lie after the batch, with the ids that it brings there.
+/// Adds the buckets of the entries that the batch writes, each with the smallest and the greatest of their ids.
 fn add_buckets(call: &mut Cmd, changes: &QueueChanges) {
     let mut touched: BTreeMap<Bucket, (MessageId, MessageId)> = BTreeMap::new();
     let mut touch = |header: &Header| {

@@ -1,4 +1,5 @@
-//! Connections to the servers of a pool: to one, to the master that Sentinels name, or to all masters of a cluster.
+//! Connections to the servers of a pool: to one server, to the master that Sentinels name, or to all masters of a
+//! cluster.
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
@@ -11,10 +12,10 @@ use super::address::{Address, Discovery};
 use super::errors::SendMode;
 use super::limits;
 
-/// How often the client of a cluster repeats what was sent to the wrong server, or could not be sent.
+/// Retries of the cluster client for a command that was sent to the wrong server, or could not be sent.
 const CLUSTER_RETRIES: u32 = 3;
 
-/// A connection that many use at once: what they send is sent without waiting for answers to what went before.
+/// A connection that many tasks share: a command does not wait for the answers to earlier ones.
 #[derive(Clone)]
 pub(super) enum Connection {
     Server(MultiplexedConnection),
@@ -22,14 +23,14 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Connects, within a bounded time. Each `turn` begins with another of the nodes named, so that one that swallows
-    /// what it is sent does not keep the others from being asked.
+    /// Connects, within a bounded time. Each `turn` begins with another node of the URI, so that a node which accepts
+    /// data and never answers does not block the others.
     pub(super) async fn open(address: &Address, turn: usize) -> Result<Self, String> {
         let mut nodes = address.nodes.clone();
         nodes.rotate_left(turn % address.nodes.len());
         let address = &Address { nodes, ..address.clone() };
         if address.tls {
-            // Fails when there is one already, which is as good.
+            // Fails when there is a default provider already, which is fine.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let connecting = async {
@@ -51,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// What the failure of a write over it can mean.
+    /// The send mode of a write over this connection.
     pub(super) fn sent(&self) -> SendMode {
         match self {
             Self::Server(_) => SendMode::Once,
@@ -59,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Sends a command; an error in the answer is an error.
+    /// Sends a command; an error in the answer is an error of this call.
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         let answer = match self {
             Self::Server(connection) => connection.req_packed_command(command).await,
@@ -68,7 +69,7 @@ impl Connection {
         answer?.extract_error()
     }
 
-    /// Sends commands to the server that has the keys of the first one, without anything between them. Errors are
+    /// Sends commands to the server that has the keys of the first one, without any command between them. Errors are
     /// among the answers.
     pub(super) async fn send_all(&mut self, first: &Cmd, others: &[Cmd]) -> RedisResult<Vec<Value>> {
         let mut commands = Pipeline::with_capacity(1 + others.len());
@@ -84,7 +85,7 @@ impl Connection {
         Ok(answers)
     }
 
-    /// Sends commands whose keys may lie anywhere. The first error is an error.
+    /// Sends commands whose keys may be on any server. Returns the first error.
     pub(super) async fn send_each(&mut self, commands: &[Cmd]) -> RedisResult<Vec<Value>> {
         match (self, commands) {
             (_, []) => Ok(Vec::new()),
@@ -101,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Asks every master.
+    /// Sends a command to every master.
     pub(super) async fn ask_masters(&mut self, command: &Cmd) -> RedisResult<Vec<Value>> {
         match self {
             Self::Server(_) => Ok(vec![self.send(command).await?]),

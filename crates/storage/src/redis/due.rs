@@ -1,5 +1,5 @@
-//! What is due in a slot: the schedule is in its order; for expiry the past buckets are looked into, and those found
-//! empty go.
+//! Look-ups of due entries of a slot: the schedule is in order of time; expired entries are searched in the due
+//! buckets, and empty buckets are removed.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
 
-/// Where a look for expired entries ended, because it had found as many as it may: the next one continues there.
+/// Where a look-up of expired entries ended, because it found the max number: the next one continues there.
 #[derive(Clone, Debug)]
 pub(super) struct DueCursor {
     bucket: Bytes,
     after: MessageId,
 }
 
-/// A look through the buckets of a slot.
+/// A look-up through the buckets of a slot.
 pub(super) struct DueScan {
     slot: Slot,
     before: Timestamp,
@@ -72,7 +72,7 @@ impl PoolDeadlines for RedisPool {
 }
 
 impl RedisPool {
-    /// What is scheduled for `before` or earlier, the earliest first.
+    /// Reads the entries scheduled for `before` or earlier, the earliest first.
     async fn scheduled(
         &self,
         slot: Slot,
@@ -101,7 +101,7 @@ impl RedisPool {
         Ok(found)
     }
 
-    /// Adds the headers of members of a slot's schedule, but of those that left it since.
+    /// Adds the headers of members of a slot's schedule, except those of entries that have left it since.
     async fn add_scheduled(
         &self,
         members: &[Bytes],
@@ -135,7 +135,8 @@ impl RedisPool {
         Ok(())
     }
 
-    /// What expires at `before` or earlier, from where the last look ended and around to it.
+    /// Reads the entries that expire at `before` or earlier, from the end of the last look-up to the end of the order,
+    /// then from its begin.
     async fn expired(
         &self,
         slot: Slot,
@@ -156,7 +157,7 @@ impl RedisPool {
         Ok(look.found)
     }
 
-    /// Looks into the past buckets behind one turn and up to another, until enough is found.
+    /// Reads the due buckets after one cursor and up to another, until enough entries are found.
     async fn look_through(
         &self,
         look: &mut DueScan,
@@ -194,7 +195,7 @@ impl RedisPool {
         }
     }
 
-    /// Looks into a bucket, behind one id and up to another.
+    /// Reads a bucket, after one id and up to another.
     pub(super) async fn look_into(
         &self,
         look: &mut DueScan,

@@ -1,20 +1,20 @@
-//! What a failure of Redis means for any process that asked: refused for certain, or an outcome that is not known.
+//! Meaning of a Redis failure for the caller: refused for certain, or an unknown outcome.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::StoreError;
 
-/// Answers of a server that did not begin what it was asked.
+/// Error codes of a server that did not begin the command.
 const REFUSALS: [&str; 7] = ["MISCONF", "NOREPLICAS", "BUSY", "NOAUTH", "WRONGPASS", "NOPERM", "OOM"];
 
-/// Whether a write was sent once, or by a client of a cluster that repeats it by itself.
+/// Whether a write was sent once, or by a cluster client that repeats it by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendMode {
     Once,
     Repeatedly,
 }
 
-/// Whether the server has no room for what was asked.
+/// Whether the server has no room for the write.
 pub(super) fn is_full(error: &RedisError) -> bool {
     error.code() == Some("OOM")
 }
@@ -23,7 +23,7 @@ pub(super) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Whether the connection is of no use any more, or leads to the wrong server.
+/// Whether the connection is broken, or leads to the wrong server.
 pub(super) fn breaks(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(
@@ -34,8 +34,8 @@ pub(super) fn breaks(error: &RedisError) -> bool {
     }
 }
 
-/// A write failed. An earlier try of a client that repeats by itself may have been carried out, whatever the last
-/// answer states.
+/// Converts the failure of a write. A cluster client repeats a write by itself, so an earlier attempt may have been
+/// carried out, whatever the last answer is.
 pub(super) fn write_failed(error: &RedisError, sent: SendMode) -> StoreError {
     let is_refused = match error.kind() {
         ErrorKind::Server(kind) => kind != ServerErrorKind::ResponseError,
@@ -49,12 +49,12 @@ pub(super) fn write_failed(error: &RedisError, sent: SendMode) -> StoreError {
     }
 }
 
-/// A read failed, or something else that writes nothing.
+/// Converts the failure of a read, or of another command that writes nothing.
 pub(super) fn read_failed(error: &RedisError) -> StoreError {
     StoreError::NotSent(error.to_string())
 }
 
-/// An answer that no script gives.
+/// Error for an answer that no script gives.
 pub(super) fn strange(value: &Value) -> StoreError {
     let kind = match value {
         Value::Nil => "nothing",

@@ -1,5 +1,5 @@
-//! A way to the servers: connects when it is needed, makes sure that a pool may lie there and that it is the right one,
-//! and does both again after every failure. It knows no batch and no queue.
+//! A link to the servers: it connects when needed, checks that the servers are suitable for a pool and that the storage
+//! is the right one, and does both again after every failure. It knows no batches and no queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,14 +19,14 @@ use crate::StoreError;
 use crate::stamp::{FirstStamp, Stamp};
 use angarium_core::durability::Durability;
 
-/// What all links of a pool know of its servers.
+/// The state of the servers, shared by all links of a pool.
 #[derive(Default)]
 pub(super) struct ServerState {
-    /// Leaves up when a connection is found broken: connections from before are not used any more, since they may lead
-    /// to a server that is no master now.
+    /// Increases when a connection is found broken: older connections are not used any more, because they may lead to a
+    /// server that is no master now.
     breaks: AtomicU64,
     stamp: FirstStamp,
-    /// Held to read or to write it.
+    /// Held to read or write it.
     state: Mutex<State>,
 }
 
@@ -37,12 +37,12 @@ struct State {
 }
 
 impl ServerState {
-    /// The most durable class that was found at the last look.
+    /// The most durable class at the last check.
     pub(super) fn class(&self) -> Durability {
         self.state.lock().class.unwrap_or(Durability::Relaxed)
     }
 
-    /// Bytes used and the most that may be, over all masters; none where one has no bound.
+    /// Bytes in use and max bytes of all masters together; none if one of them has no bound.
     pub(super) fn memory(&self) -> Option<(u64, u64)> {
         let state = self.state.lock();
         let is_bounded = !state.masters.is_empty() && state.masters.iter().all(|master| master.most > 0);
@@ -50,8 +50,8 @@ impl ServerState {
         is_bounded.then(|| (sum(|master| master.used), sum(|master| master.most)))
     }
 
-    /// Takes in what the servers say. When they came down to a lower class that is an error once, so that nothing is
-    /// acknowledged by the old one.
+    /// Takes over the reported properties of the servers. A decrease of the class is an error once, so that no write is
+    /// acknowledged with the old class.
     fn learn(&self, masters: Vec<Server>, waits: WriteConcern) -> Result<(), String> {
         masters.iter().try_for_each(|master| master.check(waits))?;
         let class =
@@ -68,25 +68,25 @@ impl ServerState {
     }
 }
 
-/// One connection at a time.
+/// A link with at most one connection.
 pub(super) struct Link {
     address: Arc<Address>,
     known: Arc<ServerState>,
-    /// Held to copy or to replace the connection.
+    /// Held to copy or replace the connection.
     open: Mutex<Option<OpenConnection>>,
-    /// Held by the one who connects or looks again; the others wait for what results from it.
+    /// Held by the task that connects or checks the servers; other tasks wait for its result.
     gate: tokio::sync::Mutex<()>,
-    /// How often a connection was begun.
+    /// Number of begun connections.
     turn: AtomicUsize,
-    /// When and why the last try failed. Held to read or to write it.
+    /// Time and reason of the last failure, if the last attempt failed. Held to read or write it.
     failed: Mutex<Option<(Instant, String)>>,
 }
 
-/// A connection whose servers were looked at.
+/// A connection whose servers were checked.
 #[derive(Clone)]
 pub(super) struct OpenConnection {
     pub(super) connection: Connection,
-    /// The stamp found there.
+    /// The stamp of the storage.
     pub(super) stamp: Option<Stamp>,
     looked: Instant,
     breaks: u64,
@@ -104,7 +104,7 @@ impl Link {
         Self { address, known, open, gate, turn: AtomicUsize::new(0), failed }
     }
 
-    /// Whether a use has a chance: the last try to connect did not fail only a moment ago.
+    /// Checks that the last attempt to connect did not fail just before.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match &*self.failed.lock() {
             Some((at, why)) if at.elapsed() < limits::PAUSE => Err(StoreError::NotSent(why.clone())),
@@ -112,20 +112,20 @@ impl Link {
         }
     }
 
-    /// A connection to the storage that was there from the first.
+    /// Returns a connection to the storage with the first stamp.
     pub(super) async fn way(&self) -> Result<LinkSession, StoreError> {
         let open = self.open().await?;
         match self.known.stamp.recognise(open.stamp) {
             Ok(stamp) => Ok(LinkSession { open, keys: Keys::new(&self.address.prefix, stamp) }),
             Err(error) => {
-                // The right one may come back, or be registered.
+                // The right storage may return, or be registered later.
                 self.forget(&open);
                 Err(error)
             }
         }
     }
 
-    /// A connection, whatever the storage is stamped with.
+    /// Returns a connection to a storage with any stamp.
     pub(super) async fn open(&self) -> Result<OpenConnection, StoreError> {
         if let Some(open) = self.fresh() {
             return Ok(open);
@@ -151,7 +151,7 @@ impl Link {
         open.as_ref().filter(|open| open.breaks == breaks && open.looked.elapsed() < limits::LOOK).cloned()
     }
 
-    /// Asks the servers what they are, over the connection there is or a new one.
+    /// Reads the properties of the servers, over the existing connection or a new one.
     async fn look(&self) -> Result<OpenConnection, String> {
         let breaks = self.known.breaks.load(Ordering::SeqCst);
         let existing = self.open.lock().take().filter(|open| open.breaks == breaks);
@@ -169,12 +169,12 @@ impl Link {
         Ok(OpenConnection { connection, stamp, looked: Instant::now(), breaks })
     }
 
-    /// What the masters say of themselves, and the stamp.
+    /// Reads the properties of the masters, and the stamp.
     async fn ask(&self, connection: &mut Connection) -> RedisResult<(Vec<Server>, Option<String>)> {
         let info = connection.ask_masters(&redis::cmd("INFO")).await?;
         let mut ask = redis::cmd("CONFIG");
         ask.arg("GET").arg("*append*");
-        // Where this is not allowed nothing is known to be synced.
+        // Where the user may not read settings, no write counts as synced.
         let settings = connection.ask_masters(&ask).await.unwrap_or_default();
         let mut settings = settings.iter().map(server::pairs);
         let mut masters = Vec::with_capacity(info.len());
@@ -186,14 +186,14 @@ impl Link {
         Ok((masters, redis::from_redis_value(stamp)?))
     }
 
-    /// Uses no connection from before any more, neither this link nor the others.
+    /// Invalidates all older connections, of this link and of the others.
     pub(super) fn forget(&self, open: &OpenConnection) {
         let next = open.breaks + 1;
-        // Another process may have done so already.
+        // Another task may have done that already.
         let _ = self.known.breaks.compare_exchange(open.breaks, next, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Runs a script that writes, and waits for the replicas asked for.
+    /// Runs a script that writes, and waits for the required replicas.
     pub(super) async fn write(
         &self,
         mut way: LinkSession,
@@ -238,7 +238,7 @@ impl Link {
         self.check_reply(&way.open, answer)
     }
 
-    /// Sends commands that only read, each to where its key is.
+    /// Sends commands that only read, each to the server of its key.
     pub(super) async fn ask_each(
         &self,
         mut way: LinkSession,
@@ -258,7 +258,7 @@ impl Link {
     }
 }
 
-/// Makes keys that may lie anywhere, as durably as is asked for.
+/// Creates keys, which may be on any server, with the required copies.
 pub(super) async fn make_all(
     connection: &mut Connection,
     commands: &[Cmd],
@@ -274,7 +274,7 @@ pub(super) async fn make_all(
     Ok(())
 }
 
-/// Sends a write. What results from the waiting is apart from it: the write is done then.
+/// Sends a write. The inner result is that of the wait for copies: the write itself was carried out.
 async fn send_and_wait(
     connection: &mut Connection,
     call: &Cmd,
@@ -300,7 +300,7 @@ async fn send_and_wait(
     Ok((value, waited(waits, answers)))
 }
 
-/// Whether as many have it as were asked for.
+/// Checks that enough servers have the write.
 fn waited(waits: WriteConcern, mut answers: impl Iterator<Item = Value>) -> Result<(), String> {
     let mut next = || answers.next().unwrap_or_default().extract_error().map_err(|error| error.to_string());
     if waits.replicas > 0 {

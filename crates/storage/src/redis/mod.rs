@@ -1,7 +1,8 @@
 //! The Redis driver: entries in a Redis or Valkey server, in the master that Sentinels name, or in a cluster.
 //!
-//! A batch is one call of a script, which checks the record of its slot before it writes. Where the servers are, what an
-//! acknowledgement means there and when a pool is refused is in `docs/pools/redis.md`; the layout in `stored.rs`.
+//! A batch is one call of a script, which checks the record of its slot before it writes. `docs/pools/redis.md`
+//! describes the addresses of servers, the meaning of an acknowledgement, and when a pool is refused; `stored.rs` has
+//! the layout.
 
 mod address;
 mod batch;
@@ -33,21 +34,21 @@ use due::DueCursor;
 use link::{Link, ServerState};
 use stored::Numbering;
 
-/// A pool in Redis. It connects when it is first used, and again whenever that is needed.
+/// A pool in Redis. It connects at its first use, and again when needed.
 pub struct RedisPool {
     address: Arc<Address>,
     known: Arc<ServerState>,
     reads: Link,
-    /// Several where batches wait for replicas: those behind them on a connection wait too.
+    /// Several if batches wait for replicas, because each of them blocks the later ones of its connection.
     writes: Vec<Link>,
-    /// Of each slot, where the last look for expired entries ended. Held for a read or a write of one element.
+    /// For each slot, where the last look-up of expired entries ended. Held for a read or a write of one element.
     turns: Mutex<HashMap<Slot, DueCursor>>,
     /// The numbering that the last fence of each slot began. Held for a read or a write of one element.
     numberings: Mutex<HashMap<Slot, Numbering>>,
 }
 
 impl RedisPool {
-    /// The pool at `address`. Nothing is connected yet.
+    /// Returns the pool at `address`, without a connection.
     pub fn new(address: Address) -> Self {
         let (address, known) = (Arc::new(address), Arc::new(ServerState::default()));
         let link = || Link::new(Arc::clone(&address), Arc::clone(&known));
@@ -56,7 +57,7 @@ impl RedisPool {
         Self { address, known, reads, writes, turns: Mutex::default(), numberings: Mutex::default() }
     }
 
-    /// Makes the records of all slots, and then the stamp if there is none. Returns the one that is there then.
+    /// Creates the records of all slots, then the stamp if there is none. Returns the stamp that the storage has then.
     async fn make(&self, stamp: Stamp) -> Result<Stamp, StoreError> {
         let mut open = self.reads.open().await?;
         let keys = stored::Keys::new(&self.address.prefix, stamp);
@@ -71,7 +72,7 @@ impl RedisPool {
         let mut set = redis::cmd("SET");
         set.arg(stored::stamp_key(&self.address.prefix)).arg(stored::encode_stamp(stamp)).arg("NX");
         let made = link::make_all(&mut open.connection, &[set], self.address.waits).await;
-        // The stamp that is there now is read again, with the next connection: another process's may have come first.
+        // Another process may have written its stamp first, so the stamp is read again, with a new connection.
         self.reads.forget(&open);
         made.map_err(unknown)?;
         self.reads.open().await?.stamp.ok_or(StoreError::WentBack)

@@ -1,5 +1,5 @@
-//! Reads: pages in each order, entries by id, notes, totals. Each call of a script is of one moment; a long page is
-//! several calls, so that none holds up the server.
+//! Reads: pages in each order, entries by id, notes, totals. Each call of a script is atomic; a long page takes several
+//! calls, so that no call blocks the server for long.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::Message;
 
-/// Which entries a page shows.
+/// The parameters of a scan.
 pub(super) struct PageRequest {
     pub(super) queue: QueueId,
     pub(super) order: Order,
@@ -24,7 +24,7 @@ pub(super) struct PageRequest {
     pub(super) bytes: usize,
 }
 
-/// The elements of an answer that is a list.
+/// The elements of a list.
 pub(super) fn list(value: Value) -> Result<Vec<Value>, StoreError> {
     match value {
         Value::Array(values) => Ok(values),
@@ -67,7 +67,7 @@ fn unexpected(value: &Value) -> StoreError {
     StoreError::NotSent(strange(value).to_string())
 }
 
-/// An entry of its value and, if that is not empty, the header that represents the one in it.
+/// An entry from its value; `header`, if not empty, replaces the header in the value.
 fn message(id: MessageId, value: &Bytes, header: &Bytes) -> Result<Message, StoreError> {
     if value.len() < HEAD_BYTES {
         return Err(damaged("a message"));
@@ -76,7 +76,7 @@ fn message(id: MessageId, value: &Bytes, header: &Bytes) -> Result<Message, Stor
     Ok(Message { header, body: value.slice(HEAD_BYTES..) })
 }
 
-/// Adds the entries of an answer to a page, and whether it is the last.
+/// Adds the entries of an answer to a page, and sets whether it is the last page.
 fn add_entries(answer: Value, page: &mut Page) -> Result<(), StoreError> {
     let mut answer = list(answer)?.into_iter();
     page.is_last = answer.next().as_ref().map(number).transpose()? == Some(1);
@@ -88,7 +88,7 @@ fn add_entries(answer: Value, page: &mut Page) -> Result<(), StoreError> {
 }
 
 impl PageRequest {
-    /// The command of Redis, and the bounds of the range behind `after`.
+    /// The Redis command, and the bounds of the range after `after`.
     fn range(&self, after: Option<Position>) -> (&'static str, Vec<u8>, Vec<u8>) {
         let member = |position: Position| match self.order {
             Order::Ready | Order::Aside => position.id.as_bytes().to_vec(),
@@ -104,7 +104,7 @@ impl PageRequest {
 }
 
 impl RedisPool {
-    /// Adds what one call gives. States whether there may be more.
+    /// Adds the entries of one call to a page. Returns whether there may be more.
     async fn part(
         &self,
         asked: &PageRequest,

@@ -1,5 +1,5 @@
-//! Entries that live by the retention of their queue, from the earliest base time on: their buckets are looked into, and those
-//! found empty go.
+//! Look-up of entries that live by queue, from the earliest base time on, through their buckets. Empty buckets are
+//! removed.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +14,11 @@ use crate::{RetainedEntries, RetainedPlace, StoreError, retained};
 use angarium_core::ids::QueueId;
 use angarium_core::time::Timestamp;
 
-/// A look through the buckets of a queue.
+/// A look-up through the buckets of a queue.
 pub(super) struct Walk {
     queue: QueueId,
     before: Timestamp,
-    /// The first place that is not asked for.
+    /// The first place after the requested range.
     past: u64,
     look: DueScan,
     looks: usize,
@@ -26,7 +26,7 @@ pub(super) struct Walk {
 }
 
 impl RedisPool {
-    /// Members of the buckets of a queue's slot, at most a page.
+    /// Reads members of the buckets of a queue's slot, at most a page.
     async fn buckets_between(
         &self,
         queue: QueueId,
@@ -40,7 +40,7 @@ impl RedisPool {
         list(self.reads.ask_one(way, &ask).await?)?.into_iter().map(bytes).collect()
     }
 
-    /// Looks into a bucket of the queue. Breaks where nothing behind it matters.
+    /// Reads a bucket of the queue. Breaks when no later bucket matters.
     async fn look_at_bucket(
         &self,
         walk: &mut Walk,
@@ -49,7 +49,7 @@ impl RedisPool {
     ) -> Result<ControlFlow<()>, StoreError> {
         let begin = retained::begin(bucket.end, bucket.ttl);
         walk.looks += 1;
-        // Of a bucket whose time has not come it is enough to know that it is not empty.
+        // For a bucket that is not due it is enough to know that it is not empty.
         let (is_past, found) = (bucket.end <= walk.past, walk.look.found.len());
         let mut head = DueScan::new(walk.queue.slot(), walk.before, 1);
         self.look_into(if is_past { &mut walk.look } else { &mut head }, member, None, None).await?;
@@ -63,7 +63,7 @@ impl RedisPool {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Ends at buckets of others with this end, behind the queue's own with the same one.
+    /// Ends at buckets of other queues with this end, after reading the queue's own buckets with the same end.
     async fn end_at(&self, mut walk: Walk, end: u64) -> Result<RetainedEntries, StoreError> {
         let own = |second: u32| {
             [b"[", &end.to_be_bytes()[..], &walk.queue.as_bytes()[..], &second.to_be_bytes()[..]].concat()
@@ -89,7 +89,7 @@ impl Walk {
         Self { queue, before, past, look, looks: 0, oldest: None }
     }
 
-    /// Looks at the entries of the queue, from a place on.
+    /// Reads the entries of the queue, from a place on.
     pub(super) async fn run(
         mut self,
         pool: &RedisPool,

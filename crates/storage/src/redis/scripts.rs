@@ -1,22 +1,22 @@
-//! The scripts that run in Redis, and how one is called. What they do is in `lua/`.
+//! The scripts that run in Redis, and their calls. Their code is in `lua/`.
 //!
-//! A script names all its keys, although they lie in one hash slot: while a cluster moves that slot Redis then refuses
-//! the script as a whole, and never in its middle.
+//! A script names all its keys, although they are in one hash slot: while a cluster moves that hash slot, Redis then
+//! refuses the script as a whole, and never in the middle.
 
 use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
 
-/// A script, with the line that states what it may do.
+/// A script, with its first line, which declares the commands that it uses.
 pub(super) struct Script {
     body: String,
     sha: String,
 }
 
-/// A batch with appends: refused before it begins when the memory is full (P12).
+/// A batch with appends: Redis refuses it before it begins when the memory is full (P12).
 pub(super) static APPEND: LazyLock<Script> =
     LazyLock::new(|| Script::new("#!lua", include_str!("lua/commit.lua")));
-/// A batch that brings nothing, which frees memory or hardly needs any.
+/// A batch without appends, which frees memory or needs hardly any.
 pub(super) static COMMIT: LazyLock<Script> =
     LazyLock::new(|| Script::writing(include_str!("lua/commit.lua")));
 pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| Script::writing(include_str!("lua/fence.lua")));
@@ -46,14 +46,14 @@ impl Script {
         Self::new("#!lua flags=no-writes", code)
     }
 
-    /// A call by the script's hash; its arguments are for the caller to append.
+    /// Returns a call by the hash of the script; the caller appends the arguments.
     pub(super) fn call<K: ToRedisArgs>(&self, keys: &[K]) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.sha).arg(keys.len()).arg(keys);
         call
     }
 
-    /// The same call with the script itself, for a server that does not have it.
+    /// Returns the same call with the code of the script, for a server that does not have it.
     pub(super) fn with_body(&self, call: &Cmd) -> Cmd {
         let mut whole = redis::cmd("EVAL");
         whole.arg(&self.body);

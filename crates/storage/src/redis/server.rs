@@ -1,16 +1,16 @@
-//! What a server states of itself, and whether a pool may lie there (P11).
+//! The properties that a server reports, and whether it is suitable for a pool (P11).
 
 use redis::Value;
 
 use super::address::WriteConcern;
 use angarium_core::durability::Durability;
 
-/// Since this version scripts say what they may do.
+/// Min version of Redis: from it on scripts declare which commands they use.
 const OLDEST: (u32, u32) = (7, 0);
-/// Since this version there is WAITAOF.
+/// Min version with WAITAOF.
 const WAITAOF: (u32, u32) = (7, 2);
 
-/// A master, as it was when it was asked.
+/// The properties of a master at the time of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Server {
     version: (u32, u32),
@@ -18,16 +18,16 @@ pub(super) struct Server {
     is_loading: bool,
     policy: String,
     pub(super) used: u64,
-    /// Most bytes that it may use; 0 for no bound.
+    /// Max bytes that it may use; 0 for no bound.
     pub(super) most: u64,
     is_logging: bool,
-    /// Whether every write is synced before its answer.
+    /// Whether it syncs every write before it answers.
     is_synced: bool,
 }
 
 impl Server {
-    /// Reads the answers to `INFO` and `CONFIG GET`. Where settings may not be asked for there is no second one, and
-    /// then nothing is known to be synced.
+    /// Reads the answers to `INFO` and `CONFIG GET`. Where the user may not read settings they are empty, and no write
+    /// counts as synced.
     pub(super) fn read(info: &str, settings: &[(String, String)]) -> Self {
         let field = |name: &str| {
             let of_line = |line: &'_ str| {
@@ -53,7 +53,7 @@ impl Server {
         }
     }
 
-    /// Why no pool may lie here.
+    /// Checks that the server is suitable for a pool; the error is the reason.
     pub(super) fn check(&self, waits: WriteConcern) -> Result<(), String> {
         let (major, minor) = self.version;
         if self.version < OLDEST {
@@ -82,7 +82,7 @@ impl Server {
         Ok(())
     }
 
-    /// The most durable class of what it acknowledges.
+    /// The most durable class of its acknowledgements.
     pub(super) fn class(&self, waits: WriteConcern) -> Durability {
         if self.is_logging && (self.is_synced || waits.synced.is_some()) {
             Durability::Sync
@@ -92,7 +92,7 @@ impl Server {
     }
 }
 
-/// Pairs of text in the answer to `CONFIG GET`, whichever form it has.
+/// Pairs of text in the answer to `CONFIG GET`, in either of its forms.
 pub(super) fn pairs(value: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| redis::from_redis_value_ref::<String>(value).unwrap_or_default();
     match value {

@@ -1,8 +1,8 @@
-//! How a pool is in Redis. These forms are in databases and never change; new ones get new tags.
+//! The layout of a pool in Redis. Databases have these forms, so they never change; new forms get new tags.
 //!
-//! `P` is the prefix, `angarium` unless the URI states otherwise. `T` is `{P:system id:pool id:slot}`, ids in 32 hex
-//! digits and the slot in 2: its braces put all of a slot into one hash slot of a cluster. `Q` is the queue id in 32
-//! hex digits.
+//! `P` is the prefix, `angarium` unless the URI names another. `T` is `{P:system id:pool id:slot}`, ids in 32 hex
+//! digits and the slot in 2: its braces put all keys of a slot into one hash slot of a cluster. `Q` is the queue id in
+//! 32 hex digits.
 //!
 //! | key | type | holds | life |
 //! |---|---|---|---|
@@ -10,28 +10,28 @@
 //! | `T:record` | string | generation, transaction, tag of the numbering, number, greatest id, in hex (8 + 16 + 5 + 11 + 32) | for ever; made at registration |
 //! | `T:bytes` | hash | queue id → bytes of its bodies | of the queue's messages |
 //! | `T:schedule` | sorted set | ready, queue id, message id (8 + 16 + 16) | of the message, while it is scheduled |
-//! | `T:buckets` | sorted set | end, queue id, ttl (8 + 16 + 4) | until a look into the past bucket, or the first one of a queue, finds nothing |
+//! | `T:buckets` | sorted set | end, queue id, ttl (8 + 16 + 4) | until a look-up of the due bucket, or of the first one of a queue, finds it empty |
 //! | `T:entries:Q` | hash | message id → head of the header, body | of the message |
-//! | `T:headers:Q` | hash | message id → header | from the first change, or from the first if it is not ready then, to the end |
+//! | `T:headers:Q` | hash | message id → header | from the first change of the message (from its begin if it is not ready or has a group) to its end |
 //! | `T:ready:Q` | sorted set | message id | of the message, while it is ready |
 //! | `T:aside:Q` | sorted set | message id | of the message, while it is in another state |
 //! | `T:scheduled:Q` | sorted set | ready, message id (8 + 16) | of the message, while it is scheduled |
 //! | `T:ranges:Q` | hash | end, ttl (8 + 4) → least id, greatest id, in hex | of the bucket |
-//! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | as the owner states |
+//! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | until the owner removes it |
 //! | `T:names:Q` | sorted set | kind, key | of the note |
 //! | `T:groups:Q` | sorted set | group, 0, message id (any + 1 + 16) | of the message, if it has a group |
 //!
-//! Scores are all 0: members lie in the order of their bytes. A header in headers represents the one in entries. Of an
-//! entry that is not ready or has a group it is always there.
+//! All scores are 0, so members are in the order of their bytes. A header in headers replaces the one in entries. An
+//! entry that is not ready, or has a group, always has one there.
 //!
-//! A bucket represents the entries of one queue and ttl whose life ends within one span of time, up to `end`; its range
-//! states where they are among the ids.
+//! A bucket has the entries of one queue and ttl that expire within one span of time, up to `end`; its range has the
+//! smallest and the greatest id of them.
 //!
-//! Of entries that are by queue, end and ttl are those of [`crate::retained`].
+//! For entries that live by queue, end and ttl are those of [`crate::retained`].
 //!
-//! Headers have the form of `crate::header`, with the tags 1 to 4 and the times in the order ready, end of life,
-//! created; entries have the head alone. Scripts read the state and the time at which an entry becomes ready out of it.
-//! Numbers are big endian; times are milliseconds, ttl seconds.
+//! Headers have the form of `crate::header`, with the tags 1 to 4 and the times in the order ready, expires, created;
+//! entries have the head only. Scripts read the state and the ready time from it. Numbers are big-endian; times are
+//! milliseconds, ttl seconds.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ use angarium_core::time::Timestamp;
 
 pub(super) const HEADER_FORM: HeaderForm = HeaderForm { first_tag: 1, times: TimeOrder::CreatedLast };
 
-/// Milliseconds of the least span of a bucket.
+/// Milliseconds of the shortest span of a bucket.
 const MIN_SPAN: u64 = 8_000;
 
 pub(super) const QUEUE_KEYS: usize = 9;
@@ -76,19 +76,19 @@ impl Keys {
         format!("{{{}:{}}}:{what}:{queue}", self.tag, queue.slot())
     }
 
-    /// Keys of a slot that every script that writes names first.
+    /// The keys of a slot that every writing script names first.
     pub(super) fn slot_keys(&self, slot: Slot) -> [String; 4] {
         ["record", "bytes", "schedule", "buckets"].map(|what| self.of_slot(slot, what))
     }
 
-    /// Keys of a queue, in the order of the scripts.
+    /// The keys of a queue, in the order of the scripts.
     pub(super) fn queue_keys(&self, queue: QueueId) -> [String; QUEUE_KEYS] {
         ["entries", "headers", "ready", "aside", "scheduled", "ranges", "notes", "names", "groups"]
             .map(|what| self.of_queue(queue, what))
     }
 }
 
-/// The key of the stamp, which is known before the stamp is.
+/// The key of the stamp, which does not depend on the stamp.
 pub(super) fn stamp_key(prefix: &str) -> String {
     format!("{prefix}:stamp")
 }
@@ -108,7 +108,7 @@ pub(super) fn decode_stamp(text: &str) -> Result<Stamp, StoreError> {
     ids.ok_or_else(|| damaged("the stamp of the pool"))
 }
 
-/// The record of a slot that no process has fenced.
+/// The record of a slot that was never fenced.
 pub(super) fn first_record() -> String {
     "0".repeat(72)
 }
@@ -125,15 +125,15 @@ pub(super) fn decode_epoch(text: &str) -> Result<Epoch, StoreError> {
     parts.ok_or_else(|| damaged("the record of a slot"))
 }
 
-/// What tells the numbering of one fence from that of another one with the same epoch: a fence that hung somewhere must not
-/// begin the numbers of its owner again, or the first batch could be applied twice (P1).
+/// Distinguishes the numberings of two fences with the same epoch: a delayed fence must not restart the numbering of
+/// its owner, or the first batch could be applied twice (P1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering(u32);
 
 impl Numbering {
     const BITS: u32 = 20;
 
-    /// Another one than those before it, but for one time in a million. Programs of before have always the first.
+    /// Returns a random numbering: two are equal once in a million cases. Older versions of the program always use 0.
     pub(super) fn fresh() -> Self {
         Self(rand::random_range(1..1 << Self::BITS))
     }
@@ -161,7 +161,7 @@ pub(super) fn decode_record(text: &str) -> Result<Record, StoreError> {
     Ok(Record { epoch: decode_epoch(&text[..24])?, numbering: Numbering(numbering), seq })
 }
 
-/// Eleven digits: no owner of a slot exhausts them.
+/// Eleven digits, which no owner of a slot exhausts.
 pub(super) fn encode_seq(seq: u64) -> String {
     format!("{seq:011x}")
 }
@@ -175,12 +175,12 @@ pub(super) fn decode_id(bytes: &[u8]) -> Result<MessageId, StoreError> {
     bytes.try_into().map(MessageId::from_bytes).map_err(|_| damaged("the id of a message"))
 }
 
-/// Where an entry is in the schedule of its queue.
+/// The member of an entry in the schedule of its queue.
 pub(super) fn schedule_member(ready: Timestamp, id: MessageId) -> Vec<u8> {
     [&ready.as_millis().to_be_bytes()[..], id.as_bytes()].concat()
 }
 
-/// What an element of a slot's schedule states.
+/// Reads a member of a slot's schedule.
 pub(super) fn decode_scheduled(mut member: &[u8]) -> Result<(Timestamp, QueueId, MessageId), StoreError> {
     if member.len() != 40 {
         return Err(damaged("the schedule of a slot"));
@@ -193,13 +193,13 @@ pub(super) fn decode_scheduled(mut member: &[u8]) -> Result<(Timestamp, QueueId,
 /// A bucket of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bucket {
-    /// Milliseconds; the first instant that is not in it.
+    /// The first millisecond after the bucket.
     pub(super) end: u64,
     pub(super) ttl: u32,
 }
 
 impl Bucket {
-    /// Where an entry is found when its life has ended.
+    /// Returns the bucket of an entry, in which it is found when it has expired.
     pub(super) fn of(queue: QueueId, header: &Header) -> Self {
         match header.life {
             Life::Own { ttl, expires } => {
@@ -214,7 +214,7 @@ impl Bucket {
         }
     }
 
-    /// Milliseconds that it covers.
+    /// Milliseconds of the bucket.
     pub(super) fn span(self) -> u64 {
         if retained::is_place(self.end) { retained::span(self.ttl) } else { span(self.ttl) }
     }
@@ -226,7 +226,7 @@ impl Bucket {
         bytes
     }
 
-    /// The bucket of an element of a slot's buckets, and its queue.
+    /// Reads a member of a slot's buckets: the queue and the bucket.
     pub(super) fn decode(mut member: &[u8]) -> Result<(QueueId, Self), StoreError> {
         if member.len() != 28 {
             return Err(damaged("the buckets of a slot"));
@@ -237,13 +237,14 @@ impl Bucket {
     }
 }
 
-/// A power of two times the least, at most a thirty-second part of the ttl.
+/// Returns the min span times a power of two, and at most a thirty-second part of the ttl if that is more than the min
+/// span.
 fn span(ttl: u32) -> u64 {
     let parts = u64::from(ttl) * 1_000 / 32 / MIN_SPAN;
     MIN_SPAN << parts.max(1).ilog2()
 }
 
-/// What the places of a group's entries begin with.
+/// Prefix of the members of a group's entries.
 pub(super) fn group_prefix(group: &GroupName) -> Vec<u8> {
     [group.as_str().as_bytes(), &[0]].concat()
 }

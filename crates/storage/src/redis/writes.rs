@@ -1,4 +1,4 @@
-//! What is written to a pool: fences, batches and drops, each one call of a script, and what its answer means (P1).
+//! Writes: fences, batches and drops, each one call of a script, and the meaning of the answers (P1).
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::{Batch, DropResult, Epoch, PoolWrites, StoreError};
 use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 
-/// What a script that writes states.
+/// The answer of a script that writes.
 enum ScriptReply {
     Done(Option<Bytes>),
     More,
@@ -35,7 +35,7 @@ impl PoolWrites for RedisPool {
             Ok(ScriptReply::Done(None) | ScriptReply::More) => {
                 Err(StoreError::Unknown("the fence has no answer".into()))
             }
-            // Registration made the record. Without it the storage is not what it was.
+            // Registration creates the record. Without it the storage has lost data.
             Err(StoreError::WentBack) => {
                 Err(StoreError::NotSent(format!("the storage has lost the record of slot {slot}")))
             }
@@ -75,7 +75,7 @@ impl PoolWrites for RedisPool {
 }
 
 impl RedisPool {
-    /// The numbering of a slot that this process has fenced.
+    /// The numbering of a slot that this process began with its fence.
     fn own(&self, slot: Slot) -> Option<Numbering> {
         self.numberings.lock().get(&slot).copied()
     }
@@ -85,7 +85,7 @@ impl RedisPool {
         &self.writes[usize::from(slot.0) % self.writes.len()]
     }
 
-    /// What a batch must wait for. A relaxed one waits for no process.
+    /// The copies for which a batch must wait. A relaxed one waits for none.
     fn waits(&self, durability: Durability) -> WriteConcern {
         match durability {
             Durability::Relaxed => WriteConcern::default(),
@@ -93,8 +93,8 @@ impl RedisPool {
         }
     }
 
-    /// Whether the batch is the last one that was applied, for one that was refused because the memory is full: it may
-    /// have been applied before that.
+    /// Whether a batch that was refused because the memory is full is the last applied one: an earlier attempt may have
+    /// applied it.
     async fn is_applied(&self, batch: &Batch) -> Result<bool, StoreError> {
         let doubt = |error: StoreError| StoreError::Unknown(error.to_string());
         let way = self.reads.way().await.map_err(doubt)?;
@@ -109,7 +109,7 @@ impl RedisPool {
         }
     }
 
-    /// Waits for what an applied batch must wait for: the try that applied it may not have come to that.
+    /// Waits for the copies of an applied batch, because the attempt that applied it may not have waited.
     async fn wait_again(&self, batch: &Batch) -> Result<(), StoreError> {
         let waits = self.waits(batch.durability);
         if !waits.any() {
@@ -122,7 +122,8 @@ impl RedisPool {
     }
 }
 
-/// Whether a batch was applied, is the next one, or why it is refused, by the record of its slot.
+/// Compares a batch with the record of its slot. Returns whether it was applied already; the error is the reason why it
+/// is refused.
 fn next(record: Record, own: Option<Numbering>, batch: &Batch) -> Result<bool, StoreError> {
     let Record { epoch, numbering, seq } = record;
     if epoch > batch.epoch {

@@ -1,4 +1,4 @@
-//! What the buckets of the embedded driver cost, counted in keys. It looks into the journal, as no other test here does.
+//! The cost of the embedded driver's buckets, counted in keys. This test reads the journal, unlike all others here.
 
 use bytes::Bytes;
 

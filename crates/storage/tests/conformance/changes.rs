@@ -1,4 +1,4 @@
-//! What a batch does: appends, updates and removes, all or none.
+//! Effects of a batch: appends, updates and removes, all or none.
 
 use bytes::Bytes;
 
@@ -158,7 +158,7 @@ pub async fn bodies_of_any_size_come_back_whole(storage: &mut dyn Storage) {
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (6, lengths.iter().sum::<usize>() as u64));
 }
 
-/// No process looks into them: what is before the JSON text of a traced message is none.
+/// No driver interprets bodies: the envelope before the JSON text of a traced message is not JSON.
 pub async fn bodies_of_any_bytes_come_back_whole(storage: &mut dyn Storage) {
     let store = storage.open().await;
     let mut owner = Owner::fence(&store, SLOT, 1).await;

@@ -38,7 +38,7 @@ pub async fn without_room_only_appends_are_refused(storage: &mut dyn Storage) {
     assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
     assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1, 2, 3]));
 
-    // The same number is free for the rest of it.
+    // The same number is free for the batch without its appends.
     let header = claimed_again(&messages([2])[0].header);
     let update = QueueChanges { updates: vec![header.clone()], ..removes(queue(SLOT, 1), &[id(1)]) };
     owner.send(1, vec![update]).await.unwrap();

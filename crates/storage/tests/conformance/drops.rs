@@ -1,4 +1,4 @@
-//! Dropping a queue.
+//! The drop of a queue.
 
 use angarium_core::message::State;
 use angarium_core::time::Timestamp;
@@ -10,7 +10,7 @@ use angarium_testbed::owner::{
     scheduled, start,
 };
 
-/// An owner with a queue that has some of everything, and a neighbour.
+/// An owner with a queue that has data of every kind, and another queue.
 async fn with_all(storage: &mut dyn Storage) -> Owner {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let mut sent = messages(1..=10);

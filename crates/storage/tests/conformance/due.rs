@@ -1,4 +1,4 @@
-//! What is due in a slot: by the schedule as soon as it is, by expiry a little later, each in turn.
+//! Due entries of a slot: by the schedule at once, by expiry a little later, and every entry within some calls.
 
 use angarium_core::ids::{MessageId, Slot};
 use angarium_core::message::{Header, Message, State};
@@ -47,7 +47,7 @@ pub async fn unscheduled_entry_is_not_due(storage: &mut dyn Storage) {
     let update = QueueChanges { updates: vec![ready, later], ..removes(queue(SLOT, 1), &[id(3)]) };
     owner.apply(vec![update]).await;
     assert_eq!(owner.due(Due::Schedule, after(20)).await, [id(4)]);
-    // Again, now that a process has looked.
+    // The same again, after a first look-up.
     assert_eq!(owner.due(Due::Schedule, after(20)).await, [id(4)]);
     assert_eq!(owner.due(Due::Schedule, after(50)).await, [id(4), id(2)]);
 }
@@ -109,7 +109,7 @@ pub async fn every_state_expires_but_those_of_a_move(storage: &mut dyn Storage) 
     let mut due = owner.due(Due::Expiry, after(200)).await;
     due.sort_unstable();
     assert_eq!(due, [id(1), id(2), id(5)]);
-    // What was on a move when a process looked expires when it stays.
+    // An entry that was in transfer at the first look-up expires when it stays.
     owner.update(queue(SLOT, 1), &[in_state(one(4), State::Failed).header]).await;
     let mut due = owner.due(Due::Expiry, after(200)).await;
     due.sort_unstable();

@@ -1,4 +1,4 @@
-//! Who may write: the promises of `fence`.
+//! The right to write: the promises of `fence`.
 
 use angarium_core::ids::{MessageId, Slot};
 use angarium_storage::{Epoch, StoreError};

@@ -16,7 +16,7 @@ fn name(group: &str) -> GroupName {
     GroupName::new(group, "group").unwrap()
 }
 
-/// The entry in a group.
+/// Returns the entry in a group.
 pub fn of_group(message: Message, group: &str) -> Message {
     Message { header: Header { group: Some(name(group)), ..message.header }, ..message }
 }
@@ -39,7 +39,7 @@ async fn all_of(store: &Arc<dyn PoolStore>, group: &str) -> Vec<Message> {
     page.messages
 }
 
-/// Names and first entries of all groups, and whether each is the only one.
+/// Names and first entries of all groups, and whether each entry is the only one.
 async fn heads(owner: &Owner) -> Vec<(String, MessageId, bool)> {
     let heads = owner.store.groups(queue(SLOT, 1), None, 100).await.unwrap();
     heads.into_iter().map(|head| shown(&head)).collect()

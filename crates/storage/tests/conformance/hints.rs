@@ -1,11 +1,12 @@
-//! What the embedded pool is told of entries that go: it believes it, but in builds under test it looks them up and compares.
+//! Hints about removed entries: the embedded pool relies on them, and builds under test look the entries up and
+//! compare.
 
 use angarium_storage::{KnownEntry, QueueChanges};
 
 use angarium_testbed::drivers::{Storage, embedded};
 use angarium_testbed::owner::{Owner, SLOT, id, messages, queue, removes, scheduled};
 
-/// Whether this build compares. Fault tests of a release build are made with the feature.
+/// Whether this build compares. Fault tests of a release build enable the feature.
 const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"));
 
 #[tokio::test]
@@ -22,7 +23,7 @@ async fn false_hint_is_noticed_by_build_under_test() {
     let answer = owner.send(owner.seq + 1, vec![told(&later.header)]).await;
     assert_eq!(answer.is_err(), VERIFIES_HINTS, "{answer:?}");
     if !VERIFIES_HINTS {
-        // It is there still, and counted as gone: what the comparison is for.
+        // The entry still exists but is counted as removed: the comparison finds such a difference.
         assert_eq!(owner.get(at, &[id(2)]).await.len(), 1);
     }
 }

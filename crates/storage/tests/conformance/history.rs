@@ -1,4 +1,4 @@
-//! A random history of batches, fences, drops and reopenings, held against the naive pool after each step.
+//! A random history of batches, fences, drops and reopenings, compared with the naive pool after each step.
 //!
 //! The seed is printed; `ANGARIUM_SEED` repeats it. `ANGARIUM_POOL_STEPS` makes it longer.
 
@@ -31,7 +31,7 @@ const ORDERS: [(Order, Direction); 6] = [
     (Order::Schedule, Direction::Up),
     (Order::Schedule, Direction::Down),
 ];
-/// Ranks of ids begin in the middle, so that smaller ones can come later.
+/// Ranks of ids begin in the middle, so that later ids can be smaller.
 const FIRST_RANK: u64 = 10_000;
 
 pub async fn pool_matches_naive_pool_after_any_history(storage: &mut dyn Storage) {
@@ -58,7 +58,7 @@ struct History {
     dice: SmallRng,
     naive: NaivePool,
     queues: Vec<QueueId>,
-    /// Of each slot: the last transaction that fenced it, and the number of its last batch.
+    /// For each slot: the last transaction that fenced it, and the number of its last batch.
     numbers: [(u64, u64); 2],
     /// Every id ever used, with its queue.
     used: Vec<(QueueId, MessageId)>,
@@ -154,7 +154,7 @@ impl History {
         Note { kind: self.dice.random_range(1..3), key, value, expires }
     }
 
-    /// Mostly ready; else put off by some seconds, or somewhere in a move.
+    /// Returns the header mostly ready, otherwise scheduled some seconds later, in transfer or failed.
     fn in_some_state(&mut self, header: Header) -> Header {
         let (state, delay) = match self.dice.random_range(0..10) {
             0..5 => (State::Ready, 0),
@@ -191,7 +191,8 @@ impl History {
         }
     }
 
-    /// What is due at some time: exactly by the schedule, and by expiry no more and late only by a little.
+    /// Checks the due entries at some time: exact by the schedule; by expiry no others, and late only by the allowed
+    /// time.
     async fn due(&mut self, store: &dyn PoolStore, step: u64) {
         let slot = SLOTS[self.dice.random_range(0..2)];
         let seconds = [0, 10, 20, 60, 100, 4_000][self.dice.random_range(0..6)];
@@ -220,7 +221,7 @@ impl History {
         self.retained(store, before, limit, step).await;
     }
 
-    /// What is by queue, from some base time on: no more, and late only by a little.
+    /// Checks the entries that live by queue, from some base time on: no others, and late only by the allowed time.
     async fn retained(&mut self, store: &dyn PoolStore, before: Timestamp, limit: usize, step: u64) {
         let (queue, limit) = (self.queues[self.dice.random_range(0..3)], limit.max(1));
         let expected = self.naive.retained(queue, before);
@@ -263,7 +264,7 @@ impl History {
         Message { header: Header { group, ..self.in_some_state(header) }, body }
     }
 
-    /// An id that is there, was there, is of another queue, is appended by the batch, or never was.
+    /// An id that exists, existed, is of another queue, is appended by the batch, or never existed.
     fn pick(&mut self, queue: QueueId, appends: &[Message]) -> MessageId {
         let held = self.naive.queue(queue);
         let from: Vec<MessageId> = match self.dice.random_range(0..10) {

@@ -1,7 +1,7 @@
-//! The promises of `PoolStore`: each sentence of its documentation is a fact here, and every driver shows it.
+//! The promises of `PoolStore`: each sentence of its documentation is a fact here, and a test for every driver.
 //!
-//! A new driver is one function in `drivers` and its name in the first line below. A fact asks only what the
-//! documentation states; what a driver does beyond it is tested beside the driver.
+//! A new driver is one function in `drivers` and its name in the first line below. A fact tests only the documentation;
+//! features of one driver are tested in its own file.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod buckets;

@@ -1,4 +1,4 @@
-//! Notes: what a queue remembers beside its messages.
+//! Notes: data of a queue beside its messages.
 
 use bytes::Bytes;
 
@@ -59,11 +59,11 @@ pub async fn removed_notes_are_gone_and_absent_ones_do_no_harm(storage: &mut dyn
     owner.apply(vec![notes(&[note(1, "a", "1"), note(1, "b", "2")])]).await;
     let note_removes = vec![(1, "a".into()), (2, "b".into()), (1, "never".into()), (1, "c".into())];
     owner.apply(vec![QueueChanges { note_removes, ..notes(&[note(1, "c", "3")]) }]).await;
-    // What leaves is first.
+    // Removals are applied first.
     assert_eq!(of_kind(&owner, 1).await, [note(1, "b", "2"), note(1, "c", "3")]);
 }
 
-/// An id of deduplication is forgotten, and a message posted again with it, before the batch is sent.
+/// A deduplication id is forgotten, and a message is posted with it again, before the batch is sent.
 pub async fn note_and_removal_of_one_key_in_one_batch_keep_the_note(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     owner.apply(vec![notes(&[note(1, "a", "old"), note(1, "b", "old")])]).await;

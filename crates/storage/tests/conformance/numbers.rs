@@ -1,4 +1,4 @@
-//! The numbers of batches (P1): the next is applied, the last again is a success, all others are refused.
+//! The numbers of batches (P1): the next one is applied, a repetition of the last one succeeds, all others are refused.
 
 use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, Slot};
@@ -22,7 +22,7 @@ pub async fn repeated_number_succeeds_and_changes_nothing(storage: &mut dyn Stor
     owner.append(queue(SLOT, 1), &messages([1, 2])).await;
     owner.remove(queue(SLOT, 1), &[id(1)]).await;
     for _ in 0..2 {
-        // Not even when it holds something else.
+        // Even if its content is different.
         owner.send(2, vec![appends(queue(SLOT, 1), &messages([1, 3]))]).await.unwrap();
     }
     assert_eq!(owner.all(queue(SLOT, 1)).await, messages([2]));
@@ -120,7 +120,7 @@ pub async fn batch_sent_twice_at_the_same_time_is_applied_once(storage: &mut dyn
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (20, 200));
 }
 
-/// The message of a batch is claimed and removed after the repeat, and then the first try arrives.
+/// The message of a batch is claimed and removed after the repetition; then the first attempt arrives.
 pub async fn first_try_after_its_repeat_restores_nothing(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let batch = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([1]))]);

@@ -1,4 +1,4 @@
-//! Several embedded pools in one process: what is one storage, and what are two.
+//! Several embedded pools in one process: which URIs name the same storage.
 
 use uuid::Uuid;
 

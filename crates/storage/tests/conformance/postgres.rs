@@ -1,4 +1,4 @@
-//! What the PostgreSQL driver promises beyond the trait, and the holes of fencing (P1) as they were seen there.
+//! The PostgreSQL driver beyond the promises of every pool, and regressions of fencing (P1) that were found there.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn stamp(system: u128) -> Stamp {
     Stamp { system: Uuid::from_u128(system), pool: Uuid::from_u128(2) }
 }
 
-/// A schema on the shared server, and what holds its slot's record.
+/// A schema on the shared server.
 pub struct Scene {
     pub server: &'static Postgres,
     pub schema: String,
@@ -40,13 +40,13 @@ impl Scene {
         registered(&self.server.uri(&format!("schema={schema}&application_name={schema}"))).await
     }
 
-    /// Any process that writes to the slot waits from now on, until the value is dropped.
+    /// Makes every write to the slot wait, until the value is dropped.
     fn hold(&self) -> angarium_testbed::postgres::Holder {
         let (schema, slot) = (&self.schema, SLOT.0);
         self.server.hold(&format!("SELECT FROM {schema}.records WHERE slot = {slot} FOR UPDATE"))
     }
 
-    /// Waits until so many statements of the pool's wait for a process's lock.
+    /// Waits until this many statements of the pool wait for a lock.
     pub async fn waiting(&self, count: impl RangeBounds<usize> + Send + 'static) {
         let (server, schema) = (self.server, self.schema.clone());
         let asked = move || {
@@ -184,7 +184,7 @@ async fn concurrent_replicas_create_tables_once() {
     for _ in 0..12 {
         let store = opened(&uri);
         replicas.spawn(async move {
-            // On a busy machine a connection may take longer than it is given.
+            // On a busy machine a connection may exceed its timeout.
             while let Err(error) = store.register(stamp(1)).await {
                 assert!(matches!(error, StoreError::NotSent(_)), "{error}");
                 tokio::time::sleep(Duration::from_millis(600)).await;
@@ -228,7 +228,7 @@ async fn tls_connection_checks_given_certificates() {
     let pool = registered(&uri).await;
     assert_eq!(Owner::fence(&pool, SLOT, 1).await.totals(queue(SLOT, 1)).await, (0, 0));
     assert_ne!(server.sql("SELECT count(*) FROM pg_stat_ssl WHERE ssl"), "0");
-    // The system does not know any process that signed it.
+    // The system does not trust its certificate authority.
     let refused = opened(&server.uri("sslmode=require")).stamp().await;
     assert!(matches!(refused, Err(StoreError::NotSent(_))), "{refused:?}");
 }
@@ -275,8 +275,7 @@ async fn unsynced_server_reaches_only_relaxed() {
 async fn tables_and_indexes_stay_proportional_to_content() {
     const HELD: u64 = 2_000;
     const STEP: u64 = 500;
-    // Alone, since rows are kept as long as any process's transaction may see them: also one that the server itself
-    // begins.
+    // On a server of its own: rows stay as long as any transaction may see them, also one that the server itself began.
     let server = Postgres::start(&["autovacuum = off"]);
     let mut owner = Owner::fence(&registered(&server.uri("")).await, SLOT, 1).await;
     let at = queue(SLOT, 1);
@@ -292,7 +291,7 @@ async fn tables_and_indexes_stay_proportional_to_content() {
             let changes = QueueChanges { low, ..removes(at, &gone) };
             owner.apply(vec![QueueChanges { appends: sent, ..changes }]).await;
         }
-        // What the server does by itself after some thousand removals, at a time that a test can count on.
+        // What the server does by itself after some thousand removals, here at a time that the test chooses.
         server.sql("VACUUM angarium.entries, angarium.queues, angarium.records");
         let size = server.sql(
             "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE relkind = 'r'
@@ -304,14 +303,14 @@ async fn tables_and_indexes_stay_proportional_to_content() {
     assert_eq!(owner.totals(at).await.0, HELD);
 }
 
-/// A look at retained entries that walks over those of a neighbour, of which some are removed between its statements.
+/// A look-up of retained entries reads those of another queue, and some of them are removed between its statements.
 #[tokio::test(flavor = "multi_thread")]
 async fn retained_look_sees_one_state_of_the_tables() {
     let scene = Scene::new();
     let mut owner = Owner::fence(&scene.pool().await, SLOT, 1).await;
     let (neighbour, own) = (alike(1), alike(2));
     fill(&mut owner, neighbour, |number| at(u32::try_from(number).unwrap())).await;
-    // A look walks over the neighbour up to a place before this one.
+    // A look-up reads entries of the other queue up to a place before this one.
     let place = u32::try_from(limits::RETAINED_WALK + 100).unwrap();
     owner.append(own, &[retained(message(1_000_000, "1"), at(place))]).await;
     let look = || owner.store.retained(own, None, at(100_000), 10);
@@ -324,7 +323,7 @@ async fn retained_look_sees_one_state_of_the_tables() {
     );
     let removal = async {
         scene.waiting(1..=1).await;
-        // It is the next one to have the table, before a second statement of the look.
+        // It is the next to get the lock of the table, before a second statement of the look-up.
         let removal = tokio::task::spawn_blocking(move || server.sql(&remove));
         let wait = move || {
             let text = format!(

@@ -1,4 +1,4 @@
-//! What batches of many slots that share a statement in PostgreSQL do to each other: nothing.
+//! Batches of many slots that share a statement in PostgreSQL do not affect each other.
 
 use tokio::task::JoinSet;
 
@@ -11,7 +11,7 @@ use angarium_testbed::owner::{Owner, appends, epoch, id, messages, queue, remove
 
 const SLOTS: u8 = 40;
 
-/// Owners of slots in a schema of their own, and what they send.
+/// Owners of slots in their own schema, and their batches.
 struct Crowd {
     scene: Scene,
     owners: Vec<Owner>,
@@ -19,7 +19,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Each brings one message, the rank of which is its slot.
+    /// Each batch has one message, whose rank is the slot.
     async fn new() -> Self {
         let scene = Scene::new();
         let pool = scene.pool().await;
@@ -34,7 +34,7 @@ impl Crowd {
         Self { scene, owners, batches }
     }
 
-    /// Commits all at the same time, while a process holds all records: so they gather.
+    /// Commits all batches at the same time, while a session holds all records, so that they wait together.
     async fn commit(&self) -> Vec<Result<(), StoreError>> {
         let schema = &self.scene.schema;
         let holder = self.scene.server.hold(&format!("LOCK TABLE {schema}.records"));
@@ -50,7 +50,7 @@ impl Crowd {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// How many statements wrote the records last.
+    /// Number of different statements that wrote the records last.
     fn statements(&self) -> usize {
         let schema = &self.scene.schema;
         let text = format!(
@@ -60,8 +60,8 @@ impl Crowd {
     }
 }
 
-/// On a busy machine a connection or a statement may take longer than it is given; then the batch is sent again. What
-/// the server refuses for what it holds is the answer.
+/// Commits a batch. On a busy machine a connection or a statement may exceed its timeout; then the batch is sent again.
+/// If the server refuses its content, that is the answer.
 async fn commit(store: &dyn PoolStore, batch: &Batch) -> Result<(), StoreError> {
     loop {
         match store.commit(batch).await {
@@ -83,7 +83,7 @@ async fn gathered_batches_of_many_slots_are_one_statement() {
         assert_eq!(owner.all(queue(owner.slot, 1)).await, messages([owner.slot.0.into()]));
         assert_eq!(owner.totals(queue(owner.slot, 1)).await.0, 1);
     }
-    // Those that came first, one each, and the rest; and some that took too long on a busy machine.
+    // One statement for each of the first batches, and some for the rest; more if some took too long on a busy machine.
     let statements = crowd.statements();
     assert!(statements < usize::from(SLOTS) / 2, "{statements} statements");
 }
@@ -154,7 +154,7 @@ async fn refused_batch_takes_no_other_along() {
     let bad = usize::from(SLOTS) - 1;
     let mut owner = Owner::fence(&crowd.owners[bad].store, Slot(SLOTS - 1), 1).await;
     owner.append(queue(owner.slot, 1), &messages([owner.slot.0.into()])).await;
-    // The same id again is what no owner sends; a table refuses it.
+    // No owner sends the same id again; a table refuses it.
     crowd.batches[bad] = owner.batch(2, crowd.batches[bad].queues.clone());
     let results = crowd.commit().await;
     for (place, result) in results.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Totals of an embedded pool that a crash may have left wrong are counted again, and only then.
+//! Totals of an embedded pool are counted again after a crash, which may have left them wrong, and only then.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn open(path: &Path) -> (Journal, Arc<dyn PoolStore>) {
     (journal.clone(), Arc::new(EmbeddedPool::new(journal)))
 }
 
-/// The files as a crash at this moment leaves them.
+/// Copies the files as a crash at this moment would leave them.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -34,7 +34,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Makes the totals of a queue say so.
+/// Overwrites the totals of a queue.
 async fn falsify(journal: &Journal, queue: QueueId, [messages, bytes, scheduled, in_transfer]: [u64; 4]) {
     let mut value = Vec::new();
     [messages, bytes, scheduled, in_transfer].iter().for_each(|number| value.extend(number.to_be_bytes()));
@@ -61,7 +61,7 @@ async fn totals_are_recounted_after_a_crash_and_not_else() {
     let (right, wrong) = (queue(SLOT, 1), queue(SLOT, 2));
     let (journal, store) = open(&first);
     let mut owner = Owner::fence(&store, SLOT, 1).await;
-    // More than one step counts.
+    // The count needs more than one step.
     let sent = messages(1..=2_500);
     let put_off = |message: &Message| {
         let header = Header { state: State::Scheduled, ..message.header.clone() };
@@ -80,7 +80,7 @@ async fn totals_are_recounted_after_a_crash_and_not_else() {
     let mut owner = Owner::fence(&store, SLOT, 2).await;
     let Recount::More(none) = store.recount().await.unwrap() else { panic!("it is to be counted") };
     assert_eq!(none, []);
-    // Beside the count continues what is written.
+    // Writes continue during the count.
     owner.remove(wrong, &[sent[0].header.id]).await;
     let found = recounted(&*store).await;
     assert_eq!(found.iter().map(|found| found.queue).collect::<Vec<_>>(), [wrong]);

@@ -1,5 +1,5 @@
-//! What the Redis driver does beyond the promises of every pool: which servers it refuses, what it makes of their settings,
-//! and what it leaves behind.
+//! The Redis driver beyond the promises of every pool: which servers it refuses, how it uses their settings, and which
+//! keys it leaves.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,7 +45,7 @@ async fn absent_server_is_reported_unreachable() {
     let mut redis = Redis::start(&[]);
     redis.kill9();
     let pool = opened(&redis.uri(""));
-    assert!(pool.check_open().is_ok(), "nobody has tried yet");
+    assert!(pool.check_open().is_ok(), "no call was made yet");
     assert!(matches!(pool.health().await, Err(StoreError::NotSent(_))));
     assert!(matches!(pool.check_open(), Err(StoreError::NotSent(_))));
 }
@@ -83,7 +83,7 @@ async fn pool_reduced_to_relaxed_acks_nothing_before_reporting() {
     assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(1), id(2)]);
 }
 
-/// A fence that hung in a connection arrives behind the batches of its owner.
+/// A fence that was delayed in a connection arrives after the batches of its owner.
 #[tokio::test]
 async fn late_fence_of_the_epoch_has_no_batch_applied_twice() {
     let redis = Redis::start(SYNCED);
@@ -98,7 +98,7 @@ async fn late_fence_of_the_epoch_has_no_batch_applied_twice() {
     assert!(matches!(next, Err(StoreError::WentBack)), "{next:?}");
     let mut owner = Owner::fence(&pool, SLOT, 2).await;
     assert_eq!(owner.totals(queue(SLOT, 1)).await.0, 2);
-    // The deleted message of a batch that hung does not return with the numbering of another fence.
+    // The deleted message of a delayed batch does not return in the numbering of another fence.
     let old = owner.batch(1, vec![appends(queue(SLOT, 1), &messages([3]))]);
     owner.append(queue(SLOT, 1), &messages([3])).await;
     owner.remove(queue(SLOT, 1), &[id(3)]).await;
@@ -130,9 +130,9 @@ async fn batch_is_unknown_until_the_replicas_asked_for_have_it() {
     let batch = owner.batch(2, vec![appends(queue(SLOT, 1), &messages([2]))]);
     let failure = pool.commit(&batch).await;
     assert!(matches!(&failure, Err(StoreError::Unknown(why)) if why.contains("0 replicas")), "{failure:?}");
-    // Neither is the repeat of a batch that the server has already.
+    // A repetition of a batch that the server has applied is not acknowledged either.
     assert!(matches!(pool.commit(&batch).await, Err(StoreError::Unknown(_))));
-    // A full memory refuses the repeat of what was applied, and no process has it but the master.
+    // A full memory refuses the repetition of an applied batch, and only the master has it.
     master.set("maxmemory", "1");
     let failure = pool.commit(&batch).await;
     assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
@@ -152,7 +152,7 @@ async fn storage_of_another_installation_is_refused() {
     let refused = opened(&redis.uri("")).register(other).await;
     assert!(matches!(refused, Err(StoreError::Stamped(found)) if found == STAMP), "{refused:?}");
     assert_eq!(opened(&redis.uri("")).stamp().await.unwrap(), Some(STAMP));
-    // Below another prefix it is another storage.
+    // Under another prefix it is another storage.
     assert_eq!(opened(&redis.uri("prefix=other")).stamp().await.unwrap(), None);
     opened(&redis.uri("prefix=other")).register(other).await.unwrap();
     first.register(STAMP).await.unwrap();
@@ -211,7 +211,7 @@ async fn tls_connection_checks_given_certificates() {
     let redis = Redis::start_with_tls(&cert, &key, &ca);
     let pool = registered(&format!("rediss://127.0.0.1:{}?ca={ca}", redis.tls_port())).await;
     assert_eq!(Owner::fence(&pool, SLOT, 1).await.totals(queue(SLOT, 1)).await, (0, 0));
-    // The system does not know any process that signed it.
+    // The system does not trust its certificate authority.
     refusal(&format!("rediss://127.0.0.1:{}", redis.tls_port())).await;
 }
 
@@ -224,7 +224,7 @@ pub fn make_certificates(dir: &Path) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// The keys of a pool that holds nothing: its stamp and its records.
+/// Number of keys of a pool without messages: its stamp and its records.
 const EMPTY: u64 = 1 + 256;
 
 async fn keys_left(redis: &Redis) -> u64 {

@@ -1,4 +1,4 @@
-//! What was acknowledged is there when the storage is opened again, the numbering of batches too (P1).
+//! Acknowledged batches and their numbering exist when the storage is opened again (P1).
 
 use angarium_storage::{Direction, Order, QueueChanges, StoreError};
 

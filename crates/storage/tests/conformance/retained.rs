@@ -1,4 +1,4 @@
-//! Entries that live by the retention of their queue: found by base time, whatever that retention is.
+//! Entries that live by queue: found by base time, for any retention.
 
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, Message, State};
@@ -14,13 +14,13 @@ pub fn at(seconds: u32) -> Timestamp {
     start().plus_seconds(seconds)
 }
 
-/// The id of a message that is sent so many seconds after [`start`].
+/// The id of a message that is sent this many seconds after [`start`].
 fn id_at(seconds: u32, rank: u8) -> MessageId {
     let millis = u128::from(at(seconds).as_millis());
     MessageId::from_bytes((millis << 80 | u128::from(rank)).to_be_bytes())
 }
 
-/// A message that was sent then, by queue.
+/// A message that was sent then, and lives by queue.
 fn sent(seconds: u32, rank: u8) -> Message {
     let Message { header, body } = message(u64::from(rank), "1");
     let header = Header { id: id_at(seconds, rank), created: at(seconds), ready: at(seconds), ..header };
@@ -46,7 +46,7 @@ pub async fn retained_entries_are_shown_by_base_time_and_never_expire(storage: &
     let page = owner.store.retained(queue, None, at(10_000), 2).await.unwrap();
     assert_eq!(page.found, [all[0].header.clone(), all[1].header.clone()]);
     assert!(page.oldest.is_some_and(|oldest| oldest <= start() && oldest.plus_seconds(8) > start()));
-    // What is claimed again keeps its base time.
+    // An entry that is claimed again keeps its base time.
     let again = Header { attempts: 3, first_claimed: Some(at(9)), ..all[1].header.clone() };
     owner.update(queue, std::slice::from_ref(&again)).await;
     assert_eq!(owner.store.retained(queue, None, at(100), 9).await.unwrap().found[1], again);
@@ -55,7 +55,7 @@ pub async fn retained_entries_are_shown_by_base_time_and_never_expire(storage: &
 pub async fn base_time_out_of_order_of_ids_is_found(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let queue = queue(SLOT, 1);
-    // Dead letters in order of groups: those that were sent first come last, and some at the same time.
+    // Dead letters of a FIFO queue: the first sent arrive last, and some arrive at the same time.
     let arrived = |rank: u8, seconds| retained(sent(u32::from(rank), rank), at(seconds));
     let letters = [arrived(1, 500), arrived(2, 300), arrived(3, 100), arrived(4, 100)];
     owner.append(queue, &letters).await;
@@ -86,7 +86,7 @@ pub async fn retained_entry_of_a_move_is_not_shown(storage: &mut dyn Storage) {
     let mut found = look(&owner, queue, at(100)).await.0;
     found.sort_unstable();
     assert_eq!(found, [1, 2, 3].map(|rank| id_at(60, rank)));
-    // What was on a move when a process looked is found when it stays.
+    // An entry that was in transfer at the first look-up is found when it stays.
     owner.update(queue, &[in_state(all[3].clone(), State::Ready).header]).await;
     let mut found = look(&owner, queue, at(100)).await.0;
     found.sort_unstable();
@@ -96,7 +96,7 @@ pub async fn retained_entry_of_a_move_is_not_shown(storage: &mut dyn Storage) {
 pub async fn living_entries_cost_no_scan(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let queue = queue(SLOT, 1);
-    // Others that live on lie before, between and behind them.
+    // Other entries that do not expire are before, between and after them.
     for round in 0..5u8 {
         let seconds = 1_000 * u32::from(round);
         let mut all = vec![sent(seconds, round)];
@@ -124,12 +124,12 @@ pub async fn deleted_entries_leave_nothing_to_look_at(storage: &mut dyn Storage)
     assert!(oldest.is_some_and(|oldest| oldest.plus_seconds(8) > at(4_900)), "{oldest:?}");
     owner.remove(queue, &[all[49].header.id]).await;
     assert_eq!(look(&owner, queue, Timestamp::default()).await, (vec![], None));
-    // What arrives where it was looked is found.
+    // An entry that is appended to a searched range is found.
     owner.append(queue, &[sent(100, 77)]).await;
     assert_eq!(look(&owner, queue, at(200)).await.0, [id_at(100, 77)]);
 }
 
-/// Queues that places tell apart by nothing but their ids.
+/// Queues whose places differ only by the queue id.
 pub fn alike(last: u8) -> QueueId {
     let mut bytes = *queue(SLOT, 1).as_bytes();
     bytes[15] = last;
@@ -147,7 +147,7 @@ pub async fn neighbouring_queues_do_not_show_theirs(storage: &mut dyn Storage) {
     assert_eq!(look(&owner, b, at(100)).await.0, [id_at(30, 3)]);
 }
 
-/// Entries of another queue that no place tells apart but by its id, each in a bucket of its own.
+/// Appends entries of another queue whose places differ only by the queue id, each in its own bucket.
 pub async fn fill(owner: &mut Owner, queue: QueueId, arrive: impl Fn(usize) -> Timestamp) {
     for page in 0..5 {
         let entries: Vec<Message> = (0..angarium_storage::limits::RETAINED_WALK / 4)
@@ -163,11 +163,13 @@ pub async fn fill(owner: &mut Owner, queue: QueueId, arrive: impl Fn(usize) -> T
     }
 }
 
-/// What a look costs is bounded, whatever a neighbour holds: each finds nothing and states where the next one begins.
+/// The cost of a look-up is bounded for any contents of other queues: each look-up finds nothing and returns where the
+/// next one begins.
 pub async fn huge_neighbour_ends_a_look(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let (before, own, behind) = (alike(1), alike(2), alike(3));
-    // One neighbour is before the queue in a single instant, the other one in many.
+    // One of the other queues has all its entries at a single instant before the queue's, the other one at many
+    // instants.
     fill(&mut owner, before, |_| at(40)).await;
     fill(&mut owner, behind, |number| at(60 + u32::try_from(number).unwrap())).await;
     let same_instant = retained(message(1, "1"), at(40));
@@ -192,7 +194,7 @@ pub async fn huge_neighbour_ends_a_look(storage: &mut dyn Storage) {
         "one look has passed over {} entries",
         10 * angarium_storage::limits::RETAINED_WALK / 4
     );
-    // The way is free to the end.
+    // After that a look-up reaches the end.
     let mut resume = None;
     for _ in 0..20 {
         let looked = owner.store.retained(own, resume, until, 10).await.unwrap();

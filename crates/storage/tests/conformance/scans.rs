@@ -1,4 +1,4 @@
-//! Pages of a queue: order, bounds, and what they leave out.
+//! Pages of a queue: their order, their bounds, and the entries that they leave out.
 
 use angarium_core::ids::MessageId;
 use angarium_storage::{Direction, Order, QueueChanges};

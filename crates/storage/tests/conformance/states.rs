@@ -1,4 +1,4 @@
-//! States of entries: where each is shown, and what an update of the state does.
+//! States of entries: the orders that show each, and the effect of an update of the state.
 
 use angarium_core::message::{Header, Message, State};
 use angarium_storage::{Direction, Order, Position, QueueChanges, Totals};

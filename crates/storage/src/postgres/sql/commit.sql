@@ -1,9 +1,9 @@
--- Batches of some slots, each slot once and in order. Everything hangs on the record of its slot: where that does not match,
--- nothing of the slot is done. The update of the records locks them to the end of the statement, so a fence waits for a batch
--- under way, and a batch that waits for a fence looks at the record anew. An entry is in one of two places, and both are looked
--- up by their whole keys: OFFSET 0 keeps the planner from an index scan over a queue.
--- As it stands it posts and deletes, which is what most batches do. What else a batch may do is in rest.sql, and is put in
--- at the two places marked: parts that find nothing to do cost as much as the work.
+-- Applies batches of some slots, each slot once and in order. All writes of a slot depend on its record: if the record does
+-- not match, nothing of the slot is written. The update of the records locks them to the end of the statement, so a fence
+-- waits for a batch in progress, and a batch that waits for a fence reads the record again. An entry is in one of two parts
+-- of the table, and both are looked up by their whole keys: OFFSET 0 keeps the planner from an index scan over a queue.
+-- This text posts and deletes, which is all that most batches do. rest.sql has the other changes, and is inserted at the two
+-- marks: parts without any work cost as much as the work itself.
 WITH record AS (
     UPDATE records r
     SET seq = b.seq, last_id = GREATEST(r.last_id, b.last_id)
@@ -14,11 +14,11 @@ WITH record AS (
         OFFSET 0) AS b
     WHERE r.slot = b.slot AND r.pool = $2::uuid AND r.generation = b.generation AND r.transaction = b.transaction
         AND r.seq = b.seq - 1 AND (b.fences IS NULL OR r.fences = b.fences)
-        -- For this statement alone.
+        -- For this statement only.
         AND (SELECT set_config('synchronous_commit', COALESCE($8::text, current_setting('synchronous_commit')), true)) <> ''
     RETURNING r.slot
 ), matched AS (
-    -- A bit for each slot: none is set where nothing matched, and then the whole is null.
+    -- A bit for each matched slot; null when no slot matched.
     SELECT bit_or(set_bit(repeat('0', 256)::bit(256), slot, 1)) AS slots FROM record
 ), removed AS (
     DELETE FROM entries e

@@ -1,5 +1,5 @@
--- A part of a queue: entries, notes, and with the last of them the queue's own row. Beside batches of the slot, not in
--- their numbering.
+-- Removes a part of a queue: entries, notes, and together with the last of them the queue's own row. It runs beside the
+-- batches of the slot, and has no number of its own.
 WITH record AS (
     SELECT slot FROM records
     WHERE slot = $1::int2 AND pool = $2::uuid AND generation = $3::int8 AND transaction = $4::int8

@@ -1,4 +1,4 @@
--- What a batch may do beside posts and deletes: updates and notes. It is put into commit.sql.
+-- The changes of a batch other than posts and deletes: updates and notes. It is inserted into commit.sql.
 ), updated AS (
     UPDATE entries e
     SET aside = u.state <> 0, state = u.state, created = u.created, ready = u.ready, expires = u.expires,

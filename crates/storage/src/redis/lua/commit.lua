@@ -1,19 +1,19 @@
--- A batch. KEYS: record, bytes, schedule, buckets, then nine of each queue.
--- ARGV: epoch, number before, number, greatest id or nothing, tag of the numbering or nothing, then of each queue: its
--- id, and lists that begin with the number of their elements: id and value of appends (and before them their bytes), ids of the ready among them,
--- id and header of updates, ids of removes, buckets with least and greatest id, names of notes that go, name and
--- value of notes.
--- The record is checked before the first write and written last, since scripts do not roll back.
+-- Applies a batch. KEYS: record, bytes, schedule, buckets, then nine keys for each queue.
+-- ARGV: epoch, previous number, number, greatest id or '', tag of the numbering or '', then for each queue: its id, the
+-- bytes of its appends, and lists that begin with their length: id and value of appends, ids of the ready appends, id and
+-- header of updates, ids of removes, buckets with smallest and greatest id, names of removed notes, name and value of
+-- written notes.
+-- The record is checked before the first write and written last, because scripts do not roll back.
 
 local record = redis.call('GET', KEYS[1])
 if not record then return {'went back'} end
 local epoch, tag, seq = string.sub(record, 1, 24), string.sub(record, 25, 29), string.sub(record, 30, 40)
 if epoch > ARGV[1] then return {'fenced', epoch} end
 if epoch ~= ARGV[1] then return {'went back'} end
--- Another fence of the same epoch began a numbering of its own.
+-- Another fence of the same epoch began a new numbering.
 if ARGV[5] ~= '' and ARGV[5] ~= tag then return {'went back'} end
 if seq == ARGV[3] then
-  -- Written again, so that whoever waits for replicas waits for this.
+  -- Written again, so that a WAIT after this script waits for the record.
   redis.call('SET', KEYS[1], record)
   return {'done'}
 end
@@ -21,7 +21,7 @@ if seq ~= ARGV[2] then return {seq > ARGV[3] and 'stale' or 'went back'} end
 
 local at = 6
 
--- The bounds of the next list in ARGV, whose elements take `width` places.
+-- Returns the bounds of the next list in ARGV, whose elements have `width` arguments each.
 local function list(width)
   local first = at + 1
   at = first + tonumber(ARGV[at]) * width
@@ -69,7 +69,7 @@ local function update(keys, queue, id, header)
   redis.call('HSET', keys.headers, id, header)
 end
 
--- Removes entries and answers with the bytes of their bodies.
+-- Removes entries and returns the bytes of their bodies.
 local function remove_all(keys, queue, first, last)
   local bytes, changed = 0, redis.call('EXISTS', keys.headers) == 1
   for place = first, last do
@@ -80,7 +80,7 @@ local function remove_all(keys, queue, first, last)
     end
   end
   if not changed then
-    -- Only ready ones without a group have no header of their own.
+    -- No entry has a changed header, so all of them are ready and without a group.
     call_many('HDEL', keys.entries, first, last)
     call_many('ZREM', keys.ready, first, last)
   end

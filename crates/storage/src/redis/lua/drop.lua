@@ -1,4 +1,4 @@
--- Part of a queue goes. KEYS: as of a batch of one queue. ARGV: epoch, queue, most entries and notes.
+-- Removes a part of a queue. KEYS: as for a batch of one queue. ARGV: epoch, queue, max entries and notes.
 
 local record = redis.call('GET', KEYS[1])
 if not record then return {'went back'} end
@@ -8,7 +8,7 @@ if epoch ~= ARGV[1] then return {'went back'} end
 
 local keys, queue, left = keys_of(5), ARGV[2], tonumber(ARGV[3])
 
--- The first members of a set, as many as may still go.
+-- Returns the first members of a set, up to the rest of the max.
 local function next_of(key)
   if left == 0 then return {} end
   local members = redis.call('ZRANGE', key, 0, left - 1)

@@ -1,7 +1,7 @@
--- A look into a past bucket for what is expired, which forgets what it finds empty.
+-- Reads the expired entries of a due bucket, and removes or narrows the bucket.
 -- KEYS: buckets, entries, headers, ready, aside, ranges.
--- ARGV: queue, bucket, its span, the id after which to look or nothing, most entries to find, most ids to look at.
--- Answers with the id to look after next, or nothing at the end of the bucket, then id and header of each.
+-- ARGV: queue, bucket, its span, the id after which to begin or '', max entries to find, max ids to read.
+-- Returns the id after which the next call begins, or '' at the end of the bucket, then id and header of each entry.
 
 local queue, bucket, after = ARGV[1], ARGV[2], ARGV[4]
 local limit, budget = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -14,13 +14,13 @@ end
 local least, greatest = string.sub(range, 1, 32), string.sub(range, 33)
 local from = after == '' and '[' .. raw(least) or '(' .. after
 local span, ttl = tonumber(ARGV[3]), string.sub(bucket, 9)
--- The end of a bucket of entries that are by queue has two bytes that say so and which, then a base time.
+-- For entries that live by queue, the end of a bucket has two bytes with the mark and the queue, then a base time.
 local of_retained = string.byte(bucket, 1) >= 64
 local finish = of_retained and number(bucket, 3, 6) or number(bucket, 1, 8)
 
 local of_many = ttl == string.rep(string.char(0), 4)
 
--- Whether an entry with this header, which is not cut off, lies in the bucket.
+-- Whether an entry with this complete header is in the bucket.
 local function is_in(id, header)
   local tag, ends = string.byte(header, 1), number(header, 11, 8)
   local is_retained = tag == RETAINED or tag == RETAINED_WITH_EXTRAS
@@ -30,7 +30,7 @@ local function is_in(id, header)
   return in_order == of_many and (of_many or string.sub(id, 14) == string.sub(ttl, 2))
 end
 
--- Ids to look at in their order, and the last of them if there may be more.
+-- The ids to read in order, and the last of them if there may be more.
 local ids, cut = {}, nil
 for place = 4, 5 do
   local found = redis.call('ZRANGEBYLEX', KEYS[place], from, '[' .. raw(greatest), 'LIMIT', 0, budget)
@@ -64,7 +64,7 @@ for _, text in ipairs(ids) do
 end
 if cut then answer[1] = raw(cut) end
 if after == '' then
-  -- What was looked at from the first on can be forgotten up to what is still there.
+  -- A read from the begin of the bucket can narrow its range to the entries that exist.
   local low, high = first or cut, cut and greatest or last
   if not low then
     redis.call('HDEL', KEYS[6], bucket)

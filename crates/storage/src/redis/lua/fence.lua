@@ -1,10 +1,10 @@
--- A new owner. KEYS: record. ARGV: epoch, tag of its numbering.
+-- Fences a slot for a new owner. KEYS: record. ARGV: epoch, tag of its numbering.
 
 local record = redis.call('GET', KEYS[1])
 if not record then return {'went back'} end
 local epoch = string.sub(record, 1, 24)
 if epoch > ARGV[1] then return {'fenced', epoch} end
--- A copy of a fence that was done, sent again by the driver: batches may have been numbered since.
+-- The client repeated a fence that was carried out: later batches may have advanced the number, so it is kept.
 local numbering = string.sub(record, 25, 24 + #ARGV[2])
 if epoch == ARGV[1] and ARGV[2] ~= '' and numbering == ARGV[2] then
     redis.call('SET', KEYS[1], record)

@@ -1,4 +1,4 @@
--- Entries by id. KEYS: entries, headers. ARGV: ids. Answers with value and header of each, both empty where there is none.
+-- Reads entries by id. KEYS: entries, headers. ARGV: ids. Returns value and header of each, '' and '' if it does not exist.
 
 local answer = {}
 for _, id in ipairs(ARGV) do

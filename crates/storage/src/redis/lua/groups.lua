@@ -1,5 +1,5 @@
--- The first entries of groups. KEYS: entries, headers, groups. ARGV: first bound, most groups. Answers with id, value, header
--- and whether it is the only one, of each.
+-- Reads the first entries of groups. KEYS: entries, headers, groups. ARGV: first bound, max groups. Returns for each id,
+-- value, header, and whether it is the only entry of its group.
 
 local from, answer = ARGV[1], {}
 for _ = 1, tonumber(ARGV[2]) do

@@ -1,4 +1,4 @@
--- Notes in order. KEYS: notes, names. ARGV: first bound, last bound, most. Answers with name and value of each.
+-- Reads notes in order. KEYS: notes, names. ARGV: first bound, last bound, max notes. Returns name and value of each.
 
 local answer = {}
 for _, name in ipairs(redis.call('ZRANGEBYLEX', KEYS[2], ARGV[1], ARGV[2], 'LIMIT', 0, ARGV[3])) do

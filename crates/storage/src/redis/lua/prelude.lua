@@ -1,11 +1,11 @@
--- What the other scripts share. The layout of keys and values stands in stored.rs.
--- Text in hex is compared with <, never raw bytes: Redis compares strings as the locale says.
+-- Functions of all scripts. stored.rs has the layout of keys and values.
+-- Only text in hex is compared with <, never raw bytes: Redis compares strings by the locale.
 
 local HEAD = 54 -- bytes of a header before its extras and its peer
 local WITH_EXTRAS, RETAINED, RETAINED_WITH_EXTRAS = 2, 3, 4 -- tags of headers
-local SPAN = 8000 -- milliseconds of a bucket of many entries that are by queue
+local SPAN = 8000 -- milliseconds of a bucket of many entries that live by queue
 local SCHEDULED, PREPARED, MOVING = 1, 2, 3
-local MANY = 4000 -- arguments that one call may have; Lua's stack holds 8,000
+local MANY = 4000 -- max arguments of one call; Lua's stack has 8,000 places
 
 local function hex(raw)
   return (string.gsub(raw, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
@@ -15,21 +15,21 @@ local function raw(text)
   return (string.gsub(text, '%x%x', function(byte) return string.char(tonumber(byte, 16)) end))
 end
 
--- A number of `length` bytes, big endian. Exact below 2^53, which milliseconds reach in 285,000 years.
+-- Reads a big-endian number of `length` bytes. Exact below 2^53, which milliseconds reach in 285,000 years.
 local function number(text, from, length)
   local sum = 0
   for at = from, from + length - 1 do sum = sum * 256 + string.byte(text, at) end
   return sum
 end
 
--- Where a scheduled entry lies in the schedules of its queue and of its slot.
+-- Removes a scheduled entry from the schedules of its queue and of its slot.
 local function unschedule(keys, queue, id, header)
   local ready = string.sub(header, 3, 10)
   redis.call('ZREM', keys.scheduled, ready .. id)
   redis.call('ZREM', keys.schedule, ready .. queue .. id)
 end
 
--- Where an entry with this header lies in the groups of its queue; nothing when it has none.
+-- Returns the member of an entry with this header in the groups of its queue; nil when it has no group.
 local function group_place(id, header)
   local tag = string.byte(header, 1)
   if tag ~= WITH_EXTRAS and tag ~= RETAINED_WITH_EXTRAS then return nil end
@@ -38,7 +38,7 @@ local function group_place(id, header)
   return string.sub(header, HEAD + 10, HEAD + 9 + length) .. string.char(0) .. id
 end
 
--- Keys of one queue from the place `at` of KEYS on.
+-- Returns the keys of one queue, which begin at index `at` of KEYS.
 local function keys_of(at)
   return {
     schedule = KEYS[3], entries = KEYS[at], headers = KEYS[at + 1], ready = KEYS[at + 2], aside = KEYS[at + 3],
@@ -47,14 +47,14 @@ local function keys_of(at)
   }
 end
 
--- Adds to the bytes of a queue.
+-- Adds to the bytes of a queue, and removes the field at zero.
 local function count_bytes(queue, bytes)
   if bytes ~= 0 and redis.call('HINCRBY', KEYS[2], queue, string.format('%.0f', bytes)) == 0 then
     redis.call('HDEL', KEYS[2], queue)
   end
 end
 
--- Removes an entry that is there, of whatever state.
+-- Removes an existing entry in any state.
 local function remove(keys, queue, id)
   local header = redis.call('HGET', keys.headers, id)
   if header then

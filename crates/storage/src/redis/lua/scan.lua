@@ -1,5 +1,5 @@
--- A page. KEYS: entries, headers, the order. ARGV: command, first bound, last bound, most entries, most bytes, where
--- the id begins in a member. Answers with whether it is the last, then id, value and header of each entry.
+-- Reads a page. KEYS: entries, headers, the order. ARGV: command, first bound, last bound, max entries, max bytes, index of
+-- the id in a member. Returns whether the page is the last, then id, value and header of each entry.
 
 local from, limit, budget, place = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local answer, count, read = {1}, 0, 0

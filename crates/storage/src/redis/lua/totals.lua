@@ -1,4 +1,4 @@
--- What a queue holds. KEYS: bytes, entries, aside, scheduled. ARGV: queue.
+-- Reads the totals of a queue. KEYS: bytes, entries, aside, scheduled. ARGV: queue.
 
 return {
   redis.call('HLEN', KEYS[2]), tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or 0),
