@@ -1,4 +1,4 @@
-//! Owns a fresh storage of each driver, and how it is opened again. It never looks into the storage.
+//! A fresh storage of each driver, which tests can open repeatedly. This module never reads the storage.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -16,16 +16,16 @@ use angarium_storage::{PoolStore, Stamp};
 use crate::postgres::Postgres;
 use crate::redis::{Redis, RedisCluster, SYNCED};
 
-/// An empty storage of its own. What was opened before must be dropped before it is opened again.
+/// An empty storage. An opened pool must be dropped before the storage is opened again.
 #[async_trait]
 pub trait Storage: Send {
     async fn open(&mut self) -> Arc<dyn PoolStore>;
 
-    /// The same, below its reserve.
+    /// Opens it below its reserve.
     async fn open_without_room(&mut self) -> Arc<dyn PoolStore>;
 }
 
-/// The embedded driver, in a directory that is removed with its value.
+/// A storage of the embedded driver, in a directory that is removed with the value.
 pub fn embedded() -> impl Storage {
     Embedded(tempfile::tempdir().expect("a directory for the test"))
 }
@@ -50,12 +50,12 @@ impl Embedded {
     }
 }
 
-/// The PostgreSQL driver, on the server that tests share, each in a schema of its own.
+/// A storage of the PostgreSQL driver, on the server that tests share, with its own schema.
 pub fn postgres_server() -> impl Storage {
     Schema(Postgres::shared().fresh_uri())
 }
 
-/// A URI.
+/// A URI with a schema.
 struct Schema(String);
 
 #[async_trait]
@@ -66,13 +66,13 @@ impl Storage for Schema {
 
     async fn open_without_room(&mut self) -> Arc<dyn PoolStore> {
         let store = registered(&format!("{}&quota=1", self.0)).await;
-        // Where it learns how much there is.
+        // The driver measures its room in the health check.
         store.health().await.expect("it answers");
         store
     }
 }
 
-/// The Redis driver, on a server of its own.
+/// A storage of the Redis driver, on its own server.
 pub fn redis_server() -> impl Storage {
     Alone(Redis::start(SYNCED))
 }
@@ -91,19 +91,19 @@ impl Storage for Alone {
     }
 }
 
-/// The Redis driver, on the cluster that tests share, each below a prefix of its own.
+/// A storage of the Redis driver, on the cluster that tests share, with its own prefix.
 pub fn redis_cluster() -> impl Storage {
     let cluster = RedisCluster::shared();
     Shared { cluster, uri: cluster.fresh_uri(), room: Room::Nobodys }
 }
 
-/// The URI of a pool on that cluster, and what keeps room there while it is held.
+/// The URI of a pool on that cluster, and a guard that keeps room there while it is held.
 pub async fn shared_cluster() -> (String, OwnedRwLockReadGuard<()>) {
     let uri = RedisCluster::shared().fresh_uri();
     (uri, Arc::clone(&ROOM).read_owned().await)
 }
 
-/// Held by all that use the cluster, or by the one that takes away its room.
+/// Held for reading by all users of the cluster, and for writing by a test that takes away its room.
 static ROOM: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
 
 enum Room {
@@ -145,10 +145,10 @@ impl Storage for Shared {
     }
 }
 
-/// The pool at a URI, registered if it is not yet.
+/// Opens the pool at a URI, and registers it if needed.
 pub async fn registered(uri: &str) -> Arc<dyn PoolStore> {
     let store = opened(uri);
-    store.register(STAMP).await.expect("the storage is nobody's, or registered already");
+    store.register(STAMP).await.expect("the storage is unregistered, or has this stamp");
     store
 }
 
@@ -156,5 +156,5 @@ pub fn opened(uri: &str) -> Arc<dyn PoolStore> {
     PoolOpener::new(Path::new(""), Clock::manual(0), []).open(uri).expect("it is a URI")
 }
 
-/// What the pools of these tests are stamped with.
+/// The stamp of the pools of these tests.
 pub const STAMP: Stamp = Stamp { system: Uuid::from_u128(1), pool: Uuid::from_u128(2) };

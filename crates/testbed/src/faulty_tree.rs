@@ -1,4 +1,4 @@
-//! A tree in front of another one, whose commits, connection, session and watches fail as told. With nothing told it
+//! A tree in front of another one, whose commits, connection, session and watches fail as planned. Without a plan it
 //! keeps every promise of a tree.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -16,26 +16,26 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-/// What happens to a commit.
+/// The fault of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not sent, and that is certain.
+    /// It is certainly not sent.
     NotSent,
-    /// It is not applied, but it is unknown.
+    /// It is not applied, and its outcome is reported as unknown.
     UnknownBefore,
-    /// It is applied, but it is unknown.
+    /// It is applied, and its outcome is reported as unknown.
     UnknownAfter,
-    /// It is on its way until [`Plan::release`], and then applied.
+    /// It waits until [`Plan::release`], and is then applied.
     Held,
-    /// It is held until [`Plan::release`], and then not sent.
+    /// It waits until [`Plan::release`], and is then not sent.
     HeldAndLost,
     /// The call panics.
     Panic,
-    /// Nothing happens to it.
+    /// It has no fault.
     None,
 }
 
-/// The faults of the commits to come, one each; none when all go well.
+/// The faults of the next commits, one for each; later commits have none.
 #[derive(Clone, Default)]
 pub struct Plan {
     faults: Arc<Mutex<VecDeque<Fault>>>,
@@ -48,13 +48,13 @@ impl Plan {
         self.faults.lock().extend(faults);
     }
 
-    /// Lets this many commits pass before the faults planned.
+    /// Lets this many commits pass before the planned faults.
     pub fn skip(&self, commits: usize) {
         let mut faults = self.faults.lock();
         (0..commits).for_each(|_| faults.push_front(Fault::None));
     }
 
-    /// Lets the lease of the tree end.
+    /// Ends the lease of the tree.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
     }
@@ -63,7 +63,7 @@ impl Plan {
         self.is_cut.load(Ordering::SeqCst)
     }
 
-    /// Sends what is held.
+    /// Releases one held commit.
     pub fn release(&self) {
         self.held.notify_one();
     }
@@ -77,27 +77,27 @@ impl Plan {
         self.faults.lock().is_empty()
     }
 
-    /// How many faults are still to come.
+    /// Number of faults that are left.
     pub fn left(&self) -> usize {
         self.faults.lock().len()
     }
 
-    /// The fault of this commit.
+    /// Takes the fault of the next commit.
     pub fn take(&self) -> Fault {
         self.faults.lock().pop_front().unwrap_or(Fault::None)
     }
 }
 
-/// What becomes of a call while there is no connection.
+/// Behaviour of a call while there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkOutage {
     /// It is certainly not sent.
     Refused,
-    /// It waits until there is a connection again.
+    /// It waits until there is a connection.
     Held,
 }
 
-/// The clock of servers, by hand, and what it showed at the last write of each node through the trees that share it.
+/// The manually set clock of servers, and its value at the last write of each node through the trees that share it.
 #[derive(Clone)]
 pub struct ServersClock {
     pub clock: Clock,
@@ -109,23 +109,23 @@ impl ServersClock {
         Self { clock: Clock::manual(millis), written: Arc::default() }
     }
 
-    /// A server with another clock leads from now on.
+    /// From now on the servers have another clock, as after a change of the leader.
     pub fn step_to(&mut self, millis: u64) {
         self.clock = Clock::manual(millis);
     }
 }
 
-/// A tree with a plan of faults. Its session is its own: that of the tree behind it is taken to last.
+/// A tree with a plan of faults. Its session is separate: the session of the tree behind it never ends.
 pub struct FaultyTree {
     tree: Arc<dyn Coordination>,
     plan: Plan,
     session: watch::Sender<Session>,
     away: Mutex<LinkOutage>,
-    /// Ephemeral nodes that were made in the session.
+    /// Ephemeral nodes that were created in the session.
     ephemerals: Mutex<BTreeSet<String>>,
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
     feeders: Mutex<JoinSet<()>>,
-    /// Shows in place of the clock of the tree behind it, and makes this one a tree with a clock of its own.
+    /// If set, replaces the clock of the tree behind it, and makes this one a tree with a clock of its own.
     pub servers: Mutex<Option<ServersClock>>,
 }
 
@@ -144,7 +144,7 @@ impl FaultyTree {
         }
     }
 
-    /// Takes the connection away; the session lasts.
+    /// Suspends the connection; the session stays.
     pub fn suspend(&self, away: LinkOutage) {
         *self.away.lock() = away;
         self.session.send_modify(|session| session.link = Link::Suspended);
@@ -164,7 +164,7 @@ impl FaultyTree {
         self.tell(&Event::Lost);
     }
 
-    /// Connects again, in a session of its own if the last one was lost.
+    /// Connects again, in a new session if the last one was lost.
     pub fn connect(&self) {
         self.session.send_modify(|session| {
             session.generation += u64::from(session.link == Link::Lost);
@@ -184,7 +184,7 @@ impl FaultyTree {
         }
     }
 
-    /// Waits for the connection, if calls do so.
+    /// Waits for the connection, if calls wait during an outage.
     async fn connected(&self) -> Result<(), TreeError> {
         if *self.away.lock() == LinkOutage::Refused {
             return self.check_connected();
@@ -272,7 +272,7 @@ impl Coordination for FaultyTree {
         }
     }
 
-    /// What happens while there is no connection is not told: a `Resync` covers it when there is one.
+    /// Changes while there is no connection are not reported: the `Resync` at the next connection covers them.
     fn watch_tree(&self, path: &str) -> Result<Watch, TreeError> {
         let mut behind = self.tree.watch_tree(path)?;
         let (mailbox, watch) = Mailbox::open(path);

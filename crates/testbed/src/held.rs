@@ -1,5 +1,5 @@
-//! Owns the life of servers that tests start. None outlives the test process, even one that is killed: a shell holds the
-//! server and ends it when the pipe from here closes.
+//! The life of servers that tests start. None outlives the test process, even if that is killed: a shell owns the
+//! server, and ends it when the pipe from the test process closes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a server may take to answer, and whatever else is waited for: a busy machine stays well below it.
+/// Max time that a server may take to answer, and max time of other waits: a busy machine needs far less.
 pub const START: Duration = Duration::from_secs(60);
 
-/// Runs the server (`$3` and on) with its output in `$1`, states its process id, ends it when stdin closes, and
-/// then removes `$2` if that names anything, once its children have had a moment to end too.
+/// Runs the server (`$3` and following) with its output in `$1`, and prints its process id. Kills it when stdin closes,
+/// then removes `$2` if it is not empty, after a moment in which the server's children end too.
 const HOLD: &str = r#"log=$1; data=$2; shift 2; "$@" >>"$log" 2>&1 & echo $!
 cat >/dev/null; kill -9 $! 2>/dev/null; wait $! 2>/dev/null; [ -z "$data" ] || { sleep 1; rm -rf -- "$data"; }"#;
 
-/// What the shell does with the data when the server has ended.
+/// What the shell does with the data after the server has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LastWill {
     KeepData,
@@ -29,14 +29,14 @@ pub enum LastWill {
     RemoveData,
 }
 
-/// A server and the shell that holds it. Dropping it is SIGKILL to the server.
+/// A server and the shell that owns it. Dropping it sends SIGKILL to the server.
 pub struct ShellServer {
     shell: Child,
     pub server: Pid,
 }
 
 impl ShellServer {
-    /// Starts a server in its directory, where its output is added to `log`.
+    /// Starts a server in its directory; its output is appended to `log`.
     pub fn start(dir: &Path, command: &[OsString], will: LastWill) -> Self {
         let mut shell = Command::new("sh")
             .args(["-c", HOLD, "held"])
@@ -50,17 +50,18 @@ impl ShellServer {
             .expect("there is a shell");
         let mut line = String::new();
         let stdout = shell.stdout.take().expect("stdout is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("the shell says the process id");
-        let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell says the process id");
+        BufReader::new(stdout).read_line(&mut line).expect("the shell prints the process id");
+        let server =
+            line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell prints the process id");
         Self { shell, server }
     }
 
-    /// Whether it has ended. One that has stays a zombie until the shell ends.
+    /// Whether the server has ended. It stays a zombie until the shell ends.
     pub fn is_over(&self) -> bool {
         is_over(&self.server.as_raw_nonzero().to_string())
     }
 
-    /// Waits until it answers. Panics with its output when it ends before, or takes too long.
+    /// Waits until the server answers. Panics with its output when it ends before, or takes too long.
     pub fn wait_until_it(&self, dir: &Path, mut answers: impl FnMut() -> bool) {
         let deadline = Instant::now() + START;
         while !answers() {
@@ -74,20 +75,21 @@ impl ShellServer {
 
 impl Drop for ShellServer {
     fn drop(&mut self) {
-        // Fails only when the server is gone already. The shell reaps it, so the id is still its own.
+        // Fails only when the server has ended already. The shell has not reaped it yet, so no other process has its
+        // id.
         let _ = kill_process(self.server, Signal::KILL);
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
     }
 }
 
-/// Whether a process has ended, be it reaped or not.
+/// Whether a process has ended, reaped or not.
 pub fn is_over(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"));
     !stat.is_ok_and(|stat| !stat.contains(") Z"))
 }
 
-/// Asks until it is so, for a bounded time.
+/// Waits until the condition is true, for a bounded time.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + START;
     while !is_so() {
@@ -96,13 +98,13 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port of the loopback without a listener, another one at each call. It is below those that the system gives to clients
-/// and to listeners on any port: a server that is started again finds it free.
+/// Returns a loopback port without a listener, a different one at each call. It is below the ports that the system
+/// gives to clients and to listeners on any port, so a restarted server finds it free.
 pub fn free_port() -> u16 {
     const FIRST: u32 = 10_000;
     const PORTS: u32 = 22_000;
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    // Two runs at the same time begin at different places.
+    // Concurrent test runs begin at different ports.
     let own = std::process::id().wrapping_mul(997);
     let mut ports = std::iter::repeat_with(|| {
         let call = CALLS.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! What tests of several crates stand on: private servers (ZooKeeper, Redis, PostgreSQL) that end with the test process,
-//! a proxy that cuts connections, and stand-ins of the two seams: a tree of planned faults, a naive pool. It never
-//! decides whether a test has passed.
+//! Shared parts of the tests of several crates: private servers (ZooKeeper, Redis, PostgreSQL) that end with the test
+//! process, a proxy that cuts connections, and substitutes for the two seams: a tree with planned faults, and a naive
+//! pool. It never decides whether a test has passed.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by it")]
 
 pub mod drivers;

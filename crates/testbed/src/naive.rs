@@ -1,5 +1,5 @@
-//! Owns a pool as simple as can be: the documentation of `PoolStore` in a few maps. The history test holds the
-//! drivers against it, and the model tests of the engine use it as their pool. It never fails and keeps no hint.
+//! The simplest possible pool: the documentation of `PoolStore` as a few maps. The history test compares the drivers
+//! with it, and the model tests of the engine use it as their pool. It never fails, and stores no hints.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use angarium_storage::{
     Batch, Direction, Due, Epoch, GroupHead, Note, Order, Page, Position, QueueChanges, Totals,
 };
 
-/// What became of a call, without the details of a `StoreError`.
+/// Result of a call, without the details of a `StoreError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Done,
@@ -31,7 +31,7 @@ pub struct NaiveQueue {
 
 impl NaiveQueue {
     pub fn apply(&mut self, changes: &QueueChanges) {
-        // What is said to be known was never looked up: it must be so.
+        // A driver may use a hint without a look-up, so each hint must be true.
         for known in &changes.leaving {
             let entry = self.entries.get(&known.id).expect("what its owner knows is there");
             assert_eq!(entry.header.state, State::Ready);
@@ -153,7 +153,7 @@ struct Record {
     last_id: MessageId,
 }
 
-/// A pool: its queues, and who may write to its slots.
+/// A pool: its queues, and the records of its slots.
 #[derive(Default)]
 pub struct NaivePool {
     queues: HashMap<QueueId, NaiveQueue>,
@@ -174,7 +174,7 @@ impl NaivePool {
         Ok(record.last_id)
     }
 
-    /// The entries of a queue that live by its retention, with a base time of `before` or earlier.
+    /// The entries of a queue that live by queue, with a base time of `before` or earlier.
     pub fn retained(&self, queue: QueueId, before: Timestamp) -> Vec<Header> {
         let shows = |header: &&Header| !matches!(header.state, State::Prepared(_) | State::Moving(_));
         let entries = self.queues.get(&queue).into_iter().flat_map(|held| held.entries.values());
@@ -183,7 +183,7 @@ impl NaivePool {
         headers.filter(is_over).cloned().collect()
     }
 
-    /// All that is due, the earliest first.
+    /// All due entries, the earliest first.
     pub fn due(&self, slot: Slot, kind: Due, before: Timestamp) -> Vec<(QueueId, Header)> {
         let time = |header: &Header| match kind {
             Due::Schedule => header.ready,
@@ -203,7 +203,7 @@ impl NaivePool {
         due
     }
 
-    /// Whether any process ever fenced the slot.
+    /// Whether the slot was ever fenced.
     pub fn is_fenced(&self, slot: Slot) -> bool {
         self.records.contains_key(&slot)
     }

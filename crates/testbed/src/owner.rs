@@ -1,5 +1,5 @@
-//! Owns the writer's side of the tests: a slot's owner that numbers its batches, and the entries it writes.
-//! It never judges an answer but where a test states that it must be a success.
+//! The writing side of the tests: the owner of a slot, which numbers its batches, and the entries that it writes. It
+//! checks an answer only where a test states that the call must succeed.
 
 use std::sync::Arc;
 
@@ -26,23 +26,23 @@ pub struct Owner {
     pub store: Arc<dyn PoolStore>,
     pub slot: Slot,
     pub epoch: Epoch,
-    /// The number of its last batch.
+    /// The number of the last batch.
     pub seq: u64,
 }
 
 impl Owner {
-    /// Fences `slot` with the transaction as its epoch.
+    /// Fences `slot` with this transaction as its epoch.
     pub async fn fence(store: &Arc<dyn PoolStore>, slot: Slot, transaction: u64) -> Self {
         store.fence(slot, epoch(transaction)).await.expect("the fence is accepted");
         Self { store: Arc::clone(store), slot, epoch: epoch(transaction), seq: 0 }
     }
 
-    /// A batch of this owner under any number.
+    /// Returns a batch of this owner with any number.
     pub fn batch(&self, seq: u64, queues: Vec<QueueChanges>) -> Batch {
         Batch { slot: self.slot, epoch: self.epoch, seq, durability: Durability::Sync, queues }
     }
 
-    /// Sends a batch under any number.
+    /// Sends a batch with any number.
     pub async fn send(&self, seq: u64, queues: Vec<QueueChanges>) -> Result<(), StoreError> {
         self.store.commit(&self.batch(seq, queues)).await
     }
@@ -71,7 +71,7 @@ impl Owner {
         self.page(queue, Direction::Up, None, usize::MAX).await.messages
     }
 
-    /// A page of ready entries without a bound on bytes.
+    /// A page of ready entries without a bound of bytes.
     pub async fn page(
         &self,
         queue: QueueId,
@@ -94,7 +94,7 @@ impl Owner {
         ids(&page.expect("the scan is answered").messages)
     }
 
-    /// Ids of what is due in the slot.
+    /// Ids of the due entries of the slot.
     pub async fn due(&self, due: Due, before: Timestamp) -> Vec<MessageId> {
         let found = self.store.due(self.slot, due, before, usize::MAX).await.expect("the look is answered");
         found.into_iter().map(|(_, header)| header.id).collect()
@@ -107,7 +107,7 @@ impl Owner {
         {}
     }
 
-    /// Messages and bytes of a queue.
+    /// Number of messages and bytes of a queue.
     pub async fn totals(&self, queue: QueueId) -> (u64, u64) {
         let Totals { messages, bytes, .. } = self.store.totals(queue).await.expect("totals are answered");
         (messages, bytes)
@@ -146,24 +146,24 @@ pub fn with_body(rank: u64, body: Bytes) -> Message {
     Message { header, body }
 }
 
-/// Entries of these ranks with bodies of ten bytes.
+/// Entries with these ranks, and with bodies of ten bytes.
 pub fn messages(ranks: impl IntoIterator<Item = u64>) -> Vec<Message> {
     ranks.into_iter().map(|rank| message(rank, "\"12345678\"")).collect()
 }
 
-/// The other queue of a move.
+/// The other queue of a transfer.
 pub fn peer() -> Arc<Peer> {
     let (project, name) = (ProjectId::new(""), QueueName::new("dead-letters"));
     let at = QueueRef { project: project.expect("it is empty"), name: name.expect("it is a name") };
     Arc::new(Peer { at, queue: Some(queue(SLOT, 99)) })
 }
 
-/// The entry in another state.
+/// Returns the entry in another state.
 pub fn in_state(message: Message, state: State) -> Message {
     Message { header: Header { state, ..message.header }, ..message }
 }
 
-/// The entry put off until so many seconds after [`start`]; it lives for its ttl from then on.
+/// Returns the entry scheduled for this many seconds after [`start`]; its ttl counts from then on.
 pub fn scheduled(message: Message, seconds: u32) -> Message {
     let ready = start().plus_seconds(seconds);
     let life = Life::lasting(ttl(&message.header), ready);
@@ -171,24 +171,24 @@ pub fn scheduled(message: Message, seconds: u32) -> Message {
     Message { header, ..message }
 }
 
-/// The entry with so many seconds to live from [`start`] on.
+/// Returns the entry with this ttl, counted from [`start`].
 pub fn living(message: Message, ttl: u32) -> Message {
     let header = Header { life: Life::lasting(ttl, start()), ..message.header };
     Message { header, ..message }
 }
 
-/// The entry by queue, with this base time.
+/// Returns the entry with a life by queue, and this base time.
 pub fn retained(message: Message, since: Timestamp) -> Message {
     let header = Header { life: Life::Retained { since }, ..message.header };
     Message { header, ..message }
 }
 
-/// The seconds of an entry with a life of its own.
+/// Seconds of an entry with a life of its own.
 fn ttl(header: &Header) -> u32 {
     header.ttl(Retention::LONGEST)
 }
 
-/// When the entries of tests were posted, but for some milliseconds.
+/// When the entries of tests were posted, except for some milliseconds.
 pub fn start() -> Timestamp {
     Timestamp::from_millis(1_700_000_000_000)
 }

@@ -1,8 +1,8 @@
-//! Owns private PostgreSQL servers, each on its own port and data directory, on the loopback alone, alone or followed
-//! by a standby. None outlives the test process.
+//! Private PostgreSQL servers, each with its own port and data directory, on the loopback only, single or with a
+//! standby. None outlives the test process.
 //!
-//! It needs Debian's `postgresql-15`, or another server from 13 on. The server refuses to run as root: then it runs as
-//! no caller.
+//! They need Debian's `postgresql-15`, or another server of version 13 or later. The server refuses to run as root: for
+//! a root caller it runs as the user `nobody`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,9 +19,9 @@ use tempfile::TempDir;
 
 use super::held::{LastWill, START, ShellServer, free_port, is_over, wait_until};
 
-/// The user and group no caller.
+/// The user and group `nobody`.
 const NOBODY: u32 = 65_534;
-/// What its clients must say. It appears in no log and in no answer.
+/// The password of its clients. It must appear in no log and in no answer.
 pub const PASSWORD: &str = "s3cret-of-the-test";
 const SETTINGS: &str = "
     listen_addresses = '127.0.0.1'
@@ -47,7 +47,7 @@ impl Postgres {
         Self::start_with(settings, LastWill::KeepData)
     }
 
-    /// The server that tests share, each with a schema of its own. It ends with the test process.
+    /// The server that tests share, each with its own schema. It ends with the test process.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         SHARED.get_or_init(|| Self::start_with(&[], LastWill::RemoveData))
@@ -76,7 +76,7 @@ impl Postgres {
         server
     }
 
-    /// Starts one that speaks TLS too, with these files.
+    /// Starts a server that also accepts TLS, with these files.
     pub fn start_with_tls(certificate: &Path, key: &Path) -> Self {
         let mut server = Self::start(&[]);
         let (to_certificate, to_key) = (server.data().join("tls.pem"), server.data().join("tls.key"));
@@ -96,7 +96,7 @@ impl Postgres {
         server
     }
 
-    /// Starts a server that follows this one, and waits until this one waits for it with every commit.
+    /// Starts a standby of this server, and waits until each commit of this server waits for it.
     pub fn follow(&self) -> Self {
         let mut standby = Self::prepared(LastWill::KeepData);
         let copied = standby
@@ -109,7 +109,7 @@ impl Postgres {
             .output()
             .expect("there is a shell");
         assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
-        // Written by the copy: the password is needed to follow.
+        // The copy has written these settings without the password, which the standby needs.
         let settings = format!(
             "primary_conninfo = 'host=127.0.0.1 port={} user=angarium password={PASSWORD} application_name=standby'",
             self.port
@@ -124,15 +124,15 @@ impl Postgres {
         standby
     }
 
-    /// Makes a standby take writes.
+    /// Promotes a standby, so that it accepts writes.
     pub fn promote(&self) {
         assert_eq!(self.sql("SELECT pg_promote(true, 60)"), "t");
-        // No caller follows it.
+        // It has no standby itself.
         self.sql("ALTER SYSTEM SET synchronous_standby_names = ''");
         self.sql("SELECT pg_reload_conf()");
     }
 
-    /// Settings of the next start, in place of those it had.
+    /// Writes the settings for the next start, in place of the earlier ones.
     pub fn configure(&self, settings: &[&str]) {
         let text = format!("{SETTINGS}\nport = {}\n{}\n", self.port, settings.join("\n"));
         self.write(&self.data().join("postgresql.conf"), &text);
@@ -151,7 +151,7 @@ impl Postgres {
         self.give(path);
     }
 
-    /// Makes a file that of the user who runs the server.
+    /// Gives a file to the user that runs the server.
     fn give(&self, path: &Path) {
         if is_root() {
             chown(path, Some(NOBODY), Some(NOBODY)).expect("root may");
@@ -162,7 +162,7 @@ impl Postgres {
         self.dir.path().join("data")
     }
 
-    /// A program of the server's, as its user.
+    /// Returns a command for a program of the server, as its user.
     fn run(&self, program: &str) -> Command {
         let program = programs().join(program);
         let mut command = if is_root() {
@@ -180,7 +180,7 @@ impl Postgres {
         self.port
     }
 
-    /// What it wrote to its log.
+    /// The content of its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
@@ -190,18 +190,18 @@ impl Postgres {
         format!("postgres://angarium:{PASSWORD}@127.0.0.1:{}/postgres?{parameters}", self.port)
     }
 
-    /// The URI of a pool on whichever of two takes writes.
+    /// The URI of a pool on the one of two servers that accepts writes.
     pub fn uri_of_both(&self, other: &Self) -> String {
         let (one, two) = (self.port, other.port);
         format!("postgres://angarium:{PASSWORD}@127.0.0.1:{one},127.0.0.1:{two}/postgres")
     }
 
-    /// The URI of a pool that no other caller uses.
+    /// The URI of a pool that no other test uses.
     pub fn fresh_uri(&self) -> String {
         self.uri(&format!("schema={}", fresh_schema()))
     }
 
-    /// Runs a statement and returns what it shows, columns apart by `|`.
+    /// Runs a statement and returns its result, with columns separated by `|`.
     pub fn sql(&self, text: &str) -> String {
         let mut command = self.psql(text);
         let done = command.output().expect("psql is in postgresql-client");
@@ -209,7 +209,7 @@ impl Postgres {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
-    /// The server's own load generator, which logs in here.
+    /// Returns a command for the server's own load generator, with the login data.
     pub fn pgbench(&self) -> Command {
         let mut command = Command::new(programs().join("pgbench"));
         command.env("PGPASSWORD", PASSWORD).args([
@@ -234,7 +234,7 @@ impl Postgres {
         command
     }
 
-    /// A session that holds whatever `text` took until the value is dropped.
+    /// Opens a session that holds the locks of `text` until the value is dropped.
     pub fn hold(&self, text: &str) -> Holder {
         let name = fresh_schema();
         let mut psql = self.psql("BEGIN");
@@ -242,7 +242,7 @@ impl Postgres {
         let mut child = psql.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("psql is there");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         assert!(lines.any(|line| line.is_ok_and(|line| line == "held")), "{text} takes what it is to hold");
-        // The server does not notice that its client is gone while it sleeps.
+        // While it sleeps, the server does not notice that its client has gone.
         let end = self.psql(&format!(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
         ));
@@ -254,7 +254,7 @@ impl Postgres {
         self.replace_data(&self.data(), &self.dir.path().join("kept"));
     }
 
-    /// Puts the copy in place of the data while it is stopped: the server has lost its tail.
+    /// Replaces the data by the copy while the server is stopped: the server has lost its last writes.
     pub fn go_back(&self) {
         self.replace_data(&self.dir.path().join("kept"), &self.data());
     }
@@ -268,8 +268,8 @@ impl Postgres {
         assert!(copied.success(), "cp: {copied}");
     }
 
-    /// SIGKILL to the server, until its sessions have noticed: one may answer a last statement. The data stays for
-    /// [`Postgres::restart`].
+    /// Sends SIGKILL to the server, and waits until its sessions have noticed: a session may still answer a last
+    /// statement. The data stays for [`Postgres::restart`].
     pub fn kill9(&mut self) {
         let running = self.running.take().expect("the server runs");
         let server = running.server.as_raw_nonzero();
@@ -280,7 +280,7 @@ impl Postgres {
         }
     }
 
-    /// Starts it on the data it had, and waits until it answers.
+    /// Starts the server on its data, and waits until it answers.
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "the server runs already");
         let deadline = Instant::now() + START;
@@ -298,7 +298,7 @@ impl Postgres {
                 assert!(Instant::now() < deadline, "no answer after {START:?}\n{}", self.log());
                 thread::sleep(Duration::from_millis(50));
             }
-            // Sessions of one that was killed may still hold its memory.
+            // Sessions of a killed server may still hold its memory.
             assert!(Instant::now() < deadline, "PostgreSQL ends at its start\n{}", self.log());
             thread::sleep(Duration::from_millis(100));
         }
@@ -325,7 +325,7 @@ impl Drop for Holder {
     }
 }
 
-/// Where the server's programs are.
+/// The directory of the server's programs.
 fn programs() -> PathBuf {
     let packaged = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
     let mut found: Vec<_> = packaged
@@ -342,7 +342,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A schema that no other test has.
+/// Returns a schema that no other test has.
 pub fn fresh_schema() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("test_{}", NEXT.fetch_add(1, Ordering::SeqCst))

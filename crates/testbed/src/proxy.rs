@@ -1,6 +1,7 @@
-//! A wire that can be cut: a proxy on the loopback between a server and its clients, for all of them or for one process.
+//! A wire that tests can cut: a proxy on the loopback between a server and its clients, for all of them or for one
+//! process.
 //!
-//! What it holds back it delivers later, as a network does.
+//! Data that it holds back is delivered later, as in a network.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,24 +15,24 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// What the wire does.
+/// The mode of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// It carries everything.
+    /// Transfers everything.
     Whole,
-    /// It carries requests and holds answers back.
+    /// Transfers requests and holds answers back.
     Deaf,
-    /// It carries answers and holds requests back.
+    /// Transfers answers and holds requests back.
     Mute,
-    /// It holds everything back.
+    /// Holds everything back.
     Silent,
-    /// It holds the requests of connections with smaller numbers back. See [`Proxy::delay_present`].
+    /// Holds the requests of connections with smaller numbers back. See [`Proxy::delay_present`].
     Late(usize),
-    /// Every connection is closed, and new ones too. What was held back is gone.
+    /// Closes every connection, and new ones too. Data that was held back is lost.
     Cut,
 }
 
-/// Which way a pipe leaves.
+/// Direction of a pipe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProxyDirection {
     Requests,
@@ -50,19 +51,19 @@ impl Wire {
     }
 }
 
-/// What the wire does to whom.
+/// The modes of the wire for all processes, and for single ones.
 #[derive(Clone)]
 struct Rules {
     all: Wire,
-    /// By the id of the client's process.
+    /// By the id of the client process.
     of: HashMap<u32, Wire>,
 }
 
-/// A connection, as the rules know it.
+/// A connection, as the rules see it.
 #[derive(Clone, Copy)]
 struct Connection {
     number: usize,
-    /// The process at the client's end, where it is on this machine and is ours to see.
+    /// The process at the client's end, if it is on this machine and visible.
     process: Option<u32>,
 }
 
@@ -72,7 +73,7 @@ impl Rules {
     }
 }
 
-/// Dropping it cuts the wire for good.
+/// A proxy. Dropping it cuts the wire for ever.
 pub struct Proxy {
     address: SocketAddr,
     rules: watch::Sender<Rules>,
@@ -106,19 +107,19 @@ impl Proxy {
         self.address
     }
 
-    /// For every caller.
+    /// Sets the mode for all processes.
     pub fn set(&self, wire: Wire) {
         self.rules.send_replace(Rules { all: wire, of: HashMap::new() });
     }
 
-    /// For the connections of one process. [`Proxy::set`] ends it.
+    /// Sets the mode for the connections of one process. [`Proxy::set`] removes it.
     pub fn set_of(&self, process: u32, wire: Wire) {
         self.rules.send_modify(|rules| {
             rules.of.insert(process, wire);
         });
     }
 
-    /// Holds the requests of all present connections back, and carries those of connections to come.
+    /// Holds the requests of all present connections back, and transfers those of later connections.
     pub fn delay_present(&self) {
         self.set(Wire::Late(self.connections.load(Ordering::SeqCst)));
     }
@@ -131,7 +132,8 @@ async fn carry(client: TcpStream, server: SocketAddr, rules: watch::Receiver<Rul
     let Ok(server) = TcpStream::connect(server).await else { return };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    // The client's end ends both; what it sent before is carried first. The server's end waits for that.
+    // When the client closes, both directions end, after its data was transferred. When the server closes, the pipe
+    // waits for the client.
     let answering = async {
         pipe(from_server, to_client, rules.clone(), connection, ProxyDirection::Answers).await;
         std::future::pending::<()>().await;
@@ -155,7 +157,7 @@ async fn pipe(
         if now == Wire::Cut {
             return;
         }
-        // What is asked for after the wire was set is carried as it was set.
+        // A read that begins after a change of the mode obeys that mode.
         tokio::select! {
             biased;
             changed = rules.changed() => if changed.is_err() { return },
@@ -169,9 +171,9 @@ async fn pipe(
     }
 }
 
-/// The process that has this end of a connection, by the tables of the kernel.
+/// The process of this end of a connection, by the tables of the kernel.
 fn process_of(end: SocketAddr) -> Option<u32> {
-    // An address there is in the byte order of the machine, the port is not; on the loopback the port is enough.
+    // An address in that table has the byte order of the machine, the port has not; on the loopback the port is enough.
     let port = format!(":{:04X}", end.port());
     let table = fs::read_to_string("/proc/net/tcp").ok()?;
     let row = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());

@@ -1,7 +1,7 @@
-//! Owns private Redis servers: alone, as a cluster, or under Sentinels; each on its own port and directory, on the
-//! loopback alone. None outlives the test process.
+//! Private Redis servers: single, as a cluster, or under Sentinels; each with its own port and directory, on the
+//! loopback only. None outlives the test process.
 //!
-//! It needs Debian's `redis-tools`: the program that checks dumps is the server under another name.
+//! They need Debian's `redis-tools`: its program that checks dumps is the server under another name.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -20,14 +20,14 @@ use tempfile::TempDir;
 use super::held::{LastWill, ShellServer, free_port, wait_until};
 
 const PROGRAM: &str = "/usr/bin/redis-check-rdb";
-/// What a pool needs to be of the class `sync`.
+/// Settings with which a pool reaches the class `sync`.
 pub const SYNCED: &[&str] = &["appendonly yes", "appendfsync always", "save \"\""];
 
 /// A server. Dropping it ends the process and removes its data.
 pub struct Redis {
     data: TempDir,
     port: u16,
-    /// Where it speaks TLS, if it does.
+    /// The TLS port, if the server has one.
     tls_port: Option<u16>,
     arguments: Vec<String>,
     will: LastWill,
@@ -40,7 +40,7 @@ impl Redis {
         Self::start_with(free_port(), settings, &[], LastWill::KeepData)
     }
 
-    /// Starts one that speaks TLS too, with these files.
+    /// Starts a server that also accepts TLS, with these files.
     pub fn start_with_tls(certificate: &str, key: &str, authority: &str) -> Self {
         let port = free_port();
         let redis = Self::start(&[
@@ -67,7 +67,7 @@ impl Redis {
         redis
     }
 
-    /// Settings of the next start.
+    /// Writes the settings for the next start.
     fn configure(&self, settings: &[&str]) {
         let dir = self.data.path();
         let text = format!(
@@ -87,7 +87,7 @@ impl Redis {
         self.tls_port.expect("it was started with TLS")
     }
 
-    /// Where it keeps its data.
+    /// The directory of its data.
     pub fn data(&self) -> &Path {
         self.data.path()
     }
@@ -97,19 +97,19 @@ impl Redis {
         format!("redis://127.0.0.1:{}/0?{parameters}", self.port)
     }
 
-    /// A connection of the test's own.
+    /// Returns a separate connection for the test.
     pub fn connect(&self) -> redis::Connection {
         let client = redis::Client::open(("127.0.0.1", self.port)).expect("it is an address");
         client.get_connection().expect("the server runs")
     }
 
-    /// Cuts every connection of clients but the one that this needs.
+    /// Cuts all client connections except the one that this call uses.
     pub fn cut_connections(&self) {
         let cut = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query(&mut self.connect());
         let _: u64 = cut.expect("connections can be cut");
     }
 
-    /// Changes a setting while it runs.
+    /// Changes a setting at run time.
     pub fn set(&self, name: &str, value: &str) {
         let mut connection = self.connect();
         let done: redis::RedisResult<()> =
@@ -117,12 +117,12 @@ impl Redis {
         done.expect("the setting is accepted");
     }
 
-    /// SIGKILL. The data stays for [`Redis::restart`].
+    /// Sends SIGKILL. The data stays for [`Redis::restart`].
     pub fn kill9(&mut self) {
         drop(self.running.take().expect("the server runs"));
     }
 
-    /// Stops it from answering, with its connections open.
+    /// Stops the process with its connections open, so it does not answer.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
@@ -136,7 +136,7 @@ impl Redis {
         kill_process(running.server, signal).expect("the server is our child");
     }
 
-    /// Starts it on the data it had, and waits until it answers.
+    /// Starts the server on its data, and waits until it answers.
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "the server runs already");
         let dir = self.data.path();
@@ -161,7 +161,7 @@ impl Redis {
     }
 }
 
-/// A cluster of three masters with a replica each.
+/// A cluster of three masters, each with a replica.
 pub struct RedisCluster {
     pub nodes: Vec<Redis>,
 }
@@ -172,7 +172,7 @@ impl RedisCluster {
         Self::start_with(LastWill::KeepData)
     }
 
-    /// The cluster that tests share, each with a prefix of its own. It ends with the test process.
+    /// The cluster that tests share, each with its own prefix. It ends with the test process.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<RedisCluster> = OnceLock::new();
         SHARED.get_or_init(|| Self::start_with(LastWill::RemoveData))
@@ -198,7 +198,7 @@ impl RedisCluster {
         cluster
     }
 
-    /// Whether the node sees all slots served, and is linked if it is a replica.
+    /// Whether the node sees all slots served, and its replication is connected.
     fn is_whole(node: &Redis) -> bool {
         let mut connection = node.connect();
         let state: String = redis::cmd("CLUSTER").arg("INFO").query(&mut connection).unwrap_or_default();
@@ -251,7 +251,7 @@ impl RedisSentinels {
         let sentinels: Vec<_> = (0..3).map(sentinel).collect();
         let whole = Self { master, replica, sentinels };
         wait_until("the Sentinels know each other", || whole.sentinels.iter().all(Self::knows_all));
-        // Known to the Sentinels, it may still be reading its first copy.
+        // The Sentinels may know the replica before its first copy is complete.
         wait_until("the replica follows", || {
             let info: String =
                 redis::cmd("INFO").arg("replication").query(&mut whole.master.connect()).unwrap_or_default();
@@ -272,7 +272,7 @@ impl RedisSentinels {
     }
 }
 
-/// A prefix of keys that no other test has.
+/// Returns a prefix of keys that no other test has.
 pub fn fresh_prefix() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("test-{}", NEXT.fetch_add(1, Ordering::SeqCst))

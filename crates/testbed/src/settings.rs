@@ -1,5 +1,5 @@
-//! Owns the settings of a test run that come from the environment: how long, with which dice, with which tools.
-//! It never changes the environment.
+//! Settings of a test run that come from the environment: its length, its seed, its tools. This module never changes
+//! the environment.
 
 use std::path::PathBuf;
 
@@ -9,32 +9,32 @@ pub fn number(name: &str, default: u64) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{name} must be a number and is {text:?}"))
 }
 
-/// The seed of this run: `ANGARIUM_SEED`, or a fresh one. It is printed, so that a failure can be repeated.
+/// The seed of this run: `ANGARIUM_SEED`, or a random one. It is printed, so that a failure can be repeated.
 pub fn seed(test: &str) -> u64 {
     let seed = number("ANGARIUM_SEED", rand::random());
     eprintln!("{test}: ANGARIUM_SEED={seed}");
     seed
 }
 
-/// The Python environment that `tests/run` makes: `ANGARIUM_TEST_TOOLS`, or the place where it makes it.
+/// The Python environment of `tests/run`: `ANGARIUM_TEST_TOOLS`, or the default directory.
 pub fn test_tools() -> PathBuf {
     const MADE_BY_RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/test-tools");
     read("ANGARIUM_TEST_TOOLS").map_or_else(|| MADE_BY_RUN.into(), PathBuf::from)
 }
 
-/// The program of the commit that `tests/compat-base` names.
+/// The program built from the commit that `tests/compat-base` names.
 pub fn earlier_program() -> PathBuf {
     let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/compat/angarium"));
     assert!(program.exists(), "{} is missing: tests/compat builds it", program.display());
     program
 }
 
-/// Where programs are looked for.
+/// The search path for programs.
 pub fn search_path() -> String {
     read("PATH").unwrap_or_default()
 }
 
-/// Where cargo keeps its registry.
+/// The directory of cargo's registry.
 pub fn cargo_home() -> PathBuf {
     let below_home = || PathBuf::from(read("HOME").unwrap_or_default()).join(".cargo");
     read("CARGO_HOME").map_or_else(below_home, PathBuf::from)

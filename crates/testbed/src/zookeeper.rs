@@ -1,8 +1,8 @@
-//! Owns private ZooKeeper servers: the packaged jar on its own port and data directory, on the loopback alone.
-//! None outlives the test process.
+//! Private ZooKeeper servers: the packaged jar with its own port and data directory, on the loopback only. None
+//! outlives the test process.
 //!
-//! It needs Debian's `libzookeeper-java` and `default-jre-headless`. The jar's manifest names what it needs but
-//! for the binding of its log, so the class path is these two jars.
+//! They need Debian's `libzookeeper-java` and `default-jre-headless`. The manifest of the jar names all its
+//! dependencies except the binding of its log, so the class path has two jars.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,16 +22,16 @@ use super::held::{LastWill, ShellServer, free_port, wait_until};
 const JARS: [&str; 2] = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"];
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 const QUIET: &str = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn";
-/// The virtual machine of the tests: small and quick to start rather than quick to run.
+/// Options of the virtual machine for tests: it is small and starts fast, but runs slowly.
 const SMALL: &[&str] = &["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
-/// As ZooKeeper's own `zkServer.sh` runs it: a heap of 1,000 MB, and all of the compiler.
+/// Options as in ZooKeeper's own `zkServer.sh`: a heap of 1,000 MB, and the full compiler.
 const AS_DEPLOYED: &[&str] = &["-Xmx1000m"];
-/// Sessions last 2 to 20 of these.
+/// Tick of a server; a session lasts 2 to 20 ticks.
 pub const TICK: Duration = Duration::from_millis(500);
-/// What a server makes of the session that replicas ask for, which is longer.
+/// The session timeout that a server grants: replicas ask for a longer one.
 pub const SESSION: Duration = TICK.saturating_mul(20);
 
-/// A server, alone or one of an [`Ensemble`]. Dropping it ends the process and removes its data.
+/// A server, single or in an [`Ensemble`]. Dropping it ends the process and removes its data.
 pub struct ZooKeeper {
     data: TempDir,
     port: u16,
@@ -45,8 +45,8 @@ impl ZooKeeper {
         Self::start_with(SMALL, LastWill::KeepData)
     }
 
-    /// As [`ZooKeeper::start`], in the virtual machine that a deployment has. It is fast once it is warm: compiling takes
-    /// seconds of load.
+    /// Like [`ZooKeeper::start`], with the virtual machine of a deployment. It is fast after some seconds of load,
+    /// which compile its code.
     pub fn start_as_deployed() -> Self {
         Self::start_with(AS_DEPLOYED, LastWill::KeepData)
     }
@@ -59,13 +59,13 @@ impl ZooKeeper {
         server
     }
 
-    /// One that does not run yet and has no settings.
+    /// A server that does not run yet and has no settings.
     fn new(machine: &'static [&'static str]) -> Self {
         let data = TempDir::new().expect("there is a temporary directory");
         Self { data, port: free_port(), machine, running: None }
     }
 
-    /// What is set for every server.
+    /// Settings of every server.
     fn settings(&self) -> String {
         format!(
             "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
@@ -84,7 +84,7 @@ impl ZooKeeper {
         self.running = Some(ShellServer::start(data, &command, will));
     }
 
-    /// Waits until it serves: one of an ensemble does that only with a majority.
+    /// Waits until it serves: a server of an ensemble does that only with a majority.
     fn wait(&self) {
         let running = self.running.as_ref().expect("the server runs");
         running.wait_until_it(self.data.path(), || self.mode().is_some());
@@ -96,7 +96,7 @@ impl ZooKeeper {
         answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(ToOwned::to_owned)
     }
 
-    /// What it states to one of its words of four letters.
+    /// The answer to one of its four-letter words.
     fn four_letter_reply(&self, word: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.endpoint()).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
@@ -106,21 +106,21 @@ impl ZooKeeper {
         Some(answer)
     }
 
-    /// How many watches its clients have set.
+    /// Number of watches that its clients have set.
     pub fn watches(&self) -> usize {
         let answer = self.four_letter_reply("wchs").expect("it answers");
         let total = answer.lines().find_map(|line| line.strip_prefix("Total watches:"));
         total.and_then(|total| total.trim().parse().ok()).unwrap_or_else(|| panic!("no total: {answer}"))
     }
 
-    /// How many requests it has got.
+    /// Number of requests that it has received.
     pub fn received(&self) -> u64 {
         let answer = self.four_letter_reply("srvr").expect("it answers");
         let received = answer.lines().find_map(|line| line.strip_prefix("Received: "));
         received.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("no count: {answer}"))
     }
 
-    /// Bytes of its heap that are in use after a collection. It needs `jcmd`, which a JDK has.
+    /// Bytes of its heap in use after a collection. It needs `jcmd` of a JDK.
     pub fn heap_after_collection(&self) -> u64 {
         let process = self.running.as_ref().expect("the server runs").server.as_raw_nonzero().to_string();
         let ask = |command: &str| {
@@ -130,35 +130,35 @@ impl ZooKeeper {
             String::from_utf8_lossy(&done.stdout).into_owned()
         };
         ask("GC.run");
-        // The young and the old part have a line each, or there is one for both.
+        // The young and the old generation have a line each, or there is one line for both.
         let heap = ask("GC.heap_info");
         let used = |line: &str| line.split(" used ").nth(1)?.split('K').next()?.parse::<u64>().ok();
         let parts = heap.lines().filter(|line| !line.contains("space") && !line.contains("Metaspace"));
         parts.filter_map(used).sum::<u64>() * 1024
     }
 
-    /// The server that tests share, each below a root of its own. It ends with the test process.
+    /// The server that tests share, each with its own root. It ends with the test process.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<ZooKeeper> = OnceLock::new();
         SHARED.get_or_init(|| Self::start_with(SMALL, LastWill::RemoveData))
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn endpoint(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The address of a tree below a root that no other caller uses.
+    /// The address of a tree with a root that no other test uses.
     pub fn fresh_tree(&self) -> Address {
         fresh_tree_at(&self.endpoint().to_string())
     }
 
-    /// SIGKILL. The data stays for [`ZooKeeper::restart`].
+    /// Sends SIGKILL. The data stays for [`ZooKeeper::restart`].
     pub fn kill9(&mut self) {
         drop(self.running.take().expect("the server runs"));
     }
 
-    /// Starts the server on the data it had, and waits until it answers.
+    /// Starts the server on its data, and waits until it answers.
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "the server runs already");
         self.run(LastWill::KeepData);
@@ -166,7 +166,7 @@ impl ZooKeeper {
     }
 }
 
-/// Three servers, of which one may be away.
+/// Three servers; the ensemble works without one of them.
 pub struct Ensemble(pub [ZooKeeper; 3]);
 
 impl Ensemble {
@@ -179,7 +179,7 @@ impl Ensemble {
             .collect();
         for (id, server) in (1..).zip(&mut servers) {
             let dir = server.data.path();
-            // In ticks: how long a follower may take to join, and to fall behind.
+            // Max ticks in which a follower may join, and max ticks that it may be behind.
             let settings = format!("{}initLimit=20\nsyncLimit=6\n{members}", server.settings());
             fs::write(dir.join("zoo.cfg"), settings).expect("the directory is ours");
             fs::write(dir.join("myid"), format!("{id}\n")).expect("the directory is ours");
@@ -189,23 +189,23 @@ impl Ensemble {
         Self(servers)
     }
 
-    /// The address of a tree below a root that no other caller uses.
+    /// The address of a tree with a root that no other test uses.
     pub fn fresh_tree(&self) -> Address {
         fresh_tree_at(&self.0.each_ref().map(|server| server.endpoint().to_string()).join(","))
     }
 
-    /// SIGKILL to all of them. The data stays.
+    /// Sends SIGKILL to all of them. The data stays.
     pub fn kill9(&mut self) {
         self.0.iter_mut().for_each(ZooKeeper::kill9);
     }
 
-    /// Starts all of them on the data they had, and waits until they serve.
+    /// Starts all of them on their data, and waits until they serve.
     pub fn restart(&mut self) {
         self.0.iter_mut().for_each(|server| server.run(LastWill::KeepData));
         self.0.iter().for_each(ZooKeeper::wait);
     }
 
-    /// Which of them leads. Waits for an election.
+    /// The index of the leader. Waits for an election.
     pub fn leader(&self) -> usize {
         let leads = |server: &ZooKeeper| server.mode().is_some_and(|mode| mode == "leader");
         let mut found = None;
@@ -217,7 +217,7 @@ impl Ensemble {
     }
 }
 
-/// As [`ZooKeeper::fresh_tree`], for a server that is reached in another way.
+/// Like [`ZooKeeper::fresh_tree`], for a server that is reached by another address.
 pub fn fresh_tree_at(endpoints: &str) -> Address {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let next = NEXT.fetch_add(1, Ordering::SeqCst);
