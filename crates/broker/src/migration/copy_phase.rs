@@ -13,7 +13,6 @@
 
 use crate::migration::Migrations;
 use crate::slot::migration::{BegunCopy, Migration};
-use crate::writer::notes::copied_note_name;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,7 +29,7 @@ use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Message};
-use angarium_storage::{Direction, Note, Order, Position};
+use angarium_storage::{Direction, Order, Position};
 
 /// A queue that is copied, at its owner.
 pub(crate) struct CopyPhase {
@@ -188,9 +187,8 @@ impl Migrations {
         hidden: &[MessageId],
         read: Vec<Message>,
     ) -> Result<u64, Error> {
-        let Some(begun) = course.queue.begin_copy(hidden, read, |ids| self.copied_note(ids))? else {
-            return Ok(0);
-        };
+        let note_expires = self.0.replica.clock.now().plus_seconds(limits::COPIED_NOTE_SECONDS);
+        let Some(begun) = course.queue.begin_copy(hidden, read, note_expires)? else { return Ok(0) };
         let BegunCopy { outcome, ids } = begun;
         settled(outcome).await?;
         let copied = u64::try_from(ids.len()).unwrap_or_default();
@@ -211,17 +209,6 @@ impl Migrations {
                 }
                 Err(error) => return Err(error),
             }
-        }
-    }
-
-    fn copied_note(&self, ids: &[MessageId]) -> Note {
-        let (kind, key) = copied_note_name();
-        let value = ids.iter().flat_map(|id| *id.as_bytes()).collect();
-        Note {
-            kind,
-            key,
-            value,
-            expires: self.0.replica.clock.now().plus_seconds(limits::COPIED_NOTE_SECONDS),
         }
     }
 }

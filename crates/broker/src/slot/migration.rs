@@ -13,7 +13,6 @@ use angarium_core::message::Message;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_engine::must_copy;
-use angarium_storage::Note;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -23,7 +22,7 @@ use crate::slot::locked::LockedSlot;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::Slot;
 use crate::writer::change::Change;
-use crate::writer::notes::dedup_note;
+use crate::writer::notes::{copied_note, dedup_note};
 use crate::writer::pending::WriteOutcome;
 
 impl LockedSlot<'_> {
@@ -141,13 +140,13 @@ impl QueueHandle {
         Ok(Some(BegunDedupCopy { outcome, last }))
     }
 
-    /// Copies hidden messages, as they were read since, with the note that states which they are. None when none of them is to
-    /// be copied.
+    /// Copies hidden messages, as they were read since, with a note of their ids that the pool keeps until
+    /// `note_expires`. None when none of them is to be copied.
     pub(crate) fn begin_copy(
         &self,
         hidden: &[MessageId],
         read: Vec<Message>,
-        note: impl FnOnce(&[MessageId]) -> Note,
+        note_expires: Timestamp,
     ) -> Result<Option<BegunCopy>, Error> {
         let mut state = self.slot.lock();
         let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
@@ -162,7 +161,7 @@ impl QueueHandle {
         if ids.is_empty() {
             return Ok(None);
         }
-        let note = note(&ids);
+        let note = copied_note(&ids, note_expires);
         let outcome = state.submit(&self.at, Change::Copy(go, note))?;
         Ok(Some(BegunCopy { outcome, ids }))
     }

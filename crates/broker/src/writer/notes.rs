@@ -17,6 +17,12 @@ pub(crate) fn copied_note_name() -> (u8, Bytes) {
     (COPIED_KIND, Bytes::from_static(KEY))
 }
 
+/// The note of messages that were copied together.
+pub(crate) fn copied_note(ids: &[MessageId], expires: Timestamp) -> Note {
+    let (kind, key) = copied_note_name();
+    Note { kind, key, value: ids.iter().flat_map(|id| *id.as_bytes()).collect(), expires }
+}
+
 /// The kind of the notes of ids of deduplication. It is in pools and never changes.
 pub(crate) const DEDUP_KIND: u8 = 1;
 
