@@ -19,6 +19,7 @@ use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
 use crate::slot::figure_sums::Contents;
+use crate::slot::figures::FigureSet;
 use crate::slot::state::Slot;
 
 /// The progress of one slot.
@@ -100,8 +101,8 @@ impl Slot {
         next_look: Option<Timestamp>,
     ) {
         let mut state = self.lock();
-        let has_name = self.around.replica.meter.is_named(at);
-        state.finish_count(at, id, contents, has_name);
+        let set = FigureSet::of(&self.around.replica.meter, at);
+        state.finish_count(at, id, contents, set);
         if let Some(next) = next_look {
             state.note_closed_wake(at, next);
         }

@@ -50,6 +50,23 @@ impl PoolSample {
     }
 }
 
+/// Which figures show a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FigureSet {
+    /// Figures with its own name.
+    Named,
+    /// The figures that all other queues share.
+    #[default]
+    Shared,
+}
+
+impl FigureSet {
+    /// Returns the set of a queue, as the meter has it now.
+    pub(crate) fn of(meter: &Meter, at: &QueueRef) -> Self {
+        if meter.is_named(at) { Self::Named } else { Self::Shared }
+    }
+}
+
 /// What pages know of an open queue.
 #[derive(Debug, Default)]
 pub(crate) struct QueueDisplay {
@@ -57,8 +74,8 @@ pub(crate) struct QueueDisplay {
     pub(crate) changes: u64,
     /// What its pool last said of it.
     pub(crate) seen: Option<PoolSample>,
-    /// Whether its figures have its own name.
-    pub(crate) has_name: bool,
+    /// Which figures show it.
+    pub(crate) set: FigureSet,
     pub(crate) is_due: bool,
 }
 
@@ -85,7 +102,7 @@ impl QueueDisplay {
 pub(crate) struct ClosedQueueFigures {
     pub(crate) at: QueueRef,
     pub(crate) contents: Contents,
-    pub(crate) has_name: bool,
+    pub(crate) set: FigureSet,
 }
 
 /// What pages show of the queues of a slot.
@@ -109,25 +126,29 @@ impl SlotFigures {
         }
     }
 
-    /// A queue is opened, whose figures have a name or not. What is known of it is shown until a page looks at it.
-    pub(crate) fn open(&mut self, at: &QueueRef, id: QueueId, has_name: bool) -> QueueDisplay {
+    /// Enters a queue that is opened. What is known of it is shown until a page looks at it.
+    pub(crate) fn open(&mut self, at: &QueueRef, id: QueueId, set: FigureSet) -> QueueDisplay {
         self.progress.forget(at);
         if let Some(known) = self.take(id) {
-            self.put(id, ClosedQueueFigures { has_name, ..known });
+            self.put(id, ClosedQueueFigures { set, ..known });
         }
         self.note_due(at);
-        QueueDisplay { has_name, is_due: true, ..QueueDisplay::default() }
+        QueueDisplay { set, is_due: true, ..QueueDisplay::default() }
     }
 
-    /// A queue is closed that no caller uses. One that no page has seen as it is waits to be counted, unless it is
-    /// empty.
-    pub(crate) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: &QueueDisplay, is_empty: bool) {
+    /// Enters a queue that is closed because no caller uses it. If no page has seen it as it is, it waits to be counted.
+    pub(crate) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: &QueueDisplay) {
         self.forget_due(at);
         match shown.seen.filter(|_| shown.is_seen()) {
-            _ if is_empty => drop(self.take(id)),
-            Some(seen) => self.keep_closed(at, id, seen.contents(0), shown.has_name),
+            Some(seen) => self.keep_closed(at, id, seen.contents(0), shown.set),
             None => self.progress.recount(at),
         }
+    }
+
+    /// As `rest`, for a queue that is known to be empty: there is nothing to count.
+    pub(crate) fn rest_empty(&mut self, at: &QueueRef, id: QueueId) {
+        self.forget_due(at);
+        self.take(id);
     }
 
     /// A queue is deleted, or another one has its name.
@@ -144,7 +165,7 @@ impl SlotFigures {
     }
 
     /// Keeps the share of a closed queue, unless it is empty or there is no room.
-    pub(crate) fn keep_closed(&mut self, at: &QueueRef, id: QueueId, contents: Contents, has_name: bool) {
+    pub(crate) fn keep_closed(&mut self, at: &QueueRef, id: QueueId, contents: Contents, set: FigureSet) {
         self.take(id);
         if contents.depth() == 0 {
             return;
@@ -152,12 +173,12 @@ impl SlotFigures {
         if self.known.len() >= limits::SLOT_COUNTED {
             return self.progress.leave_out(at);
         }
-        self.put(id, ClosedQueueFigures { at: at.clone(), contents, has_name });
+        self.put(id, ClosedQueueFigures { at: at.clone(), contents, set });
     }
 
     pub(crate) fn put(&mut self, id: QueueId, known: ClosedQueueFigures) {
         self.take(id);
-        if known.has_name {
+        if known.set == FigureSet::Named {
             self.named.insert(known.at.clone(), id);
         } else {
             self.unnamed.add(id, known.contents);
@@ -167,7 +188,7 @@ impl SlotFigures {
 
     pub(crate) fn take(&mut self, id: QueueId) -> Option<ClosedQueueFigures> {
         let known = self.known.remove(&id)?;
-        if known.has_name {
+        if known.set == FigureSet::Named {
             self.named.remove(&known.at);
         } else {
             self.unnamed.remove(id, known.contents);
@@ -303,15 +324,15 @@ impl SlotState {
         let is_over = seen.is_some() || !due.is_changed;
         shown.seen = seen.or(shown.seen);
         match shown.seen.map(|seen| seen.contents(engine.claimed())) {
-            Some(contents) if !shown.has_name => {
-                self.figures
-                    .put(due.id, ClosedQueueFigures { at: due.at.clone(), contents, has_name: false });
+            Some(contents) if shown.set == FigureSet::Shared => {
+                let figures = ClosedQueueFigures { at: due.at.clone(), contents, set: shown.set };
+                self.figures.put(due.id, figures);
             }
             // It is shown as it is at that moment.
             Some(_) => drop(self.figures.take(due.id)),
             None => {}
         }
-        let is_at_work = !shown.has_name && engine.claimed() > 0;
+        let is_at_work = shown.set == FigureSet::Shared && engine.claimed() > 0;
         if (!is_over || is_at_work) && shown.make_due() {
             self.figures.note_due(&due.at);
         }
@@ -335,19 +356,19 @@ impl SlotState {
 
     /// The figures of a queue have a name from here on, or have none any more.
     pub(crate) fn rename(&mut self, at: &QueueRef, unnamed: Option<QueueId>, meter: &Meter) {
-        let has_name = meter.is_named(at);
+        let set = FigureSet::of(meter, at);
         let Some(queue) = self.queues.get_mut(at) else {
             let id = unnamed.or_else(|| self.figures.named.get(at).copied());
             if let Some((id, known)) = id.and_then(|id| Some((id, self.figures.take(id)?))) {
-                self.figures.put(id, ClosedQueueFigures { has_name, ..known });
+                self.figures.put(id, ClosedQueueFigures { set, ..known });
             }
             return;
         };
         queue.counters = meter.known_counters(at);
-        queue.shown.has_name = has_name;
+        queue.shown.set = set;
         let contents = queue.shown.seen.map(|seen| seen.contents(queue.engine.claimed()));
         if let Some(contents) = contents {
-            self.figures.put(queue.id, ClosedQueueFigures { at: at.clone(), contents, has_name });
+            self.figures.put(queue.id, ClosedQueueFigures { at: at.clone(), contents, set });
         }
         if queue.shown.make_due() {
             self.figures.note_due(at);
@@ -362,9 +383,9 @@ impl SlotState {
     }
 
     /// A pool was asked for what a closed queue holds.
-    pub(crate) fn finish_count(&mut self, at: &QueueRef, id: QueueId, contents: Contents, has_name: bool) {
+    pub(crate) fn finish_count(&mut self, at: &QueueRef, id: QueueId, contents: Contents, set: FigureSet) {
         match self.figures.progress.finish(at) {
-            Finished::True => self.figures.keep_closed(at, id, contents, has_name),
+            Finished::True => self.figures.keep_closed(at, id, contents, set),
             Finished::Stale | Finished::Gone => {}
         }
     }
@@ -415,8 +436,8 @@ mod tests {
     fn shares_of_queues_follow_them_to_their_end() {
         let mut figures = SlotFigures::default();
         assert_eq!(sum(&figures), None);
-        figures.rest(&queue("a"), id(1), &shown(3, 10_000), false);
-        figures.rest(&queue("b"), id(2), &shown(4, 20_000), false);
+        figures.rest(&queue("a"), id(1), &shown(3, 10_000));
+        figures.rest(&queue("b"), id(2), &shown(4, 20_000));
         assert_eq!(sum(&figures), Some((7, Some(50))));
         figures.lessen(id(1), 2, 0);
         assert_eq!(sum(&figures), Some((5, Some(40))));
@@ -425,9 +446,9 @@ mod tests {
         figures.forget(&queue("a"), id(1));
         assert_eq!(sum(&figures), Some((4, Some(40))));
         assert_eq!(figures.progress.finish(&queue("a")), Finished::Gone);
-        figures.open(&queue("b"), id(2), false);
+        figures.open(&queue("b"), id(2), FigureSet::Shared);
         assert_eq!(sum(&figures), Some((4, Some(40))), "until a page looks at it");
-        figures.rest(&queue("b"), id(2), &shown(0, 0), false);
+        figures.rest(&queue("b"), id(2), &shown(0, 0));
         assert_eq!(sum(&figures), None);
         assert!(figures.known.is_empty());
     }
@@ -435,10 +456,10 @@ mod tests {
     #[test]
     fn named_queue_leaves_unnamed_figures() {
         let mut figures = SlotFigures::default();
-        figures.rest(&queue("a"), id(1), &shown(3, 0), false);
-        let named = figures.open(&queue("a"), id(1), true);
+        figures.rest(&queue("a"), id(1), &shown(3, 0));
+        let named = figures.open(&queue("a"), id(1), FigureSet::Named);
         assert_eq!(sum(&figures), None);
-        figures.rest(&queue("a"), id(1), &QueueDisplay { has_name: named.has_name, ..shown(2, 0) }, false);
+        figures.rest(&queue("a"), id(1), &QueueDisplay { set: named.set, ..shown(2, 0) });
         assert_eq!(figures.named.get(&queue("a")), Some(&id(1)));
         figures.forget(&queue("a"), id(1));
         assert!(figures.named.is_empty() && figures.known.is_empty());
@@ -447,9 +468,9 @@ mod tests {
     #[test]
     fn queue_closed_unseen_waits_to_be_counted() {
         let mut figures = SlotFigures::default();
-        figures.rest(&queue("a"), id(1), &QueueDisplay::default(), false);
-        figures.rest(&queue("b"), id(2), &QueueDisplay { changes: 1, ..shown(2, 0) }, false);
-        figures.rest(&queue("c"), id(3), &QueueDisplay::default(), true);
+        figures.rest(&queue("a"), id(1), &QueueDisplay::default());
+        figures.rest(&queue("b"), id(2), &QueueDisplay { changes: 1, ..shown(2, 0) });
+        figures.rest_empty(&queue("c"), id(3));
         assert_eq!(figures.progress.begin(None, 10), [queue("a"), queue("b")]);
     }
 
@@ -457,7 +478,7 @@ mod tests {
     fn deepest_queues_are_in_order_of_depth() {
         let mut figures = SlotFigures::default();
         for (number, messages) in [(1, 5), (2, 9), (3, 7)] {
-            figures.rest(&queue(&format!("q{number}")), id(number), &shown(messages, 0), false);
+            figures.rest(&queue(&format!("q{number}")), id(number), &shown(messages, 0));
         }
         let deepest: Vec<_> = figures.deepest().map(|(depth, _, at)| (depth, at.name.as_str())).collect();
         assert_eq!(deepest, [(9, "q2"), (7, "q3"), (5, "q1")]);
@@ -469,7 +490,7 @@ mod tests {
         for number in 0..=limits::SLOT_COUNTED as u64 {
             let mut bytes = [0; 16];
             bytes[8..].copy_from_slice(&number.to_be_bytes());
-            figures.rest(&queue(&format!("q{number}")), QueueId::from_bytes(bytes), &shown(1, 0), false);
+            figures.rest(&queue(&format!("q{number}")), QueueId::from_bytes(bytes), &shown(1, 0));
         }
         assert_eq!(figures.known.len(), limits::SLOT_COUNTED);
         assert!(!figures.progress.is_done());

@@ -63,7 +63,11 @@ impl SlotState {
             queue.count_removals();
             let retention = queue.engine.retention();
             self.resting.rest(&queue.placement.pool, queue.id, retention, queue.retained);
-            self.figures.rest(at, queue.id, &queue.shown, queue.engine.is_known_empty());
+            if queue.engine.is_known_empty() {
+                self.figures.rest_empty(at, queue.id);
+            } else {
+                self.figures.rest(at, queue.id, &queue.shown);
+            }
         }
         if !closed.is_empty() {
             self.queues.shrink_to(2 * self.queues.len());

@@ -15,6 +15,7 @@ use angarium_storage::Totals;
 use tokio_util::task::TaskTracker;
 
 use crate::slot::deadlines::Deadline;
+use crate::slot::figures::FigureSet;
 use crate::slot::migration::Migration;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::rates::ChangeRate;
@@ -75,7 +76,7 @@ impl Slot {
         let meter = &self.around.replica.meter;
         // It has a name from here on if there was one left.
         let counters = meter.queue(at);
-        let shown = state.figures.open(at, id, meter.is_named(at));
+        let shown = state.figures.open(at, id, FigureSet::of(meter, at));
         let RestoredClaims { spent, ends } = opened.restored;
         let deadline = |(end, claim)| Reverse(Deadline { at: end, claim, queue: at.clone() });
         state.deadlines.extend(ends.into_iter().map(deadline));
