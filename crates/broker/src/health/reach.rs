@@ -78,14 +78,14 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Keeps whether there is a session, and states for how long there has been none.
-    fn note_session(&self, has_session: bool) -> Option<Duration> {
-        let mut outage = self.outage.lock();
-        if has_session {
-            *outage = None;
-            return None;
-        }
-        Some(outage.get_or_insert_with(Instant::now).elapsed())
+    /// Notes that there is a session.
+    fn end_outage(&self) {
+        *self.outage.lock() = None;
+    }
+
+    /// Notes that there is no session. Returns for how long there has been none.
+    fn note_outage(&self) -> Duration {
+        self.outage.lock().get_or_insert_with(Instant::now).elapsed()
     }
 
     fn has_peer_with_session(&self) -> bool {
@@ -106,19 +106,29 @@ impl Health {
     /// during an election, or without a majority, no replica would be ready otherwise.
     pub(crate) fn check_session(&self) -> Result<(), Error> {
         let registered = self.0.slots.check_registered();
-        let outage = self.0.reach.note_session(registered.is_ok());
-        let (Some(outage), Some(session)) = (outage, self.0.replica.catalogue.session_timeout()) else {
+        if registered.is_ok() {
+            self.0.reach.end_outage();
             return registered;
-        };
+        }
+        let outage = self.0.reach.note_outage();
+        let Some(session) = self.0.replica.catalogue.session_timeout() else { return registered };
         let is_alone_in_it = outage > 2 * session && self.0.reach.has_peer_with_session();
         if is_alone_in_it { registered } else { Ok(()) }
+    }
+
+    /// Notes whether there is a session. Returns for how long there has been none; none while there is one.
+    fn session_outage(&self) -> Option<Duration> {
+        if self.0.slots.has_session() {
+            self.0.reach.end_outage();
+            return None;
+        }
+        Some(self.0.reach.note_outage())
     }
 
     /// What an operator should know of a replica that is ready without a session.
     pub(crate) fn session_warning(&self) -> Option<String> {
         self.0.replica.catalogue.session_timeout()?;
-        let outage = self.0.reach.note_session(self.0.slots.has_session())?;
-        let seconds = outage.as_secs();
+        let seconds = self.session_outage()?.as_secs();
         Some(format!(
             "there is no session with ZooKeeper for {seconds} s: claims and new queues are refused, posts to open queues and \
              deletes are served"
@@ -137,7 +147,7 @@ impl Health {
             let (pools, peers) = tokio::join!(self.reach_pools(deadline), self.reach_peers(deadline));
             self.0.reach.pools.lock().note(asked, pools);
             self.0.reach.peers.lock().note(asked, peers);
-            self.0.reach.note_session(self.0.slots.has_session());
+            self.session_outage();
             self.0.pools.begin_pool_search();
             let (unreached, used_pools) = (self.0.reach.unreached(session), self.0.stores.pool_use.used());
             let found = ReachReport { unreached, used_pools };

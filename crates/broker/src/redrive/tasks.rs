@@ -312,7 +312,8 @@ impl Redrive {
         let _tasks = slot.tasks.lock().await;
         let record = self.0.replica.catalogue.move_tasks(&slot.owned, queue.id()).await?;
         let active = record.and_then(|record| record.tasks.into_iter().next()).filter(MoveTask::is_active);
-        Ok(queue.note_redrive_task(active.is_some()).and(active))
+        let noted = if active.is_some() { queue.keep_redrive_task() } else { queue.end_redrive_task() };
+        Ok(noted.and(active))
     }
 
     /// Nothing more is to be moved: the task has ended when what it has marked in transfer has arrived.

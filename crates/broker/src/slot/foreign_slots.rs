@@ -8,17 +8,27 @@ use angarium_core::ids::Slot;
 #[derive(Debug, Default)]
 pub(crate) struct ForeignSlots([AtomicU64; 4]);
 
+/// The bit of a slot in its word.
+fn bit(Slot(number): Slot) -> u64 {
+    1 << (number % 64)
+}
+
 impl ForeignSlots {
-    pub(crate) fn set(&self, Slot(number): Slot, is_foreign: bool) {
-        let (word, bit) = (&self.0[usize::from(number / 64)], 1 << (number % 64));
-        if is_foreign {
-            word.fetch_or(bit, Ordering::Relaxed);
-        } else {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
+    /// Notes that another replica serves the slot.
+    pub(crate) fn add(&self, slot: Slot) {
+        self.word(slot).fetch_or(bit(slot), Ordering::Relaxed);
     }
 
-    pub(crate) fn has(&self, Slot(number): Slot) -> bool {
-        self.0[usize::from(number / 64)].load(Ordering::Relaxed) >> (number % 64) & 1 == 1
+    /// Notes that no other replica serves the slot.
+    pub(crate) fn remove(&self, slot: Slot) {
+        self.word(slot).fetch_and(!bit(slot), Ordering::Relaxed);
+    }
+
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        self.word(slot).load(Ordering::Relaxed) & bit(slot) != 0
+    }
+
+    fn word(&self, Slot(number): Slot) -> &AtomicU64 {
+        &self.0[usize::from(number / 64)]
     }
 }

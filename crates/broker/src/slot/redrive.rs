@@ -43,8 +43,13 @@ impl QueueHandle {
         self.lock_queue(|queue| !std::mem::replace(&mut queue.has_task, true)).unwrap_or(false)
     }
 
-    /// Notes whether a redrive of the queue is active, for the task that carries it on. None when the queue is closed.
-    pub(crate) fn note_redrive_task(&self, is_active: bool) -> Option<()> {
-        self.lock_queue(|queue| queue.has_task = is_active)
+    /// Notes that a redrive of the queue is active, and a task carries it on. None when the queue is closed.
+    pub(crate) fn keep_redrive_task(&self) -> Option<()> {
+        self.lock_queue(|queue| queue.has_task = true)
+    }
+
+    /// Notes that no redrive of the queue is active, so its task ends. None when the queue is closed.
+    pub(crate) fn end_redrive_task(&self) -> Option<()> {
+        self.lock_queue(|queue| queue.has_task = false)
     }
 }

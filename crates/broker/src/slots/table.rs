@@ -204,8 +204,16 @@ impl SlotTable {
             (SlotEntry::Owned(_), None) | (SlotEntry::Away(_), _) | (SlotEntry::Free, None) => false,
             (SlotEntry::Elsewhere(before), Some(owner)) if *before == owner => false,
             (SlotEntry::Free | SlotEntry::Elsewhere(_), owner) => {
-                self.foreign.set(number, owner.is_some());
-                *place = owner.map_or(SlotEntry::Free, SlotEntry::Elsewhere);
+                *place = match owner {
+                    Some(owner) => {
+                        self.foreign.add(number);
+                        SlotEntry::Elsewhere(owner)
+                    }
+                    None => {
+                        self.foreign.remove(number);
+                        SlotEntry::Free
+                    }
+                };
                 true
             }
         });

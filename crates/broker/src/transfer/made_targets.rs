@@ -11,8 +11,17 @@ pub(crate) fn retention_of(headers: &[Header], source: Retention) -> Option<u32>
     is_retained.then_some(source.seconds())
 }
 
-/// The metadata of a target that is made.
-pub(crate) fn metadata_of_made(is_ordered: bool, retention: Option<u32>) -> Result<Metadata, Error> {
-    let metadata = if is_ordered { Metadata::fifo() } else { Metadata::empty() };
-    retention.into_iter().try_fold(metadata, Metadata::with_message_ttl)
+/// A target that a transfer makes when there is none.
+pub(crate) struct MadeTarget {
+    /// Whether it keeps the order of groups.
+    pub(crate) is_ordered: bool,
+    /// Its retention in seconds, if it has one of its own.
+    pub(crate) retention: Option<u32>,
+}
+
+impl MadeTarget {
+    pub(crate) fn metadata(&self) -> Result<Metadata, Error> {
+        let metadata = if self.is_ordered { Metadata::fifo() } else { Metadata::empty() };
+        self.retention.into_iter().try_fold(metadata, Metadata::with_message_ttl)
+    }
 }

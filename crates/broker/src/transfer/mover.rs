@@ -18,8 +18,7 @@ use tracing::debug;
 use crate::limits;
 use crate::transfer::by_target::Pass;
 use crate::transfer::by_target::Transfers;
-use crate::transfer::made_targets::metadata_of_made;
-use crate::transfer::made_targets::retention_of;
+use crate::transfer::made_targets::{MadeTarget, retention_of};
 use crate::transfer::peers::by_peer;
 use crate::transfer::remote::answer_of;
 use crate::writer::change::Change;
@@ -180,8 +179,8 @@ impl MessageTransfers {
         let named = self.0.slots.queue(target).await?;
         let TransferTerms { is_ordered, retention, .. } =
             source.queue.transfer_terms().ok_or_else(|| source.queue.closed())?;
-        let metadata = metadata_of_made(is_ordered, retention_of(&headers, retention))?;
-        let queue = self.0.open_queues.open_or_make_target(&named, metadata).await?;
+        let made = MadeTarget { is_ordered, retention: retention_of(&headers, retention) };
+        let queue = self.0.open_queues.open_or_make_target(&named, made.metadata()?).await?;
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         let moved = self.carry_over(source, &side, messages).await;
@@ -220,15 +219,15 @@ impl MessageTransfers {
         // A try before this one was cut short.
         let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
         let now = self.0.replica.clock.now();
-        let is_ordered = target.queue.is_ordered();
+        let lives = TargetLives { ttl, is_ordered: target.queue.is_ordered(), now };
         let mut absent = Vec::new();
         for Message { mut header, body } in messages {
-            if is_ordered {
+            if lives.is_ordered {
                 header.group.get_or_insert_with(GroupName::default);
             }
             if headers.iter().all(|found| found.id != header.id) {
                 let body = enveloped(&header, peer, body);
-                let life = life_at_target(&header, ttl, is_ordered, now);
+                let life = lives.of(&header);
                 let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
                 absent.push(Message { header: Header { size, ..prepared(&header, peer, life, now) }, body });
             }
@@ -305,17 +304,24 @@ fn is_dead_letter(header: &Header) -> bool {
     header.attempts > 0
 }
 
-/// The life that begins for a message where it moves to, if one does: of a dead letter that gets a ttl there, and of one that
-/// lives by the retention of a queue in order of groups (SQS). Others keep theirs.
-fn life_at_target(
-    header: &Header,
+/// The lives that begin for messages at a target.
+struct TargetLives {
+    /// The ttl that dead letters get there, if they get one.
     ttl: Option<MessageTtl>,
+    /// Whether the target keeps the order of groups.
     is_ordered: bool,
     now: Timestamp,
-) -> Option<Life> {
-    let ttl = ttl.filter(|_| is_dead_letter(header));
-    let is_retained = is_ordered && header.life.retained_since().is_some();
-    ttl.map(|ttl| Life::lasting(ttl.seconds(), now)).or(is_retained.then_some(Life::Retained { since: now }))
+}
+
+impl TargetLives {
+    /// Returns the life that begins for a message, if one does: for a dead letter that gets a ttl, and for a message that
+    /// lives by the retention of a queue in order of groups (SQS). Other messages keep their lives.
+    fn of(&self, header: &Header) -> Option<Life> {
+        let ttl = self.ttl.filter(|_| is_dead_letter(header));
+        let is_retained = self.is_ordered && header.life.retained_since().is_some();
+        let retained = is_retained.then_some(Life::Retained { since: self.now });
+        ttl.map(|ttl| Life::lasting(ttl.seconds(), self.now)).or(retained)
+    }
 }
 
 /// How many of these are dead letters.

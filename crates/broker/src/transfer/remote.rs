@@ -24,8 +24,7 @@ use tokio::time::timeout;
 use crate::limits;
 use crate::slot::state::Slot;
 use crate::slot::transfers::{Side, TransferTerms};
-use crate::transfer::made_targets::metadata_of_made;
-use crate::transfer::made_targets::retention_of;
+use crate::transfer::made_targets::{MadeTarget, retention_of};
 use crate::transfer::mover::dead_letters;
 use crate::writer::change::Change;
 use angarium_catalogue::SlotOwner;
@@ -121,8 +120,8 @@ impl MessageTransfers {
         let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
         let _moves = self.0.slots.hold_transfers(&target).await?;
         let queue = self.0.slots.queue(&target).await?;
-        let metadata = metadata_of_made(arrival.is_ordered, arrival.retention)?;
-        let queue = self.0.open_queues.open_or_make_target(&queue, metadata).await?;
+        let made = MadeTarget { is_ordered: arrival.is_ordered, retention: arrival.retention };
+        let queue = self.0.open_queues.open_or_make_target(&queue, made.metadata()?).await?;
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         let store = self.0.pools.pool_of_record(&PoolName::new(&arrival.pool)?).await?.store()?;
         let found = async {
