@@ -9,7 +9,7 @@ use tracing::debug;
 use crate::limits;
 use crate::messages::view::{MessageView, ViewedAt};
 use crate::slot::claim_book::{GrantedClaim, NewClaim};
-use crate::slot::release::ReleaseCause;
+use crate::slot::release::{ClaimKey, ReleaseCause};
 use crate::slot::transfer_watch;
 use crate::slot::wait_line::ChosenMessages;
 use crate::slot::wait_line::ClaimChoice;
@@ -160,8 +160,8 @@ impl Claims {
         let queue = self.0.slots.queue(&at).await?;
         // The slot may have been recovered since the claim was made.
         self.0.open_queues.open(&queue).await?;
-        self.release_claims(queue.slot(), vec![(at, claim)], Release::UNCOUNTED, ReleaseCause::NeverHeld)
-            .await
+        let claims = vec![ClaimKey { queue: at, claim }];
+        self.release_claims(queue.slot(), claims, Release::UNCOUNTED, ReleaseCause::NeverHeld).await
     }
 
     /// Makes a claim on chosen messages durable. When that certainly failed they are ready again.

@@ -39,7 +39,8 @@ impl Claims {
         let release = async move {
             let (slot, at) = (queue.slot(), queue.at());
             loop {
-                claims.release_claims(slot, vec![(at.clone(), id)], ending, ReleaseCause::Released).await?;
+                let released = vec![ClaimKey { queue: at.clone(), claim: id }];
+                claims.release_claims(slot, released, ending, ReleaseCause::Released).await?;
                 // Another caller may be ending or renewing it: no caller learns that it has ended before it is.
                 let changed = slot.claim_changed();
                 let is_over = slot.has_ended(at, id);
@@ -97,7 +98,7 @@ impl Claims {
                 }
             }
         }
-        let ids: Vec<ClaimId> = durable.iter().map(|(_, id)| *id).collect();
+        let ids: Vec<ClaimId> = durable.iter().map(|key: &ClaimKey| key.claim).collect();
         if !ids.is_empty()
             && let Err(error) = self.0.replica.catalogue.claims_delete(&slot.owned, &ids).await
         {

@@ -188,16 +188,17 @@ impl Slot {
     ) -> Vec<BegunRelease> {
         let mut begun = Vec::with_capacity(claims.len());
         let mut state = self.lock();
-        for (at, id) in claims {
-            let Some(queue) = state.queues.get_mut(&at) else { continue };
-            let Some(ReleaseUpdates { headers }) = queue.engine.begin_release(id, ending) else { continue };
+        for key in claims {
+            let Some(queue) = state.queues.get_mut(&key.queue) else { continue };
+            let updates = queue.engine.begin_release(key.claim, ending);
+            let Some(ReleaseUpdates { headers }) = updates else { continue };
             if headers.is_empty() {
-                begun.push(BegunRelease { claim: (at, id), headers: None });
+                begun.push(BegunRelease { claim: key, headers: None });
                 continue;
             }
-            match state.submit(&at, Change::Update(headers)) {
-                Ok(outcome) => begun.push(BegunRelease { claim: (at, id), headers: Some(outcome) }),
-                Err(_) => state.release_failed(&[(at, id)], again),
+            match state.submit(&key.queue, Change::Update(headers)) {
+                Ok(outcome) => begun.push(BegunRelease { claim: key, headers: Some(outcome) }),
+                Err(_) => state.release_failed(&[key], again),
             }
         }
         begun
@@ -213,9 +214,9 @@ impl Slot {
     pub(crate) fn finish_releases(self: &Arc<Self>, claims: Vec<ClaimKey>, cause: ReleaseCause) {
         let mut state = self.lock();
         state.live_claims = state.live_claims.saturating_sub(claims.len());
-        for (at, id) in claims {
+        for ClaimKey { queue: at, claim } in claims {
             if let Some(queue) = state.queues.get_mut(&at) {
-                let given_back = queue.engine.finish_release(id);
+                let given_back = queue.engine.finish_release(claim);
                 queue.count_released(cause, given_back);
                 state.note_wake(&at);
                 state.serve(&at);
@@ -243,7 +244,7 @@ impl Slot {
 
 impl LockedSlot<'_> {
     fn release_failed(&mut self, claims: &[ClaimKey], again: Timestamp) {
-        for (queue, claim) in claims {
+        for ClaimKey { queue, claim } in claims {
             if let Some(open) = self.state.queues.get_mut(queue) {
                 open.engine.release_failed(*claim);
             }

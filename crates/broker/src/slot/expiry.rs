@@ -87,7 +87,8 @@ impl SlotState {
                     if self.expiring.contains(&placement) {
                         busy.push(deadline);
                     } else {
-                        due.claims.entry(placement).or_default().push((deadline.queue, deadline.claim));
+                        let key = ClaimKey { queue: deadline.queue, claim: deadline.claim };
+                        due.claims.entry(placement).or_default().push(key);
                     }
                 }
                 // One whose time was not over when its queue was opened has another deadline.
@@ -109,7 +110,7 @@ impl SlotState {
         let begins = self.expiring.insert(placement.clone());
         if !begins {
             let claims = part.claims.iter().cloned();
-            let open = claims.map(|(queue, claim)| Deadline { at: again, claim, queue });
+            let open = claims.map(|ClaimKey { queue, claim }| Deadline { at: again, claim, queue });
             self.await_again(open.chain(part.unopened.iter().cloned()), again);
         }
         begins

@@ -23,5 +23,9 @@ pub(crate) struct BegunRelease {
     pub(crate) headers: Option<WriteOutcome>,
 }
 
-/// A claim of a queue.
-pub(crate) type ClaimKey = (QueueRef, ClaimId);
+/// A claim, with the name of its queue.
+#[derive(Clone)]
+pub(crate) struct ClaimKey {
+    pub(crate) queue: QueueRef,
+    pub(crate) claim: ClaimId,
+}
