@@ -94,6 +94,21 @@ pub(crate) struct PoolCount {
     pub(crate) totals: Option<Totals>,
 }
 
+/// When the count of a queue began.
+#[derive(Clone, Copy)]
+pub(crate) struct CountStart {
+    /// Of the slot of the queue.
+    pub(crate) epoch: Epoch,
+    /// Number of looks at the queue before.
+    pub(crate) looks: u64,
+}
+
+/// Room that was kept for messages of a queue, until their batch had its outcome.
+pub(crate) struct EndedReservation {
+    pub(crate) queue: QueueId,
+    pub(crate) amount: Amount,
+}
+
 impl Ledger {
     /// Begins the books of a project, or finds them begun.
     pub(crate) fn begin_count(&self, project: &ProjectId) -> CountState {
@@ -151,8 +166,11 @@ impl Ledger {
         let Some(account) = account else { return Ok(None) };
         quota.check_messages(account.used, more)?;
         account.used.amount = account.used.amount.plus(more);
-        let kept = Some((Arc::clone(self), project.clone()));
-        Ok(Some(Reservation { kept, amount: more }))
+        let ledger = Arc::clone(self);
+        Ok(Some(Reservation {
+            account: Some(ReservedAccount { ledger, project: project.clone() }),
+            amount: more,
+        }))
     }
 
     /// Enters a queue that is about to be created, if the project may have one more.
@@ -192,21 +210,16 @@ impl Ledger {
         self.books.lock().queues.get(&queue).map_or(0, |holding| holding.looks)
     }
 
-    /// A pool, fenced before that, was asked for the totals of a queue after the look `since`. Later looks know better. One that was
-    /// deleted since is left out.
-    pub(crate) fn found(
-        &self,
-        project: &ProjectId,
-        queue: QueueId,
-        (epoch, since): (Epoch, u64),
-        totals: Totals,
-    ) {
+    /// Enters the totals that a pool, which was fenced before, reported of a queue. Counts that began later replace an
+    /// earlier one. A queue that was deleted since is left out.
+    pub(crate) fn found(&self, project: &ProjectId, queue: QueueId, start: CountStart, totals: Totals) {
+        let CountStart { epoch, looks } = start;
         let books = &mut *self.books.lock();
         if !books.queues.contains_key(&queue) {
             return;
         }
         books.change(project, queue, |holding| {
-            if holding.epoch < epoch || (holding.epoch == epoch && holding.looks == since) {
+            if holding.epoch < epoch || (holding.epoch == epoch && holding.looks == looks) {
                 holding.learn(epoch, totals);
             }
         });
@@ -235,7 +248,7 @@ impl Ledger {
 
     /// A batch of this epoch has its outcome. `ended` are the reservations that have ended; their messages are in the
     /// totals, or nowhere.
-    pub(crate) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[(QueueId, Amount)]) {
+    pub(crate) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[EndedReservation]) {
         let books = &mut *self.books.lock();
         for PoolCount { queue, account, totals } in counted {
             let known = books.queues.get(queue).map(|holding| holding.project.clone());
@@ -248,14 +261,14 @@ impl Ledger {
                 }),
                 None => {
                     // What the batch removed counts until the slot is looked at again.
-                    let arrived = ended.iter().filter(|(id, _)| id == queue);
-                    let arrived = arrived.fold(Amount::default(), |sum, (_, one)| sum.plus(*one));
+                    let arrived = ended.iter().filter(|ended| ended.queue == *queue);
+                    let arrived = arrived.fold(Amount::default(), |sum, one| sum.plus(one.amount));
                     books.change(&project, *queue, |holding| holding.totals = holding.totals.plus(arrived));
                     books.stale(&project, queue.slot());
                 }
             }
         }
-        for (queue, amount) in ended {
+        for EndedReservation { queue, amount } in ended {
             let Some(holding) = books.queues.get(queue).filter(|holding| holding.epoch == epoch) else {
                 continue;
             };
@@ -362,20 +375,27 @@ pub(crate) fn uncounted() -> Error {
 
 /// Room that is kept for messages until they are on their way. Dropped before that, it is given back.
 pub(crate) struct Reservation {
-    /// Whose it is; none when no caller counts.
-    kept: Option<(Arc<Ledger>, ProjectId)>,
+    /// The account that has the room; none when no caller counts.
+    account: Option<ReservedAccount>,
     amount: Amount,
+}
+
+/// An account in which room is kept.
+struct ReservedAccount {
+    ledger: Arc<Ledger>,
+    project: ProjectId,
 }
 
 impl Reservation {
     /// For messages that no caller counts.
     pub(crate) fn none() -> Self {
-        Self { kept: None, amount: Amount::default() }
+        Self { account: None, amount: Amount::default() }
     }
 
     /// Enters the messages as on their way to a queue. Returns what is to be ended when their batch is settled.
     pub(crate) fn bind(mut self, queue: QueueId, epoch: Epoch) -> Amount {
-        let Some((ledger, project)) = self.kept.take() else { return Amount::default() };
+        let Some(account) = self.account.take() else { return Amount::default() };
+        let ReservedAccount { ledger, project } = account;
         let books = &mut *ledger.books.lock();
         books.change(&project, queue, |holding| {
             if holding.epoch < epoch {
@@ -399,7 +419,7 @@ impl LedgerBooks {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some((ledger, project)) = self.kept.take() {
+        if let Some(ReservedAccount { ledger, project }) = self.account.take() {
             ledger.books.lock().give_back(&project, self.amount);
         }
     }

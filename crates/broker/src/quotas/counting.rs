@@ -14,9 +14,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
-use crate::ledger::books::CountState;
-use crate::ledger::books::Reservation;
-use crate::ledger::books::uncounted;
+use crate::ledger::books::{CountStart, CountState, Reservation, uncounted};
 use crate::limits;
 use crate::slot::state::Slot;
 use angarium_catalogue::Placement;
@@ -38,6 +36,12 @@ pub struct QuotaView {
     /// What it holds. There are no books for a project without a quota, so each request counts it: none when it has more
     /// queues than [`limits::COUNTED_QUEUES`], or is not counted within [`limits::HEALTH_DEADLINE`].
     pub used: Option<Holdings>,
+}
+
+/// A queue as its record has it.
+struct StoredQueue {
+    id: QueueId,
+    placement: Placement,
 }
 
 impl QuotaCounts {
@@ -237,29 +241,28 @@ impl QuotaCounts {
             records.extend(self.0.replica.catalogue.queues_of(&slot.owned, &project).await?);
         }
         self.0.slots.check_ours(&slot)?;
-        let mut queues: Vec<(QueueId, Placement)> = Vec::with_capacity(records.len());
+        let mut queues = Vec::with_capacity(records.len());
         for record in &records {
-            queues.push((record.id, record.placement()?));
+            queues.push(StoredQueue { id: record.id, placement: record.placement()? });
         }
         slot.enter(|ledger| {
-            ledger.keep_only(account, number, &queues.iter().map(|(id, _)| *id).collect());
-            queues.iter().for_each(|(id, _)| ledger.exists(account, *id));
+            ledger.keep_only(account, number, &queues.iter().map(|queue| queue.id).collect());
+            queues.iter().for_each(|queue| ledger.exists(account, queue.id));
         });
         drop(roll);
         let mut silent: HashSet<&PoolName> = HashSet::new();
         for some in queues.chunks(limits::COUNT_AT_ONCE) {
             let is_asked = |placement: &Placement| placement.pools().all(|pool| !silent.contains(pool));
-            let asked = some.iter().filter(|(_, placement)| is_asked(placement));
+            let asked = some.iter().filter(|queue| is_asked(&queue.placement));
             let slot = &slot;
             let counts: Vec<_> = asked
-                .map(|(id, placement)| async move {
-                    (placement, self.count_queue(slot, account, *id, placement).await)
-                })
+                .map(|queue| async move { (queue, self.count_queue(slot, account, queue).await) })
                 .collect();
-            for (placement, counted) in join_all(counts).await {
+            for (queue, counted) in join_all(counts).await {
                 if let Err(error) = counted {
-                    debug!(pool = %placement.pool, %error, "pool totals kept as before");
-                    silent.insert(&placement.pool);
+                    let pool = &queue.placement.pool;
+                    debug!(%pool, %error, "pool totals kept as before");
+                    silent.insert(pool);
                 }
             }
         }
@@ -273,15 +276,15 @@ impl QuotaCounts {
         &self,
         slot: &Arc<Slot>,
         account: &ProjectId,
-        queue: QueueId,
-        placement: &Placement,
+        queue: &StoredQueue,
     ) -> Result<(), Error> {
-        let since = self.0.ledger.looks(queue);
+        let StoredQueue { id, placement } = queue;
+        let start = CountStart { epoch: slot.epoch, looks: self.0.ledger.looks(*id) };
         for pool in placement.pools() {
             slot.open_writer(pool, &*self.0.pools.pool_of_record(pool).await?).await?;
         }
-        let totals = self.0.stores.store_at(placement, TaskTracker::new().token())?.totals(queue).await?;
-        slot.enter(|ledger| ledger.found(account, queue, (slot.epoch, since), totals));
+        let totals = self.0.stores.store_at(placement, TaskTracker::new().token())?.totals(*id).await?;
+        slot.enter(|ledger| ledger.found(account, *id, start, totals));
         Ok(())
     }
 }

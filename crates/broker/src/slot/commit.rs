@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::ledger::books::Reservation;
+use crate::ledger::books::{EndedReservation, Reservation};
 use crate::slot::state::OpenQueue;
 use crate::slot::state::Slot;
 use crate::slot::state::SlotState;
@@ -313,7 +313,8 @@ impl Slot {
         // What is unknown stays reserved, and so does what a slot had that is recovered: it is counted again.
         if outcome != Outcome::Unknown && !self.closed.is_cancelled() {
             let reserved = writes.iter().filter(|work| work.reserved != Amount::default());
-            let ended: Vec<_> = reserved.map(|work| (work.queue, work.reserved)).collect();
+            let ended = |work: &Write| EndedReservation { queue: work.queue, amount: work.reserved };
+            let ended: Vec<_> = reserved.map(ended).collect();
             if !(counted.is_empty() && ended.is_empty()) {
                 self.around.ledger.settle(self.epoch, &counted, &ended);
             }

@@ -44,6 +44,14 @@ fn batch(read: Option<u64>) -> [PoolCount; 1] {
     [PoolCount { queue: QUEUE, account: Some(project()), totals: read.map(totals) }]
 }
 
+fn ended(amount: Amount) -> EndedReservation {
+    EndedReservation { queue: QUEUE, amount }
+}
+
+fn start(epoch: Epoch, ledger: &Ledger) -> CountStart {
+    CountStart { epoch, looks: ledger.looks(QUEUE) }
+}
+
 #[test]
 fn a_reservation_counts_until_the_pool_holds_its_messages() {
     let ledger = ledger(3);
@@ -55,9 +63,9 @@ fn a_reservation_counts_until_the_pool_holds_its_messages() {
     assert!(ledger.reserve(&project(), &quota, amount(2)).is_err());
     let (one, other) = (one.bind(QUEUE, FIRST), other.bind(QUEUE, FIRST));
     assert_holds(&ledger, 9);
-    ledger.settle(FIRST, &batch(Some(5)), &[(QUEUE, one)]);
+    ledger.settle(FIRST, &batch(Some(5)), &[ended(one)]);
     assert_holds(&ledger, 9);
-    ledger.settle(FIRST, &[], &[(QUEUE, other)]);
+    ledger.settle(FIRST, &[], &[ended(other)]);
     assert_holds(&ledger, 5);
 }
 
@@ -66,23 +74,23 @@ fn reservation_of_earlier_epoch_ends_at_later_count() {
     let ledger = ledger(3);
     let unknown = reserve(&ledger, 2).bind(QUEUE, FIRST);
     assert_holds(&ledger, 5);
-    ledger.found(&project(), QUEUE, (SECOND, ledger.looks(QUEUE)), totals(4));
+    ledger.found(&project(), QUEUE, start(SECOND, &ledger), totals(4));
     assert_holds(&ledger, 4);
     // The earlier object of the slot is not heard any more.
-    ledger.settle(FIRST, &batch(Some(9)), &[(QUEUE, unknown)]);
+    ledger.settle(FIRST, &batch(Some(9)), &[ended(unknown)]);
     ledger.opened(&project(), QUEUE, FIRST, totals(9));
-    ledger.found(&project(), QUEUE, (FIRST, ledger.looks(QUEUE)), totals(9));
+    ledger.found(&project(), QUEUE, start(FIRST, &ledger), totals(9));
     assert_holds(&ledger, 4);
 }
 
 #[test]
 fn slow_count_does_not_undo_later_count() {
     let ledger = ledger(3);
-    let since = ledger.looks(QUEUE);
+    let since = start(FIRST, &ledger);
     ledger.settle(FIRST, &batch(Some(6)), &[]);
-    ledger.found(&project(), QUEUE, (FIRST, since), totals(3));
+    ledger.found(&project(), QUEUE, since, totals(3));
     assert_holds(&ledger, 6);
-    ledger.found(&project(), QUEUE, (FIRST, ledger.looks(QUEUE)), totals(5));
+    ledger.found(&project(), QUEUE, start(FIRST, &ledger), totals(5));
     assert_holds(&ledger, 5);
 }
 
@@ -90,7 +98,7 @@ fn slow_count_does_not_undo_later_count() {
 fn unanswered_count_keeps_posts_and_is_repeated() {
     let ledger = ledger(3);
     let posted = reserve(&ledger, 2).bind(QUEUE, FIRST);
-    ledger.settle(FIRST, &batch(None), &[(QUEUE, posted)]);
+    ledger.settle(FIRST, &batch(None), &[ended(posted)]);
     assert_holds(&ledger, 5);
     assert_eq!(ledger.take_stale(), [(project(), QUEUE.slot())]);
     assert!(ledger.take_stale().is_empty());
