@@ -29,8 +29,11 @@ pub(crate) struct RedriveBatch {
     pub(crate) failure: Option<MoveFailure>,
 }
 
-/// Where each of some messages is to go.
-type RedriveRoutes = Vec<(Header, Result<QueueRef, MoveFailure>)>;
+/// A message to redrive, with the queue that it is sent to, or why it stays.
+struct RedriveRoute {
+    header: Header,
+    target: Result<QueueRef, MoveFailure>,
+}
 
 impl Redrive {
     /// Sets at most `most` messages aside, durably. None when none is ready.
@@ -47,8 +50,8 @@ impl Redrive {
             return Ok(is_pending.then(|| RedriveBatch { ids: Vec::new(), failure: None }));
         }
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
-        let set_off = match self.ways(&side, task, headers).await {
-            Ok(ways) => self.mark_all_in_transfer(&side, ways).await,
+        let set_off = match self.routes(&side, task, headers).await {
+            Ok(routes) => self.mark_all_in_transfer(&side, routes).await,
             Err(error) => {
                 queue.put_back(&ids);
                 Err(error)
@@ -58,15 +61,20 @@ impl Redrive {
         set_off.map(Some)
     }
 
-    /// Where messages are to go: a queue that exists.
-    async fn ways(&self, side: &Side, task: &MoveTask, headers: Vec<Header>) -> Result<RedriveRoutes, Error> {
+    /// Finds the target of each message, which must exist.
+    async fn routes(
+        &self,
+        side: &Side,
+        task: &MoveTask,
+        headers: Vec<Header>,
+    ) -> Result<Vec<RedriveRoute>, Error> {
         let mut origins = HashMap::new();
         if task.target.is_none() {
             let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
             let found = side.store.get(side.queue.id(), &ids).await?;
             origins = found.into_iter().map(|message| (message.header.id, message.body)).collect();
         }
-        let (mut known, mut ways) = (HashMap::new(), Vec::with_capacity(headers.len()));
+        let (mut known, mut routes) = (HashMap::new(), Vec::with_capacity(headers.len()));
         for header in headers {
             let mut origin = |id: &MessageId| {
                 let name = Envelope::split(origins.remove(id)?).0.source?;
@@ -77,26 +85,30 @@ impl Redrive {
                 None => origin(&header.id),
             };
             let Some(target) = target else {
-                ways.push((header, Err(MoveFailure::NoOrigin)));
+                routes.push(RedriveRoute { header, target: Err(MoveFailure::NoOrigin) });
                 continue;
             };
             if !known.contains_key(&target) {
                 let is_there = self.0.queues.queue_metadata_anywhere(&target).await?.is_some();
                 known.insert(target.clone(), is_there);
             }
-            let way = if known[&target] { Ok(target) } else { Err(MoveFailure::NoTarget) };
-            ways.push((header, way));
+            let target = if known[&target] { Ok(target) } else { Err(MoveFailure::NoTarget) };
+            routes.push(RedriveRoute { header, target });
         }
-        Ok(ways)
+        Ok(routes)
     }
 
-    /// Sets those aside that have somewhere to go; the others stay.
-    async fn mark_all_in_transfer(&self, side: &Side, ways: RedriveRoutes) -> Result<RedriveBatch, Error> {
+    /// Marks the messages that have a target in transfer; the others stay.
+    async fn mark_all_in_transfer(
+        &self,
+        side: &Side,
+        routes: Vec<RedriveRoute>,
+    ) -> Result<RedriveBatch, Error> {
         let now = self.0.replica.clock.now();
         let (mut ids, mut kept, mut failure) = (Vec::new(), Vec::new(), None);
         let mut leaving: HashMap<QueueRef, (Arc<Peer>, Vec<Header>)> = HashMap::new();
-        for (header, way) in ways {
-            match way {
+        for RedriveRoute { header, target } in routes {
+            match target {
                 Ok(at) => {
                     ids.push(header.id);
                     let peer = || Arc::new(Peer { at: at.clone(), queue: None });

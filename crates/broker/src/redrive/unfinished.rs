@@ -21,11 +21,19 @@ use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::names::PoolName;
 use angarium_storage::Epoch;
 
+/// A pool that did not answer a search.
+#[derive(Clone)]
+struct SilentPool {
+    name: PoolName,
+    /// Whether its health was good at that time all the same.
+    was_up: bool,
+}
+
 /// What is known of a slot whose queues could not all be looked at.
 struct SkippedQueues {
     epoch: Epoch,
-    /// The pools that did not answer, and whether their health was good at that time all the same.
-    silent: Vec<(PoolName, bool)>,
+    /// The pools that did not answer.
+    silent: Vec<SilentPool>,
     /// When it is looked again if nothing is heard of those pools, and the pause before that.
     at: Instant,
     pause: Duration,
@@ -59,8 +67,10 @@ impl Redrive {
                     );
                     let pause = before.map_or(limits::UNFINISHED_PAUSES.0, |before| before.pause * 2);
                     let pause = pause.min(limits::UNFINISHED_PAUSES.1);
-                    let silent =
-                        silent.into_iter().map(|pool| (pool.clone(), self.is_pool_up(&pool))).collect();
+                    let silent = silent
+                        .into_iter()
+                        .map(|name| SilentPool { was_up: self.is_pool_up(&name), name })
+                        .collect();
                     let again =
                         SkippedQueues { epoch: slot.epoch, silent, at: Instant::now() + pause, pause };
                     missed.insert(number, again);
@@ -71,9 +81,9 @@ impl Redrive {
 
     /// Whether a pool that did not answer may do so now.
     fn may_find_more(&self, missed: &SkippedQueues) -> bool {
-        let mut up = missed.silent.iter().filter(|(pool, _)| self.is_pool_up(pool)).peekable();
+        let mut up = missed.silent.iter().filter(|pool| self.is_pool_up(&pool.name)).peekable();
         let is_any_up = up.peek().is_some() || missed.silent.is_empty();
-        up.any(|(_, was_up)| !was_up) || (is_any_up && missed.at <= Instant::now())
+        up.any(|pool| !pool.was_up) || (is_any_up && missed.at <= Instant::now())
     }
 
     fn is_pool_up(&self, name: &PoolName) -> bool {

@@ -28,6 +28,12 @@ pub(crate) enum Pass {
     Waits,
 }
 
+/// A transfer that failed.
+pub(crate) struct FailedTransfer {
+    pub(crate) target: QueueRef,
+    pub(crate) error: Error,
+}
+
 /// The transfers out of one queue, by target.
 #[derive(Default)]
 pub(crate) struct Transfers {
@@ -40,7 +46,7 @@ pub(crate) struct Transfers {
     /// Whether one of them has failed since [`Transfers::finish`].
     has_failed: bool,
     /// The last one that has failed since [`Transfers::take_failed`].
-    failed: Option<(QueueRef, Error)>,
+    failed: Option<FailedTransfer>,
 }
 
 impl Transfers {
@@ -107,8 +113,8 @@ impl Transfers {
         .await;
     }
 
-    /// The last one that failed since this was last asked: its target, and why.
-    pub(crate) fn take_failed(&mut self) -> Option<(QueueRef, Error)> {
+    /// Takes the last transfer that failed since this was last asked.
+    pub(crate) fn take_failed(&mut self) -> Option<FailedTransfer> {
         self.failed.take()
     }
 
@@ -126,7 +132,7 @@ impl Transfers {
             match ended.unwrap_or_else(unknown) {
                 Ok(()) => *has_moved = true,
                 Err(error) => {
-                    *failed = Some((target.clone(), error));
+                    *failed = Some(FailedTransfer { target: target.clone(), error });
                     *has_failed = true;
                 }
             }

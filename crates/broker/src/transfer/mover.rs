@@ -16,10 +16,9 @@ use bytes::Bytes;
 use tracing::debug;
 
 use crate::limits;
-use crate::transfer::by_target::Pass;
-use crate::transfer::by_target::Transfers;
+use crate::transfer::by_target::{FailedTransfer, Pass, Transfers};
 use crate::transfer::made_targets::{MadeTarget, retention_of};
-use crate::transfer::peers::by_peer;
+use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
 use crate::transfer::remote::answer_of;
 use crate::writer::change::Change;
 use angarium_core::envelope::Envelope;
@@ -51,7 +50,7 @@ impl MessageTransfers {
                 }
             };
             queue.note_transfer_pass();
-            if let Some((target, error)) = transfers.take_failed() {
+            if let Some(FailedTransfer { target, error }) = transfers.take_failed() {
                 self.0.replica.task_failed("move messages", format_args!("queue {}", target.name), &error);
             }
             if transfers.take_moved() {
@@ -137,9 +136,9 @@ impl MessageTransfers {
         messages: Vec<Message>,
         transfers: &mut Transfers,
     ) -> Result<Pass, Error> {
-        let (away, here) = by_peer(messages);
+        let PeerTransfers { outgoing, prepared } = by_peer(messages);
         let mut begun = Vec::new();
-        for (peer, messages) in away {
+        for OutgoingMessages { peer, messages } in outgoing {
             if transfers.has(&peer.at) {
                 continue;
             }
@@ -152,7 +151,7 @@ impl MessageTransfers {
             begun.push(peer.at.clone());
         }
         let mut pass = Ok(transfers.finish(&begun).await);
-        for (peer, headers) in here {
+        for PreparedMessages { peer, headers } in prepared {
             pass = worse(pass, self.settle_prepared(side, &peer, headers).await);
         }
         pass

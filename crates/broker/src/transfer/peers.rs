@@ -4,31 +4,48 @@ use std::sync::Arc;
 
 use angarium_core::message::{Header, Message, Peer, State};
 
-type Outgoing = Vec<(Arc<Peer>, Vec<Message>)>;
-type Incoming = Vec<(Arc<Peer>, Vec<Header>)>;
+/// Entries in transfer of one queue.
+#[derive(Default)]
+pub(crate) struct PeerTransfers {
+    /// Messages that move away, by target.
+    pub(crate) outgoing: Vec<OutgoingMessages>,
+    /// Messages that were prepared here, by source.
+    pub(crate) prepared: Vec<PreparedMessages>,
+}
 
-/// Entries that are aside: those that move away by their target, those that were prepared by their source. Failed ones
-/// are left out.
-pub(crate) fn by_peer(messages: Vec<Message>) -> (Outgoing, Incoming) {
-    let (mut away, mut here) = (Outgoing::new(), Incoming::new());
+/// Messages that move to one target.
+pub(crate) struct OutgoingMessages {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) messages: Vec<Message>,
+}
+
+/// Headers of messages that one source has prepared.
+pub(crate) struct PreparedMessages {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) headers: Vec<Header>,
+}
+
+/// Groups entries in transfer by their peer. Failed entries are left out.
+pub(crate) fn by_peer(messages: Vec<Message>) -> PeerTransfers {
+    let PeerTransfers { mut outgoing, mut prepared } = PeerTransfers::default();
     for message in messages {
         match &message.header.state {
             State::Moving(peer) => {
                 let peer = Arc::clone(peer);
-                match away.iter_mut().find(|(known, _)| *known == peer) {
-                    Some((_, messages)) => messages.push(message),
-                    None => away.push((peer, vec![message])),
+                match outgoing.iter_mut().find(|group| group.peer == peer) {
+                    Some(group) => group.messages.push(message),
+                    None => outgoing.push(OutgoingMessages { peer, messages: vec![message] }),
                 }
             }
             State::Prepared(peer) => {
                 let peer = Arc::clone(peer);
-                match here.iter_mut().find(|(known, _)| *known == peer) {
-                    Some((_, headers)) => headers.push(message.header),
-                    None => here.push((peer, vec![message.header])),
+                match prepared.iter_mut().find(|group| group.peer == peer) {
+                    Some(group) => group.headers.push(message.header),
+                    None => prepared.push(PreparedMessages { peer, headers: vec![message.header] }),
                 }
             }
             State::Ready | State::Scheduled | State::Failed => {}
         }
     }
-    (away, here)
+    PeerTransfers { outgoing, prepared }
 }

@@ -4,7 +4,7 @@ use crate::limits;
 use crate::slot::slot_queue::SlotQueue;
 use crate::stores::table::NamedStore;
 use crate::transfer::MessageTransfers;
-use crate::transfer::peers::by_peer;
+use crate::transfer::peers::{PreparedMessages, by_peer};
 use angarium_catalogue::QueueRecord;
 use angarium_core::error::Error;
 use angarium_storage::{Direction, Order, Position};
@@ -43,8 +43,7 @@ impl MessageTransfers {
                 let page = store.scan(record.id, Order::Aside, Direction::Up, after, messages, bytes).await;
                 let page = page.map_err(|error| store.failed(error))?;
                 after = page.messages.last().map(|message| Position::id(message.header.id));
-                let (_, prepared) = by_peer(page.messages);
-                for (peer, _) in prepared {
+                for PreparedMessages { peer, .. } in by_peer(page.messages).prepared {
                     if known.insert(peer.at.clone()) {
                         self.fates(queue.slot(), &peer, &[]).await?;
                     }
