@@ -14,6 +14,15 @@ use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
 use angarium_core::limits;
 
+/// How much is written to the queues of all replicas.
+#[derive(Default)]
+pub(crate) struct QueueLoads {
+    /// Changes of each queue in a minute.
+    pub(crate) per_minute: HashMap<QueueId, u64>,
+    /// Addresses of replicas that did not say.
+    pub(crate) silent: Vec<String>,
+}
+
 impl Balance {
     /// What is written to the queues that are served here: the busiest [`limits::LOADS`].
     pub fn local_loads(&self) -> LoadsResponse {
@@ -27,8 +36,8 @@ impl Balance {
         LoadsResponse { queues }
     }
 
-    /// Changes a minute of the queues of all replicas, and the addresses of replicas that did not say.
-    pub(crate) async fn fetch_loads(&self) -> Result<(HashMap<QueueId, u64>, Vec<String>), Error> {
+    /// Asks all replicas for the loads of their queues.
+    pub(crate) async fn fetch_loads(&self) -> Result<QueueLoads, Error> {
         let registry = self.0.replica.catalogue.registry().await?;
         let answers = join_all(registry.all().map(async |component| {
             if component.instance == self.0.replica.owner.instance {
@@ -44,16 +53,16 @@ impl Balance {
             })
         }))
         .await;
-        let (mut loads, mut silent) = (HashMap::new(), Vec::new());
+        let mut loads = QueueLoads::default();
         for answer in answers {
             match answer {
                 Ok(LoadsResponse { queues }) => {
-                    loads.extend(queues.into_iter().map(|load| (load.queue, load.per_minute)));
+                    loads.per_minute.extend(queues.into_iter().map(|load| (load.queue, load.per_minute)));
                 }
-                Err(address) => silent.push(address),
+                Err(address) => loads.silent.push(address),
             }
         }
-        silent.sort();
-        Ok((loads, silent))
+        loads.silent.sort();
+        Ok(loads)
     }
 }

@@ -2,6 +2,7 @@
 //! that pools keep. Reading changes nothing; a plan that is carried out begins migrations at the owners of the queues.
 
 use crate::balance::Balance;
+use crate::balance::loads::QueueLoads;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -115,7 +116,7 @@ impl Balance {
     pub async fn balance_plan(&self, most: usize) -> Result<BalancePlan, Error> {
         self.0.pools.reload_pools().await?;
         let Survey { queues, is_whole } = self.survey().await?;
-        let (written, silent) = self.fetch_loads().await?;
+        let QueueLoads { per_minute: written, silent } = self.fetch_loads().await?;
         let pools = self.0.stores.all();
         let has_share = |pool: &&Arc<OpenPool>| {
             let said = &pool.entry.pool;
@@ -128,7 +129,7 @@ impl Balance {
         let mut plan = BalancePlan { is_whole, silent, ..BalancePlan::default() };
         for set in sets.into_values() {
             let left = most - plan.moves.len();
-            self.plan_set(&set, (&queues, &written), left, &mut plan).await;
+            self.plan_set(&set, &queues, &written, left, &mut plan).await;
         }
         Ok(plan)
     }
@@ -137,7 +138,8 @@ impl Balance {
     async fn plan_set(
         &self,
         set: &[&OpenPool],
-        (queues, written): (&[SurveyedQueue], &HashMap<QueueId, u64>),
+        queues: &[SurveyedQueue],
+        written: &HashMap<QueueId, u64>,
         most: usize,
         plan: &mut BalancePlan,
     ) {

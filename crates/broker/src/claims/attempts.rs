@@ -13,15 +13,22 @@ use angarium_core::group::AttemptId;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
+/// A receive that is repeated.
+pub(crate) struct RepeatedReceive {
+    pub(crate) view: ClaimView,
+    /// When the messages were received first.
+    pub(crate) received: Timestamp,
+}
+
 impl Claims {
-    /// The messages of the receive with this id, and when they were received; none when there was no such receive, or
-    /// it cannot be repeated: it has ended, or something was done with one of its messages.
+    /// Repeats the receive with this id. None when there was no such receive, or it cannot be repeated: it has ended, or
+    /// something was done with one of its messages.
     pub(crate) async fn receive_again(
         &self,
         at: &QueueRef,
         id: &AttemptId,
         visibility: Visibility,
-    ) -> Result<Option<(ClaimView, Timestamp)>, Error> {
+    ) -> Result<Option<RepeatedReceive>, Error> {
         let queue = self.0.slots.queue(at).await?;
         let Some(queue) = self.0.open_queues.open(&queue).await? else { return Ok(None) };
         let time = self.0.slots.claim_time();
@@ -36,6 +43,6 @@ impl Claims {
         }
         let view = self.claim_get(at, claim).await?.view;
         // A caller that deletes one of them meanwhile has its answer already.
-        Ok((view.messages.len() == messages).then_some((view, received)))
+        Ok((view.messages.len() == messages).then_some(RepeatedReceive { view, received }))
     }
 }

@@ -79,9 +79,9 @@ impl Claims {
         let wait = asked.wait.or(attributes.receive_wait).unwrap_or_default().less(asked.waited);
         let attempt = asked.attempt.filter(|_| attributes.is_fifo);
         if let Some(attempt) = &attempt
-            && let Some((view, received)) = self.receive_again(at, attempt, visibility).await?
+            && let Some(repeated) = self.receive_again(at, attempt, visibility).await?
         {
-            let messages = sealed(&key, queue, received, view);
+            let messages = sealed(&key, queue, repeated.received, repeated.view);
             return Ok(Some(ReceiveResult { messages, delivery_guard: None }));
         }
         if !self.wait_for_room(at, asked.in_flight, wait).await? {

@@ -37,6 +37,14 @@ pub(crate) struct CopyPhase {
     pub(crate) migration: Arc<Migration>,
 }
 
+/// The storages of the two pools of a queue that is copied.
+struct CopyStores {
+    /// Of the pool that the queue leaves.
+    older: NamedStore,
+    /// Of the pool that the queue moves to.
+    newer: NamedStore,
+}
+
 /// Where a walk over the older pool is.
 #[derive(Clone, Copy)]
 struct CopyCursor {
@@ -115,7 +123,9 @@ impl Migrations {
     async fn copy_round(&self, course: &CopyPhase) -> Result<CopyTick, Error> {
         let (mut round, mut walk) = (CopyTick::Idle, Some(CopyCursor::FIRST));
         while let Some(part) = walk {
-            let Some((older, newer)) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
+            let Some(CopyStores { older, newer }) = self.stores_of(course)? else {
+                return Ok(CopyTick::Over);
+            };
             // Nothing is hidden in vain.
             newer.check_room().map_err(|error| newer.failed(error))?;
             let (id, most, bytes) =
@@ -137,7 +147,7 @@ impl Migrations {
             }
             walk = part.next(end.filter(|_| !page.is_last));
         }
-        let Some((older, _)) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
+        let Some(CopyStores { older, .. }) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
         // The rest in the older pool is removed with it.
         if older.holds_any(course.queue.id()).await? {
             return Ok(round);
@@ -146,12 +156,12 @@ impl Migrations {
         Ok(CopyTick::Over)
     }
 
-    /// The pool that the queue leaves and the one that it moves to; none when it is not open any more, or another
-    /// migration has begun.
-    fn stores_of(&self, course: &CopyPhase) -> Result<Option<(NamedStore, NamedStore)>, Error> {
+    /// Returns the storages of the two pools; none when the queue is not open any more, or another migration has begun.
+    fn stores_of(&self, course: &CopyPhase) -> Result<Option<CopyStores>, Error> {
         let Some(placement) = course.queue.placement_in(&course.migration) else { return Ok(None) };
         let Placement { pool, older: Some(older) } = placement else { return Ok(None) };
-        Ok(Some((self.0.stores.pool(&older)?.store()?, self.0.stores.pool(&pool)?.store()?)))
+        let (older, newer) = (self.0.stores.pool(&older)?.store()?, self.0.stores.pool(&pool)?.store()?);
+        Ok(Some(CopyStores { older, newer }))
     }
 
     /// Copies those of these messages that no caller changes. Returns how many; none when the migration has ended.
