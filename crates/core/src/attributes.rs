@@ -117,11 +117,11 @@ impl Attributes {
             flavor: of(FLAVOR).name(FlavorName::new)?,
             visibility: of(VISIBILITY)
                 .integer()?
-                .map(|asked| Visibility::new(asked, VISIBILITY))
+                .map(|requested| Visibility::new(requested, VISIBILITY))
                 .transpose()?,
             receive_wait: of(RECEIVE_WAIT)
                 .integer()?
-                .map(|asked| ClaimWait::named(asked, RECEIVE_WAIT))
+                .map(|requested| ClaimWait::named(requested, RECEIVE_WAIT))
                 .transpose()?,
             is_fifo: of(FIFO).truth()?,
             dedup_scope: of(DEDUP_SCOPE).dedup_scope()?,
@@ -132,7 +132,7 @@ impl Attributes {
 
     /// Checks the keys that are only stored for SQS, and that they agree with the others: groups have a throughput of
     /// their own only where deduplication is by group.
-    pub fn check_kept(&self, metadata: &HashMap<String, &RawValue>) -> Result<(), Error> {
+    pub fn check_sqs_keys(&self, metadata: &HashMap<String, &RawValue>) -> Result<(), Error> {
         let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
         of(KMS_KEY).name(|name| Ok(name.to_owned()))?;
         of(KMS_REUSE).within(limits::SQS_KEY_REUSE)?;
@@ -168,7 +168,7 @@ impl Attributes {
     /// Whether a pool that reaches the class `reach` may hold the queue. Only a queue that names a higher class is
     /// refused (P11).
     pub fn allow(&self, reach: Durability) -> bool {
-        self.durability.is_none_or(|asked| asked <= reach)
+        self.durability.is_none_or(|requested| requested <= reach)
     }
 
     /// Max bytes of a message of the queue, with its SQS attributes. A queue whose bound exceeds the bound of the
@@ -195,8 +195,8 @@ struct Key<'a> {
 }
 
 impl Key<'_> {
-    fn wrong(&self, place: InvalidPart, why: impl Into<String>) -> Error {
-        Error::invalid(place, self.key, why)
+    fn wrong(&self, part: InvalidPart, why: impl Into<String>) -> Error {
+        Error::invalid(part, self.key, why)
     }
 
     fn integer(&self) -> Result<Option<i64>, Error> {
@@ -204,10 +204,10 @@ impl Key<'_> {
         self.value.map(parse).transpose().map_err(|_| self.wrong(InvalidPart::Body, "must be an integer"))
     }
 
-    fn within(&self, (least, most): (u32, u32)) -> Result<(), Error> {
+    fn within(&self, (min, max): (u32, u32)) -> Result<(), Error> {
         match self.integer()? {
-            Some(number) if !(i64::from(least)..=i64::from(most)).contains(&number) => {
-                Err(self.wrong(InvalidPart::Limit, format!("{number} is not between {least} and {most}")))
+            Some(number) if !(i64::from(min)..=i64::from(max)).contains(&number) => {
+                Err(self.wrong(InvalidPart::Limit, format!("{number} is not between {min} and {max}")))
             }
             _ => Ok(()),
         }
@@ -335,17 +335,17 @@ mod tests {
 
     #[test]
     fn sqs_attributes_are_checked_when_set() {
-        let kept = |json: &str| {
+        let check = |json: &str| {
             let text = serde_json::from_str::<&RawValue>(json).unwrap();
             let entries = entries(text).unwrap();
-            Attributes::new(&entries, &Limits::ZAQAR).unwrap().check_kept(&entries)
+            Attributes::new(&entries, &Limits::ZAQAR).unwrap().check_sqs_keys(&entries)
         };
         for json in [
             r#"{"_fifo_throughput_limit": "perQueue", "_sqs_managed_sse": true}"#,
             r#"{"_fifo_throughput_limit": "perMessageGroupId", "_deduplication_scope": "group"}"#,
             r#"{"_kms_master_key_id": "alias/mine", "_kms_data_key_reuse_period": 60, "_sqs_managed_sse": null}"#,
         ] {
-            assert!(kept(json).is_ok(), "{json}");
+            assert!(check(json).is_ok(), "{json}");
         }
         for json in [
             r#"{"_fifo_throughput_limit": "perMessageGroupId"}"#,
@@ -355,7 +355,7 @@ mod tests {
             r#"{"_kms_master_key_id": ["a"]}"#,
             r#"{"_sqs_managed_sse": "yes"}"#,
         ] {
-            assert!(kept(json).unwrap_err().to_string().starts_with(&json[2..10]), "{json}");
+            assert!(check(json).unwrap_err().to_string().starts_with(&json[2..10]), "{json}");
         }
     }
 

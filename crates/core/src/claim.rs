@@ -20,8 +20,8 @@ pub struct ClaimTerms {
 impl ClaimTerms {
     /// Checks seconds of ttl and grace; an absent one has its default (Zaqar: 300 and 60).
     pub fn new(ttl: Option<i64>, grace: Option<i64>, limits: &Limits) -> Result<Self, Error> {
-        let of = |span: limits::Span, asked: Option<i64>, field| {
-            span.seconds(asked.unwrap_or(span.default_value().into()), field)
+        let of = |span: limits::Span, requested: Option<i64>, field| {
+            span.seconds(requested.unwrap_or(span.default_value().into()), field)
         };
         Ok(Self { ttl: of(limits.claim_ttl, ttl, "ttl")?, grace: of(limits.claim_grace, grace, "grace")? })
     }
@@ -99,9 +99,9 @@ pub struct ClaimLimit(usize);
 
 impl ClaimLimit {
     /// Checks a number of messages; an absent one has its default (Zaqar: 10).
-    pub fn new(asked: Option<i64>, limits: &Limits) -> Result<Self, Error> {
+    pub fn new(requested: Option<i64>, limits: &Limits) -> Result<Self, Error> {
         let span = limits.claim_messages;
-        span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
+        span.count(requested.unwrap_or(span.default_value().into()), "limit").map(Self)
     }
 
     /// The number of messages.
@@ -123,13 +123,13 @@ pub struct ClaimWait(u32);
 
 impl ClaimWait {
     /// Checks a number of seconds; an absent one is 0.
-    pub fn new(asked: Option<i64>) -> Result<Self, Error> {
-        Self::named(asked.unwrap_or(0), "wait")
+    pub fn new(requested: Option<i64>) -> Result<Self, Error> {
+        Self::named(requested.unwrap_or(0), "wait")
     }
 
     /// Checks a number of seconds; `field` is the client's name for it.
-    pub fn named(asked: i64, field: impl Into<String>) -> Result<Self, Error> {
-        seconds_within(asked, limits::CLAIM_WAIT, field).map(Self)
+    pub fn named(requested: i64, field: impl Into<String>) -> Result<Self, Error> {
+        seconds_within(requested, limits::CLAIM_WAIT, field).map(Self)
     }
 
     /// Seconds of the wait.
@@ -155,8 +155,8 @@ pub struct Visibility(u32);
 
 impl Visibility {
     /// Checks a number of seconds; `field` is the client's name for it.
-    pub fn new(asked: i64, field: impl Into<String>) -> Result<Self, Error> {
-        seconds_within(asked, limits::VISIBILITY, field).map(Self)
+    pub fn new(requested: i64, field: impl Into<String>) -> Result<Self, Error> {
+        seconds_within(requested, limits::VISIBILITY, field).map(Self)
     }
 
     /// Seconds of the visibility timeout.
@@ -224,7 +224,7 @@ mod tests {
         for (ttl, grace) in [(59, 60), (43_201, 60), (60, 59), (60, 43_201), (-1, 60), (i64::MAX, 60)] {
             assert!(terms(ttl, grace).is_err());
         }
-        let limit = |asked| ClaimLimit::new(asked, &Limits::ZAQAR);
+        let limit = |requested| ClaimLimit::new(requested, &Limits::ZAQAR);
         assert_eq!(limit(None).unwrap().get(), 10);
         assert!(limit(Some(0)).is_err() && limit(Some(21)).is_err());
     }

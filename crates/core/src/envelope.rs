@@ -81,26 +81,26 @@ impl Envelope {
         match &self.trace {
             None if self.is_empty() => body,
             Some(trace) if self.is_only_traced() => {
-                let mut kept = BytesMut::with_capacity(2 + trace.kept_bytes() + body.len());
-                kept.put_slice(&[MARK, TRACED]);
-                trace.put(&mut kept);
-                kept.put_slice(&body);
-                kept.freeze()
+                let mut stored = BytesMut::with_capacity(2 + trace.stored_bytes() + body.len());
+                stored.put_slice(&[MARK, TRACED]);
+                trace.put(&mut stored);
+                stored.put_slice(&body);
+                stored.freeze()
             }
             _ => self.fields_before(&body),
         }
     }
 
     fn fields_before(&self, body: &[u8]) -> Bytes {
-        let mut kept = BytesMut::with_capacity(HEAD + body.len() + 128);
-        kept.put_slice(&[MARK, FIELDS, 0, 0, 0, 0]);
+        let mut stored = BytesMut::with_capacity(HEAD + body.len() + 128);
+        stored.put_slice(&[MARK, FIELDS, 0, 0, 0, 0]);
         if let Some(trace) = &self.trace {
             let mut field = BytesMut::new();
             trace.put(&mut field);
-            put(&mut kept, TRACE, &field);
+            put(&mut stored, TRACE, &field);
         }
         if !self.attributes.is_empty() {
-            put(&mut kept, ATTRIBUTES, &self.attributes.canonical());
+            put(&mut stored, ATTRIBUTES, &self.attributes.canonical());
         }
         let source = self.source.as_ref().map(QueueName::as_str);
         let dedup = self.dedup.as_ref().map(DedupId::as_str);
@@ -111,41 +111,41 @@ impl Envelope {
             (DEDUP, dedup),
         ] {
             if let Some(text) = text {
-                put(&mut kept, tag, text.as_bytes());
+                put(&mut stored, tag, text.as_bytes());
             }
         }
         if self.attempts > 0 {
-            put(&mut kept, ATTEMPTS, &self.attempts.to_be_bytes());
+            put(&mut stored, ATTEMPTS, &self.attempts.to_be_bytes());
         }
-        let fields = length(kept.len() - HEAD);
-        kept[2..HEAD].copy_from_slice(&fields.to_be_bytes());
-        kept.put_slice(body);
-        kept.freeze()
+        let fields = length(stored.len() - HEAD);
+        stored[2..HEAD].copy_from_slice(&fields.to_be_bytes());
+        stored.put_slice(body);
+        stored.freeze()
     }
 
     /// Splits the stored form into the envelope and the body.
-    pub fn split(kept: Bytes) -> (Self, Bytes) {
-        let split = match kept.get(..2) {
-            Some([MARK, TRACED]) => Self::split_trace(&kept),
-            Some([MARK, FIELDS]) => Self::split_fields(&kept),
+    pub fn split(stored: Bytes) -> (Self, Bytes) {
+        let split = match stored.get(..2) {
+            Some([MARK, TRACED]) => Self::split_trace(&stored),
+            Some([MARK, FIELDS]) => Self::split_fields(&stored),
             _ => None,
         };
-        split.unwrap_or_else(|| (Self::default(), kept))
+        split.unwrap_or_else(|| (Self::default(), stored))
     }
 
-    fn split_trace(kept: &Bytes) -> Option<(Self, Bytes)> {
-        let mut rest = kept.slice(2..);
+    fn split_trace(stored: &Bytes) -> Option<(Self, Bytes)> {
+        let mut rest = stored.slice(2..);
         let trace = TraceContext::take(&mut rest)?;
         Some((Self { trace: Some(trace), ..Self::default() }, rest))
     }
 
-    fn split_fields(kept: &Bytes) -> Option<(Self, Bytes)> {
-        let mut head = kept.get(2..HEAD)?;
+    fn split_fields(stored: &Bytes) -> Option<(Self, Bytes)> {
+        let mut head = stored.get(2..HEAD)?;
         let end = HEAD + usize::try_from(head.get_u32()).ok()?;
-        if kept.len() < end {
+        if stored.len() < end {
             return None;
         }
-        let mut fields = kept.slice(HEAD..end);
+        let mut fields = stored.slice(HEAD..end);
         let mut envelope = Self::default();
         while fields.len() >= FIELD_HEAD {
             let (tag, size) = (fields.get_u8(), usize::try_from(fields.get_u32()).ok()?);
@@ -154,7 +154,7 @@ impl Envelope {
             }
             envelope.read(tag, fields.split_to(size));
         }
-        Some((envelope, kept.slice(end..)))
+        Some((envelope, stored.slice(end..)))
     }
 
     fn read(&mut self, tag: u8, mut field: Bytes) {
@@ -172,10 +172,10 @@ impl Envelope {
     }
 }
 
-fn put(kept: &mut BytesMut, tag: u8, field: &[u8]) {
-    kept.put_u8(tag);
-    kept.put_u32(length(field.len()));
-    kept.put_slice(field);
+fn put(stored: &mut BytesMut, tag: u8, field: &[u8]) {
+    stored.put_u8(tag);
+    stored.put_u32(length(field.len()));
+    stored.put_slice(field);
 }
 
 fn length(bytes: usize) -> u32 {
@@ -227,15 +227,15 @@ mod tests {
 
     #[test]
     fn lone_trace_keeps_its_first_stored_form() {
-        let kept = Envelope { trace: trace(), ..Envelope::default() }.before(Bytes::from_static(b"1"));
-        assert_eq!((&kept[..4], &kept[29..]), (&[0, 1, 0, 3][..], &b"a=11"[..]));
+        let stored = Envelope { trace: trace(), ..Envelope::default() }.before(Bytes::from_static(b"1"));
+        assert_eq!((&stored[..4], &stored[29..]), (&[0, 1, 0, 3][..], &b"a=11"[..]));
     }
 
     #[test]
     fn tags_of_later_versions_are_passed_over() {
-        let kept = Bytes::from_static(b"\0\x02\0\0\0\x0c\x63\0\0\0\x01?\x04\0\0\0\x01s{}");
+        let stored = Bytes::from_static(b"\0\x02\0\0\0\x0c\x63\0\0\0\x01?\x04\0\0\0\x01s{}");
         let sender = Envelope { sender: Some("s".into()), ..Envelope::default() };
-        assert_eq!(Envelope::split(kept), (sender, Bytes::from_static(b"{}")));
+        assert_eq!(Envelope::split(stored), (sender, Bytes::from_static(b"{}")));
     }
 
     proptest! {

@@ -150,8 +150,8 @@ pub const ADMIN_BODY_BYTES: usize = 16_384;
 pub const FLAVOR_POOLS: usize = 40;
 /// Max characters of a group name and of a deduplication id (SQS: 128).
 pub const TOKEN_CHARS: usize = 128;
-/// Max depth of arrays and objects in the JSON of a request. serde_json refuses deeper envelopes too, so no recursive
-/// reader of this service goes deeper.
+/// Max depth of arrays and objects in the JSON of a request. serde_json refuses deeper envelopes too, so this bounds the
+/// recursion of every reader in this service.
 pub const JSON_DEPTH: usize = 128;
 
 /// Max bytes of a request body that has neither messages nor metadata: the ttl and grace of a claim need far less.

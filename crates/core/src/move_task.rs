@@ -23,11 +23,11 @@ pub struct MoveRate(u32);
 impl MoveRate {
     /// Checks a rate; `field` is the client's name for it.
     pub fn new(per_second: i64, field: &str) -> Result<Self, Error> {
-        let (least, most) = limits::MOVE_TASK_RATE;
+        let (min, max) = limits::MOVE_TASK_RATE;
         match u32::try_from(per_second) {
-            Ok(rate) if (least..=most).contains(&rate) => Ok(Self(rate)),
+            Ok(rate) if (min..=max).contains(&rate) => Ok(Self(rate)),
             _ => {
-                let why = format!("{per_second} is not between {least} and {most} messages a second");
+                let why = format!("{per_second} is not between {min} and {max} messages a second");
                 Err(Error::invalid(InvalidPart::Limit, field, why))
             }
         }

@@ -81,7 +81,7 @@ impl ProjectId {
             return Ok(Self(Self::DEFAULT.into()));
         }
         if text.len() > limits::PROJECT_BYTES {
-            let why = format!("project ids have at most {} bytes", limits::PROJECT_BYTES);
+            let why = format!("project ids have at max {} bytes", limits::PROJECT_BYTES);
             return Err(Error::invalid(InvalidPart::Name, "X-Project-Id", why));
         }
         Ok(Self(text.into()))
@@ -114,11 +114,11 @@ impl FlavorName {
     }
 }
 
-fn word(text: &str, field: &'static str, most: usize) -> Result<Arc<str>, Error> {
-    let fits = (1..=most).contains(&text.len());
+fn word(text: &str, field: &'static str, max: usize) -> Result<Arc<str>, Error> {
+    let fits = (1..=max).contains(&text.len());
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if !fits || !text.bytes().all(plain) {
-        let why = format!("names have 1 to {most} ASCII letters, digits, underscores, dashes or dots");
+        let why = format!("names have 1 to {max} ASCII letters, digits, underscores, dashes or dots");
         return Err(Error::invalid(InvalidPart::Name, field, why));
     }
     if matches!(text, "." | "..") {

@@ -47,13 +47,13 @@ impl FromStr for Network {
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| FORM)?;
-        let most = if address.is_ipv4() { Ipv4Addr::BITS } else { u128::BITS };
+        let max = if address.is_ipv4() { Ipv4Addr::BITS } else { u128::BITS };
         let prefix = match prefix {
             Some(digits) if digits.len() <= 3 && digits.bytes().all(|digit| digit.is_ascii_digit()) => {
-                digits.parse().ok().filter(|prefix| *prefix <= most).ok_or(FORM)?
+                digits.parse().ok().filter(|prefix| *prefix <= max).ok_or(FORM)?
             }
             Some(_) => return Err(FORM),
-            None => most,
+            None => max,
         };
         // An IPv4 network in IPv6: the first 96 bits are those of the mapping.
         let mapping = u128::BITS - Ipv4Addr::BITS;

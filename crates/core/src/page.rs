@@ -9,8 +9,8 @@ pub struct PageLimit(usize);
 
 impl PageLimit {
     /// Checks a number of elements; an absent one has the default of `span`.
-    pub fn new(asked: Option<i64>, span: Span) -> Result<Self, Error> {
-        span.count(asked.unwrap_or(span.default_value().into()), "limit").map(Self)
+    pub fn new(requested: Option<i64>, span: Span) -> Result<Self, Error> {
+        span.count(requested.unwrap_or(span.default_value().into()), "limit").map(Self)
     }
 
     /// The number of elements.
@@ -25,8 +25,8 @@ pub struct PopCount(usize);
 
 impl PopCount {
     /// Checks a number of messages.
-    pub fn new(asked: i64, limits: &Limits) -> Result<Self, Error> {
-        limits.claim_messages.count(asked, "pop").map(Self)
+    pub fn new(requested: i64, limits: &Limits) -> Result<Self, Error> {
+        limits.claim_messages.count(requested, "pop").map(Self)
     }
 
     /// The number of messages.
@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn bounds_are_zaqars() {
-        let page = |asked| PageLimit::new(asked, Limits::ZAQAR.messages_page);
-        let pop = |asked| PopCount::new(asked, &Limits::ZAQAR);
+        let page = |requested| PageLimit::new(requested, Limits::ZAQAR.messages_page);
+        let pop = |requested| PopCount::new(requested, &Limits::ZAQAR);
         assert_eq!(page(None).unwrap().get(), 10);
         for good in [1, 20] {
             assert!(page(Some(good)).is_ok() && pop(good).is_ok());

@@ -123,13 +123,13 @@ impl Metadata {
     pub fn shown(&self, limits: &Limits) -> Entries {
         let mut shown = self.own();
         for (key, default) in defaults(limits) {
-            let says_nothing = |value: &RawValue| match value.get() {
+            let is_unset = |value: &RawValue| match value.get() {
                 "null" | "\"\"" | "false" => true,
                 // A delay of zero is a value where the service has another default.
                 "0" => key != attributes::MESSAGE_DELAY,
                 _ => false,
             };
-            if shown.get(key).is_none_or(|value| says_nothing(value)) {
+            if shown.get(key).is_none_or(|value| is_unset(value)) {
                 shown.insert(key.to_owned(), raw(default));
             }
         }

@@ -145,7 +145,7 @@ impl PoolUri {
 pub fn hide_passwords(uri: &str) -> String {
     let (rest, query) = uri.split_once('?').map_or((uri, None), |(rest, query)| (rest, Some(query)));
     let mut shown = match rest.split_once("://") {
-        Some((scheme, place)) => format!("{scheme}://{}", hide_login(place)),
+        Some((scheme, authority)) => format!("{scheme}://{}", hide_login(authority)),
         None => rest.to_owned(),
     };
     let hide = |parameter: &str| match parameter.split_once('=') {
@@ -160,14 +160,14 @@ pub fn hide_passwords(uri: &str) -> String {
 }
 
 /// Hides the password in the login, which is the part before the last `@`: everything behind its first colon.
-fn hide_login(place: &str) -> String {
-    match place.rsplit_once('@') {
+fn hide_login(authority: &str) -> String {
+    match authority.rsplit_once('@') {
         Some((login, hosts)) => {
             let user = login.split_once(':').map_or(login, |(user, _)| user);
             let mark = if user.len() < login.len() { ":***" } else { "" };
             format!("{user}{mark}@{hosts}")
         }
-        None => place.to_owned(),
+        None => authority.to_owned(),
     }
 }
 
@@ -224,8 +224,8 @@ impl PoolChange {
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         let Self { uri, weight, flavor, options, state, drain } = self;
-        let says_where = uri.is_none() && options.is_none();
-        says_where && weight.is_none() && flavor.is_none() && state.is_none() && drain.is_none()
+        let keeps_storage = uri.is_none() && options.is_none();
+        keeps_storage && weight.is_none() && flavor.is_none() && state.is_none() && drain.is_none()
     }
 
     /// Returns the pool after the change, except for its URI.

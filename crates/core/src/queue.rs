@@ -52,7 +52,7 @@ impl Metadata {
     /// this way, because it may be older than the checks.
     pub(super) fn in_agreement(self) -> Result<Self, Error> {
         if let Some(entries) = attributes::entries(&self.text) {
-            self.attributes.check_kept(&entries)?;
+            self.attributes.check_sqs_keys(&entries)?;
         }
         Ok(self)
     }

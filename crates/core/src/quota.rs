@@ -156,15 +156,15 @@ impl QuotaTable {
         named
     }
 
-    /// The accounts in the table whose quota bounds something, in order; at most `most` of them.
-    pub fn bounded(&self, most: usize) -> Vec<ProjectId> {
+    /// The accounts in the table whose quota bounds something, in order; at most `max` of them.
+    pub fn bounded(&self, max: usize) -> Vec<ProjectId> {
         let named = self
             .projects
             .iter()
             .filter(|(name, quota)| quota.is_bounded() && self.accounts.of(name) == **name);
         let mut named: Vec<ProjectId> = named.map(|(name, _)| name.clone()).collect();
         named.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
-        named.truncate(most);
+        named.truncate(max);
         named
     }
 

@@ -61,32 +61,32 @@ impl TraceContext {
     }
 
     /// Bytes of the stored form.
-    pub fn kept_bytes(&self) -> usize {
+    pub fn stored_bytes(&self) -> usize {
         HEAD + self.state.len()
     }
 
     /// Writes the stored form.
-    pub fn put(&self, kept: &mut impl BufMut) {
-        kept.put_u16(u16::try_from(self.state.len()).expect("a state is within its bound"));
-        kept.put_slice(&self.trace);
-        kept.put_slice(&self.parent);
-        kept.put_u8(self.flags);
-        kept.put_slice(&self.state);
+    pub fn put(&self, stored: &mut impl BufMut) {
+        stored.put_u16(u16::try_from(self.state.len()).expect("a state is within its bound"));
+        stored.put_slice(&self.trace);
+        stored.put_slice(&self.parent);
+        stored.put_u8(self.flags);
+        stored.put_slice(&self.state);
     }
 
     /// Takes the stored form from the front. When the bytes are too few, returns none and takes nothing.
-    pub fn take(kept: &mut Bytes) -> Option<Self> {
-        let mut head = kept.get(..HEAD)?;
+    pub fn take(stored: &mut Bytes) -> Option<Self> {
+        let mut head = stored.get(..HEAD)?;
         let state = usize::from(head.get_u16());
-        if kept.len() < HEAD + state {
+        if stored.len() < HEAD + state {
             return None;
         }
         let (mut trace, mut parent) = ([0; 16], [0; 8]);
         head.copy_to_slice(&mut trace);
         head.copy_to_slice(&mut parent);
         let flags = head.get_u8();
-        kept.advance(HEAD);
-        Some(Self { trace, parent, flags, state: kept.split_to(state) })
+        stored.advance(HEAD);
+        Some(Self { trace, parent, flags, state: stored.split_to(state) })
     }
 }
 
@@ -142,12 +142,12 @@ mod tests {
         assert_eq!(context.state(), Some("vendor=a:b/c, other@x=1"));
         assert_eq!(context.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert!(context.is_sampled());
-        let mut kept = Vec::new();
-        context.put(&mut kept);
-        assert_eq!(kept.len(), context.kept_bytes());
-        kept.extend(b"{}");
-        let mut kept = Bytes::from(kept);
-        assert_eq!((TraceContext::take(&mut kept), kept), (Some(context), Bytes::from_static(b"{}")));
+        let mut stored = Vec::new();
+        context.put(&mut stored);
+        assert_eq!(stored.len(), context.stored_bytes());
+        stored.extend(b"{}");
+        let mut stored = Bytes::from(stored);
+        assert_eq!((TraceContext::take(&mut stored), stored), (Some(context), Bytes::from_static(b"{}")));
     }
 
     #[test]

@@ -9,25 +9,25 @@ use crate::error::{Error, InvalidPart};
 /// A range of whole numbers that a client may ask for, with a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    least: u32,
+    min: u32,
     default: u32,
-    most: u32,
+    max: u32,
 }
 
 impl Span {
-    /// Returns the range from `least` to `most`; none when the bounds are in the wrong order or the default is outside.
-    pub const fn new(least: u32, default: u32, most: u32) -> Option<Self> {
-        if least <= default && default <= most { Some(Self { least, default, most }) } else { None }
+    /// Returns the range from `min` to `max`; none when the bounds are in the wrong order or the default is outside.
+    pub const fn new(min: u32, default: u32, max: u32) -> Option<Self> {
+        if min <= default && default <= max { Some(Self { min, default, max }) } else { None }
     }
 
-    const fn within((least, most): (u32, u32), default: u32) -> Self {
-        assert!(least <= default && default <= most, "the constants of limits.rs are in order");
-        Self { least, default, most }
+    const fn within((min, max): (u32, u32), default: u32) -> Self {
+        assert!(min <= default && default <= max, "the constants of limits.rs are in order");
+        Self { min, default, max }
     }
 
     /// A range that begins at one: elements of a page or of a batch.
-    const fn up_to(most: usize, default: usize) -> Self {
-        Self::within((1, most as u32), default as u32)
+    const fn up_to(max: usize, default: usize) -> Self {
+        Self::within((1, max as u32), default as u32)
     }
 
     /// The value that applies when the request names none.
@@ -37,26 +37,26 @@ impl Span {
 
     /// The max value.
     pub const fn most(self) -> usize {
-        self.most as usize
+        self.max as usize
     }
 
     /// Checks a number of seconds; `field` is the client's name for it.
-    pub fn seconds(self, asked: i64, field: impl Into<String>) -> Result<u32, Error> {
-        self.checked(asked).ok_or_else(|| self.refusal(asked, " seconds", field))
+    pub fn seconds(self, number: i64, field: impl Into<String>) -> Result<u32, Error> {
+        self.checked(number).ok_or_else(|| self.refusal(number, " seconds", field))
     }
 
     /// Checks a number of elements; `field` is the client's name for it.
-    pub fn count(self, asked: i64, field: impl Into<String>) -> Result<usize, Error> {
-        let count = self.checked(asked).map(|count| count as usize);
-        count.ok_or_else(|| self.refusal(asked, "", field))
+    pub fn count(self, number: i64, field: impl Into<String>) -> Result<usize, Error> {
+        let count = self.checked(number).map(|count| count as usize);
+        count.ok_or_else(|| self.refusal(number, "", field))
     }
 
-    fn checked(self, asked: i64) -> Option<u32> {
-        u32::try_from(asked).ok().filter(|asked| (self.least..=self.most).contains(asked))
+    fn checked(self, number: i64) -> Option<u32> {
+        u32::try_from(number).ok().filter(|number| (self.min..=self.max).contains(number))
     }
 
-    fn refusal(self, asked: i64, unit: &str, field: impl Into<String>) -> Error {
-        let why = format!("{asked} is not between {} and {}{unit}", self.least, self.most);
+    fn refusal(self, number: i64, unit: &str, field: impl Into<String>) -> Error {
+        let why = format!("{number} is not between {} and {}{unit}", self.min, self.max);
         Error::invalid(InvalidPart::Limit, field, why)
     }
 }
@@ -147,16 +147,16 @@ mod tests {
         let span = Span::new(60, 300, 600).unwrap();
         assert_eq!((span.seconds(60, "ttl").unwrap(), span.count(600, "limit").unwrap()), (60, 600));
         for outside in [59, 601, -1, i64::MIN, i64::MAX] {
-            let said = span.seconds(outside, "ttl").unwrap_err().to_string();
-            assert_eq!(said, format!("ttl: {outside} is not between 60 and 600 seconds"));
+            let error = span.seconds(outside, "ttl").unwrap_err().to_string();
+            assert_eq!(error, format!("ttl: {outside} is not between 60 and 600 seconds"));
             assert!(span.count(outside, "limit").is_err());
         }
     }
 
     #[test]
     fn a_span_has_its_default_inside() {
-        for (least, default, most) in [(2, 1, 3), (1, 4, 3), (3, 2, 1)] {
-            assert_eq!(Span::new(least, default, most), None);
+        for (min, default, max) in [(2, 1, 3), (1, 4, 3), (3, 2, 1)] {
+            assert_eq!(Span::new(min, default, max), None);
         }
         assert!(Span::new(1, 1, 1).is_some());
     }
