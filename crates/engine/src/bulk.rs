@@ -2,7 +2,7 @@
 
 use super::hidden::{HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
-use super::removal::{PoolLookup, Removal, on_its_way};
+use super::removal::{PoolLookup, Removal, in_transfer_error};
 use angarium_core::claim::Holdings;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
@@ -14,7 +14,7 @@ use angarium_core::time::Timestamp;
 /// states meanwhile, so it then reads both again.
 #[derive(Debug, Default)]
 pub(super) struct Purges {
-    running: usize,
+    count: usize,
     /// The greatest id that any of them removes.
     until: Option<MessageId>,
     /// Number of such messages that were shown after they had been hidden: their state in the pool may have changed.
@@ -38,14 +38,14 @@ pub struct PurgePass {
 impl QueueEngine {
     /// Begins a purge of all messages up to `last`.
     pub fn begin_purging(&mut self, last: MessageId) {
-        self.purges.running += 1;
+        self.purges.count += 1;
         self.purges.until = self.purges.until.max(Some(last));
     }
 
     /// Ends a purge, with any outcome.
     pub fn end_purging(&mut self) {
-        self.purges.running = self.purges.running.saturating_sub(1);
-        self.purges.until = self.purges.until.filter(|_| self.purges.running > 0);
+        self.purges.count = self.purges.count.saturating_sub(1);
+        self.purges.until = self.purges.until.filter(|_| self.purges.count > 0);
     }
 
     /// Begins a pass of a purge over all messages up to `last`.
@@ -66,12 +66,12 @@ impl QueueEngine {
     /// Begins to remove messages for a client that holds claims: all of them, or none when one is under a claim of
     /// another client or in transfer. Ids must differ. A message that is not in memory is removed from the pool,
     /// whether it exists there or not. If only the pool knows which messages are in transfer, it must be read first;
-    /// `asked` is the token of a look-up that found none of them in transfer.
+    /// `lookup` is the token of a look-up that found none of them in transfer.
     pub fn begin_remove_all(
         &mut self,
         ids: &[MessageId],
         held: Holdings<'_>,
-        asked: Option<PoolLookup>,
+        lookup: Option<PoolLookup>,
         now: Timestamp,
     ) -> Result<Removal, Error> {
         let is_held = |holder: ClaimId| {
@@ -80,11 +80,11 @@ impl QueueEngine {
         };
         for id in ids {
             match self.hidden.get(id).map(|hidden| hidden.why) {
-                None if self.in_transfer.has(*id) == Some(true) => return Err(on_its_way()),
-                None if !self.in_transfer.is_answered(*id, asked.map(|asked| asked.0)) => {
+                None if self.in_transfer.has(*id) == Some(true) => return Err(in_transfer_error()),
+                None if !self.in_transfer.is_answered(*id, lookup.map(|lookup| lookup.0)) => {
                     return Ok(Removal::AskPool(PoolLookup(self.in_transfer.times())));
                 }
-                Some(HiddenReason::Leaving) => return Err(on_its_way()),
+                Some(HiddenReason::Leaving) => return Err(in_transfer_error()),
                 None | Some(HiddenReason::Removing(_) | HiddenReason::Waking | HiddenReason::Copying) => {}
                 Some(HiddenReason::Claimed(holder)) if is_held(holder) => {}
                 Some(HiddenReason::Claimed(_) | HiddenReason::Taking | HiddenReason::Returning(_)) => {
@@ -93,7 +93,7 @@ impl QueueEngine {
             }
         }
         for id in ids {
-            self.begin_remove_whatever(*id, RemovalKind::Acked);
+            self.begin_remove_any(*id, RemovalKind::Acked);
         }
         Ok(Removal::Begun)
     }
@@ -113,13 +113,13 @@ impl QueueEngine {
         };
         let begun: Vec<MessageId> = ids.iter().copied().filter(|id| !is_changing(id)).collect();
         for id in &begun {
-            self.begin_remove_whatever(*id, RemovalKind::Uncounted);
+            self.begin_remove_any(*id, RemovalKind::Uncounted);
         }
         begun
     }
 
     /// Begins to remove a message; its removal counts as `claimed` if it is under a claim.
-    pub(super) fn begin_remove_whatever(&mut self, id: MessageId, claimed: RemovalKind) {
+    pub(super) fn begin_remove_any(&mut self, id: MessageId, claimed: RemovalKind) {
         match self.hidden.get_mut(&id) {
             Some(hidden) if matches!(hidden.why, HiddenReason::Claimed(_)) => {
                 if let HiddenReason::Claimed(holder) = hidden.why {

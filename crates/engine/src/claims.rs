@@ -114,11 +114,11 @@ impl Claims {
     pub(super) fn forget(&mut self, id: ClaimId, message: MessageId) -> bool {
         let Some(claim) = self.claims.get_mut(&id) else { return false };
         claim.messages.remove(&message);
-        let is_over = claim.messages.is_empty() && claim.ending.is_none();
-        if is_over {
+        let has_ended = claim.messages.is_empty() && claim.ending.is_none();
+        if has_ended {
             self.remove(id);
         }
-        is_over
+        has_ended
     }
 }
 
@@ -131,8 +131,8 @@ impl QueueEngine {
     /// The live claims after `after`, in order of id, at most `limit`.
     pub fn live_claims(&self, after: Option<ClaimId>, limit: usize, now: Timestamp) -> Vec<LiveClaim> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = self.claims.claims.range((from, Bound::Unbounded));
-        let live = behind.filter(|(_, claim)| claim.is_live(now)).map(|(id, claim)| LiveClaim {
+        let following = self.claims.claims.range((from, Bound::Unbounded));
+        let live = following.filter(|(_, claim)| claim.is_live(now)).map(|(id, claim)| LiveClaim {
             id: *id,
             terms: claim.terms,
             expires: claim.expires,

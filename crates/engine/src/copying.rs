@@ -33,8 +33,8 @@ impl QueueEngine {
         for header in found.into_iter().filter(|header| must_copy(&header.state)) {
             let id = header.id;
             // If only the pool knows which messages are in transfer, this one may be, and block its group.
-            let is_aside = self.in_transfer.has(id).unwrap_or(self.is_ordered());
-            if self.hidden.contains_key(&id) || is_aside {
+            let is_in_transfer = self.in_transfer.has(id).unwrap_or(self.is_ordered());
+            if self.hidden.contains_key(&id) || is_in_transfer {
                 continue;
             }
             let header = self.take_out(id).unwrap_or(header);
@@ -49,11 +49,11 @@ impl QueueEngine {
     /// Records the header of a message that was read again. Returns false when it is no longer hidden for the copy,
     /// because a client is removing it.
     pub fn copy_read(&mut self, header: &Header) -> bool {
-        let goes_on = self.is_copying(header.id);
-        if goes_on {
+        let is_hidden = self.is_copying(header.id);
+        if is_hidden {
             self.hidden.learn(header.clone());
         }
-        goes_on
+        is_hidden
     }
 
     /// Whether a message is still hidden for a copy.

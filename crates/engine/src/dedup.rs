@@ -48,12 +48,12 @@ impl Dedup {
     /// The durable ones after `after`, in order of their ends.
     pub(super) fn durable(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<DedupNote> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = self.ends.range((from, Bound::Unbounded)).map(|(_, key)| *key);
+        let following = self.ends.range((from, Bound::Unbounded)).map(|(_, key)| *key);
         let note = |key: DedupKey| {
             let known = self.known.get(&key).filter(|known| known.duplicate.is_durable)?;
             Some((key, known.duplicate.id, known.expires))
         };
-        behind.filter_map(note).take(limit).collect()
+        following.filter_map(note).take(limit).collect()
     }
 
     fn put(&mut self, key: DedupKey, duplicate: FirstPost, expires: Timestamp) {
@@ -111,14 +111,14 @@ impl QueueEngine {
 
     /// Forgets at most `limit` ids that have expired by `now`, and returns them. The caller removes their notes.
     pub fn forget_dedup_ids(&mut self, now: Timestamp, limit: usize) -> Vec<DedupKey> {
-        let is_over = |(expires, _): &&(Timestamp, DedupKey)| *expires <= now;
-        let over = self.dedup.ends.iter().take_while(is_over).map(|(_, key)| *key);
+        let has_expired = |(expires, _): &&(Timestamp, DedupKey)| *expires <= now;
+        let expired = self.dedup.ends.iter().take_while(has_expired).map(|(_, key)| *key);
         // An id whose message is being written stays: its note could be written after the removal of the note.
         let is_settled =
             |key: &DedupKey| self.dedup.known.get(key).is_some_and(|known| known.duplicate.is_durable);
-        let over: Vec<DedupKey> = over.filter(is_settled).take(limit).collect();
-        over.iter().for_each(|key| self.dedup.forget(*key));
-        over
+        let expired: Vec<DedupKey> = expired.filter(is_settled).take(limit).collect();
+        expired.iter().for_each(|key| self.dedup.forget(*key));
+        expired
     }
 
     /// Forgets all durable ids, and returns them. The caller removes their notes.

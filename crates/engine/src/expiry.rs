@@ -53,9 +53,9 @@ impl QueueEngine {
     fn hide_expired_claimed(&mut self, id: MessageId, now: Timestamp) -> bool {
         let Some(hidden) = self.hidden.get_mut(&id) else { return false };
         let (HiddenReason::Claimed(claim), Some(header)) = (hidden.why, &hidden.header) else { return false };
-        let is_over = header.life.retained_since().is_some() && header.is_expired(now, self.retention);
+        let has_expired = header.life.retained_since().is_some() && header.is_expired(now, self.retention);
         // A claim that is due or ending returns its messages; the next sweep then finds this one without a claim.
-        if !is_over || self.claims.get(claim).is_none_or(|claim| !claim.is_live(now)) {
+        if !has_expired || self.claims.get(claim).is_none_or(|claim| !claim.is_live(now)) {
             return false;
         }
         hidden.why = HiddenReason::Removing(Some(claim));

@@ -90,13 +90,13 @@ impl FairOrder {
     /// Makes groups quiet that are not noisy any more; `is_whole` states that no ready message is outside of the ready
     /// cache. Returns whether a group became quiet.
     pub(super) fn settle(&mut self, is_whole: bool, now: Timestamp) -> bool {
-        let is_over = |noisy: &NoisyGroup| {
+        let is_quiet = |noisy: &NoisyGroup| {
             (is_whole && noisy.waiting.is_empty()) || now >= noisy.sent.plus_seconds(limits::NOISY_SECONDS)
         };
         let before = self.noisy.len();
         let quiet = &mut self.quiet;
         self.noisy.retain(|_, noisy| {
-            let stays = !is_over(noisy);
+            let stays = !is_quiet(noisy);
             if !stays {
                 quiet.append(&mut noisy.waiting);
             }

@@ -25,30 +25,30 @@ struct GroupTimes {
 /// The times of the last two spans.
 #[derive(Debug, Default)]
 pub(super) struct GroupLoad {
-    looked: Option<Timestamp>,
+    measured: Option<Timestamp>,
     /// The number of the current span.
     span: u64,
-    running: GroupTimes,
-    before: GroupTimes,
+    current: GroupTimes,
+    previous: GroupTimes,
 }
 
 impl GroupLoad {
     /// Adds the time since the last measurement, for `all` messages in flight and for those of each group.
-    pub(super) fn look<'a>(
+    pub(super) fn measure<'a>(
         &mut self,
         now: Timestamp,
         all: usize,
         groups: impl Iterator<Item = (&'a GroupName, usize)>,
     ) {
-        let looked = *self.looked.get_or_insert(now);
-        let passed = now.as_millis().saturating_sub(looked.as_millis());
+        let measured = *self.measured.get_or_insert(now);
+        let passed = now.as_millis().saturating_sub(measured.as_millis());
         if passed < STEP {
             return;
         }
-        self.looked = Some(now);
+        self.measured = Some(now);
         self.advance_span(now.as_millis() / SPAN);
         let passed = passed.min(SPAN);
-        let times = &mut self.running;
+        let times = &mut self.current;
         times.all += time(all, passed);
         for (group, count) in groups.filter(|(_, count)| count * limits::NOISY_MIN >= all) {
             if let Some(own) = times.groups.get_mut(group) {
@@ -61,15 +61,15 @@ impl GroupLoad {
 
     fn advance_span(&mut self, span: u64) {
         if span > self.span {
-            let last = std::mem::take(&mut self.running);
-            self.before = if span == self.span + 1 { last } else { GroupTimes::default() };
+            let last = std::mem::take(&mut self.current);
+            self.previous = if span == self.span + 1 { last } else { GroupTimes::default() };
             self.span = span;
         }
     }
 
     /// Whether a group had more than its fair share of the time.
     pub(super) fn exceeds_share(&self, group: &GroupName) -> bool {
-        let spans = [&self.running, &self.before];
+        let spans = [&self.current, &self.previous];
         let own: u64 = spans.iter().filter_map(|times| times.groups.get(group)).sum();
         let all = spans.iter().map(|times| times.all).sum();
         own >= limits::NOISY_TIME && own.saturating_mul(limits::NOISY_SHARE as u64) > all

@@ -137,9 +137,9 @@ impl HiddenMessages {
     }
 
     /// Records how long messages of groups were hidden until `now`. Called before more messages are hidden.
-    pub(super) fn look_at_time(&mut self, now: Timestamp) {
+    pub(super) fn measure_load(&mut self, now: Timestamp) {
         let groups = self.of_groups.iter().map(|(group, count)| (group, *count));
-        self.busy.look(now, self.by_id.len(), groups);
+        self.busy.measure(now, self.by_id.len(), groups);
     }
 
     /// Number of hidden messages.

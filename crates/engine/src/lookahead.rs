@@ -86,9 +86,9 @@ impl Lookahead {
 impl QueueEngine {
     /// Adds a message that became ready beyond the ready cache, after it was hidden or as a new one.
     pub(super) fn show_ahead(&mut self, header: &Header) {
-        let turns = self.ready_cache.fair_order();
-        if turns.has_noisy()
-            && !turns.is_noisy(header.group.as_ref())
+        let order = self.ready_cache.fair_order();
+        if order.has_noisy()
+            && !order.is_noisy(header.group.as_ref())
             && header.id > self.ready_cache.cursor()
         {
             self.hidden.ahead.show(header);
@@ -114,8 +114,8 @@ impl QueueEngine {
     /// Returns the page to search for messages of quiet groups when the ready cache has none; none while one is read,
     /// or when there is nothing to find.
     pub fn begin_lookahead(&mut self) -> Option<Refill> {
-        let turns = self.ready_cache.fair_order();
-        let is_wanted = turns.has_noisy() && turns.first_quiet().is_none();
+        let order = self.ready_cache.fair_order();
+        let is_wanted = order.has_noisy() && order.first_quiet().is_none();
         let ahead = &mut self.hidden.ahead;
         let after = ahead.cursor.max(self.ready_cache.cursor());
         let is_full = ahead.headers.len() >= limits::READY_CACHE_LOW;

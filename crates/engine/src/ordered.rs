@@ -233,7 +233,7 @@ fn take_of_group(
         groups.served(name, count, blocking);
         GroupTake::Taken
     } else {
-        groups.place(name, blocking);
+        groups.assign_line(name, blocking);
         GroupTake::Blocked
     }
 }

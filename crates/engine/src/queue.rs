@@ -83,7 +83,7 @@ pub(super) struct TakeBounds {
     /// Max messages for the claim.
     limit: usize,
     /// Messages that were claimed this often are dead.
-    most: Option<u32>,
+    max_claims: Option<u32>,
     /// Max messages that are hidden without being for the claim.
     dead: usize,
 }
@@ -99,7 +99,7 @@ impl TakeBounds {
     }
 
     pub(super) fn is_dead(&self, header: &Header) -> bool {
-        self.most.is_some_and(|most| header.attempts >= most)
+        self.max_claims.is_some_and(|max_claims| header.attempts >= max_claims)
     }
 }
 
@@ -136,7 +136,7 @@ impl QueueEngine {
         expires: Timestamp,
         messages: Vec<(Header, u32)>,
     ) -> Vec<ClaimId> {
-        let mut over = Vec::new();
+        let mut ended = Vec::new();
         let mut claim = Claim::new(terms, expires, BTreeSet::new());
         for (mut header, attempt) in messages {
             if let Some(HiddenMessage { header: Some(other), why: HiddenReason::Claimed(holder), .. }) =
@@ -147,7 +147,7 @@ impl QueueEngine {
                 }
                 let holder = *holder;
                 if self.claims.forget(holder, header.id) {
-                    over.push(holder);
+                    ended.push(holder);
                 }
                 self.claimed -= 1;
             }
@@ -165,11 +165,11 @@ impl QueueEngine {
             self.hidden.insert(message, hidden);
         }
         if claim.messages.is_empty() {
-            over.push(id);
+            ended.push(id);
         } else {
             self.claims.insert(id, claim);
         }
-        over
+        ended
     }
 
     /// The messages of a post are durable: they become ready in order of id, or scheduled.
@@ -189,23 +189,26 @@ impl QueueEngine {
         }
     }
 
-    /// Hides the oldest ready messages for a claim, at most `limit`. Messages that were claimed `most` times before are
+    /// Hides the oldest ready messages for a claim, at most `limit`. Messages that were claimed `max_claims` times before are
     /// dead: they are never claimed again.
-    pub fn take(&mut self, limit: usize, most: Option<u32>, now: Timestamp) -> ClaimSelection {
-        self.take_some(TakeBounds { limit, most, dead: limits::REFILL_MESSAGES }, now)
+    pub fn take(&mut self, limit: usize, max_claims: Option<u32>, now: Timestamp) -> ClaimSelection {
+        self.take_some(TakeBounds { limit, max_claims, dead: limits::REFILL_MESSAGES }, now)
     }
 
     /// Hides the oldest ready messages for a transfer out of the queue, however often they were claimed: at most
     /// `limit`, all in `dead`.
     pub fn take_to_leave(&mut self, limit: usize, now: Timestamp) -> ClaimSelection {
-        self.take_some(TakeBounds { limit, most: Some(0), dead: limit.min(limits::REFILL_MESSAGES) }, now)
+        self.take_some(
+            TakeBounds { limit, max_claims: Some(0), dead: limit.min(limits::REFILL_MESSAGES) },
+            now,
+        )
     }
 
     fn take_some(&mut self, taking: TakeBounds, now: Timestamp) -> ClaimSelection {
         if self.is_ordered() {
             return self.take_of_groups(taking, now);
         }
-        self.hidden.look_at_time(now);
+        self.hidden.measure_load(now);
         let mut taken = ClaimSelection::default();
         let first_copying = self.first_copying();
         while taking.can_continue(&taken) {

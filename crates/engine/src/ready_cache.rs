@@ -42,13 +42,13 @@ pub(super) struct ReadyCache {
     bytes: usize,
     cursor: MessageId,
     tail: MessageId,
-    turns: FairOrder,
+    order: FairOrder,
 }
 
 impl ReadyCache {
     /// An empty ready cache of a queue whose ids are all at most `tail`.
     pub(super) fn before(tail: MessageId) -> Self {
-        Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail, turns: FairOrder::default() }
+        Self { ready: BTreeMap::new(), bytes: 0, cursor: MessageId::ZERO, tail, order: FairOrder::default() }
     }
 
     pub(super) fn cursor(&self) -> MessageId {
@@ -174,32 +174,32 @@ impl ReadyCache {
 
     /// The fair order of the messages.
     pub(super) fn fair_order(&self) -> &FairOrder {
-        &self.turns
+        &self.order
     }
 
     /// The first message of quiet groups, or without a group. Used while there is a noisy group.
     pub(super) fn first_quiet(&self) -> Option<&Header> {
-        self.get(self.turns.first_quiet()?)
+        self.get(self.order.first_quiet()?)
     }
 
     pub(super) fn make_noisy(&mut self, group: &GroupName, now: Timestamp) {
-        self.turns.make_noisy(group, now, self.ready.values().map(|ready| &ready.header));
+        self.order.make_noisy(group, now, self.ready.values().map(|ready| &ready.header));
     }
 
     pub(super) fn note_sent(&mut self, group: Option<&GroupName>, now: Timestamp) {
-        self.turns.note_sent(group, now);
+        self.order.note_sent(group, now);
     }
 
     /// Makes groups quiet that are not noisy any more. Returns whether a group became quiet.
     pub(super) fn settle_order(&mut self, now: Timestamp) -> bool {
         let is_whole = self.is_whole();
-        self.turns.settle(is_whole, now)
+        self.order.settle(is_whole, now)
     }
 
     /// Accounts for a message that left the ready cache.
     fn left(&mut self, ready: &ReadyMessage) {
         self.bytes -= ready.bytes();
-        self.turns.remove(&ready.header);
+        self.order.remove(&ready.header);
         // An empty tree keeps its last leaf, which has room for eleven messages: for very many idle queues that would
         // be most of their memory.
         if self.ready.is_empty() {
@@ -208,7 +208,7 @@ impl ReadyCache {
     }
 
     fn insert(&mut self, ready: ReadyMessage) {
-        self.turns.add(&ready.header);
+        self.order.add(&ready.header);
         self.bytes += ready.bytes();
         if let Some(old) = self.ready.insert(ready.header.id, ready) {
             self.bytes -= old.bytes();

@@ -63,7 +63,7 @@ impl RefillState {
     }
 
     /// Records that the page may lack a message that was hidden while it was read.
-    pub(super) fn distrust(&mut self) {
+    pub(super) fn void(&mut self) {
         self.is_void = true;
     }
 }

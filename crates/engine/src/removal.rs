@@ -41,9 +41,9 @@ impl QueueEngine {
         match self.remove_known(id, claim, now) {
             Some(decided) => decided,
             None => match self.in_transfer.has(id) {
-                Some(true) => Err(on_its_way()),
+                Some(true) => Err(in_transfer_error()),
                 // Only the pool knows whether it exists, or is in transfer to another queue.
-                is_aside if claim.is_some() || is_aside.is_none() => {
+                is_in_transfer if claim.is_some() || is_in_transfer.is_none() => {
                     Ok(Removal::AskPool(PoolLookup(self.in_transfer.times())))
                 }
                 _ => Ok(self.remove_absent(id)),
@@ -57,19 +57,19 @@ impl QueueEngine {
         &mut self,
         id: MessageId,
         claim: Option<ClaimId>,
-        asked: PoolLookup,
-        answered: LookupResult<'_>,
+        lookup: PoolLookup,
+        result: LookupResult<'_>,
         now: Timestamp,
     ) -> Result<Removal, Error> {
         if let Some(decided) = self.remove_known(id, claim, now) {
             return decided;
         }
-        let now_asked = PoolLookup(self.in_transfer.times());
-        if asked != now_asked {
-            return Ok(Removal::AskPool(now_asked));
+        let current = PoolLookup(self.in_transfer.times());
+        if lookup != current {
+            return Ok(Removal::AskPool(current));
         }
-        match answered {
-            LookupResult::There(State::Moving(_) | State::Prepared(_)) => Err(on_its_way()),
+        match result {
+            LookupResult::There(State::Moving(_) | State::Prepared(_)) => Err(in_transfer_error()),
             LookupResult::There(_) if claim.is_some() => Err(Error::NotClaimed(id)),
             LookupResult::There(_) | LookupResult::Absent => Ok(self.remove_absent(id)),
         }
@@ -113,7 +113,7 @@ impl QueueEngine {
                 hidden.removals = 1;
                 Some(Ok(Removal::Begun))
             }
-            HiddenReason::Leaving => Some(Err(on_its_way())),
+            HiddenReason::Leaving => Some(Err(in_transfer_error())),
         }
     }
 
@@ -149,7 +149,7 @@ impl QueueEngine {
 
     /// Removals are durable. Returns the claims that have no message left.
     pub fn removed(&mut self, ids: &[MessageId]) -> Vec<ClaimId> {
-        let mut over = Vec::new();
+        let mut ended = Vec::new();
         for id in ids {
             if let Some(refill) = &mut self.refill {
                 refill.remove(*id);
@@ -167,11 +167,11 @@ impl QueueEngine {
             if let HiddenReason::Removing(Some(claim)) = hidden.why {
                 self.claimed -= 1;
                 if self.claims.forget(claim, *id) {
-                    over.push(claim);
+                    ended.push(claim);
                 }
             }
         }
-        over
+        ended
     }
 
     /// Removals were certainly not carried out: the messages become what they were before.
@@ -213,13 +213,13 @@ impl QueueEngine {
     fn read_again(&mut self, id: MessageId) {
         // A page may have been read without it while it was hidden.
         if let Some(refill) = &mut self.refill {
-            refill.distrust();
+            refill.void();
         }
         self.ready_cache.end_before(id);
         if let Some(groups) = &mut self.groups {
             groups.leave();
         }
-        self.schedule.refresh_owner();
+        self.schedule.expect_any();
     }
 }
 
@@ -250,6 +250,6 @@ impl QueueEngine {
     }
 }
 
-pub(super) fn on_its_way() -> Error {
+pub(super) fn in_transfer_error() -> Error {
     Error::unavailable(Part::Storage, "the message is on its way to another queue")
 }

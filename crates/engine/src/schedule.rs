@@ -58,7 +58,7 @@ impl Schedule {
     }
 
     /// Records that only the pool knows when the next message is due.
-    pub(super) fn refresh_owner(&mut self) {
+    pub(super) fn expect_any(&mut self) {
         self.expect(Timestamp::default());
     }
 }

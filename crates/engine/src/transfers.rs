@@ -81,8 +81,8 @@ impl TransferEntries {
     }
 
     /// Whether an answer of the pool is still valid: nothing was marked in transfer since, or memory knows the id.
-    pub(super) fn is_answered(&self, id: MessageId, asked: Option<u64>) -> bool {
-        self.has(id).is_some() || asked == Some(self.times)
+    pub(super) fn is_answered(&self, id: MessageId, lookup: Option<u64>) -> bool {
+        self.has(id).is_some() || lookup == Some(self.times)
     }
 
     /// Whether a message is in transfer; none when only the pool knows.
@@ -150,10 +150,10 @@ impl QueueEngine {
         }
     }
 
-    /// The pool has no entry in transfer. Valid only if `asides` is still the value of [`QueueEngine::transfer_count`];
+    /// The pool has no entry in transfer. Valid only if `count` is still the value of [`QueueEngine::transfer_count`];
     /// from then on memory knows all of them.
-    pub fn clear_all_in_transfer(&mut self, asides: u64) {
-        if self.in_transfer.times == asides {
+    pub fn clear_all_in_transfer(&mut self, count: u64) {
+        if self.in_transfer.times == count {
             self.in_transfer.known = Some(BTreeSet::new());
         }
     }

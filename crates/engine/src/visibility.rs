@@ -95,7 +95,7 @@ impl QueueEngine {
         let is_claimed =
             self.hidden.get(&id).is_some_and(|hidden| matches!(hidden.why, HiddenReason::Claimed(_)));
         if is_claimed {
-            self.begin_remove_whatever(id, RemovalKind::Acked);
+            self.begin_remove_any(id, RemovalKind::Acked);
         }
         is_claimed
     }
@@ -109,9 +109,9 @@ impl QueueEngine {
         let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.is_settled()) else {
             return ClaimSplit::Busy;
         };
-        let (going, staying): (Vec<_>, Vec<_>) =
+        let (split, staying): (Vec<_>, Vec<_>) =
             held.headers.into_iter().partition(|header| parted.contains(&header.id));
-        if going.is_empty() {
+        if split.is_empty() {
             return ClaimSplit::Ended;
         }
         if staying.is_empty() {
@@ -119,7 +119,7 @@ impl QueueEngine {
         }
         claim.is_renewing = true;
         held.headers = staying;
-        let parted = going.iter().map(|header| (header.id, header.attempts)).collect();
+        let parted = split.iter().map(|header| (header.id, header.attempts)).collect();
         ClaimSplit::Begun { rest: held, parted }
     }
 
@@ -146,22 +146,22 @@ impl QueueEngine {
             moved.insert(*id);
         }
         let client = self.client_of(old);
-        let mut over = Vec::new();
+        let mut ended = Vec::new();
         self.claims.set_attempt(old, None);
         if let Some(claim) = self.claims.get_mut(old) {
             claim.is_renewing = false;
             claim.messages.retain(|id| !moved.contains(id));
             if claim.messages.is_empty() {
                 self.claims.remove(old);
-                over.push(old);
+                ended.push(old);
             }
         }
         if moved.is_empty() {
-            over.push(new);
+            ended.push(new);
         } else {
             self.claims.insert(new, Claim::new(terms, expires, moved));
             self.note_client(new, client);
         }
-        over
+        ended
     }
 }

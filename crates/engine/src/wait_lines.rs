@@ -27,49 +27,49 @@ impl<N, T> Default for WaitLines<N, T> {
 
 impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
     /// Puts a waiter at the end.
-    pub fn join(&mut self, name: &N, who: T) -> LinePosition {
-        let place = self.next;
+    pub fn join(&mut self, name: &N, waiter: T) -> LinePosition {
+        let position = self.next;
         self.next += 1;
         self.waiting += 1;
-        self.lines.entry(name.clone()).or_default().push_back((place, who));
-        LinePosition(place)
+        self.lines.entry(name.clone()).or_default().push_back((position, waiter));
+        LinePosition(position)
     }
 
     /// Removes a waiter at any position. None when it has left already.
-    pub fn leave(&mut self, name: &N, place: LinePosition) -> Option<T> {
-        self.change(name, |line| line.remove(find(line, place)?)).map(|(_, who)| who)
+    pub fn leave(&mut self, name: &N, position: LinePosition) -> Option<T> {
+        self.change(name, |line| line.remove(find(line, position)?)).map(|(_, waiter)| waiter)
     }
 
     /// Removes the first waiter.
     pub fn take_first(&mut self, name: &N) -> Option<T> {
-        self.change(name, VecDeque::pop_front).map(|(_, who)| who)
+        self.change(name, VecDeque::pop_front).map(|(_, waiter)| waiter)
     }
 
     /// Removes the waiters that `holds` accepts, in order.
     pub fn dismiss(&mut self, name: &N, mut holds: impl FnMut(&T) -> bool) -> Vec<T> {
         let gone = self.change(name, |line| {
-            let (gone, stay) = std::mem::take(line).into_iter().partition(|(_, who)| holds(who));
+            let (gone, stay) = std::mem::take(line).into_iter().partition(|(_, waiter)| holds(waiter));
             *line = stay;
             Some(gone)
         });
-        gone.unwrap_or_default().into_iter().map(|(_, who)| who).collect()
+        gone.unwrap_or_default().into_iter().map(|(_, waiter)| waiter).collect()
     }
 
     /// The waiter at a position, if it still waits.
-    pub fn get_mut(&mut self, name: &N, place: LinePosition) -> Option<&mut T> {
+    pub fn get_mut(&mut self, name: &N, position: LinePosition) -> Option<&mut T> {
         let line = self.lines.get_mut(name)?;
-        let at = find(line, place)?;
-        line.get_mut(at).map(|(_, who)| who)
+        let at = find(line, position)?;
+        line.get_mut(at).map(|(_, waiter)| waiter)
     }
 
     /// The first waiter.
     pub fn first(&self, name: &N) -> Option<&T> {
-        self.lines.get(name)?.front().map(|(_, who)| who)
+        self.lines.get(name)?.front().map(|(_, waiter)| waiter)
     }
 
     /// The first waiter, to be changed.
     pub fn first_mut(&mut self, name: &N) -> Option<&mut T> {
-        self.lines.get_mut(name)?.front_mut().map(|(_, who)| who)
+        self.lines.get_mut(name)?.front_mut().map(|(_, waiter)| waiter)
     }
 
     /// Number of waiters of one line.
@@ -103,8 +103,8 @@ impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
     }
 }
 
-fn find<T>(line: &VecDeque<(u64, T)>, place: LinePosition) -> Option<usize> {
-    line.binary_search_by_key(&place.0, |(place, _)| *place).ok()
+fn find<T>(line: &VecDeque<(u64, T)>, position: LinePosition) -> Option<usize> {
+    line.binary_search_by_key(&position.0, |(position, _)| *position).ok()
 }
 
 #[cfg(test)]
@@ -114,16 +114,16 @@ mod tests {
     #[test]
     fn waiters_are_served_in_join_order() {
         let mut lines = WaitLines::default();
-        let places: Vec<LinePosition> = (0..5).map(|who| lines.join(&"q", who)).collect();
-        assert_eq!(lines.leave(&"q", places[0]), Some(0));
-        assert_eq!(lines.leave(&"q", places[3]), Some(3));
-        assert_eq!(lines.leave(&"q", places[3]), None);
+        let positions: Vec<LinePosition> = (0..5).map(|waiter| lines.join(&"q", waiter)).collect();
+        assert_eq!(lines.leave(&"q", positions[0]), Some(0));
+        assert_eq!(lines.leave(&"q", positions[3]), Some(3));
+        assert_eq!(lines.leave(&"q", positions[3]), None);
         assert_eq!(lines.take_first(&"q"), Some(1));
         lines.join(&"q", 5);
         assert_eq!((lines.len_of(&"q"), lines.len()), (3, 3));
-        assert_eq!(lines.dismiss(&"q", |who| *who == 4), [4]);
-        let turns = [(); 3].map(|()| lines.take_first(&"q"));
-        assert_eq!(turns, [Some(2), Some(5), None]);
+        assert_eq!(lines.dismiss(&"q", |waiter| *waiter == 4), [4]);
+        let served = [(); 3].map(|()| lines.take_first(&"q"));
+        assert_eq!(served, [Some(2), Some(5), None]);
         assert!(lines.is_empty());
     }
 

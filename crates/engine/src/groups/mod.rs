@@ -65,12 +65,12 @@ struct Group {
     /// Scheduled messages. After the first of them, only those are known that were ready before.
     delayed: BTreeMap<MessageId, Header>,
     reach: GroupCoverage,
-    place: Option<GroupPosition>,
+    position: Option<GroupPosition>,
 }
 
 impl Group {
     fn of(reach: GroupCoverage) -> Self {
-        Self { ready: BTreeMap::new(), delayed: BTreeMap::new(), reach, place: None }
+        Self { ready: BTreeMap::new(), delayed: BTreeMap::new(), reach, position: None }
     }
 
     /// The first message that blocks it; `hidden` is the first hidden one.
@@ -162,7 +162,7 @@ impl Groups {
     pub(super) fn leave(&mut self) {
         let turn = self.next_turn;
         let mut reading = std::mem::take(&mut self.reading);
-        reading.distrust();
+        reading.void_all();
         *self = Self { next_turn: turn, reading, ..Self::found(false, self.bounds) };
     }
 
@@ -172,7 +172,7 @@ impl Groups {
         let id = message.header.id;
         self.reading.note_posted(&name);
         let reach = self.known.get(&name).map(|group| group.reach);
-        let is_full = !matches!(reach, Some(GroupCoverage::To(_))) && !self.has_room_of_stuck(&name);
+        let is_full = !matches!(reach, Some(GroupCoverage::To(_))) && !self.make_room_from_stuck(&name);
         match reach {
             Some(GroupCoverage::Whole) if is_full => self.set_reach(&name, GroupCoverage::To(id.before())),
             Some(GroupCoverage::Whole) => self.put_ready(&name, message.into()),
@@ -180,15 +180,15 @@ impl Groups {
             Some(GroupCoverage::To(_)) => {}
             None if self.listing == GroupListing::Whole => {
                 let reach = if is_full { GroupCoverage::To(id.before()) } else { GroupCoverage::Whole };
-                if self.make_place(&name, reach) && !is_full {
+                if self.add_known(&name, reach) && !is_full {
                     self.put_ready(&name, message.into());
                 }
             }
             // The event that frees the group names it again.
-            None if blocking.first(&name).is_some() => self.listing.miss_blocked(),
+            None if blocking.first(&name).is_some() => self.listing.note_missing_blocked(),
             None => self.look_for(&name),
         }
-        self.place(&name, blocking);
+        self.assign_line(&name, blocking);
     }
 
     /// Adds a new message that is durable and scheduled.
@@ -201,7 +201,7 @@ impl Groups {
             Some(_) => self.set_reach(&name, GroupCoverage::To(header.id.before())),
             None => self.add_delayed(&name, header),
         }
-        self.place(&name, blocking);
+        self.assign_line(&name, blocking);
     }
 
     /// Adds a message that became ready after it was hidden or not ready.
@@ -210,15 +210,15 @@ impl Groups {
         self.reading.note_changed(ready.header.id);
         match self.known.get(&name).map(|group| group.reach.covers(ready.header.id)) {
             Some(true) => self.put_ready(&name, ready),
-            Some(false) => self.reading.distrust_group(&name),
+            Some(false) => self.reading.void_group(&name),
             None if self.listing == GroupListing::Whole => {
-                if self.make_place(&name, GroupCoverage::Whole) {
+                if self.add_known(&name, GroupCoverage::Whole) {
                     self.put_ready(&name, ready);
                 }
             }
             None => self.look_for(&name),
         }
-        self.place(&name, blocking);
+        self.assign_line(&name, blocking);
     }
 
     /// Adds a message that was hidden and is scheduled now.
@@ -227,10 +227,10 @@ impl Groups {
         self.reading.note_changed(header.id);
         match self.known.get(&name).map(|group| group.reach.covers(header.id)) {
             Some(true) => self.put_delayed(&name, header),
-            Some(false) => self.reading.distrust_group(&name),
+            Some(false) => self.reading.void_group(&name),
             None => self.add_delayed(&name, header),
         }
-        self.place(&name, blocking);
+        self.assign_line(&name, blocking);
     }
 
     /// Removes a message before it is hidden. Returns its header if it was in memory.
@@ -253,7 +253,7 @@ impl Groups {
     /// Lists the groups again, because one that is not in memory may have become free.
     pub(super) fn list_again(&mut self) {
         if self.listing != GroupListing::Whole {
-            self.listing.miss_open();
+            self.listing.note_missing_open();
         }
     }
 
@@ -264,7 +264,7 @@ impl Groups {
             if !self.known.contains_key(&name) && self.listing != GroupListing::Whole {
                 self.look_for(&name);
             }
-            self.place(&name, blocking);
+            self.assign_line(&name, blocking);
         }
     }
 
@@ -315,42 +315,42 @@ impl Groups {
 
     /// Puts a group behind all others after messages of it were taken.
     pub(super) fn served(&mut self, name: &GroupName, taken: usize, blocking: &Blocking) {
-        self.leave_place(name);
+        self.leave_line(name);
         self.read_ahead(name, taken);
         // Other groups wait for room: this one returns to memory when it is listed.
         if self.listing.is_overflowing() && self.known.contains_key(name) {
             self.drop_open(name);
         }
-        self.place(name, blocking);
+        self.assign_line(name, blocking);
     }
 
     /// Puts a group into the line that fits its state.
-    pub(super) fn place(&mut self, name: &GroupName, blocking: &Blocking) {
+    pub(super) fn assign_line(&mut self, name: &GroupName, blocking: &Blocking) {
         let Some(group) = self.known.get_mut(name) else { return };
         let is_open = group.is_open(group.blocked_at(blocking.first(name)));
-        match (group.place, is_open) {
+        match (group.position, is_open) {
             (Some(GroupPosition::Open(_)), true) => return,
             _ if group.is_empty() => return self.forget(name),
             (Some(GroupPosition::Resting(_)), false) => return,
             (Some(GroupPosition::Emptied(_)), false) if group.ready.is_empty() => return,
             _ => {}
         }
-        self.leave_place(name);
+        self.leave_line(name);
         let turn = self.next_turn;
         self.next_turn += 1;
-        let (line, place) = if is_open {
+        let (line, position) = if is_open {
             (&mut self.open, GroupPosition::Open(turn))
         } else {
             (&mut self.resting, GroupPosition::Resting(turn))
         };
         line.insert(turn, name.clone());
         if let Some(group) = self.known.get_mut(name) {
-            group.place = Some(place);
+            group.position = Some(position);
         }
     }
 
-    fn leave_place(&mut self, name: &GroupName) {
-        match self.known.get_mut(name).and_then(|group| group.place.take()) {
+    fn leave_line(&mut self, name: &GroupName) {
+        match self.known.get_mut(name).and_then(|group| group.position.take()) {
             Some(GroupPosition::Open(turn)) => self.open.remove(&turn),
             Some(GroupPosition::Resting(turn)) => self.resting.remove(&turn),
             Some(GroupPosition::Emptied(turn)) => self.emptied.remove(&turn),
@@ -379,7 +379,7 @@ impl Groups {
             self.add(name, Group::of(GroupCoverage::Whole));
             self.put_delayed(name, header);
         } else {
-            self.listing.miss_blocked();
+            self.listing.note_missing_blocked();
         }
     }
 

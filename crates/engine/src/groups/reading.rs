@@ -58,41 +58,41 @@ pub(super) enum GroupListing {
     On {
         after: Option<GroupName>,
         /// Whether groups that are not blocked were left out since the listing began, for lack of room.
-        has_missed: bool,
-        has_missed_blocked: bool,
+        is_open_missing: bool,
+        is_blocked_missing: bool,
     },
 }
 
 impl GroupListing {
     pub(super) fn begun() -> Self {
-        Self::On { after: None, has_missed: false, has_missed_blocked: false }
+        Self::On { after: None, is_open_missing: false, is_blocked_missing: false }
     }
 
     /// Whether groups wait for room.
     pub(super) fn is_overflowing(&self) -> bool {
-        matches!(self, Self::On { has_missed: true, .. })
+        matches!(self, Self::On { is_open_missing: true, .. })
     }
 
     /// A group that is not blocked has left memory, or got no room.
-    pub(super) fn miss_open(&mut self) {
+    pub(super) fn note_missing_open(&mut self) {
         match self {
-            Self::On { has_missed, .. } => *has_missed = true,
+            Self::On { is_open_missing, .. } => *is_open_missing = true,
             Self::Whole | Self::Blocked => *self = Self::begun(),
         }
     }
 
     /// A blocked group has left memory, or got no room.
-    pub(super) fn miss_blocked(&mut self) {
+    pub(super) fn note_missing_blocked(&mut self) {
         match self {
-            Self::On { has_missed_blocked, .. } => *has_missed_blocked = true,
+            Self::On { is_blocked_missing, .. } => *is_blocked_missing = true,
             Self::Whole | Self::Blocked => *self = Self::Blocked,
         }
     }
 
     /// The list was read up to a group, or to its end.
     fn advance(&mut self, last: Option<GroupName>, is_end: bool) {
-        let Self::On { after, has_missed, has_missed_blocked } = self else { return };
-        match (is_end, *has_missed, *has_missed_blocked) {
+        let Self::On { after, is_open_missing, is_blocked_missing } = self else { return };
+        match (is_end, *is_open_missing, *is_blocked_missing) {
             (false, ..) => *after = last.or(after.take()),
             (true, true, _) => *self = Self::begun(),
             (true, false, true) => *self = Self::Blocked,
@@ -137,13 +137,13 @@ struct ListingChanges {
     posted: HashSet<GroupName>,
     /// Whether there were too many changes to record: then the list gives only the names of groups, and a lower bound
     /// for the first message of each.
-    is_much: bool,
+    is_overflowed: bool,
 }
 
 impl ListingChanges {
     fn note(&mut self) {
-        self.is_much |= self.changed.len() + self.posted.len() > limits::READY_CACHE_MESSAGES;
-        if self.is_much {
+        self.is_overflowed |= self.changed.len() + self.posted.len() > limits::READY_CACHE_MESSAGES;
+        if self.is_overflowed {
             (self.changed, self.posted) = (HashSet::new(), HashSet::new());
         }
     }
@@ -171,14 +171,14 @@ impl GroupReads {
         }
     }
 
-    pub(super) fn distrust_group(&mut self, name: &GroupName) {
+    pub(super) fn void_group(&mut self, name: &GroupName) {
         if let Some(page) = self.pages.get_mut(name) {
             page.is_void = true;
         }
     }
 
     /// Makes all pages that are being read ignored.
-    pub(super) fn distrust(&mut self) {
+    pub(super) fn void_all(&mut self) {
         self.pages.values_mut().for_each(|page| page.is_void = true);
         self.is_list_void = self.listed.is_some();
     }
@@ -283,7 +283,7 @@ impl Groups {
         }
         self.set_reach(name, reach);
         if let Some(blocking) = hidden.blocking() {
-            self.place(name, blocking);
+            self.assign_line(name, blocking);
         }
     }
 
@@ -314,7 +314,9 @@ impl Groups {
         is_end: bool,
         hidden: &mut HiddenMessages,
     ) {
-        let Some(ListingChanges { changed, posted, is_much }) = self.reading.listed.take() else { return };
+        let Some(ListingChanges { changed, posted, is_overflowed }) = self.reading.listed.take() else {
+            return;
+        };
         if std::mem::take(&mut self.reading.is_list_void) {
             return;
         }
@@ -324,13 +326,13 @@ impl Groups {
             if self.known.contains_key(&name) || message.header.id > until {
                 continue;
             }
-            if is_much || changed.contains(&message.header.id) {
-                self.make_place(&name, GroupCoverage::To(message.header.id.before()));
+            if is_overflowed || changed.contains(&message.header.id) {
+                self.add_known(&name, GroupCoverage::To(message.header.id.before()));
             } else {
                 self.take_head(&name, message, is_only && !posted.contains(&name), hidden);
             }
             if let Some(blocking) = hidden.blocking() {
-                self.place(&name, blocking);
+                self.assign_line(&name, blocking);
             }
         }
         self.listing.advance(last, is_end);
@@ -350,7 +352,7 @@ impl Groups {
         }
         let reach = if is_only { GroupCoverage::Whole } else { GroupCoverage::To(id) };
         if blocks && self.known.len() >= self.bounds.known {
-            self.listing.miss_blocked();
+            self.listing.note_missing_blocked();
             if matches!(message.header.state, State::Moving(_)) {
                 self.take_in(name, message, hidden);
             }
@@ -360,8 +362,8 @@ impl Groups {
             self.make_room(name);
         }
         if self.is_full() && !blocks {
-            self.make_place(name, GroupCoverage::To(id.before()));
-        } else if self.make_place(name, reach) {
+            self.add_known(name, GroupCoverage::To(id.before()));
+        } else if self.add_known(name, reach) {
             self.take_in(name, message, hidden);
         }
     }

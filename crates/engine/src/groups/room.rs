@@ -78,14 +78,14 @@ impl Groups {
     /// Enters a group with messages that is not in memory: it is read in its turn.
     pub(super) fn look_for(&mut self, name: &GroupName) {
         if !self.listing.is_overflowing() {
-            self.make_place(name, GroupCoverage::To(MessageId::ZERO));
+            self.add_known(name, GroupCoverage::To(MessageId::ZERO));
         }
     }
 
     /// Adds a group that is not blocked to memory. Returns false when there is no room: then it will be listed.
-    pub(super) fn make_place(&mut self, name: &GroupName, reach: GroupCoverage) -> bool {
+    pub(super) fn add_known(&mut self, name: &GroupName, reach: GroupCoverage) -> bool {
         if self.known.len() >= self.bounds.known && !self.drop_resting() {
-            self.listing.miss_open();
+            self.listing.note_missing_open();
             return false;
         }
         self.add(name, Group::of(reach));
@@ -95,7 +95,7 @@ impl Groups {
     /// Removes a group from memory.
     pub(super) fn forget(&mut self, name: &GroupName) {
         self.trim(name, 0);
-        self.leave_place(name);
+        self.leave_line(name);
         let Some(group) = self.known.remove(name) else { return };
         self.partial -= usize::from(group.reach != GroupCoverage::Whole);
         for id in group.delayed.keys() {
@@ -121,9 +121,9 @@ impl Groups {
             _ => return self.drop_blocked(name),
         }
         if let Some(group) = self.known.get_mut(name)
-            && let Some(GroupPosition::Resting(turn)) = group.place
+            && let Some(GroupPosition::Resting(turn)) = group.position
         {
-            group.place = Some(GroupPosition::Emptied(turn));
+            group.position = Some(GroupPosition::Emptied(turn));
             self.resting.remove(&turn);
             self.emptied.insert(turn, name.clone());
         }
@@ -131,28 +131,28 @@ impl Groups {
 
     fn drop_blocked(&mut self, name: &GroupName) {
         self.forget(name);
-        self.listing.miss_blocked();
+        self.listing.note_missing_blocked();
     }
 
     pub(super) fn drop_open(&mut self, name: &GroupName) {
         self.forget(name);
-        self.listing.miss_open();
+        self.listing.note_missing_open();
     }
 
     /// Whether there is room for more of a group. If needed, evicts the messages of others that were blocked while all
     /// had their turns.
-    pub(super) fn has_room_of_stuck(&mut self, name: &GroupName) -> bool {
+    pub(super) fn make_room_from_stuck(&mut self, name: &GroupName) -> bool {
         if self.is_full() {
             let stuck = self.resting.range(..self.round()).map(|(_, stuck)| stuck);
             let stuck: Vec<GroupName> = stuck.filter(|stuck| *stuck != name).cloned().collect();
-            self.make_room_of(&stuck, Self::empty_blocked);
+            self.evict_groups(&stuck, Self::empty_blocked);
         }
         !self.is_full()
     }
 
     /// Makes room for a page that was read of a group.
     pub(super) fn make_room(&mut self, name: &GroupName) {
-        if self.has_room_of_stuck(name) {
+        if self.make_room_from_stuck(name) {
             return;
         }
         let keep = self.share();
@@ -165,17 +165,17 @@ impl Groups {
             // Groups that were served last have the last turns.
             let last = self.resting.values().rev().chain(self.open.values().skip(1).rev());
             let last: Vec<GroupName> = last.filter(|other| *other != name).cloned().collect();
-            self.make_room_of(&last, |groups, last| groups.trim(last, 0));
+            self.evict_groups(&last, |groups, last| groups.trim(last, 0));
         }
         if self.is_full() {
             let blocked: Vec<GroupName> =
                 self.resting.values().filter(|other| *other != name).cloned().collect();
-            self.make_room_of(&blocked, Self::empty_blocked);
+            self.evict_groups(&blocked, Self::empty_blocked);
         }
     }
 
     /// Evicts from these groups, one after the other, until half of the memory is free.
-    fn make_room_of(&mut self, names: &[GroupName], leave: impl Fn(&mut Self, &GroupName)) {
+    fn evict_groups(&mut self, names: &[GroupName], leave: impl Fn(&mut Self, &GroupName)) {
         for name in names {
             if !self.is_half_full() {
                 return;

@@ -38,8 +38,8 @@ pub struct Move {
     pub to: usize,
 }
 
-/// Returns at most `most` moves, the most effective first. The cost of each is a look at every load of one pool.
-pub fn plan(shares: &[Share], loads: &[Load], most: usize) -> Vec<Move> {
+/// Returns at most `max` moves, the most effective first. The cost of each is a look at every load of one pool.
+pub fn plan(shares: &[Share], loads: &[Load], max: usize) -> Vec<Move> {
     let total = |of: fn(&Load) -> u64| loads.iter().map(|load| of(load) as f64).sum::<f64>().max(1.0);
     let totals = [total(|load| load.held), total(|load| load.written)];
     let weights: f64 = shares.iter().map(|share| f64::from(share.weight)).sum();
@@ -48,7 +48,7 @@ pub fn plan(shares: &[Share], loads: &[Load], most: usize) -> Vec<Move> {
     let due = |share: &Share| is_measured.map(|is| if is { f64::from(share.weight) / weights } else { 0.0 });
     let mut pools: Vec<Pool> = shares
         .iter()
-        .map(|share| Pool { takes: share.takes, over: due(share).map(|due| -due), parts: Vec::new() })
+        .map(|share| Pool { takes: share.takes, excess: due(share).map(|due| -due), parts: Vec::new() })
         .collect();
     for (index, load) in loads.iter().enumerate() {
         let part =
@@ -57,7 +57,7 @@ pub fn plan(shares: &[Share], loads: &[Load], most: usize) -> Vec<Move> {
         pools[load.pool].parts.push(part);
     }
     let mut moves = Vec::new();
-    while moves.len() < most && pools.iter().any(Pool::is_off) {
+    while moves.len() < max && pools.iter().any(Pool::is_off) {
         let Some((from, at, to)) = next(&pools) else { break };
         let part = pools[from].parts.swap_remove(at);
         pools[from].add(part.sizes.map(|size| -size));
@@ -77,30 +77,30 @@ struct Part {
 struct Pool {
     takes: bool,
     /// Excess over both of its shares; negative below them.
-    over: [f64; 2],
+    excess: [f64; 2],
     /// Loads that may move away.
     parts: Vec<Part>,
 }
 
 impl Pool {
     fn add(&mut self, sizes: [f64; 2]) {
-        for (over, size) in self.over.iter_mut().zip(sizes) {
-            *over += size;
+        for (excess, size) in self.excess.iter_mut().zip(sizes) {
+            *excess += size;
         }
     }
 
-    fn most_over(&self) -> f64 {
-        self.over[0].max(self.over[1])
+    fn max_excess(&self) -> f64 {
+        self.excess[0].max(self.excess[1])
     }
 
     fn is_off(&self) -> bool {
-        self.over.iter().any(|over| over.abs() > TOLERANCE)
+        self.excess.iter().any(|excess| excess.abs() > TOLERANCE)
     }
 
     /// The decrease of the sum of squares when `part` moves from this pool to `to`.
     fn gain(&self, part: &Part, to: &Self) -> f64 {
         let gain =
-            |kind: usize| 2.0 * part.sizes[kind] * (self.over[kind] - to.over[kind] - part.sizes[kind]);
+            |kind: usize| 2.0 * part.sizes[kind] * (self.excess[kind] - to.excess[kind] - part.sizes[kind]);
         gain(0) + gain(1)
     }
 }
@@ -108,15 +108,15 @@ impl Pool {
 /// The best next move: the source pool, the index of the part in it, and the target pool.
 fn next(pools: &[Pool]) -> Option<(usize, usize, usize)> {
     // Smaller gains are rounding errors.
-    const LEAST: f64 = 1e-12;
+    const MIN_GAIN: f64 = 1e-12;
     let mut givers: Vec<usize> = (0..pools.len()).collect();
-    givers.sort_by(|a, b| pools[*b].most_over().total_cmp(&pools[*a].most_over()));
+    givers.sort_by(|a, b| pools[*b].max_excess().total_cmp(&pools[*a].max_excess()));
     givers.into_iter().find_map(|from| {
         let takers = (0..pools.len()).filter(|to| *to != from && pools[*to].takes);
-        let ways = takers.flat_map(|to| (0..pools[from].parts.len()).map(move |at| (at, to)));
+        let moves = takers.flat_map(|to| (0..pools[from].parts.len()).map(move |at| (at, to)));
         let gain = |&(at, to): &(usize, usize)| pools[from].gain(&pools[from].parts[at], &pools[to]);
-        let best = ways.map(|way| (gain(&way), way)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-        (best.0 > LEAST).then_some((from, best.1.0, best.1.1))
+        let best = moves.map(|one| (gain(&one), one)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        (best.0 > MIN_GAIN).then_some((from, best.1.0, best.1.1))
     })
 }
 
@@ -184,14 +184,14 @@ mod tests {
         fn no_plan_makes_it_worse_or_moves_twice_or_more_than_asked(
             weights in prop::collection::vec(1_u32..1_000, 1..6),
             sizes in prop::collection::vec((any::<prop::sample::Index>(), 0_u64..1_000_000, 0_u64..1_000), 0..200),
-            most in 0_usize..50,
+            max in 0_usize..50,
         ) {
             let load = |(pool, held, written): &(prop::sample::Index, u64, u64)| {
                 Load { pool: pool.index(weights.len()), held: *held, written: *written }
             };
             let loads: Vec<Load> = sizes.iter().map(load).collect();
-            let moves = plan(&shares(&weights), &loads, most);
-            prop_assert!(moves.len() <= most);
+            let moves = plan(&shares(&weights), &loads, max);
+            prop_assert!(moves.len() <= max);
             let mut moved: Vec<usize> = moves.iter().map(|one| one.load).collect();
             moved.sort_unstable();
             moved.dedup();

@@ -93,7 +93,7 @@ fn delete_after_failed_delayed_release_is_right() {
 /// Regression: a message was removed before the page that showed it as due was woken, and appeared without a body.
 #[test]
 fn message_removed_between_read_and_wake_stays_gone() {
-    let removals: [&[Step]; 2] = [&[Step::Remove(Target::Known(0), Deleter::Nobody)], &[Step::Purge]];
+    let removals: [&[Step]; 2] = [&[Step::Remove(Target::Known(0), Deleter::NoClaim)], &[Step::Purge]];
     for removal in removals {
         let delayed = [Step::Delayed(vec![0, 0], 30), Step::Flush, Step::Advance(31)];
         let writer = [Step::Send, Step::Apply, Step::Settle];

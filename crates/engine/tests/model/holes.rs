@@ -44,7 +44,7 @@ fn failed_uncounted_release_keeps_attempts() {
 #[test]
 fn message_deleted_before_its_post_is_answered_is_never_ready() {
     let listed = [Step::Post(vec![0], false), Step::Send, Step::Apply];
-    let deleted = [Step::Remove(Target::Unanswered(0), Deleter::Nobody), Step::Settle];
+    let deleted = [Step::Remove(Target::Unanswered(0), Deleter::NoClaim), Step::Settle];
     history(&[&listed[..], &deleted, &[Step::Take(1)], &DONE].concat());
     history(&[&listed[..], &deleted, &FAILED, &[Step::Take(1), Step::Grant(0)]].concat());
 }
@@ -93,7 +93,7 @@ fn message_delayed_during_page_read_is_not_ready() {
 #[test]
 fn group_with_removed_delayed_head_is_found_again() {
     for number in 0..4 {
-        let removed = Step::Remove(Target::Known(number), Deleter::Nobody);
+        let removed = Step::Remove(Target::Known(number), Deleter::NoClaim);
         let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
         history_in(World::ordered(hardly_any()), &[&posted[..], &[removed]].concat());
     }
@@ -106,7 +106,7 @@ fn group_with_delayed_head_removed_while_due_is_found_again() {
     let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
     let woken = [Step::Advance(2), Step::BeginWake, Step::ReadDue, Step::Wake, Step::FinishWake];
     for number in 0..4 {
-        let removed = [Step::Remove(Target::Known(number), Deleter::Nobody)];
+        let removed = [Step::Remove(Target::Known(number), Deleter::NoClaim)];
         for durable in [&[][..], &[Step::Send, Step::Apply]] {
             let steps = [&posted[..], &removed, durable, &woken].concat();
             history_in(World::ordered(hardly_any()), &steps);
@@ -118,7 +118,7 @@ fn group_with_delayed_head_removed_while_due_is_found_again() {
 /// because the pool did not have it any more. The engine took the group for blocked, and had no room for it in memory.
 #[test]
 fn group_listed_while_its_moving_head_is_deleted_is_kept() {
-    let deleted = Step::Remove(Target::Known(0), Deleter::Nobody);
+    let deleted = Step::Remove(Target::Known(0), Deleter::NoClaim);
     let refilled = [Step::BeginRefill, Step::FinishRefill];
     let claimed = [&[Step::Take(1), Step::Flush], &refilled[..]].concat();
     let claimed = [&claimed[..]; 5].concat();
@@ -138,7 +138,7 @@ fn group_listed_while_its_moving_head_is_deleted_is_kept() {
 fn unpublished_message_under_removal_blocks_until_settled() {
     let published = [Step::Arrive(0), Step::Arrive(0), Step::Post(vec![0; 3], false), Step::Flush];
     let failed =
-        [Step::Publish(1), Step::Send, Step::Remove(Target::Known(1), Deleter::Nobody), Step::Settle];
+        [Step::Publish(1), Step::Send, Step::Remove(Target::Known(1), Deleter::NoClaim), Step::Settle];
     for settled in [&DONE[..], &FAILED] {
         let steps = [&published[..], &failed, &[Step::Take(2)], settled, &[Step::Take(2)]].concat();
         history_in(World::ordered(GroupBounds::default()), &steps);

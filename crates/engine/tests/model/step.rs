@@ -6,13 +6,13 @@ use proptest::prelude::*;
 /// The claim that a client names when it deletes a message.
 #[derive(Clone, Copy, Debug)]
 pub enum Deleter {
-    Nobody,
+    NoClaim,
     /// The claim that holds the message, if one does.
     Holder,
     /// Another live claim.
     Other(u8),
     /// A claim that never existed.
-    Stranger,
+    UnknownClaim,
 }
 
 /// The message that is deleted.
@@ -85,12 +85,12 @@ pub enum Step {
     LoseEnd(u8),
     /// Changes the visibility of some messages of a claim, one for each bit, to as many seconds as the bits are as a
     /// number.
-    Part(u8, u8),
+    Split(u8, u8),
     /// Makes the commit of both claims durable.
-    RecordParting(u8),
+    RecordSplit(u8),
     /// Reports the outcome of the commit.
-    FinishParting(u8),
-    FailParting(u8),
+    FinishSplit(u8),
+    FailSplit(u8),
     /// Removes a message for the holder of a receipt.
     RemoveReceived(Target),
     ClearSpent,
@@ -199,7 +199,7 @@ fn sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
     vec![
         led(|number| vec![Step::Delayed(vec![0, 0], 1 + number % 40)], |_| vec![Step::Advance(41)]),
         Just(page()).boxed(),
-        led(move |number| [page(), vec![delete(number, Deleter::Nobody)]].concat(), nothing),
+        led(move |number| [page(), vec![delete(number, Deleter::NoClaim)]].concat(), nothing),
         led(move |_| [page(), vec![Step::Purge]].concat(), nothing),
         led(move |number| vec![delete(number, Deleter::Holder)], nothing),
         led(|_| vec![Step::BeginSweep, Step::FinishSweep], nothing),
@@ -308,12 +308,12 @@ fn waits() -> Vec<Kind> {
 }
 
 fn receipts() -> Vec<Kind> {
-    let part = (any::<u8>(), any::<u8>()).prop_map(|(claim, which)| Step::Part(claim, which));
+    let part = (any::<u8>(), any::<u8>()).prop_map(|(claim, which)| Step::Split(claim, which));
     vec![
         (30, part.boxed()),
-        numbered(7, Step::RecordParting),
-        numbered(22, Step::FinishParting),
-        numbered(7, Step::FailParting),
+        numbered(7, Step::RecordSplit),
+        numbered(22, Step::FinishSplit),
+        numbered(7, Step::FailSplit),
         (15, target().prop_map(Step::RemoveReceived).boxed()),
     ]
 }
@@ -343,9 +343,9 @@ fn target() -> impl Strategy<Value = Target> {
 
 fn named() -> impl Strategy<Value = Deleter> {
     prop_oneof![
-        3 => Just(Deleter::Nobody),
+        3 => Just(Deleter::NoClaim),
         4 => Just(Deleter::Holder),
         1 => any::<u8>().prop_map(Deleter::Other),
-        1 => Just(Deleter::Stranger),
+        1 => Just(Deleter::UnknownClaim),
     ]
 }

@@ -20,7 +20,7 @@ pub enum MessageState {
     Returning(ClaimId),
     Leaving,
     /// Prepared, moving or failed.
-    Aside,
+    InTransfer,
 }
 
 impl MessageState {
@@ -29,7 +29,7 @@ impl MessageState {
         match state {
             State::Ready => Self::Ready,
             State::Scheduled => Self::Scheduled,
-            State::Prepared(_) | State::Moving(_) | State::Failed => Self::Aside,
+            State::Prepared(_) | State::Moving(_) | State::Failed => Self::InTransfer,
         }
     }
 }
@@ -39,7 +39,7 @@ impl MessageState {
 pub struct KnownMessage {
     pub header: Header,
     /// Its state, or the state that it has if its removals fail.
-    pub place: MessageState,
+    pub state: MessageState,
     /// Removals in progress. While there are any, no client sees it.
     pub removals: u32,
 }
@@ -50,7 +50,7 @@ pub struct Lease {
     /// The release, while the claim is being ended.
     pub ending: Option<Release>,
     /// Whether messages are being split off.
-    pub is_parting: bool,
+    pub is_splitting: bool,
 }
 
 /// The header of a message after the end of its claim.
@@ -68,7 +68,7 @@ pub enum Verdict {
     Claimed,
     ClaimEnded,
     /// The message is in transfer to or from another queue.
-    OnItsWay,
+    InTransfer,
     /// The message is not claimed, or only the pool knows it.
     Free,
     AskPool,
@@ -79,20 +79,20 @@ pub struct Truth {
     pub messages: BTreeMap<MessageId, KnownMessage>,
     pub claims: BTreeMap<ClaimId, Lease>,
     /// Removals in progress of ids that are not among the messages.
-    pub strangers: BTreeMap<MessageId, u32>,
+    pub unknown: BTreeMap<MessageId, u32>,
 }
 
 impl Truth {
     pub fn posted(&mut self, header: Header) {
-        let removals = self.strangers.remove(&header.id).unwrap_or(0);
-        let place = MessageState::of(&header.state);
-        self.messages.insert(header.id, KnownMessage { header, place, removals });
+        let removals = self.unknown.remove(&header.id).unwrap_or(0);
+        let state = MessageState::of(&header.state);
+        self.messages.insert(header.id, KnownMessage { header, state, removals });
     }
 
     /// Messages that may be claimed, oldest first.
     pub fn ready(&self) -> Vec<&Header> {
         let ready =
-            self.messages.values().filter(|known| known.place == MessageState::Ready && known.removals == 0);
+            self.messages.values().filter(|known| known.state == MessageState::Ready && known.removals == 0);
         ready.map(|known| &known.header).collect()
     }
 
@@ -105,24 +105,24 @@ impl Truth {
         self.messages.get_mut(&id).expect("the message is known")
     }
 
-    pub fn move_to(&mut self, id: MessageId, place: MessageState) {
-        self.at(id).place = place;
+    pub fn move_to(&mut self, id: MessageId, state: MessageState) {
+        self.at(id).state = state;
     }
 
     pub fn grant(&mut self, id: ClaimId, terms: ClaimTerms, expires: Timestamp, ids: &[MessageId]) {
         for message in ids {
             let known = self.at(*message);
-            known.place = MessageState::Claimed(id);
+            known.state = MessageState::Claimed(id);
             known.header.attempts += 1;
             known.header.first_claimed.get_or_insert(expires.minus_seconds(terms.ttl()));
             terms.extend(&mut known.header, expires);
         }
-        self.claims.insert(id, Lease { expires, ending: None, is_parting: false });
+        self.claims.insert(id, Lease { expires, ending: None, is_splitting: false });
     }
 
-    pub fn set_split(&mut self, claim: ClaimId, is_parting: bool) {
+    pub fn set_split(&mut self, claim: ClaimId, is_splitting: bool) {
         if let Some(lease) = self.claims.get_mut(&claim) {
-            lease.is_parting = is_parting;
+            lease.is_splitting = is_splitting;
         }
     }
 
@@ -138,9 +138,9 @@ impl Truth {
         let mut over = Vec::new();
         for id in ids {
             if let Some(known) =
-                self.messages.get_mut(id).filter(|known| known.place == MessageState::Claimed(old))
+                self.messages.get_mut(id).filter(|known| known.state == MessageState::Claimed(old))
             {
-                known.place = MessageState::Claimed(new);
+                known.state = MessageState::Claimed(new);
                 terms.extend(&mut known.header, expires);
             }
         }
@@ -151,13 +151,13 @@ impl Truth {
         if self.held_by(new).is_empty() {
             over.push(new);
         } else {
-            self.claims.insert(new, Lease { expires, ending: None, is_parting: false });
+            self.claims.insert(new, Lease { expires, ending: None, is_splitting: false });
         }
         over
     }
 
     pub fn held_by(&self, claim: ClaimId) -> Vec<MessageId> {
-        let held = |known: &KnownMessage| matches!(known.place, MessageState::Claimed(c) | MessageState::Returning(c) if c == claim);
+        let held = |known: &KnownMessage| matches!(known.state, MessageState::Claimed(c) | MessageState::Returning(c) if c == claim);
         self.messages.values().filter(|known| held(known)).map(|known| known.header.id).collect()
     }
 
@@ -165,7 +165,7 @@ impl Truth {
         for id in self.held_by(claim) {
             let known = self.at(id);
             if known.removals == 0 {
-                known.place = MessageState::Returning(claim);
+                known.state = MessageState::Returning(claim);
             }
         }
         self.claims.get_mut(&claim).expect("the claim lives").ending = Some(ending);
@@ -177,7 +177,7 @@ impl Truth {
         for id in self.held_by(claim) {
             let known = self.at(id);
             known.header = returned(&known.header, ending);
-            known.place = MessageState::of(&known.header.state);
+            known.state = MessageState::of(&known.header.state);
         }
         self.claims.remove(&claim);
     }
@@ -193,7 +193,7 @@ impl Truth {
     pub fn woken(&mut self, ids: &[MessageId]) {
         for id in ids {
             let known = self.at(*id);
-            (known.header.state, known.place) = (State::Ready, MessageState::Ready);
+            (known.header.state, known.state) = (State::Ready, MessageState::Ready);
         }
     }
 
@@ -201,14 +201,14 @@ impl Truth {
     pub fn stay(&mut self, ids: &[MessageId]) {
         for id in ids {
             let known = self.at(*id);
-            known.place = MessageState::of(&known.header.state);
+            known.state = MessageState::of(&known.header.state);
         }
     }
 
     pub fn mark_in_transfer(&mut self, headers: &[Header]) {
         for header in headers {
             let known = self.at(header.id);
-            (known.header, known.place) = (header.clone(), MessageState::Aside);
+            (known.header, known.state) = (header.clone(), MessageState::InTransfer);
         }
     }
 
@@ -216,16 +216,16 @@ impl Truth {
     pub fn judge(&self, id: MessageId, claim: Option<ClaimId>, now: Timestamp) -> Verdict {
         let is_live = |claim| self.claims.get(&claim).is_some_and(|l| l.ending.is_none() && now < l.expires);
         let Some(known) = self.messages.get(&id) else {
-            let is_known = claim.is_none() || self.strangers.contains_key(&id);
+            let is_known = claim.is_none() || self.unknown.contains_key(&id);
             return if is_known { Verdict::Begun } else { Verdict::AskPool };
         };
         if known.removals > 0 {
             return Verdict::Begun;
         }
-        if matches!(known.place, MessageState::Leaving | MessageState::Aside) {
-            return Verdict::OnItsWay;
+        if matches!(known.state, MessageState::Leaving | MessageState::InTransfer) {
+            return Verdict::InTransfer;
         }
-        match (known.place, claim) {
+        match (known.state, claim) {
             // A message that is being published is a free message already.
             (MessageState::Ready | MessageState::Scheduled | MessageState::Waking, None) => Verdict::Begun,
             (MessageState::Ready | MessageState::Scheduled | MessageState::Waking, Some(_)) => Verdict::Free,
@@ -241,15 +241,15 @@ impl Truth {
     pub fn begin_remove(&mut self, id: MessageId) {
         match self.messages.get_mut(&id) {
             Some(known) => known.removals += 1,
-            None => *self.strangers.entry(id).or_default() += 1,
+            None => *self.unknown.entry(id).or_default() += 1,
         }
     }
 
     /// Returns the claim that ended by the removal.
     pub fn removed(&mut self, id: MessageId) -> Option<ClaimId> {
-        self.strangers.remove(&id);
+        self.unknown.remove(&id);
         let known = self.messages.remove(&id)?;
-        let MessageState::Claimed(claim) = known.place else { return None };
+        let MessageState::Claimed(claim) = known.state else { return None };
         let is_over = self.held_by(claim).is_empty() && self.claims[&claim].ending.is_none();
         is_over.then(|| self.claims.remove(&claim)).map(|_| claim)
     }
@@ -257,10 +257,10 @@ impl Truth {
     pub fn remove_failed(&mut self, id: MessageId) {
         if let Some(known) = self.messages.get_mut(&id) {
             known.removals = known.removals.saturating_sub(1);
-        } else if let Some(removals) = self.strangers.get_mut(&id) {
+        } else if let Some(removals) = self.unknown.get_mut(&id) {
             *removals -= 1;
             if *removals == 0 {
-                self.strangers.remove(&id);
+                self.unknown.remove(&id);
             }
         }
     }

@@ -9,7 +9,7 @@ impl World {
         self.waiting.clear();
         self.granting.clear();
         self.ending.clear();
-        self.parting.clear();
+        self.splits.clear();
         self.spent.clear();
         self.unrecorded.clear();
         (self.waking, self.sweep) = (None, None);
@@ -56,10 +56,10 @@ impl World {
         self.check_line();
         self.check_receipts();
         self.check_dedup_ids();
-        let is_claimed = |place| {
-            matches!(place, MessageState::Taking | MessageState::Claimed(_) | MessageState::Returning(_))
+        let is_claimed = |state| {
+            matches!(state, MessageState::Taking | MessageState::Claimed(_) | MessageState::Returning(_))
         };
-        let claimed = self.truth.messages.values().filter(|known| is_claimed(known.place)).count();
+        let claimed = self.truth.messages.values().filter(|known| is_claimed(known.state)).count();
         assert_eq!(self.engine.claimed(), claimed as u64, "claimed");
         let mut entries = self.pool.entries.values().map(|message| &message.header);
         if let Some(Header { id: oldest, .. }) = entries.find(|header| header.state == State::Ready) {
@@ -67,42 +67,41 @@ impl World {
             assert!(self.low <= *oldest, "the pool's hint {} is above {oldest}", self.low);
         }
         for (claim, lease) in &self.truth.claims {
-            let is_due = lease.ending.is_none() && !lease.is_parting && lease.expires <= self.now;
+            let is_due = lease.ending.is_none() && !lease.is_splitting && lease.expires <= self.now;
             assert_eq!(self.engine.is_due(*claim, self.now), is_due, "whether the claim is due");
         }
         for (id, known) in &self.truth.messages {
-            let expected = match known.place {
+            let expected = match known.state {
                 MessageState::Claimed(claim) => Some((claim, known.header.clone())),
                 MessageState::Ready | MessageState::Scheduled | MessageState::Waking => None,
                 MessageState::Taking
                 | MessageState::Returning(_)
                 | MessageState::Leaving
-                | MessageState::Aside => None,
+                | MessageState::InTransfer => None,
             };
             assert_eq!(self.engine.hold(*id), expected, "the holder of {id}");
             if known.removals == 0 && !self.departing.contains(id) {
-                self.check_durable(&known.header, known.place);
+                self.check_durable(&known.header, known.state);
             }
         }
     }
 
     /// Checks that a crash at this moment would lose nothing that was acknowledged.
-    pub(super) fn check_durable(&self, header: &Header, place: MessageState) {
+    pub(super) fn check_durable(&self, header: &Header, state: MessageState) {
         let entry = self.pool.entries.get(&header.id).expect("the pool has a message without removal");
         let named =
             |record: &Record| record.messages.iter().find(|(id, _)| *id == header.id).map(|(_, n)| *n);
-        match place {
+        match state {
             MessageState::Ready => {
                 assert_eq!(&entry.header, header, "the stored header of a ready message");
                 assert!(!self.tree.values().any(|r| named(r).is_some()), "a ready message is under a record");
             }
-            MessageState::Scheduled | MessageState::Aside => {
+            MessageState::Scheduled | MessageState::InTransfer => {
                 assert_eq!(&entry.header, header, "the stored header")
             }
             MessageState::Claimed(claim) if self.unrecorded.contains(&claim) => {}
             MessageState::Claimed(claim) if self.truth.claims[&claim].ending.is_none() => {
-                let claim =
-                    self.parting.iter().find_map(|parting| parting.recorded(header.id)).unwrap_or(claim);
+                let claim = self.splits.iter().find_map(|split| split.recorded(header.id)).unwrap_or(claim);
                 assert_eq!(self.tree.get(&claim).and_then(named), Some(header.attempts), "its record");
             }
             MessageState::Taking | MessageState::Claimed(_) | MessageState::Returning(_) => {}
@@ -127,7 +126,7 @@ impl World {
         }
         let ready = self.truth.ready().into_iter().filter(|header| !header.is_expired(now, retention));
         let expected: Vec<MessageId> =
-            ready.filter(|header| header.attempts < MOST).map(|header| header.id).collect();
+            ready.filter(|header| header.attempts < MAX_CLAIMS).map(|header| header.id).collect();
         let mut drained = Vec::new();
         for _ in 0..ROUNDS {
             let taken = self.take(3);
@@ -156,9 +155,9 @@ impl World {
         {
             let is_own = known.header.life.retained_since().is_none();
             let is_over = |claim| self.truth.claims.get(&claim).is_none_or(|lease| lease.expires <= self.now);
-            let is_kept = match known.place {
+            let is_kept = match known.state {
                 MessageState::Claimed(claim) => is_own || is_over(claim),
-                place => place == MessageState::Aside,
+                state => state == MessageState::InTransfer,
             };
             assert!(is_kept, "{} has expired and stays", known.header.id);
         }
@@ -176,7 +175,7 @@ impl World {
         while !self.ending.is_empty() {
             self.finish_end(0);
         }
-        while !self.parting.is_empty() {
+        while !self.splits.is_empty() {
             self.finish_split_model(0);
         }
         while matches!(self.waking, Some(Waking::Begun(_) | Waking::Read(..))) {

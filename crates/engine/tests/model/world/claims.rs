@@ -9,7 +9,7 @@ impl World {
             return self.take_of_groups(limit);
         }
         let ready: Vec<Header> = self.truth.ready().into_iter().cloned().collect();
-        let taken = self.engine.take(limit, Some(MOST), self.now);
+        let taken = self.engine.take(limit, Some(MAX_CLAIMS), self.now);
         let (mut messages, mut expired, mut dead) =
             (taken.messages.iter(), taken.expired.iter(), taken.dead.iter());
         let count = messages.len() + expired.len() + dead.len();
@@ -19,7 +19,7 @@ impl World {
                 assert_eq!(expired.next(), Some(&header.id));
                 continue;
             }
-            if header.attempts >= MOST {
+            if header.attempts >= MAX_CLAIMS {
                 assert_eq!(dead.next(), Some(header));
                 continue;
             }
@@ -88,7 +88,7 @@ impl World {
         let claim = claims[at];
         let Some(ended) = self.engine.begin_release(claim, ending) else {
             let lease = &self.truth.claims[&claim];
-            return assert!(lease.ending.is_some() || lease.is_parting, "a live claim can be ended");
+            return assert!(lease.ending.is_some() || lease.is_splitting, "a live claim can be ended");
         };
         assert!(self.truth.claims[&claim].ending.is_none(), "a claim is ended once at a time");
         for header in &ended.headers {
@@ -99,7 +99,7 @@ impl World {
         if ended.headers.is_empty() {
             return self.ending.push((claim, Stage::HeadersDurable));
         }
-        self.ending.push((claim, Stage::InLane));
+        self.ending.push((claim, Stage::Pending));
         self.waiting.push_back(Change::Return(claim, ended.headers));
     }
 

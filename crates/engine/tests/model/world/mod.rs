@@ -44,7 +44,7 @@ use angarium_testbed::naive::NaiveQueue;
 pub const SIZES: [usize; 3] = [2, 70_000, 400_000];
 static BODY: [u8; 400_000] = [b'0'; 400_000];
 /// Max claims of a message before it is dead.
-const MOST: u32 = 2;
+const MAX_CLAIMS: u32 = 2;
 /// Far more rounds than a drain needs.
 const ROUNDS: usize = 10_000;
 
@@ -55,7 +55,7 @@ enum Change {
     Forget(Vec<DedupKey>),
     Return(ClaimId, Vec<Header>),
     Wake(Vec<Header>),
-    SetAside(Vec<Header>),
+    MarkInTransfer(Vec<Header>),
     Prepare(Vec<Message>),
     /// With the entries as the engine knows them.
     Remove(Vec<MessageId>, Vec<KnownEntry>),
@@ -75,7 +75,7 @@ enum Waking {
 
 /// A batch that was sent.
 struct Flight {
-    works: Vec<Change>,
+    pending: Vec<Change>,
     changes: QueueChanges,
     is_durable: bool,
 }
@@ -90,7 +90,7 @@ struct Granting {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    InLane,
+    Pending,
     HeadersDurable,
     Unrecorded,
 }
@@ -147,7 +147,7 @@ pub struct World {
     flight: Option<Flight>,
     granting: Vec<Granting>,
     ending: Vec<(ClaimId, Stage)>,
-    parting: Vec<PendingSplit>,
+    splits: Vec<PendingSplit>,
     spent: Vec<ClaimId>,
     /// Live claims whose records may be deleted, because the outcome of their deletion was lost.
     unrecorded: BTreeSet<ClaimId>,
@@ -206,7 +206,7 @@ impl World {
             flight: None,
             granting: Vec::new(),
             ending: Vec::new(),
-            parting: Vec::new(),
+            splits: Vec::new(),
             spent: Vec::new(),
             unrecorded: BTreeSet::new(),
             refill: None,
@@ -276,10 +276,10 @@ impl World {
             Step::FinishEnd(number) => drop(nth(&self.ending, *number).map(|at| self.finish_end(at))),
             Step::FailEnd(number) => drop(nth(&self.ending, *number).map(|at| self.fail_end(at))),
             Step::LoseEnd(number) => drop(nth(&self.ending, *number).map(|at| self.lose_end(at))),
-            Step::Part(number, which) => self.part(*number, *which),
-            Step::RecordParting(n) => drop(nth(&self.parting, *n).map(|at| self.record_split(at))),
-            Step::FinishParting(n) => drop(nth(&self.parting, *n).map(|at| self.finish_split_model(at))),
-            Step::FailParting(n) => drop(nth(&self.parting, *n).map(|at| self.fail_split(at))),
+            Step::Split(number, which) => self.split(*number, *which),
+            Step::RecordSplit(n) => drop(nth(&self.splits, *n).map(|at| self.record_split(at))),
+            Step::FinishSplit(n) => drop(nth(&self.splits, *n).map(|at| self.finish_split_model(at))),
+            Step::FailSplit(n) => drop(nth(&self.splits, *n).map(|at| self.fail_split(at))),
             Step::RemoveReceived(target) => self.remove_received(*target),
             Step::ClearSpent => self.clear_spent(),
             Step::Remove(target, named) => self.remove(*target, *named),

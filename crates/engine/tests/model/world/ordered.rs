@@ -56,7 +56,7 @@ impl World {
     /// The messages of each group that may be taken: those before the first one that is not free. A message that is
     /// being removed need not block: it may not be in memory.
     fn free(&self) -> BTreeMap<GroupName, Vec<Header>> {
-        let is_free = |known: &&&KnownMessage| known.place == MessageState::Ready && known.removals == 0;
+        let is_free = |known: &&&KnownMessage| known.state == MessageState::Ready && known.removals == 0;
         let free =
             |list: Vec<&KnownMessage>| list.iter().take_while(is_free).map(|k| k.header.clone()).collect();
         self.lists().into_iter().map(|(group, list)| (group, free(list))).collect()
@@ -65,7 +65,7 @@ impl World {
     fn free_past_removals(&self) -> BTreeMap<GroupName, Vec<Header>> {
         let free = |list: Vec<&KnownMessage>| {
             let left = list.into_iter().filter(|known| known.removals == 0);
-            left.take_while(|known| known.place == MessageState::Ready).map(|k| k.header.clone()).collect()
+            left.take_while(|known| known.state == MessageState::Ready).map(|k| k.header.clone()).collect()
         };
         self.lists().into_iter().map(|(group, list)| (group, free(list))).collect()
     }
@@ -77,7 +77,7 @@ impl World {
     /// Takes messages, and checks that those of each group are its first free ones, and as many as allowed.
     pub(super) fn take_of_groups(&mut self, limit: usize) -> ClaimSelection {
         let (strict, free) = (self.free(), self.free_past_removals());
-        let taken = self.engine.take(limit, Some(MOST), self.now);
+        let taken = self.engine.take(limit, Some(MAX_CLAIMS), self.now);
         assert!(taken.messages.len() <= limit, "more than was asked for");
         let order: Vec<GroupName> =
             taken.messages.iter().filter_map(|(header, _)| header.group.clone()).collect();
@@ -90,7 +90,7 @@ impl World {
             let count = self.check_taken(group, free, &taken);
             let rest = free
                 .get(count)
-                .filter(|rest| rest.attempts < MOST || rest.is_expired(self.now, self.retention));
+                .filter(|rest| rest.attempts < MAX_CLAIMS || rest.is_expired(self.now, self.retention));
             let is_behind_dead = taken.dead.iter().any(|header| header.group.as_ref() == Some(group));
             // Expired messages took places of the reads that the others needed.
             let has_expired = free[..count].iter().any(|header| header.is_expired(self.now, self.retention));
@@ -119,7 +119,7 @@ impl World {
         assert!(count <= free.len(), "{count} taken of {group}, which has {free:?}");
         let (mut live, mut over) = (Vec::new(), Vec::new());
         for header in &free[..count] {
-            match (header.is_expired(self.now, self.retention), header.attempts >= MOST) {
+            match (header.is_expired(self.now, self.retention), header.attempts >= MAX_CLAIMS) {
                 (true, _) => assert!(taken.expired.contains(&header.id), "{} is over", header.id),
                 (false, true) => over.push(header),
                 (false, false) => {
@@ -152,7 +152,7 @@ impl World {
             self.flush();
             let ids: Vec<MessageId> = taken.messages.iter().map(|(header, _)| header.id).collect();
             for id in ids {
-                let holder = match self.truth.messages[&id].place {
+                let holder = match self.truth.messages[&id].state {
                     MessageState::Claimed(claim) => Some(claim),
                     _ => None,
                 };
@@ -202,5 +202,5 @@ impl World {
 /// publication failed during its removal: then it is hidden until the removal is settled.
 fn can_block(known: &KnownMessage) -> bool {
     let is_here = !matches!(known.header.state, State::Prepared(_) | State::Failed);
-    is_here || known.place == MessageState::Waking || known.removals > 0
+    is_here || known.state == MessageState::Waking || known.removals > 0
 }

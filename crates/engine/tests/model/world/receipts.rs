@@ -27,18 +27,14 @@ impl PendingSplit {
 
 impl World {
     /// Changes the visibility of some messages of a claim, one for each bit.
-    pub(super) fn part(&mut self, number: u8, which: u8) {
+    pub(super) fn split(&mut self, number: u8, which: u8) {
         let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
         let Some(at) = nth(&claims, number) else { return };
         let (old, held) = (claims[at], self.truth.held_by(claims[at]));
-        let ids: Vec<MessageId> = held
-            .iter()
-            .enumerate()
-            .filter(|(place, _)| which >> (place % 8) & 1 == 1)
-            .map(|(_, id)| *id)
-            .collect();
+        let ids: Vec<MessageId> =
+            held.iter().enumerate().filter(|(at, _)| which >> (at % 8) & 1 == 1).map(|(_, id)| *id).collect();
         let lease = &self.truth.claims[&old];
-        let is_changing = lease.ending.is_some() || lease.is_parting;
+        let is_changing = lease.ending.is_some() || lease.is_splitting;
         let is_over = self.now >= lease.expires || ids.is_empty();
         match self.engine.begin_split(old, &ids, self.now) {
             ClaimSplit::Busy => assert!(is_changing, "an unchanged claim can be split"),
@@ -55,22 +51,14 @@ impl World {
                 let (new, expires) =
                     (ClaimId::new(&mut self.claims), self.now.plus_seconds(u32::from(which)));
                 self.truth.set_split(old, true);
-                self.parting.push(PendingSplit {
-                    old,
-                    new,
-                    terms,
-                    expires,
-                    rest,
-                    parted,
-                    is_recorded: false,
-                });
+                self.splits.push(PendingSplit { old, new, terms, expires, rest, parted, is_recorded: false });
             }
         }
     }
 
     /// Makes both claims durable in one commit, if the old one still exists.
     pub(super) fn record_split(&mut self, at: usize) {
-        let PendingSplit { old, new, terms, expires, rest, parted, is_recorded } = &mut self.parting[at];
+        let PendingSplit { old, new, terms, expires, rest, parted, is_recorded } = &mut self.splits[at];
         let Some(record) = self.tree.get_mut(old).filter(|_| !*is_recorded) else { return };
         record.messages = rest.headers.iter().map(|header| (header.id, header.attempts)).collect();
         self.tree.insert(*new, Record { terms: *terms, expires: *expires, messages: parted.clone() });
@@ -79,10 +67,10 @@ impl World {
 
     pub(super) fn finish_split_model(&mut self, at: usize) {
         self.record_split(at);
-        if !self.parting[at].is_recorded {
+        if !self.splits[at].is_recorded {
             return self.fail_split(at);
         }
-        let PendingSplit { old, new, terms, expires, parted, .. } = self.parting.swap_remove(at);
+        let PendingSplit { old, new, terms, expires, parted, .. } = self.splits.swap_remove(at);
         let over = self.engine.finish_split(old, new, terms, expires, &parted);
         let ids: Vec<MessageId> = parted.iter().map(|(id, _)| *id).collect();
         assert_eq!(over, self.truth.finish_split(old, new, terms, expires, &ids), "claims that have ended");
@@ -91,8 +79,8 @@ impl World {
 
     /// The commit was certainly not carried out.
     pub(super) fn fail_split(&mut self, at: usize) {
-        if !self.parting[at].is_recorded {
-            let PendingSplit { old, .. } = self.parting.swap_remove(at);
+        if !self.splits[at].is_recorded {
+            let PendingSplit { old, .. } = self.splits.swap_remove(at);
             self.engine.renew_failed(old);
             self.truth.set_split(old, false);
         }
@@ -102,9 +90,9 @@ impl World {
     pub(super) fn remove_received(&mut self, target: Target) {
         let Some(id) = self.target(target) else { return };
         let known = self.truth.messages.get(&id).filter(|known| known.removals == 0);
-        let is_claimed = known.is_some_and(|known| matches!(known.place, MessageState::Claimed(_)));
+        let is_claimed = known.is_some_and(|known| matches!(known.state, MessageState::Claimed(_)));
         let is_changing = known
-            .is_some_and(|known| matches!(known.place, MessageState::Taking | MessageState::Returning(_)));
+            .is_some_and(|known| matches!(known.state, MessageState::Taking | MessageState::Returning(_)));
         if is_claimed || is_changing {
             let answer = self.engine.begin_remove_received(id, self.now).expect("it is not in transfer");
             assert_eq!(answer.is_none(), is_changing, "{id} is claimed or given back just now");
@@ -124,7 +112,7 @@ impl World {
         for (id, known) in &self.truth.messages {
             let attempts = known.header.attempts;
             let worth = self.engine.worth(*id, attempts, self.now, self.now);
-            let is_right = match known.place {
+            let is_right = match known.state {
                 _ if known.removals > 0 => worth == ReceiptStatus::Gone,
                 MessageState::Claimed(claim) => {
                     let lease = &self.truth.claims[&claim];
@@ -139,11 +127,11 @@ impl World {
                 | MessageState::Leaving
                 | MessageState::Waking => worth == ReceiptStatus::Over,
                 // It need not be in memory.
-                MessageState::Ready | MessageState::Scheduled | MessageState::Aside => {
+                MessageState::Ready | MessageState::Scheduled | MessageState::InTransfer => {
                     matches!(worth, ReceiptStatus::Over | ReceiptStatus::AskPool)
                 }
             };
-            assert!(is_right, "a receipt of {id}, which is {:?}, is worth {worth:?}", known.place);
+            assert!(is_right, "a receipt of {id}, which is {:?}, is worth {worth:?}", known.state);
             let before = known.header.created.minus_seconds(1);
             let others =
                 [(attempts + 1, self.now), (attempts.saturating_sub(1), self.now), (attempts, before)];

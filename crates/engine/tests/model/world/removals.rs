@@ -33,12 +33,12 @@ impl World {
         }
         let is_right = match (&answer, verdict) {
             // It has left for the other queue, and the engine was not told yet.
-            (Ok(Removal::Begun), Verdict::OnItsWay) => !self.pool.entries.contains_key(&id),
+            (Ok(Removal::Begun), Verdict::InTransfer) => !self.pool.entries.contains_key(&id),
             (Ok(Removal::Begun), verdict) => verdict == Verdict::Begun,
             (Err(Error::NotClaimed(of)), Verdict::Free) => *of == id,
             (Err(Error::Claimed(of)), Verdict::Claimed) => *of == id,
             (Err(Error::ClaimEnded(_)), Verdict::ClaimEnded) => true,
-            (Err(Error::Unavailable { .. }), Verdict::OnItsWay) => true,
+            (Err(Error::Unavailable { .. }), Verdict::InTransfer) => true,
             (Ok(Removal::AskPool(_)) | Err(_), _) => false,
         };
         assert!(is_right, "{answer:?} for {id}, and not {verdict:?}");
@@ -62,7 +62,7 @@ impl World {
                 let is_unanswered = |message: &&Message| {
                     let header = &message.header;
                     // Clients never see prepared messages.
-                    MessageState::of(&header.state) != MessageState::Aside
+                    MessageState::of(&header.state) != MessageState::InTransfer
                         && !self.truth.messages.contains_key(&header.id)
                 };
                 let listed: Vec<&Message> = self.pool.entries.values().filter(is_unanswered).collect();
@@ -75,17 +75,17 @@ impl World {
 
     pub(super) fn named(&mut self, id: MessageId, named: Deleter) -> Option<ClaimId> {
         match named {
-            Deleter::Nobody => None,
-            Deleter::Holder => match self.truth.messages.get(&id)?.place {
+            Deleter::NoClaim => None,
+            Deleter::Holder => match self.truth.messages.get(&id)?.state {
                 MessageState::Claimed(claim) | MessageState::Returning(claim) => Some(claim),
                 MessageState::Ready | MessageState::Scheduled | MessageState::Waking => None,
-                MessageState::Taking | MessageState::Leaving | MessageState::Aside => None,
+                MessageState::Taking | MessageState::Leaving | MessageState::InTransfer => None,
             },
             Deleter::Other(number) => {
                 let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
                 nth(&claims, number).map(|at| claims[at])
             }
-            Deleter::Stranger => Some(ClaimId::new(&mut self.claims)),
+            Deleter::UnknownClaim => Some(ClaimId::new(&mut self.claims)),
         }
     }
 }
@@ -102,10 +102,10 @@ impl World {
             let known = self.truth.messages.get(id);
             let is_changing = known.is_some_and(|known| {
                 let is_passing = matches!(
-                    known.place,
+                    known.state,
                     MessageState::Taking | MessageState::Waking | MessageState::Leaving
                 );
-                known.removals == 0 && (is_passing || matches!(known.place, MessageState::Returning(_)))
+                known.removals == 0 && (is_passing || matches!(known.state, MessageState::Returning(_)))
             });
             assert!(!(is_changing && begun.contains(id)), "{id} is purged while it changes");
             assert!(is_changing || begun.contains(id), "{id} is not purged");

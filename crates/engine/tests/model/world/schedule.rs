@@ -51,7 +51,7 @@ impl World {
             assert!(self.pool.entries.contains_key(&header.id), "{} is gone, and woken", header.id);
             if let Some(known) = self.truth.messages.get(&header.id) {
                 assert_eq!(
-                    (known.removals, known.place),
+                    (known.removals, known.state),
                     (0, MessageState::Scheduled),
                     "{} is woken",
                     header.id
@@ -66,8 +66,8 @@ impl World {
         for header in &headers {
             let is_woken = ready.iter().any(|ready| ready.id == header.id);
             let Some(known) = self.truth.messages.get(&header.id) else { continue };
-            let is_free =
-                known.removals == 0 && matches!(known.place, MessageState::Scheduled | MessageState::Aside);
+            let is_free = known.removals == 0
+                && matches!(known.state, MessageState::Scheduled | MessageState::InTransfer);
             assert_eq!(is_woken, is_free, "whether {} is woken", header.id);
         }
         self.submit_wake(&headers, ready);
@@ -103,7 +103,7 @@ impl World {
         let Some(Waking::Done(next)) = self.waking else { return };
         let is_wake = |change: &Change| matches!(change, Change::Wake(_));
         let is_under_way = self.waiting.iter().any(is_wake)
-            || self.flight.as_ref().is_some_and(|flight| flight.works.iter().any(is_wake));
+            || self.flight.as_ref().is_some_and(|flight| flight.pending.iter().any(is_wake));
         if !is_under_way {
             self.waking = None;
             self.engine.finish_wake(next);
@@ -130,9 +130,9 @@ impl World {
                     "{id} is swept"
                 );
                 let is_retained = known.header.life.retained_since().is_some();
-                let is_free = matches!(known.place, MessageState::Ready | MessageState::Scheduled);
+                let is_free = matches!(known.state, MessageState::Ready | MessageState::Scheduled);
                 assert!(
-                    is_free || (is_retained && matches!(known.place, MessageState::Claimed(_))),
+                    is_free || (is_retained && matches!(known.state, MessageState::Claimed(_))),
                     "{id} is swept"
                 );
                 self.met.swept_claimed += u32::from(!is_free);

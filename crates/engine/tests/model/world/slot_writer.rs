@@ -34,7 +34,7 @@ impl World {
                 .truth
                 .messages
                 .get(id)
-                .is_some_and(|known| matches!(known.place, MessageState::Claimed(_)));
+                .is_some_and(|known| matches!(known.state, MessageState::Claimed(_)));
             let entry = self.pool.entries.get(id).filter(|_| is_claimed);
             entry.is_some_and(|entry| entry.header.state == State::Scheduled)
         };
@@ -46,9 +46,9 @@ impl World {
         if self.flight.is_some() || self.waiting.is_empty() {
             return;
         }
-        let works: Vec<Change> = self.waiting.drain(..).collect();
+        let pending: Vec<Change> = self.waiting.drain(..).collect();
         let mut changes = QueueChanges::of(self.queue, self.engine.low());
-        for work in &works {
+        for work in &pending {
             match work {
                 Change::Post(messages, notes) => {
                     changes.appends.extend_from_slice(messages);
@@ -56,7 +56,7 @@ impl World {
                 }
                 Change::Forget(keys) => changes.forget_notes(keys.iter().map(dedup::name)),
                 Change::Prepare(messages) => changes.appends.extend_from_slice(messages),
-                Change::Return(_, headers) | Change::Wake(headers) | Change::SetAside(headers) => {
+                Change::Return(_, headers) | Change::Wake(headers) | Change::MarkInTransfer(headers) => {
                     changes.updates.extend_from_slice(headers);
                 }
                 Change::Remove(ids, leaving) => {
@@ -70,7 +70,7 @@ impl World {
             changes.notes.iter().any(|note| (note.kind, &note.key) == (gone.0, &gone.1))
         };
         self.met.forgotten_and_noted += u32::from(changes.note_removes.iter().any(|gone| is_noted(&gone)));
-        self.flight = Some(Flight { works, changes, is_durable: false });
+        self.flight = Some(Flight { pending, changes, is_durable: false });
     }
 
     pub(super) fn apply(&mut self) {
@@ -92,15 +92,15 @@ impl World {
 
     /// Reports the outcome of the batch; one that did not become durable has failed.
     pub(super) fn settle(&mut self) {
-        let Some(Flight { works, is_durable, .. }) = self.flight.take() else { return };
-        for work in works {
+        let Some(Flight { pending, is_durable, .. }) = self.flight.take() else { return };
+        for work in pending {
             match work {
                 Change::Post(messages, notes) => self.settle_post(messages, &notes, is_durable),
                 Change::Forget(_) => {}
                 Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
                 Change::Return(claim, _) => self.release_failed(claim),
                 Change::Wake(headers) => self.settle_wake(&headers, is_durable),
-                Change::SetAside(headers) => self.settle_transfers(&headers, is_durable),
+                Change::MarkInTransfer(headers) => self.settle_transfers(&headers, is_durable),
                 Change::Prepare(messages) => self.settle_arrival(messages, is_durable),
                 Change::Depart(id) => self.settle_departure(id, is_durable),
                 Change::Remove(ids, _) if is_durable => self.removed(&ids),

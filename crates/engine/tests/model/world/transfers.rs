@@ -8,7 +8,7 @@ impl World {
     pub(super) fn mark_in_transfer(&mut self, dead: &[Header]) {
         let peer = Arc::new(peer());
         let moving = |header: &Header| Header { state: State::Moving(Arc::clone(&peer)), ..header.clone() };
-        self.waiting.push_back(Change::SetAside(dead.iter().map(moving).collect()));
+        self.waiting.push_back(Change::MarkInTransfer(dead.iter().map(moving).collect()));
     }
 
     pub(super) fn settle_transfers(&mut self, headers: &[Header], is_durable: bool) {
@@ -59,7 +59,8 @@ impl World {
 
     fn resting(&self) -> Vec<Header> {
         let is_resting = |header: &&Header| !self.departing.contains(&header.id);
-        let in_transfer = self.truth.messages.values().filter(|known| known.place == MessageState::Aside);
+        let in_transfer =
+            self.truth.messages.values().filter(|known| known.state == MessageState::InTransfer);
         in_transfer.map(|known| &known.header).filter(is_resting).cloned().collect()
     }
 
