@@ -60,7 +60,7 @@ impl StoredForm {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overlay {
     None,
-    Stands,
+    Present,
 }
 
 /// The stored values that a batch needs.
@@ -120,7 +120,7 @@ impl EncodedChanges {
         let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
         let removes = self.removes.iter().map(|id| match self.leaving.get(id) {
             Some(entry) => find_known(txn, self.queue, entry).map(Some),
-            None => find(txn, self.queue, *id).map(|found| found.map(|(lying, _)| lying)),
+            None => find(txn, self.queue, *id).map(|found| found.map(|(stored, _)| stored)),
         });
         Ok(StoredKeys {
             totals: QueueTotals::decode(totals.as_ref())?,
@@ -146,9 +146,9 @@ impl EncodedChanges {
                 update(txn, queue, header, found, &body, &mut totals);
             }
         }
-        for (id, lying) in self.removes.into_iter().zip(known.removes) {
-            if let Some(lying) = lying {
-                remove(txn, queue, id, &lying, &mut totals.totals);
+        for (id, stored) in self.removes.into_iter().zip(known.removes) {
+            if let Some(stored) = stored {
+                remove(txn, queue, id, &stored, &mut totals.totals);
             }
         }
         for (key, value) in known.buckets {
@@ -182,7 +182,7 @@ fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredFo
     let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(None) };
     let Message { header, body } = entries::decode_entry(id, &value)?;
     let (header, overlay) = match txn.get(Space::Headers, &key).map_err(failed)? {
-        Some(changed) => (entries::decode_header(id, &changed)?, Overlay::Stands),
+        Some(changed) => (entries::decode_header(id, &changed)?, Overlay::Present),
         None => (header, Overlay::None),
     };
     let (group, bytes) = (header.group.clone(), body.len() as u64);
@@ -201,14 +201,14 @@ fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<Store
 /// Whether the stored entry agrees with the hint of the owner.
 fn is_there(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<bool, StoreError> {
     let found = find(txn, queue, entry.id)?;
-    Ok(found.is_some_and(|(lying, _)| {
-        lying.in_transfer.is_none() && lying.group == entry.group && lying.bytes == entry.bytes
+    Ok(found.is_some_and(|(stored, _)| {
+        stored.in_transfer.is_none() && stored.group == entry.group && stored.bytes == entry.bytes
     }))
 }
 
 fn overlay(txn: &Txn<'_>, key: &[u8]) -> Result<Overlay, StoreError> {
     let changed = txn.size_of(Space::Headers, key).map_err(failed)?;
-    Ok(if changed.is_some() { Overlay::Stands } else { Overlay::None })
+    Ok(if changed.is_some() { Overlay::Present } else { Overlay::None })
 }
 
 pub(super) fn count(totals: &mut Totals, state: &State, bytes: u64) {
@@ -296,24 +296,24 @@ fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
 }
 
 /// Removes an entry from all spaces.
-fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
-    if let Some(group) = &lying.group {
+fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, stored: &StoredForm, totals: &mut Totals) {
+    if let Some(group) = &stored.group {
         txn.remove(Space::Groups, stored::group_key(queue, group, id));
     }
-    take_out(txn, queue, id, lying, totals);
+    take_out(txn, queue, id, stored, totals);
 }
 
 /// Removes an entry from the space of its state, with its changed header and its schedule key.
-fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, lying: &StoredForm, totals: &mut Totals) {
+fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, stored: &StoredForm, totals: &mut Totals) {
     let key = stored::entry_key(queue, id);
-    uncount(totals, lying.state(), lying.bytes);
-    if let Some(old) = &lying.in_transfer {
+    uncount(totals, stored.state(), stored.bytes);
+    if let Some(old) = &stored.in_transfer {
         unschedule(txn, queue, old);
         txn.remove(Space::Aside, key.clone());
     } else {
         txn.remove(Space::Entries, key.clone());
     }
-    if lying.overlay == Overlay::Stands {
+    if stored.overlay == Overlay::Present {
         txn.remove(Space::Headers, key);
     }
 }

@@ -36,8 +36,8 @@ pub(super) struct Bucket {
 /// The value of a bucket: the range of its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ids {
-    pub(super) least: MessageId,
-    pub(super) greatest: MessageId,
+    pub(super) min: MessageId,
+    pub(super) max: MessageId,
     /// Number of updates. It tells whether a bucket has changed since a look-up.
     touches: u32,
 }
@@ -108,14 +108,14 @@ impl Bucket {
 
 impl Ids {
     /// Returns the bucket's value with another range; this counts as an update.
-    pub(super) fn spanning(self, least: MessageId, greatest: MessageId) -> Self {
-        Self { least, greatest, touches: self.touches.wrapping_add(1) }
+    pub(super) fn spanning(self, min: MessageId, max: MessageId) -> Self {
+        Self { min, max, touches: self.touches.wrapping_add(1) }
     }
 
     pub(super) fn encode(&self) -> Bytes {
         let mut value = BytesMut::with_capacity(36);
-        value.put_slice(self.least.as_bytes());
-        value.put_slice(self.greatest.as_bytes());
+        value.put_slice(self.min.as_bytes());
+        value.put_slice(self.max.as_bytes());
         value.put_u32(self.touches);
         value.freeze()
     }
@@ -124,8 +124,8 @@ impl Ids {
         if value.len() != 36 {
             return Err(damaged("a bucket"));
         }
-        let (least, greatest) = (take_id(&mut value), take_id(&mut value));
-        Ok(Self { least, greatest, touches: value.get_u32() })
+        let (min, max) = (take_id(&mut value), take_id(&mut value));
+        Ok(Self { min, max, touches: value.get_u32() })
     }
 }
 
@@ -143,22 +143,22 @@ impl TouchedBuckets {
     }
 
     fn extend(&mut self, bucket: Bucket, id: MessageId) {
-        let (least, greatest) = self.0.entry(bucket).or_insert((id, id));
-        *least = (*least).min(id);
-        *greatest = (*greatest).max(id);
+        let (min, max) = self.0.entry(bucket).or_insert((id, id));
+        *min = (*min).min(id);
+        *max = (*max).max(id);
     }
 
     /// Returns the buckets to write: the stored ranges extended by these ids.
     pub(super) fn merged(&self, txn: &Txn<'_>) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
         let mut merged = Vec::with_capacity(self.0.len());
-        for (bucket, (least, greatest)) in &self.0 {
+        for (bucket, (min, max)) in &self.0 {
             let key = bucket.key();
             let ids = match txn.get(Space::Buckets, &key).map_err(failed)? {
                 Some(value) => {
                     let stored = Ids::decode(&value)?;
-                    stored.spanning(stored.least.min(*least), stored.greatest.max(*greatest))
+                    stored.spanning(stored.min.min(*min), stored.max.max(*max))
                 }
-                None => Ids { least: *least, greatest: *greatest, touches: 0 },
+                None => Ids { min: *min, max: *max, touches: 0 },
             };
             merged.push((key, ids.encode()));
         }

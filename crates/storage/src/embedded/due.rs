@@ -31,14 +31,14 @@ pub(super) struct BucketUpdate {
 #[derive(Default)]
 pub(super) struct DueResult {
     pub(super) found: Vec<(QueueId, Header)>,
-    pub(super) spent: Vec<BucketUpdate>,
+    pub(super) updates: Vec<BucketUpdate>,
     /// For expiry: where the next look-up continues.
-    pub(super) turn: Option<DueCursor>,
+    pub(super) cursor: Option<DueCursor>,
 }
 
 /// Removes or narrows buckets that were not updated since the look-up.
-pub(super) fn clear(txn: &mut Txn<'_>, spent: Vec<BucketUpdate>) -> Result<(), StoreError> {
-    for BucketUpdate { key, value, becomes } in spent {
+pub(super) fn clear(txn: &mut Txn<'_>, updates: Vec<BucketUpdate>) -> Result<(), StoreError> {
+    for BucketUpdate { key, value, becomes } in updates {
         if txn.get(Space::Buckets, &key).map_err(failed)? != Some(value) {
             continue;
         }
@@ -63,7 +63,7 @@ pub(super) fn schedule(
     limit: usize,
 ) -> Result<DueResult, StoreError> {
     let prefix = Bucket::prefix(slot, Due::Schedule);
-    let mut looked = DueResult::default();
+    let mut result = DueResult::default();
     let mut places = Vec::new();
     let mut end = 0;
     for pair in view.scan(Space::Buckets, &prefix, &prefix) {
@@ -83,17 +83,17 @@ pub(super) fn schedule(
             places.push((ready, bucket.queue, id, key));
         }
         let is_past = bucket.end <= before.as_millis();
-        if is_past && places.len() == known && looked.spent.len() < limits::DUE_BUCKETS {
-            looked.spent.push(BucketUpdate { key, value, becomes: None });
+        if is_past && places.len() == known && result.updates.len() < limits::DUE_BUCKETS {
+            result.updates.push(BucketUpdate { key, value, becomes: None });
         }
     }
     places.sort_unstable();
     places.truncate(limit);
     for (_, queue, _, key) in places {
         let message = scan::scheduled(view, queue, Ok((key, Bytes::new())))?;
-        looked.found.push((queue, message.header));
+        result.found.push((queue, message.header));
     }
-    Ok(looked)
+    Ok(result)
 }
 
 /// Reads the entries that expire at `before` or earlier, from the end of the last look-up to the end of the order, then
@@ -103,53 +103,53 @@ pub(super) fn expiry(
     slot: Slot,
     before: Timestamp,
     limit: usize,
-    turn: Option<&DueCursor>,
+    cursor: Option<&DueCursor>,
 ) -> Result<DueResult, StoreError> {
-    let mut look = DueScan::new(view, before, limit);
+    let mut scan = DueScan::new(view, before, limit);
     let prefix = Bucket::prefix(slot, Due::Expiry);
-    look.through(&prefix, turn, None)?;
-    if turn.is_some() && look.looked.turn.is_none() {
-        look.through(&prefix, None, turn)?;
+    scan.read_buckets(&prefix, cursor, None)?;
+    if cursor.is_some() && scan.result.cursor.is_none() {
+        scan.read_buckets(&prefix, None, cursor)?;
     }
-    Ok(look.looked)
+    Ok(scan.result)
 }
 
 pub(super) struct DueScan<'a> {
     view: &'a View,
     before: Timestamp,
     limit: usize,
-    pub(super) looked: DueResult,
+    pub(super) result: DueResult,
 }
 
 impl<'a> DueScan<'a> {
     pub(super) fn new(view: &'a View, before: Timestamp, limit: usize) -> Self {
-        Self { view, before, limit, looked: DueResult::default() }
+        Self { view, before, limit, result: DueResult::default() }
     }
 
     /// Whether it has reached the max number of buckets to remove.
-    pub(super) fn is_spent(&self) -> bool {
-        self.looked.spent.len() >= limits::DUE_BUCKETS
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.result.updates.len() >= limits::DUE_BUCKETS
     }
 
     /// Reads the due buckets after one cursor and up to another, until enough entries are found.
-    fn through(
+    fn read_buckets(
         &mut self,
         prefix: &[u8],
         after: Option<&DueCursor>,
         until: Option<&DueCursor>,
     ) -> Result<(), StoreError> {
-        let from = after.map_or(prefix, |turn| &turn.bucket[..]);
+        let from = after.map_or(prefix, |cursor| &cursor.bucket[..]);
         for pair in self.view.scan(Space::Buckets, prefix, from) {
             let (bucket, key, value) = bucket(pair)?;
-            if bucket.end > self.before.as_millis() || until.is_some_and(|turn| key > turn.bucket) {
+            if bucket.end > self.before.as_millis() || until.is_some_and(|cursor| key > cursor.bucket) {
                 break;
             }
             let ids = Ids::decode(&value)?;
-            let at = |turn: &&DueCursor| turn.bucket == key;
-            let first = after.filter(at).map_or(ids.least, |turn| ids.least.max(turn.after.next()));
-            let last = until.filter(at).map_or(ids.greatest, |turn| ids.greatest.min(turn.after));
-            let Some(kept) = self.into(&bucket, &key, first, last)? else { break };
-            if (first, last) == (ids.least, ids.greatest) {
+            let at = |cursor: &&DueCursor| cursor.bucket == key;
+            let first = after.filter(at).map_or(ids.min, |cursor| ids.min.max(cursor.after.next()));
+            let last = until.filter(at).map_or(ids.max, |cursor| ids.max.min(cursor.after));
+            let Some(kept) = self.read_bucket(&bucket, &key, first, last)? else { break };
+            if (first, last) == (ids.min, ids.max) {
                 self.narrow(key, value, ids, kept);
             }
         }
@@ -158,7 +158,7 @@ impl<'a> DueScan<'a> {
 
     /// Reads the entries of a bucket between two ids. Returns the range of the entries that exist; none when enough are
     /// found.
-    pub(super) fn into(
+    pub(super) fn read_bucket(
         &mut self,
         bucket: &Bucket,
         key: &Bytes,
@@ -176,9 +176,9 @@ impl<'a> DueScan<'a> {
             if matches!(header.state, State::Prepared(_) | State::Moving(_)) {
                 continue;
             }
-            self.looked.found.push((bucket.queue, header));
-            if self.looked.found.len() >= self.limit {
-                self.looked.turn = Some(DueCursor { bucket: key.clone(), after: id });
+            self.result.found.push((bucket.queue, header));
+            if self.result.found.len() >= self.limit {
+                self.result.cursor = Some(DueCursor { bucket: key.clone(), after: id });
                 return Ok(None);
             }
         }
@@ -187,11 +187,11 @@ impl<'a> DueScan<'a> {
 
     /// Records the new range of a bucket that was read completely.
     pub(super) fn narrow(&mut self, key: Bytes, value: Bytes, ids: Ids, kept: BucketRange) {
-        if kept == Some((ids.least, ids.greatest)) || self.is_spent() {
+        if kept == Some((ids.min, ids.max)) || self.is_exhausted() {
             return;
         }
         let becomes = kept.map(|(first, last)| ids.spanning(first, last).encode());
-        self.looked.spent.push(BucketUpdate { key, value, becomes });
+        self.result.updates.push(BucketUpdate { key, value, becomes });
     }
 }
 

@@ -44,7 +44,7 @@ use stored::{QueueTotals, Record};
 pub struct EmbeddedPool {
     journal: Journal,
     /// For each slot, where the last look-up of expired entries ended. Held for a read or a write of one element.
-    turns: Mutex<HashMap<Slot, DueCursor>>,
+    cursors: Mutex<HashMap<Slot, DueCursor>>,
     /// For each slot, the progress of the drop of a queue. Held for a read or a write of one element.
     drops: Mutex<HashMap<Slot, DropProgress>>,
     /// Progress of the recount after a crash; none while a step runs. Held for a read or a write of one element.
@@ -55,7 +55,7 @@ impl EmbeddedPool {
     /// Returns the pool in `journal`.
     pub fn new(journal: Journal) -> Self {
         let counted = Mutex::new(Some(recount::Progress::default()));
-        Self { journal, turns: Mutex::default(), drops: Mutex::default(), counted }
+        Self { journal, cursors: Mutex::default(), drops: Mutex::default(), counted }
     }
 
     /// Runs a read, which may wait for the disk, on a blocking thread and not on those that serve requests.
@@ -69,9 +69,9 @@ impl EmbeddedPool {
     }
 
     /// Removes or narrows buckets after a look-up. If that fails, the next look-up finds the same buckets empty again.
-    async fn clear(&self, spent: Vec<BucketUpdate>) {
-        if !spent.is_empty() {
-            drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, spent)).await);
+    async fn clear(&self, updates: Vec<BucketUpdate>) {
+        if !updates.is_empty() {
+            drop(self.journal.commit_as(Durability::Relaxed, move |txn| due::clear(txn, updates)).await);
         }
     }
 }
@@ -291,21 +291,21 @@ impl PoolDeadlines for EmbeddedPool {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let turn = self.turns.lock().get(&slot).cloned();
-        let looked = self.read(move |view| match due {
+        let cursor = self.cursors.lock().get(&slot).cloned();
+        let result = self.read(move |view| match due {
             Due::Schedule => due::schedule(view, slot, before, limit),
-            Due::Expiry => due::expiry(view, slot, before, limit, turn.as_ref()),
+            Due::Expiry => due::expiry(view, slot, before, limit, cursor.as_ref()),
         });
-        let looked = looked.await?;
+        let result = result.await?;
         if due == Due::Expiry {
-            let mut turns = self.turns.lock();
-            match looked.turn {
-                Some(turn) => turns.insert(slot, turn),
-                None => turns.remove(&slot),
+            let mut cursors = self.cursors.lock();
+            match result.cursor {
+                Some(cursor) => cursors.insert(slot, cursor),
+                None => cursors.remove(&slot),
             };
         }
-        self.clear(looked.spent).await;
-        Ok(looked.found)
+        self.clear(result.updates).await;
+        Ok(result.found)
     }
 
     async fn retained(
@@ -315,9 +315,9 @@ impl PoolDeadlines for EmbeddedPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<RetainedEntries, StoreError> {
-        let look = move |view: &View| retained::look(view, queue, from, before, limit);
-        let (retained, spent) = self.read(look).await?;
-        self.clear(spent).await;
+        let find = move |view: &View| retained::find(view, queue, from, before, limit);
+        let (retained, updates) = self.read(find).await?;
+        self.clear(updates).await;
         Ok(retained)
     }
 }

@@ -20,12 +20,12 @@ struct Walk<'a> {
     before: Timestamp,
     /// The first place after the requested range.
     past: u64,
-    look: DueScan<'a>,
+    scan: DueScan<'a>,
     oldest: Option<Timestamp>,
 }
 
 /// Reads the entries of a queue, from a place on. Returns the result, and the buckets to remove or narrow.
-pub(super) fn look(
+pub(super) fn find(
     view: &View,
     queue: QueueId,
     from: Option<RetainedPlace>,
@@ -36,7 +36,7 @@ pub(super) fn look(
     let first = [&prefix[..], &retained::begin_at(queue, from).to_be_bytes()[..]].concat();
     // The end of a bucket is not in it.
     let past = retained::place(queue, before).saturating_add(1);
-    let mut walk = Walk { view, queue, before, past, look: DueScan::new(view, before, limit), oldest: None };
+    let mut walk = Walk { view, queue, before, past, scan: DueScan::new(view, before, limit), oldest: None };
     let (mut others, mut cut) = (0, None);
     for pair in view.scan(Space::Buckets, &prefix, &first) {
         let (bucket, key, value) = due::bucket(pair)?;
@@ -44,7 +44,7 @@ pub(super) fn look(
             break;
         }
         if bucket.queue == queue {
-            if walk.look_into(&bucket, key, value)?.is_break() {
+            if walk.read_bucket(&bucket, key, value)?.is_break() {
                 break;
             }
             continue;
@@ -56,30 +56,30 @@ pub(super) fn look(
         }
     }
     let resume = cut.map(|end| walk.end_at(end)).transpose()?.flatten();
-    let found = walk.look.looked.found.into_iter().map(|(_, header)| header).collect();
-    Ok((RetainedEntries { found, oldest: walk.oldest, resume }, walk.look.looked.spent))
+    let found = walk.scan.result.found.into_iter().map(|(_, header)| header).collect();
+    Ok((RetainedEntries { found, oldest: walk.oldest, resume }, walk.scan.result.updates))
 }
 
 impl Walk<'_> {
     /// Reads a bucket of the queue. Breaks when no later bucket matters.
-    fn look_into(
+    fn read_bucket(
         &mut self,
         bucket: &Bucket,
         key: Bytes,
         value: Bytes,
     ) -> Result<ControlFlow<()>, StoreError> {
         let begin = retained::begin(bucket.end, bucket.ttl);
-        if self.look.is_spent() {
+        if self.scan.is_exhausted() {
             self.oldest.get_or_insert(begin);
             return Ok(ControlFlow::Break(()));
         }
         let (ids, is_past) = (Ids::decode(&value)?, bucket.end <= self.past);
         // For a bucket that is not due it is enough to know that it is not empty.
         let mut first = DueScan::new(self.view, self.before, 1);
-        let into = if is_past { &mut self.look } else { &mut first };
-        let kept = into.into(bucket, &key, ids.least, ids.greatest)?;
+        let target = if is_past { &mut self.scan } else { &mut first };
+        let kept = target.read_bucket(bucket, &key, ids.min, ids.max)?;
         if let Some(kept) = kept {
-            self.look.narrow(key, value, ids, kept);
+            self.scan.narrow(key, value, ids, kept);
         }
         if kept != Some(None) {
             self.oldest.get_or_insert(begin);
@@ -95,13 +95,13 @@ impl Walk<'_> {
         let own = [&prefix[..], &end.to_be_bytes()[..], &self.queue.as_bytes()[..]].concat();
         for pair in self.view.scan(Space::Buckets, &own, &own) {
             let (bucket, key, value) = due::bucket(pair)?;
-            if self.look_into(&bucket, key, value)?.is_break() {
+            if self.read_bucket(&bucket, key, value)?.is_break() {
                 return Ok(None);
             }
         }
         let next = end.saturating_add(1);
         self.oldest.get_or_insert(retained::earliest(self.queue, next));
-        let is_before = self.look.looked.found.is_empty() && end <= self.past;
+        let is_before = self.scan.result.found.is_empty() && end <= self.past;
         Ok(is_before.then_some(RetainedPlace(next)))
     }
 }

@@ -88,7 +88,7 @@ struct Queues {
     queue: Vec<Uuid>,
     low: Vec<Uuid>,
     /// The smallest id that becomes ready.
-    least: Vec<Uuid>,
+    min_ready: Vec<Uuid>,
     messages: Vec<i64>,
     bytes: Vec<i64>,
     scheduled: Vec<i64>,
@@ -147,7 +147,7 @@ impl<'a> Arrays<'a> {
         let stays = |header: &&Header| !removes.contains(&header.id);
         let updates = changes.updates.iter().filter(stays);
         let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
-        let mut least = MessageId::MAX;
+        let mut min_ready = MessageId::MAX;
         let (mut messages, mut bytes, mut scheduled, mut in_transfer) = (0, 0, 0, 0);
         for message in &changes.appends {
             if !stays(&&message.header) {
@@ -155,7 +155,7 @@ impl<'a> Arrays<'a> {
             }
             let header = updates.remove(&message.header.id).unwrap_or(&message.header);
             match header.state {
-                State::Ready => least = least.min(header.id),
+                State::Ready => min_ready = min_ready.min(header.id),
                 State::Scheduled => scheduled += 1,
                 State::Prepared(_) | State::Moving(_) | State::Failed => in_transfer += 1,
             }
@@ -166,7 +166,7 @@ impl<'a> Arrays<'a> {
         }
         for header in updates.into_values() {
             if header.state == State::Ready {
-                least = least.min(header.id);
+                min_ready = min_ready.min(header.id);
             }
             self.updates.push(slot, queue, header);
         }
@@ -176,7 +176,7 @@ impl<'a> Arrays<'a> {
         self.queues.slot.push(slot.0.into());
         self.queues.queue.push(queue_key(queue));
         self.queues.low.push(id_key(changes.low));
-        self.queues.least.push(id_key(least));
+        self.queues.min_ready.push(id_key(min_ready));
         self.queues.messages.push(messages);
         self.queues.bytes.push(bytes);
         self.queues.scheduled.push(scheduled);
@@ -215,12 +215,12 @@ impl<'a> Arrays<'a> {
         let Records { slot, generation, transaction, seq, fences, last_id } = &self.records;
         let mut columns: Vec<&(dyn ToSql + Sync)> =
             vec![slot, pool, generation, transaction, seq, fences, last_id, commits];
-        let Queues { slot, queue, low, least, messages, bytes, scheduled, in_transfer } = &self.queues;
+        let Queues { slot, queue, low, min_ready, messages, bytes, scheduled, in_transfer } = &self.queues;
         columns.extend([
             slot as &(dyn ToSql + Sync),
             queue,
             low,
-            least,
+            min_ready,
             messages,
             bytes,
             scheduled,

@@ -16,12 +16,12 @@ pub(super) struct Committer {
     /// Held to add a batch or to take some.
     gathered: Mutex<GatheredBatches>,
     /// One permit for each concurrent statement. A task that gets one sends its own batch, and takes others along.
-    turns: Semaphore,
+    permits: Semaphore,
 }
 
 impl Default for Committer {
     fn default() -> Self {
-        Self { gathered: Mutex::default(), turns: Semaphore::new(limits::SHARED) }
+        Self { gathered: Mutex::default(), permits: Semaphore::new(limits::SHARED) }
     }
 }
 
@@ -30,7 +30,7 @@ struct GatheredBatches {
     /// In the order of their arrival.
     waiting: VecDeque<PendingBatch>,
     /// Number of all batches so far.
-    came: u64,
+    total: u64,
 }
 
 /// A batch that waits for a statement.
@@ -61,8 +61,8 @@ impl Committer {
     fn add(&self, batch: Batch, fences: Option<i64>) -> (u64, oneshot::Receiver<StatementOutcome>) {
         let (reply, outcome) = oneshot::channel();
         let mut gathered = self.gathered.lock();
-        gathered.came += 1;
-        let number = gathered.came;
+        gathered.total += 1;
+        let number = gathered.total;
         gathered.waiting.push_back(PendingBatch { number, batch, fences, reply });
         (number, outcome)
     }
@@ -71,10 +71,10 @@ impl Committer {
     /// Empty when another task has taken the batch.
     fn take(&self, number: u64) -> Vec<PendingBatch> {
         let mut gathered = self.gathered.lock();
-        let Some(place) = gathered.waiting.iter().position(|waiting| waiting.number == number) else {
+        let Some(index) = gathered.waiting.iter().position(|waiting| waiting.number == number) else {
             return Vec::new();
         };
-        let own = gathered.waiting.remove(place).expect("it was found there");
+        let own = gathered.waiting.remove(index).expect("it was found there");
         let mut size = Size::of(&own.batch);
         let mut taken = vec![own];
         for next in std::mem::take(&mut gathered.waiting) {
@@ -141,15 +141,15 @@ impl PostgresPool {
             tokio::select! {
                 biased;
                 outcome = &mut outcome => break outcome,
-                turn = self.committer.turns.acquire() => {
-                    let turn = turn.expect("it is never closed");
+                permit = self.committer.permits.acquire() => {
+                    let permit = permit.expect("it is never closed");
                     let taken = self.committer.take(number);
                     match taken.len() {
                         0 => {
-                            drop(turn);
+                            drop(permit);
                             break outcome.await;
                         }
-                        1 => return SharedResult::Alone(turn),
+                        1 => return SharedResult::Alone(permit),
                         _ => self.carry_out(taken).await,
                     }
                 }
@@ -167,8 +167,8 @@ impl PostgresPool {
     /// Sends batches, and reports the outcome of each.
     async fn carry_out(&self, taken: Vec<PendingBatch>) {
         let batches: Vec<_> = taken.iter().map(|waiting| (&waiting.batch, waiting.fences)).collect();
-        let applied = match self.writes.way().await {
-            Ok((way, stamp)) => self.send_all(&way, stamp, &batches).await,
+        let applied = match self.writes.session().await {
+            Ok((session, stamp)) => self.send_all(&session, stamp, &batches).await,
             Err(error) => Err(Failure::Refused(error.to_string())),
         };
         for waiting in taken {

@@ -82,22 +82,22 @@ impl PostgresPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
-        let turn = self.turns.lock().get(&slot).copied();
-        let mut found = self.expired_within(slot, before, limit, turn.unwrap_or(BEGIN), END).await?;
-        if let Some(turn) = turn
+        let cursor = self.cursors.lock().get(&slot).copied();
+        let mut found = self.expired_within(slot, before, limit, cursor.unwrap_or(BEGIN), END).await?;
+        if let Some(cursor) = cursor
             && found.len() < limit
         {
             let left = limit - found.len();
-            found.extend(self.expired_within(slot, before, left, BEGIN, turn).await?);
+            found.extend(self.expired_within(slot, before, left, BEGIN, cursor).await?);
         }
-        let mut turns = self.turns.lock();
+        let mut cursors = self.cursors.lock();
         match found.last() {
             Some((queue, last)) if found.len() == limit => {
                 let (_, expires) = stored::life_columns(*queue, last.life);
-                turns.insert(slot, (expires, queue_key(*queue), id_key(last.id)));
+                cursors.insert(slot, (expires, queue_key(*queue), id_key(last.id)));
             }
             Some(_) | None => {
-                turns.remove(&slot);
+                cursors.remove(&slot);
             }
         }
         Ok(found)

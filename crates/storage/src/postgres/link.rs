@@ -95,8 +95,9 @@ impl managed::Manager for Sessions {
 
     async fn create(&self) -> Result<Session, String> {
         let connection = Connection::open(&self.address).await?;
-        let stamp =
-            migrations::look(&connection, &self.address.schema).await.map_err(|error| error.to_string())?;
+        let stamp = migrations::read_stamp(&connection, &self.address.schema)
+            .await
+            .map_err(|error| error.to_string())?;
         self.known.learn(connection.class)?;
         Ok(Session { connection, stamp })
     }
@@ -155,16 +156,16 @@ impl Link {
     }
 
     /// Returns a session with the storage of the pool, and the pool's stamp.
-    pub(super) async fn way(&self) -> Result<(LinkSession, Stamp), StoreError> {
-        let mut way = self.open().await?;
-        if way.stamp.is_none() {
-            way.stamp = migrations::look(&way.connection, &self.schema).await?;
+    pub(super) async fn session(&self) -> Result<(LinkSession, Stamp), StoreError> {
+        let mut session = self.open().await?;
+        if session.stamp.is_none() {
+            session.stamp = migrations::read_stamp(&session.connection, &self.schema).await?;
         }
-        match self.known.stamp.recognise(way.stamp) {
-            Ok(stamp) => Ok((way, stamp)),
+        match self.known.stamp.recognise(session.stamp) {
+            Ok(stamp) => Ok((session, stamp)),
             Err(error) => {
                 // The next session reads the stamp again.
-                way.connection.give_up();
+                session.connection.give_up();
                 Err(error)
             }
         }
@@ -172,8 +173,8 @@ impl Link {
 
     /// Returns a session whose statements all see the state at the first of them.
     pub(super) async fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let (way, _) = self.way().await?;
-        let snapshot = Snapshot { way, is_ended: false };
+        let (session, _) = self.session().await?;
+        let snapshot = Snapshot { session, is_ended: false };
         snapshot.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         Ok(snapshot)
     }
@@ -182,7 +183,7 @@ impl Link {
 /// A session in a reading transaction. If it is dropped before its end, by an error or together with its caller, the
 /// session is closed: otherwise its next user would be in the same transaction.
 pub(super) struct Snapshot {
-    way: LinkSession,
+    session: LinkSession,
     is_ended: bool,
 }
 
@@ -192,7 +193,7 @@ impl Snapshot {
         text: &'static str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        self.way.connection.query(text, parameters).await.map_err(Failure::of_read)
+        self.session.connection.query(text, parameters).await.map_err(Failure::of_read)
     }
 
     /// Ends the transaction and returns the session.
@@ -203,14 +204,14 @@ impl Snapshot {
     }
 
     async fn run(&self, text: &str) -> Result<(), StoreError> {
-        self.way.connection.run(text).await.map_err(Failure::of_read)
+        self.session.connection.run(text).await.map_err(Failure::of_read)
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
         if !self.is_ended {
-            self.way.connection.give_up();
+            self.session.connection.give_up();
         }
     }
 }

@@ -33,17 +33,17 @@ const RECORDS: &str = "
 
 /// Migrates the tables to the version of this program, and returns the stamp. Without a stamp it writes nothing and
 /// returns none.
-pub(super) async fn look(connection: &Connection, schema: &str) -> Result<Option<Stamp>, StoreError> {
+pub(super) async fn read_stamp(connection: &Connection, schema: &str) -> Result<Option<Stamp>, StoreError> {
     match found(connection, schema).await.map_err(Failure::of_read)? {
         None => Ok(None),
         Some((version, stamp)) if version == newest() => Ok(Some(stamp)),
         Some((version, _)) if version > newest() => Err(newer(version)),
-        Some((_, stamp)) => make(connection, schema, stamp).await.map(Some),
+        Some((_, stamp)) => create(connection, schema, stamp).await.map(Some),
     }
 }
 
 /// Creates the tables, and the stamp if there is none. Returns the stamp that the storage has then.
-pub(super) async fn make(connection: &Connection, schema: &str, stamp: Stamp) -> Result<Stamp, StoreError> {
+pub(super) async fn create(connection: &Connection, schema: &str, stamp: Stamp) -> Result<Stamp, StoreError> {
     let made = migrate(connection, schema, stamp).await;
     if made.is_err() {
         // The transaction ends with its session.

@@ -48,7 +48,7 @@ pub struct PostgresPool {
     writes: Link,
     committer: Committer,
     /// For each slot, where the last look-up of expired entries ended. Held for a read or a write of one element.
-    turns: Mutex<HashMap<Slot, DueCursor>>,
+    cursors: Mutex<HashMap<Slot, DueCursor>>,
     /// For each slot, the state of this process's own writes. Held for a read or a write of one element.
     slots: Mutex<HashMap<Slot, writes::OwnWrites>>,
 }
@@ -60,23 +60,23 @@ impl PostgresPool {
         let reads = Link::new(&address, &known, core_limits::POSTGRES_READS);
         let writes = Link::new(&address, &known, limits::WRITES);
         let committer = Committer::default();
-        Self { address, known, reads, writes, committer, turns: Mutex::default(), slots: Mutex::default() }
+        Self { address, known, reads, writes, committer, cursors: Mutex::default(), slots: Mutex::default() }
     }
 }
 
 #[async_trait]
 impl PoolStore for PostgresPool {
     async fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
-        let way = self.reads.open().await?;
-        migrations::look(&way.connection, &self.address.schema).await
+        let session = self.reads.open().await?;
+        migrations::read_stamp(&session.connection, &self.address.schema).await
     }
 
     async fn put_stamp(&self, stamp: Stamp) -> Result<Stamp, StoreError> {
-        let way = self.writes.open().await?;
+        let session = self.writes.open().await?;
         let schema = &self.address.schema;
-        match migrations::look(&way.connection, schema).await? {
+        match migrations::read_stamp(&session.connection, schema).await? {
             Some(found) => Ok(found),
-            None => migrations::make(&way.connection, schema, stamp).await,
+            None => migrations::create(&session.connection, schema, stamp).await,
         }
     }
 
@@ -89,8 +89,8 @@ impl PoolStore for PostgresPool {
         self.totals(NO_QUEUE).await?;
         let took = asked.elapsed();
         if self.address.quota.is_some() {
-            let (way, _) = self.reads.way().await?;
-            self.look_at_room(&way.connection).await?;
+            let (session, _) = self.reads.session().await?;
+            self.measure_used(&session.connection).await?;
         }
         let free = self.address.quota.map(|quota| quota.saturating_sub(self.known.used()));
         Ok(Health { took, class: self.reach(), free, total: self.address.quota })

@@ -114,8 +114,8 @@ impl PostgresPool {
         text: &'static str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        let (way, _) = self.reads.way().await?;
-        way.connection.query(text, parameters).await.map_err(Failure::of_read)
+        let (session, _) = self.reads.session().await?;
+        session.connection.query(text, parameters).await.map_err(Failure::of_read)
     }
 }
 
@@ -143,8 +143,8 @@ impl PoolReads for PostgresPool {
             id_key(from.map_or(MessageId::ZERO, MessageId::next)),
             id_key(from.map_or(MessageId::MAX, MessageId::before)),
         );
-        let least = (after.map_or(-1, |after| millis(after.ready)), id_key(from.unwrap_or(MessageId::ZERO)));
-        let most =
+        let min = (after.map_or(-1, |after| millis(after.ready)), id_key(from.unwrap_or(MessageId::ZERO)));
+        let max =
             (after.map_or(i64::MAX, |after| millis(after.ready)), id_key(from.unwrap_or(MessageId::MAX)));
         let (queue, limit) = (queue_key(queue), bound(messages.saturating_add(1)));
         let bytes = bound(bytes);
@@ -154,10 +154,10 @@ impl PoolReads for PostgresPool {
             (Order::Aside, Direction::Up) => self.read(ASIDE_UP, &[&queue, &limit, &bytes, &up]).await,
             (Order::Aside, Direction::Down) => self.read(ASIDE_DOWN, &[&queue, &limit, &bytes, &down]).await,
             (Order::Schedule, Direction::Up) => {
-                self.read(SCHEDULE_UP, &[&queue, &limit, &bytes, &least.1, &least.0]).await
+                self.read(SCHEDULE_UP, &[&queue, &limit, &bytes, &min.1, &min.0]).await
             }
             (Order::Schedule, Direction::Down) => {
-                self.read(SCHEDULE_DOWN, &[&queue, &limit, &bytes, &most.1, &most.0]).await
+                self.read(SCHEDULE_DOWN, &[&queue, &limit, &bytes, &max.1, &max.0]).await
             }
         }?;
         page_of(&rows, messages)

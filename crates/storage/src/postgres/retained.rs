@@ -19,16 +19,16 @@ use angarium_core::ids::QueueId;
 use angarium_core::message::{Header, Life};
 use angarium_core::time::Timestamp;
 
-/// Entries of all queues between two places, at most `$most`.
+/// Entries of all queues between two places, at most `$max`.
 macro_rules! walked {
-    ($columns:literal, $most:literal) => {
+    ($columns:literal, $max:literal) => {
         concat!(
             "(SELECT ",
             $columns,
             " FROM entries
             WHERE slot = $1::int2 AND state NOT IN (2, 3) AND expires >= $2::int8 AND expires <= $3::int8
             ORDER BY slot, expires, queue, id LIMIT ",
-            $most,
+            $max,
             ") AS walked"
         )
     };
@@ -60,21 +60,21 @@ impl PostgresPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<RetainedEntries, StoreError> {
-        let look = RetainedLook { snapshot: self.reads.snapshot().await?, queue, limit };
-        let entries = look.entries(from, before).await?;
-        look.snapshot.end().await?;
+        let scan = RetainedScan { snapshot: self.reads.snapshot().await?, queue, limit };
+        let entries = scan.entries(from, before).await?;
+        scan.snapshot.end().await?;
         Ok(entries)
     }
 }
 
 /// A look-up of entries of a queue, at most `limit` of them.
-struct RetainedLook {
+struct RetainedScan {
     snapshot: Snapshot,
     queue: QueueId,
     limit: usize,
 }
 
-impl RetainedLook {
+impl RetainedScan {
     async fn entries(
         &self,
         from: Option<RetainedPlace>,
@@ -104,10 +104,10 @@ impl RetainedLook {
 
     /// Reads the entries of the queue between two places, among those that one statement reads.
     async fn between(&self, places: RangeInclusive<u64>, limit: usize) -> Result<Vec<Header>, StoreError> {
-        let (slot, most) = (i16::from(self.queue.slot().0), walk(limit));
+        let (slot, max) = (i16::from(self.queue.slot().0), walk(limit));
         let (first, last) = (places.start().cast_signed(), places.end().cast_signed());
         let (queue, limit) = (queue_key(self.queue), bound(limit));
-        let parameters: [&(dyn ToSql + Sync); 6] = [&slot, &first, &last, &queue, &limit, &most];
+        let parameters: [&(dyn ToSql + Sync); 6] = [&slot, &first, &last, &queue, &limit, &max];
         self.snapshot.read(BETWEEN, &parameters).await?.iter().map(stored::header).collect()
     }
 
@@ -117,13 +117,13 @@ impl RetainedLook {
         places: RangeInclusive<u64>,
         limit: usize,
     ) -> Result<Option<u64>, StoreError> {
-        let (slot, most) = (i16::from(self.queue.slot().0), walk(limit));
+        let (slot, max) = (i16::from(self.queue.slot().0), walk(limit));
         let parameters: [&(dyn ToSql + Sync); 4] =
-            [&slot, &places.start().cast_signed(), &places.end().cast_signed(), &most];
+            [&slot, &places.start().cast_signed(), &places.end().cast_signed(), &max];
         let rows = self.snapshot.read(LAST_WALKED, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (many, last): (i64, Option<i64>) = (column(row, "many")?, column(row, "last")?);
-        Ok(last.filter(|_| many >= most).map(i64::cast_unsigned))
+        Ok(last.filter(|_| many >= max).map(i64::cast_unsigned))
     }
 
     /// Reads the entries of the queue at one place.

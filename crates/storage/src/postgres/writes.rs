@@ -80,15 +80,15 @@ impl Record {
 #[async_trait]
 impl PoolWrites for PostgresPool {
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
-        let (way, stamp) = self.writes.way().await?;
+        let (session, stamp) = self.writes.session().await?;
         let record = Record::of(slot, epoch, stamp)?;
-        let rows = way.connection.query(FENCE, &record.parameters()).await.map_err(Failure::of_write)?;
+        let rows = session.connection.query(FENCE, &record.parameters()).await.map_err(Failure::of_write)?;
         if let Some(row) = rows.first() {
             let (last, fences) = (stored::message_id(row, "last_id")?, column(row, "fences")?);
             self.slots.lock().insert(slot, OwnWrites { fences: Some(fences), ..OwnWrites::default() });
             return Ok(last);
         }
-        match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()? {
+        match self.record(&session, &record).await?.as_ref().map(stored::epoch).transpose()? {
             Some(Some(by)) if by > epoch => Err(StoreError::Fenced(by)),
             Some(_) => Err(StoreError::NotSent("another owner fenced the slot at the same time".into())),
             // Registration creates the record. Without it the storage has lost data.
@@ -106,7 +106,7 @@ impl PoolWrites for PostgresPool {
         let result = if may_share && Committer::takes(batch) {
             match self.share(batch, own.fences).await {
                 SharedResult::Answered(result) => result,
-                SharedResult::Alone(_turn) => self.send(batch, own, is_in_doubt).await,
+                SharedResult::Alone(_permit) => self.send(batch, own, is_in_doubt).await,
                 SharedResult::NotApplied => self.send(batch, own, is_in_doubt).await,
             }
         } else {
@@ -135,16 +135,16 @@ impl PoolWrites for PostgresPool {
         queue: QueueId,
         limit: usize,
     ) -> Result<DropResult, StoreError> {
-        let (way, stamp) = self.writes.way().await?;
+        let (session, stamp) = self.writes.session().await?;
         let record = Record::of(slot, epoch, stamp)?;
         let (queue, limit) = (queue_key(queue), bound(limit.min(limits::PAGE)));
         let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
         parameters.extend([&queue as &(dyn ToSql + Sync), &limit]);
-        let rows = way.connection.query(DROP, &parameters).await.map_err(Failure::of_write)?;
+        let rows = session.connection.query(DROP, &parameters).await.map_err(Failure::of_write)?;
         if let Some(row) = rows.first() {
             return Ok(if column(row, "is_last")? { DropResult::Done } else { DropResult::More });
         }
-        match self.record(&way, &record).await?.as_ref().map(stored::epoch).transpose()?.flatten() {
+        match self.record(&session, &record).await?.as_ref().map(stored::epoch).transpose()?.flatten() {
             Some(by) if by > epoch => Err(StoreError::Fenced(by)),
             Some(_) | None => Err(StoreError::WentBack),
         }
@@ -165,7 +165,7 @@ impl PostgresPool {
     /// applied.
     pub(super) async fn send_all(
         &self,
-        way: &LinkSession,
+        session: &LinkSession,
         stamp: Stamp,
         batches: &[(&Batch, Option<i64>)],
     ) -> Result<Vec<Slot>, Failure> {
@@ -177,25 +177,25 @@ impl PostgresPool {
         let is_relaxed = batches.iter().all(|(batch, _)| batch.durability == Durability::Relaxed);
         let commits = is_relaxed.then_some("off");
         let statement = if arrays.is_plain() { PLAIN } else { &COMMIT };
-        let rows = way.connection.query(statement, &arrays.parameters(&stamp.pool, &commits)).await?;
+        let rows = session.connection.query(statement, &arrays.parameters(&stamp.pool, &commits)).await?;
         // The answer proves the commit, so an unreadable answer is an unknown outcome.
         rows.iter().map(|row| stored::slot(row).map_err(|error| Failure::Lost(error.to_string()))).collect()
     }
 
     async fn send(&self, batch: &Batch, own: OwnWrites, is_in_doubt: bool) -> Result<(), StoreError> {
-        let (way, stamp) = self.writes.way().await?;
+        let (session, stamp) = self.writes.session().await?;
         let record = Record::of(batch.slot, batch.epoch, stamp)?;
         // An attempt in doubt may still be applied, so the batch cannot be refused any more: it may exceed the quota.
         if self.is_full() && batch.has_appends() && !is_in_doubt {
-            return match self.place(&way, &record, batch, own).await? {
+            return match self.position(&session, &record, batch, own).await? {
                 BatchPosition::Next => Err(StoreError::Full),
-                BatchPosition::Done => self.settle(&way, &record, batch).await,
+                BatchPosition::Done => self.settle(&session, &record, batch).await,
             };
         }
-        match self.send_all(&way, stamp, &[(batch, own.fences)]).await {
+        match self.send_all(&session, stamp, &[(batch, own.fences)]).await {
             Ok(applied) if !applied.is_empty() => Ok(()),
-            Ok(_) => match self.place(&way, &record, batch, own).await? {
-                BatchPosition::Done => self.settle(&way, &record, batch).await,
+            Ok(_) => match self.position(&session, &record, batch, own).await? {
+                BatchPosition::Done => self.settle(&session, &record, batch).await,
                 // The record changed between the two statements; this call did not apply the batch.
                 BatchPosition::Next => {
                     Err(StoreError::NotSent("the record of the slot was being changed".into()))
@@ -208,22 +208,23 @@ impl PostgresPool {
         }
     }
 
-    async fn record(&self, way: &LinkSession, record: &Record) -> Result<Option<Row>, StoreError> {
+    async fn record(&self, session: &LinkSession, record: &Record) -> Result<Option<Row>, StoreError> {
         let parameters: [&(dyn ToSql + Sync); 2] = [&record.slot, &record.stamp.pool];
-        let rows = way.connection.query(RECORD, &parameters).await.map_err(Failure::of_read)?;
+        let rows = session.connection.query(RECORD, &parameters).await.map_err(Failure::of_read)?;
         Ok(rows.into_iter().next())
     }
 
     /// Compares a batch with the record of its slot; the error is the reason why it is refused.
-    async fn place(
+    async fn position(
         &self,
-        way: &LinkSession,
+        session: &LinkSession,
         record: &Record,
         batch: &Batch,
         own: OwnWrites,
     ) -> Result<BatchPosition, StoreError> {
         // If this read fails, it is unknown whether an earlier attempt was applied.
-        let found = self.record(way, record).await.map_err(|error| StoreError::Unknown(error.to_string()))?;
+        let found =
+            self.record(session, record).await.map_err(|error| StoreError::Unknown(error.to_string()))?;
         let row = found.ok_or(StoreError::WentBack)?;
         let Some(epoch) = stored::epoch(&row)? else { return Err(StoreError::WentBack) };
         if epoch > batch.epoch {
@@ -243,7 +244,7 @@ impl PostgresPool {
 
     /// Waits until an applied batch is as durable as it demands: the attempt that applied it may not have waited for
     /// that.
-    async fn settle(&self, way: &LinkSession, record: &Record, batch: &Batch) -> Result<(), StoreError> {
+    async fn settle(&self, session: &LinkSession, record: &Record, batch: &Batch) -> Result<(), StoreError> {
         if batch.durability == Durability::Relaxed {
             return Ok(());
         }
@@ -251,7 +252,7 @@ impl PostgresPool {
         let mut parameters: Vec<&(dyn ToSql + Sync)> = record.parameters().to_vec();
         parameters.push(&seq);
         let unknown = |failure: Failure| StoreError::Unknown(failure.of_read().to_string());
-        let rows = way.connection.query(AGAIN, &parameters).await.map_err(unknown)?;
+        let rows = session.connection.query(AGAIN, &parameters).await.map_err(unknown)?;
         if rows.is_empty() {
             return Err(StoreError::Unknown("the record of the slot was being changed".into()));
         }
@@ -259,7 +260,7 @@ impl PostgresPool {
     }
 
     /// Measures the bytes that the quota bounds. The cost is a walk over the queues, not over their messages.
-    pub(super) async fn look_at_room(&self, connection: &Connection) -> Result<(), StoreError> {
+    pub(super) async fn measure_used(&self, connection: &Connection) -> Result<(), StoreError> {
         let rows = connection.query(USED, &[&limits::ENTRY_BYTES]).await.map_err(Failure::of_read)?;
         let used = rows.first().map(|row| unsigned(row, "used")).transpose()?;
         self.known.set_used(used.unwrap_or(0));

@@ -42,11 +42,11 @@ fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) 
     let mut call = script.call(&names);
     let before = batch.seq.checked_sub(1).map_or("none".to_owned(), stored::encode_seq);
     let appended = batch.queues.iter().flat_map(|changes| &changes.appends);
-    let greatest = appended.map(|message| message.header.id).max();
+    let max = appended.map(|message| message.header.id).max();
     call.arg(stored::encode_epoch(batch.epoch))
         .arg(before)
         .arg(stored::encode_seq(batch.seq))
-        .arg(greatest.map(stored::encode_hex_id).unwrap_or_default())
+        .arg(max.map(stored::encode_hex_id).unwrap_or_default())
         .arg(own.map(Numbering::encode).unwrap_or_default());
     for changes in &batch.queues {
         add_queue(&mut call, changes);
@@ -101,16 +101,13 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
 fn add_buckets(call: &mut Cmd, changes: &QueueChanges) {
     let mut touched: BTreeMap<Bucket, (MessageId, MessageId)> = BTreeMap::new();
     let mut touch = |header: &Header| {
-        let (least, greatest) =
-            touched.entry(Bucket::of(changes.queue, header)).or_insert((header.id, header.id));
-        *least = (*least).min(header.id);
-        *greatest = (*greatest).max(header.id);
+        let (min, max) = touched.entry(Bucket::of(changes.queue, header)).or_insert((header.id, header.id));
+        *min = (*min).min(header.id);
+        *max = (*max).max(header.id);
     };
     changes.appends.iter().map(|message| &message.header).chain(&changes.updates).for_each(&mut touch);
     call.arg(touched.len());
-    for (bucket, (least, greatest)) in &touched {
-        call.arg(&bucket.encode()[..])
-            .arg(stored::encode_hex_id(*least))
-            .arg(stored::encode_hex_id(*greatest));
+    for (bucket, (min, max)) in &touched {
+        call.arg(&bucket.encode()[..]).arg(stored::encode_hex_id(*min)).arg(stored::encode_hex_id(*max));
     }
 }

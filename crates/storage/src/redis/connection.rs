@@ -23,11 +23,11 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Connects, within a bounded time. Each `turn` begins with another node of the URI, so that a node which accepts
+    /// Connects, within a bounded time. Each `attempt` begins with another node of the URI, so that a node which accepts
     /// data and never answers does not block the others.
-    pub(super) async fn open(address: &Address, turn: usize) -> Result<Self, String> {
+    pub(super) async fn open(address: &Address, attempt: usize) -> Result<Self, String> {
         let mut nodes = address.nodes.clone();
-        nodes.rotate_left(turn % address.nodes.len());
+        nodes.rotate_left(attempt % address.nodes.len());
         let address = &Address { nodes, ..address.clone() };
         if address.tls {
             // Fails when there is a default provider already, which is fine.
@@ -103,7 +103,7 @@ impl Connection {
     }
 
     /// Sends a command to every master.
-    pub(super) async fn ask_masters(&mut self, command: &Cmd) -> RedisResult<Vec<Value>> {
+    pub(super) async fn query_masters(&mut self, command: &Cmd) -> RedisResult<Vec<Value>> {
         match self {
             Self::Server(_) => Ok(vec![self.send(command).await?]),
             Self::Cluster(connection) => {

@@ -31,12 +31,12 @@ pub(super) struct DueScan {
     before: Timestamp,
     limit: usize,
     pub(super) found: Vec<(QueueId, Header)>,
-    turn: Option<DueCursor>,
+    cursor: Option<DueCursor>,
 }
 
 impl DueScan {
     pub(super) fn new(slot: Slot, before: Timestamp, limit: usize) -> Self {
-        Self { slot, before, limit, found: Vec::new(), turn: None }
+        Self { slot, before, limit, found: Vec::new(), cursor: None }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -87,10 +87,16 @@ impl RedisPool {
         };
         while found.len() < limit {
             let many = (limit - found.len()).min(limits::PAGE);
-            let way = self.reads.way().await?;
-            let mut ask = redis::cmd("ZRANGEBYLEX");
-            ask.arg(way.keys.of_slot(slot, "schedule")).arg(&first).arg(&last).arg("LIMIT").arg(0).arg(many);
-            let members = list(self.reads.ask_one(way, &ask).await?)?;
+            let session = self.reads.session().await?;
+            let mut command = redis::cmd("ZRANGEBYLEX");
+            command
+                .arg(session.keys.of_slot(slot, "schedule"))
+                .arg(&first)
+                .arg(&last)
+                .arg("LIMIT")
+                .arg(0)
+                .arg(many);
+            let members = list(self.reads.query(session, &command).await?)?;
             let members = members.into_iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
             self.add_scheduled(&members, &mut found).await?;
             match members.last() {
@@ -114,13 +120,13 @@ impl RedisPool {
         }
         let mut headers = BTreeMap::new();
         for (queue, ids) in of_queues {
-            let way = self.reads.way().await?;
-            let mut ask = redis::cmd("HMGET");
-            ask.arg(way.keys.of_queue(queue, "headers"));
+            let session = self.reads.session().await?;
+            let mut command = redis::cmd("HMGET");
+            command.arg(session.keys.of_queue(queue, "headers"));
             ids.iter().for_each(|id| {
-                ask.arg(&id.as_bytes()[..]);
+                command.arg(&id.as_bytes()[..]);
             });
-            for (id, value) in ids.into_iter().zip(list(self.reads.ask_one(way, &ask).await?)?) {
+            for (id, value) in ids.into_iter().zip(list(self.reads.query(session, &command).await?)?) {
                 if value != Value::Nil {
                     headers.insert((queue, id), decode_header(id, &bytes(value)?)?);
                 }
@@ -143,49 +149,49 @@ impl RedisPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
-        let turn = self.turns.lock().get(&slot).cloned();
-        let mut look = DueScan::new(slot, before, limit);
-        self.look_through(&mut look, turn.as_ref(), None).await?;
-        if turn.is_some() && !look.is_full() {
-            self.look_through(&mut look, None, turn.as_ref()).await?;
+        let cursor = self.cursors.lock().get(&slot).cloned();
+        let mut scan = DueScan::new(slot, before, limit);
+        self.read_buckets(&mut scan, cursor.as_ref(), None).await?;
+        if cursor.is_some() && !scan.is_full() {
+            self.read_buckets(&mut scan, None, cursor.as_ref()).await?;
         }
-        let mut turns = self.turns.lock();
-        match look.turn {
-            Some(turn) => turns.insert(slot, turn),
-            None => turns.remove(&slot),
+        let mut cursors = self.cursors.lock();
+        match scan.cursor {
+            Some(cursor) => cursors.insert(slot, cursor),
+            None => cursors.remove(&slot),
         };
-        Ok(look.found)
+        Ok(scan.found)
     }
 
     /// Reads the due buckets after one cursor and up to another, until enough entries are found.
-    async fn look_through(
+    async fn read_buckets(
         &self,
-        look: &mut DueScan,
+        scan: &mut DueScan,
         after: Option<&DueCursor>,
         until: Option<&DueCursor>,
     ) -> Result<(), StoreError> {
-        let mut first = after.map_or_else(|| b"-".to_vec(), |turn| [b"[", &turn.bucket[..]].concat());
-        let last = match look.before.as_millis().checked_add(1) {
+        let mut first = after.map_or_else(|| b"-".to_vec(), |cursor| [b"[", &cursor.bucket[..]].concat());
+        let last = match scan.before.as_millis().checked_add(1) {
             Some(next) => [b"(", &next.to_be_bytes()[..]].concat(),
             None => b"+".to_vec(),
         };
         loop {
-            let way = self.reads.way().await?;
-            let mut ask = redis::cmd("ZRANGEBYLEX");
-            ask.arg(way.keys.of_slot(look.slot, "buckets")).arg(&first).arg(&last);
-            ask.arg("LIMIT").arg(0).arg(limits::PAGE);
-            let members = list(self.reads.ask_one(way, &ask).await?)?;
+            let session = self.reads.session().await?;
+            let mut command = redis::cmd("ZRANGEBYLEX");
+            command.arg(session.keys.of_slot(scan.slot, "buckets")).arg(&first).arg(&last);
+            command.arg("LIMIT").arg(0).arg(limits::PAGE);
+            let members = list(self.reads.query(session, &command).await?)?;
             let many = members.len();
             for member in members {
                 let member = bytes(member)?;
-                if until.is_some_and(|turn| member > turn.bucket) {
+                if until.is_some_and(|cursor| member > cursor.bucket) {
                     return Ok(());
                 }
                 first = [b"(", &member[..]].concat();
-                let from = after.filter(|turn| turn.bucket == member).map(|turn| turn.after);
-                let to = until.filter(|turn| turn.bucket == member).map(|turn| turn.after);
-                self.look_into(look, &member, from, to).await?;
-                if look.is_full() {
+                let from = after.filter(|cursor| cursor.bucket == member).map(|cursor| cursor.after);
+                let to = until.filter(|cursor| cursor.bucket == member).map(|cursor| cursor.after);
+                self.read_bucket(scan, &member, from, to).await?;
+                if scan.is_full() {
                     return Ok(());
                 }
             }
@@ -196,9 +202,9 @@ impl RedisPool {
     }
 
     /// Reads a bucket, after one id and up to another.
-    pub(super) async fn look_into(
+    pub(super) async fn read_bucket(
         &self,
-        look: &mut DueScan,
+        scan: &mut DueScan,
         member: &Bytes,
         from: Option<MessageId>,
         to: Option<MessageId>,
@@ -206,16 +212,16 @@ impl RedisPool {
         let (queue, bucket) = Bucket::decode(member)?;
         let mut after = from.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
         loop {
-            let way = self.write_link(look.slot).way().await?;
-            let names =
-                ["entries", "headers", "ready", "aside", "ranges"].map(|what| way.keys.of_queue(queue, what));
+            let session = self.write_link(scan.slot).session().await?;
+            let names = ["entries", "headers", "ready", "aside", "ranges"]
+                .map(|what| session.keys.of_queue(queue, what));
             let mut names = names.to_vec();
-            names.insert(0, way.keys.of_slot(look.slot, "buckets"));
-            let many = (look.limit - look.found.len()).min(limits::PAGE);
+            names.insert(0, session.keys.of_slot(scan.slot, "buckets"));
+            let many = (scan.limit - scan.found.len()).min(limits::PAGE);
             let mut call = EXPIRED.call(&names);
             call.arg(&queue.as_bytes()[..]).arg(&bucket.encode()[..]).arg(bucket.span());
             call.arg(&after).arg(many).arg(limits::PAGE);
-            let answer = self.write_link(look.slot).write(way, &EXPIRED, call, Default::default()).await;
+            let answer = self.write_link(scan.slot).write(session, &EXPIRED, call, Default::default()).await;
             let mut answer =
                 list(answer.map_err(|error| StoreError::NotSent(error.to_string()))?)?.into_iter();
             after = answer.next().map(bytes).transpose()?.unwrap_or_default().to_vec();
@@ -224,9 +230,9 @@ impl RedisPool {
                 if to.is_some_and(|to| id > to) {
                     return Ok(());
                 }
-                look.found.push((queue, decode_header(id, &bytes(header)?)?));
-                if look.is_full() {
-                    look.turn = Some(DueCursor { bucket: member.clone(), after: id });
+                scan.found.push((queue, decode_header(id, &bytes(header)?)?));
+                if scan.is_full() {
+                    scan.cursor = Some(DueCursor { bucket: member.clone(), after: id });
                     return Ok(());
                 }
             }

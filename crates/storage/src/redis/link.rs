@@ -45,9 +45,10 @@ impl ServerState {
     /// Bytes in use and max bytes of all masters together; none if one of them has no bound.
     pub(super) fn memory(&self) -> Option<(u64, u64)> {
         let state = self.state.lock();
-        let is_bounded = !state.masters.is_empty() && state.masters.iter().all(|master| master.most > 0);
+        let is_bounded =
+            !state.masters.is_empty() && state.masters.iter().all(|master| master.max_memory > 0);
         let sum = |of: fn(&Server) -> u64| state.masters.iter().map(of).fold(0, u64::saturating_add);
-        is_bounded.then(|| (sum(|master| master.used), sum(|master| master.most)))
+        is_bounded.then(|| (sum(|master| master.used), sum(|master| master.max_memory)))
     }
 
     /// Takes over the reported properties of the servers. A decrease of the class is an error once, so that no write is
@@ -77,7 +78,7 @@ pub(super) struct Link {
     /// Held by the task that connects or checks the servers; other tasks wait for its result.
     gate: tokio::sync::Mutex<()>,
     /// Number of begun connections.
-    turn: AtomicUsize,
+    attempts: AtomicUsize,
     /// Time and reason of the last failure, if the last attempt failed. Held to read or write it.
     failed: Mutex<Option<(Instant, String)>>,
 }
@@ -88,7 +89,7 @@ pub(super) struct OpenConnection {
     pub(super) connection: Connection,
     /// The stamp of the storage.
     pub(super) stamp: Option<Stamp>,
-    looked: Instant,
+    checked: Instant,
     breaks: u64,
 }
 
@@ -101,7 +102,7 @@ pub(super) struct LinkSession {
 impl Link {
     pub(super) fn new(address: Arc<Address>, known: Arc<ServerState>) -> Self {
         let (open, gate, failed) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Self { address, known, open, gate, turn: AtomicUsize::new(0), failed }
+        Self { address, known, open, gate, attempts: AtomicUsize::new(0), failed }
     }
 
     /// Checks that the last attempt to connect did not fail just before.
@@ -113,7 +114,7 @@ impl Link {
     }
 
     /// Returns a connection to the storage with the first stamp.
-    pub(super) async fn way(&self) -> Result<LinkSession, StoreError> {
+    pub(super) async fn session(&self) -> Result<LinkSession, StoreError> {
         let open = self.open().await?;
         match self.known.stamp.recognise(open.stamp) {
             Ok(stamp) => Ok(LinkSession { open, keys: Keys::new(&self.address.prefix, stamp) }),
@@ -135,47 +136,47 @@ impl Link {
             return Ok(open);
         }
         self.check()?;
-        let looked = self.look().await;
-        let (open, failed) = match &looked {
+        let checked = self.check_servers().await;
+        let (open, failed) = match &checked {
             Ok(open) => (Some(open.clone()), None),
             Err(why) => (None, Some((Instant::now(), why.clone()))),
         };
         *self.open.lock() = open;
         *self.failed.lock() = failed;
-        looked.map_err(StoreError::NotSent)
+        checked.map_err(StoreError::NotSent)
     }
 
     fn fresh(&self) -> Option<OpenConnection> {
         let breaks = self.known.breaks.load(Ordering::SeqCst);
         let open = self.open.lock();
-        open.as_ref().filter(|open| open.breaks == breaks && open.looked.elapsed() < limits::LOOK).cloned()
+        open.as_ref().filter(|open| open.breaks == breaks && open.checked.elapsed() < limits::LOOK).cloned()
     }
 
     /// Reads the properties of the servers, over the existing connection or a new one.
-    async fn look(&self) -> Result<OpenConnection, String> {
+    async fn check_servers(&self) -> Result<OpenConnection, String> {
         let breaks = self.known.breaks.load(Ordering::SeqCst);
         let existing = self.open.lock().take().filter(|open| open.breaks == breaks);
         let mut connection = match existing {
             Some(open) => open.connection,
-            None => Connection::open(&self.address, self.turn.fetch_add(1, Ordering::Relaxed)).await?,
+            None => Connection::open(&self.address, self.attempts.fetch_add(1, Ordering::Relaxed)).await?,
         };
         let (masters, stamp) = self
-            .ask(&mut connection)
+            .query_servers(&mut connection)
             .await
             .map_err(|error| format!("the servers do not say what they are: {error}"))?;
         self.known.learn(masters, self.address.waits)?;
         let stamp =
             stamp.map(|text| stored::decode_stamp(&text)).transpose().map_err(|error| error.to_string())?;
-        Ok(OpenConnection { connection, stamp, looked: Instant::now(), breaks })
+        Ok(OpenConnection { connection, stamp, checked: Instant::now(), breaks })
     }
 
     /// Reads the properties of the masters, and the stamp.
-    async fn ask(&self, connection: &mut Connection) -> RedisResult<(Vec<Server>, Option<String>)> {
-        let info = connection.ask_masters(&redis::cmd("INFO")).await?;
-        let mut ask = redis::cmd("CONFIG");
-        ask.arg("GET").arg("*append*");
+    async fn query_servers(&self, connection: &mut Connection) -> RedisResult<(Vec<Server>, Option<String>)> {
+        let info = connection.query_masters(&redis::cmd("INFO")).await?;
+        let mut command = redis::cmd("CONFIG");
+        command.arg("GET").arg("*append*");
         // Where the user may not read settings, no write counts as synced.
-        let settings = connection.ask_masters(&ask).await.unwrap_or_default();
+        let settings = connection.query_masters(&command).await.unwrap_or_default();
         let mut settings = settings.iter().map(server::pairs);
         let mut masters = Vec::with_capacity(info.len());
         for info in info {
@@ -196,12 +197,12 @@ impl Link {
     /// Runs a script that writes, and waits for the required replicas.
     pub(super) async fn write(
         &self,
-        mut way: LinkSession,
+        mut session: LinkSession,
         script: &Script,
         call: Cmd,
         waits: WriteConcern,
     ) -> Result<Value, StoreError> {
-        let connection = &mut way.open.connection;
+        let connection = &mut session.open.connection;
         let sent = connection.sent();
         let mut answer = send_and_wait(connection, &call, waits).await;
         if answer.as_ref().is_err_and(errors::is_unknown_script) {
@@ -209,7 +210,7 @@ impl Link {
         }
         let (value, waited) = answer.map_err(|error| {
             if errors::breaks(&error) {
-                self.forget(&way.open);
+                self.forget(&session.open);
             }
             if errors::is_full(&error) { StoreError::Full } else { errors::write_failed(&error, sent) }
         })?;
@@ -220,32 +221,32 @@ impl Link {
     /// Runs a script that only reads.
     pub(super) async fn read(
         &self,
-        mut way: LinkSession,
+        mut session: LinkSession,
         script: &Script,
         call: &Cmd,
     ) -> Result<Value, StoreError> {
-        let connection = &mut way.open.connection;
+        let connection = &mut session.open.connection;
         let mut answer = connection.send(call).await;
         if answer.as_ref().is_err_and(errors::is_unknown_script) {
             answer = connection.send(&script.with_body(call)).await;
         }
-        self.check_reply(&way.open, answer)
+        self.check_reply(&session.open, answer)
     }
 
     /// Sends a command that only reads.
-    pub(super) async fn ask_one(&self, mut way: LinkSession, command: &Cmd) -> Result<Value, StoreError> {
-        let answer = way.open.connection.send(command).await;
-        self.check_reply(&way.open, answer)
+    pub(super) async fn query(&self, mut session: LinkSession, command: &Cmd) -> Result<Value, StoreError> {
+        let answer = session.open.connection.send(command).await;
+        self.check_reply(&session.open, answer)
     }
 
     /// Sends commands that only read, each to the server of its key.
-    pub(super) async fn ask_each(
+    pub(super) async fn query_each(
         &self,
-        mut way: LinkSession,
+        mut session: LinkSession,
         commands: &[Cmd],
     ) -> Result<Vec<Value>, StoreError> {
-        let answers = way.open.connection.send_each(commands).await;
-        self.check_reply(&way.open, answers)
+        let answers = session.open.connection.send_each(commands).await;
+        self.check_reply(&session.open, answers)
     }
 
     fn check_reply<T>(&self, open: &OpenConnection, answer: RedisResult<T>) -> Result<T, StoreError> {

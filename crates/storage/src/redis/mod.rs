@@ -42,7 +42,7 @@ pub struct RedisPool {
     /// Several if batches wait for replicas, because each of them blocks the later ones of its connection.
     writes: Vec<Link>,
     /// For each slot, where the last look-up of expired entries ended. Held for a read or a write of one element.
-    turns: Mutex<HashMap<Slot, DueCursor>>,
+    cursors: Mutex<HashMap<Slot, DueCursor>>,
     /// The numbering that the last fence of each slot began. Held for a read or a write of one element.
     numberings: Mutex<HashMap<Slot, Numbering>>,
 }
@@ -54,7 +54,7 @@ impl RedisPool {
         let link = || Link::new(Arc::clone(&address), Arc::clone(&known));
         let many = if address.waits.any() { limits::WAITING } else { 1 };
         let (reads, writes) = (link(), (0..many).map(|_| link()).collect());
-        Self { address, known, reads, writes, turns: Mutex::default(), numberings: Mutex::default() }
+        Self { address, known, reads, writes, cursors: Mutex::default(), numberings: Mutex::default() }
     }
 
     /// Creates the records of all slots, then the stamp if there is none. Returns the stamp that the storage has then.
@@ -97,18 +97,18 @@ impl PoolStore for RedisPool {
     }
 
     async fn health(&self) -> Result<Health, StoreError> {
-        let way = self.reads.way().await?;
-        let mut ask = redis::cmd("GET");
-        ask.arg(way.keys.record(Slot(0)));
+        let session = self.reads.session().await?;
+        let mut command = redis::cmd("GET");
+        command.arg(session.keys.record(Slot(0)));
         let asked = Instant::now();
-        self.reads.ask_one(way, &ask).await?;
+        self.reads.query(session, &command).await?;
         let took = asked.elapsed();
         let memory = self.known.memory();
         Ok(Health {
             took,
             class: self.reach(),
-            free: memory.map(|(used, most)| most.saturating_sub(used)),
-            total: memory.map(|(_, most)| most),
+            free: memory.map(|(used, max)| max.saturating_sub(used)),
+            total: memory.map(|(_, max)| max),
         })
     }
 

@@ -107,24 +107,24 @@ impl RedisPool {
     /// Adds the entries of one call to a page. Returns whether there may be more.
     async fn part(
         &self,
-        asked: &PageRequest,
+        request: &PageRequest,
         after: Option<Position>,
         messages: usize,
         bytes_left: usize,
         page: &mut Page,
     ) -> Result<bool, StoreError> {
-        let way = self.reads.way().await?;
-        let (order, skip) = match asked.order {
+        let session = self.reads.session().await?;
+        let (order, skip) = match request.order {
             Order::Ready => ("ready", 1),
             Order::Aside => ("aside", 1),
             Order::Schedule => ("scheduled", 9),
         };
-        let (command, first, last) = asked.range(after);
-        let names = ["entries", "headers", order].map(|what| way.keys.of_queue(asked.queue, what));
+        let (command, first, last) = request.range(after);
+        let names = ["entries", "headers", order].map(|what| session.keys.of_queue(request.queue, what));
         let mut call = SCAN.call(&names);
         call.arg(command).arg(first).arg(last);
         call.arg(messages).arg(bytes_left.min(limits::PAGE_BYTES)).arg(skip);
-        add_entries(self.reads.read(way, &SCAN, &call).await?, page)?;
+        add_entries(self.reads.read(session, &SCAN, &call).await?, page)?;
         Ok(!page.is_last)
     }
 }
@@ -140,15 +140,15 @@ impl PoolReads for RedisPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
-        let asked = PageRequest { queue, order, direction, messages, bytes };
+        let request = PageRequest { queue, order, direction, messages, bytes };
         let mut page = Page { messages: Vec::new(), is_last: false };
         let (mut read, mut after) = (0, after);
         loop {
-            let messages = (asked.messages - page.messages.len()).min(limits::PAGE);
-            let is_part = self.part(&asked, after, messages, asked.bytes - read, &mut page).await?;
+            let messages = (request.messages - page.messages.len()).min(limits::PAGE);
+            let is_part = self.part(&request, after, messages, request.bytes - read, &mut page).await?;
             let last = page.messages.last();
             read = page.messages.iter().map(|message| message.body.len()).sum();
-            if page.is_last || !is_part || page.messages.len() >= asked.messages || read > asked.bytes {
+            if page.is_last || !is_part || page.messages.len() >= request.messages || read > request.bytes {
                 return Ok(page);
             }
             after = last.map(|message| Position::of(&message.header));
@@ -174,12 +174,12 @@ impl PoolReads for RedisPool {
                 Some(after) => [b"(", &prefix[..], after.as_bytes()].concat(),
                 None => [b"[", &prefix[..]].concat(),
             };
-            let way = self.reads.way().await?;
+            let session = self.reads.session().await?;
             let mut call =
-                SCAN.call(&["entries", "headers", "groups"].map(|what| way.keys.of_queue(queue, what)));
+                SCAN.call(&["entries", "headers", "groups"].map(|what| session.keys.of_queue(queue, what)));
             call.arg("ZRANGEBYLEX").arg(bound).arg(&last[..]);
             call.arg(many).arg((bytes - read).min(limits::PAGE_BYTES)).arg(prefix.len() + 1);
-            let answer = self.reads.read(way, &SCAN, &call).await?;
+            let answer = self.reads.read(session, &SCAN, &call).await?;
             add_entries(answer, &mut page)?;
             let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
             if page.is_last || page.messages.len() >= messages || read > bytes {
@@ -201,11 +201,11 @@ impl PoolReads for RedisPool {
             let many = (limit - heads.len()).min(limits::GET);
             let bound =
                 after.map_or_else(|| b"-".to_vec(), |after| [b"[", after.as_str().as_bytes(), &[1]].concat());
-            let way = self.reads.way().await?;
+            let session = self.reads.session().await?;
             let mut call =
-                GROUPS.call(&["entries", "headers", "groups"].map(|what| way.keys.of_queue(queue, what)));
+                GROUPS.call(&["entries", "headers", "groups"].map(|what| session.keys.of_queue(queue, what)));
             call.arg(bound).arg(many);
-            let mut answer = list(self.reads.read(way, &GROUPS, &call).await?)?.into_iter();
+            let mut answer = list(self.reads.read(session, &GROUPS, &call).await?)?.into_iter();
             let known = heads.len();
             while let (Some(id), Some(value), Some(header), Some(is_only)) =
                 (answer.next(), answer.next(), answer.next(), answer.next())
@@ -224,12 +224,12 @@ impl PoolReads for RedisPool {
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
         let mut found = Vec::with_capacity(ids.len());
         for ids in ids.chunks(limits::GET) {
-            let way = self.reads.way().await?;
-            let mut call = GET.call(&["entries", "headers"].map(|what| way.keys.of_queue(queue, what)));
+            let session = self.reads.session().await?;
+            let mut call = GET.call(&["entries", "headers"].map(|what| session.keys.of_queue(queue, what)));
             ids.iter().for_each(|id| {
                 call.arg(&id.as_bytes()[..]);
             });
-            let mut answer = list(self.reads.read(way, &GET, &call).await?)?.into_iter();
+            let mut answer = list(self.reads.read(session, &GET, &call).await?)?.into_iter();
             for id in ids {
                 let (Some(value), Some(header)) = (answer.next(), answer.next()) else {
                     return Err(damaged("an answer"));
@@ -244,13 +244,13 @@ impl PoolReads for RedisPool {
     }
 
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
-        let way = self.reads.way().await?;
-        let bytes = way.keys.of_slot(queue.slot(), "bytes");
+        let session = self.reads.session().await?;
+        let bytes = session.keys.of_slot(queue.slot(), "bytes");
         let [entries, in_transfer, scheduled] =
-            ["entries", "aside", "scheduled"].map(|what| way.keys.of_queue(queue, what));
+            ["entries", "aside", "scheduled"].map(|what| session.keys.of_queue(queue, what));
         let mut call = TOTALS.call(&[bytes, entries, in_transfer, scheduled]);
         call.arg(&queue.as_bytes()[..]);
-        let answer = list(self.reads.read(way, &TOTALS, &call).await?)?;
+        let answer = list(self.reads.read(session, &TOTALS, &call).await?)?;
         let numbers = answer.iter().map(number).collect::<Result<Vec<_>, _>>()?;
         let &[messages, bytes, scheduled, not_ready] = &numbers[..] else { return Err(damaged("an answer")) };
         Ok(Totals { messages, bytes, scheduled, in_transfer: not_ready.saturating_sub(scheduled) })
@@ -267,10 +267,14 @@ impl PoolReads for RedisPool {
         let mut after = after;
         while found.len() < limit {
             let many = (limit - found.len()).min(limits::PAGE);
-            let way = self.reads.way().await?;
-            let call =
-                notes_call(&["notes", "names"].map(|what| way.keys.of_queue(queue, what)), kind, after, many);
-            let mut answer = list(self.reads.read(way, &NOTES, &call).await?)?.into_iter();
+            let session = self.reads.session().await?;
+            let call = notes_call(
+                &["notes", "names"].map(|what| session.keys.of_queue(queue, what)),
+                kind,
+                after,
+                many,
+            );
+            let mut answer = list(self.reads.read(session, &NOTES, &call).await?)?.into_iter();
             let known = found.len();
             while let (Some(name), Some(value)) = (answer.next(), answer.next()) {
                 found.push(stored::decode_note(bytes(name)?, bytes(value)?)?);
@@ -286,23 +290,23 @@ impl PoolReads for RedisPool {
     async fn usage(&self) -> Result<Usage, StoreError> {
         let mut usage = Usage::default();
         for slot in Slot::all() {
-            let way = self.reads.way().await?;
-            let mut ask = redis::cmd("HGETALL");
-            ask.arg(way.keys.of_slot(slot, "bytes"));
-            let (mut counts, answer) = (Vec::new(), self.reads.ask_one(way, &ask).await?);
-            let way = self.reads.way().await?;
+            let session = self.reads.session().await?;
+            let mut command = redis::cmd("HGETALL");
+            command.arg(session.keys.of_slot(slot, "bytes"));
+            let (mut counts, answer) = (Vec::new(), self.reads.query(session, &command).await?);
+            let session = self.reads.session().await?;
             for (queue, size) in pairs(answer)? {
                 let queue = queue[..].try_into().map_err(|_| damaged("the id of a queue"))?;
                 let mut count = redis::cmd("HLEN");
-                count.arg(way.keys.of_queue(QueueId::from_bytes(queue), "entries"));
+                count.arg(session.keys.of_queue(QueueId::from_bytes(queue), "entries"));
                 counts.push(count);
                 let size = str::from_utf8(&size).ok().and_then(|size| size.parse::<u64>().ok());
                 usage.bytes += size.ok_or_else(|| damaged("the bytes of a queue"))?;
             }
             usage.queues += counts.len() as u64;
             for some in counts.chunks(limits::PAGE) {
-                let way = self.reads.way().await?;
-                for count in self.reads.ask_each(way, some).await? {
+                let session = self.reads.session().await?;
+                for count in self.reads.query_each(session, some).await? {
                     usage.messages += number(&count)?;
                 }
             }

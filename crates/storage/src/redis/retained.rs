@@ -20,8 +20,8 @@ pub(super) struct Walk {
     before: Timestamp,
     /// The first place after the requested range.
     past: u64,
-    look: DueScan,
-    looks: usize,
+    scan: DueScan,
+    buckets_read: usize,
     oldest: Option<Timestamp>,
 }
 
@@ -33,30 +33,30 @@ impl RedisPool {
         first: &[u8],
         last: &[u8],
     ) -> Result<Vec<Bytes>, StoreError> {
-        let way = self.reads.way().await?;
-        let mut ask = redis::cmd("ZRANGEBYLEX");
-        ask.arg(way.keys.of_slot(queue.slot(), "buckets")).arg(first).arg(last);
-        ask.arg("LIMIT").arg(0).arg(limits::PAGE);
-        list(self.reads.ask_one(way, &ask).await?)?.into_iter().map(bytes).collect()
+        let session = self.reads.session().await?;
+        let mut command = redis::cmd("ZRANGEBYLEX");
+        command.arg(session.keys.of_slot(queue.slot(), "buckets")).arg(first).arg(last);
+        command.arg("LIMIT").arg(0).arg(limits::PAGE);
+        list(self.reads.query(session, &command).await?)?.into_iter().map(bytes).collect()
     }
 
     /// Reads a bucket of the queue. Breaks when no later bucket matters.
-    async fn look_at_bucket(
+    async fn walk_bucket(
         &self,
         walk: &mut Walk,
         member: &Bytes,
         bucket: Bucket,
     ) -> Result<ControlFlow<()>, StoreError> {
         let begin = retained::begin(bucket.end, bucket.ttl);
-        walk.looks += 1;
+        walk.buckets_read += 1;
         // For a bucket that is not due it is enough to know that it is not empty.
-        let (is_past, found) = (bucket.end <= walk.past, walk.look.found.len());
+        let (is_past, found) = (bucket.end <= walk.past, walk.scan.found.len());
         let mut head = DueScan::new(walk.queue.slot(), walk.before, 1);
-        self.look_into(if is_past { &mut walk.look } else { &mut head }, member, None, None).await?;
-        if walk.look.found.len() > found || !head.found.is_empty() {
+        self.read_bucket(if is_past { &mut walk.scan } else { &mut head }, member, None, None).await?;
+        if walk.scan.found.len() > found || !head.found.is_empty() {
             walk.oldest.get_or_insert(begin);
         }
-        if walk.look.is_full() || !head.found.is_empty() || walk.looks >= crate::limits::DUE_BUCKETS {
+        if walk.scan.is_full() || !head.found.is_empty() || walk.buckets_read >= crate::limits::DUE_BUCKETS {
             walk.oldest.get_or_insert(begin);
             return Ok(ControlFlow::Break(()));
         }
@@ -70,13 +70,13 @@ impl RedisPool {
         };
         for member in self.buckets_between(walk.queue, &own(0), &own(u32::MAX)).await? {
             let (_, bucket) = Bucket::decode(&member)?;
-            if self.look_at_bucket(&mut walk, &member, bucket).await?.is_break() {
+            if self.walk_bucket(&mut walk, &member, bucket).await?.is_break() {
                 return Ok(walk.ended(None));
             }
         }
         let next = end.saturating_add(1);
         walk.oldest.get_or_insert(retained::earliest(walk.queue, next));
-        let is_before = walk.look.found.is_empty() && end <= walk.past;
+        let is_before = walk.scan.found.is_empty() && end <= walk.past;
         Ok(walk.ended(is_before.then_some(RetainedPlace(next))))
     }
 }
@@ -85,8 +85,8 @@ impl Walk {
     pub(super) fn new(queue: QueueId, before: Timestamp, limit: usize) -> Self {
         // The end of a bucket is not in it.
         let past = retained::place(queue, before).saturating_add(1);
-        let look = DueScan::new(queue.slot(), before, limit);
-        Self { queue, before, past, look, looks: 0, oldest: None }
+        let scan = DueScan::new(queue.slot(), before, limit);
+        Self { queue, before, past, scan, buckets_read: 0, oldest: None }
     }
 
     /// Reads the entries of the queue, from a place on.
@@ -105,7 +105,7 @@ impl Walk {
             for member in &members {
                 let (of, bucket) = Bucket::decode(member)?;
                 if of == queue {
-                    if pool.look_at_bucket(&mut self, member, bucket).await?.is_break() {
+                    if pool.walk_bucket(&mut self, member, bucket).await?.is_break() {
                         return Ok(self.ended(None));
                     }
                     continue;
@@ -123,7 +123,7 @@ impl Walk {
     }
 
     fn ended(self, resume: Option<RetainedPlace>) -> RetainedEntries {
-        let found = self.look.found.into_iter().map(|(_, header)| header).collect();
+        let found = self.scan.found.into_iter().map(|(_, header)| header).collect();
         RetainedEntries { found, oldest: self.oldest, resume }
     }
 }

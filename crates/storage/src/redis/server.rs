@@ -19,7 +19,7 @@ pub(super) struct Server {
     policy: String,
     pub(super) used: u64,
     /// Max bytes that it may use; 0 for no bound.
-    pub(super) most: u64,
+    pub(super) max_memory: u64,
     is_logging: bool,
     /// Whether it syncs every write before it answers.
     is_synced: bool,
@@ -46,7 +46,7 @@ impl Server {
             is_loading: field("loading") == "1",
             policy: field("maxmemory_policy"),
             used: number("used_memory"),
-            most: number("maxmemory"),
+            max_memory: number("maxmemory"),
             is_logging: field("aof_enabled") == "1",
             is_synced: setting("appendfsync") == Some("always")
                 && setting("no-appendfsync-on-rewrite") == Some("no"),

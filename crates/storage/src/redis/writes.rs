@@ -23,11 +23,11 @@ enum ScriptReply {
 impl PoolWrites for RedisPool {
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
         let link = self.write_link(slot);
-        let way = link.way().await?;
-        let mut call: Cmd = scripts::FENCE.call(&[way.keys.record(slot)]);
+        let session = link.session().await?;
+        let mut call: Cmd = scripts::FENCE.call(&[session.keys.record(slot)]);
         let numbering = Numbering::fresh();
         call.arg(stored::encode_epoch(epoch)).arg(numbering.encode());
-        match link.write(way, &scripts::FENCE, call, self.address.waits).await.and_then(read_reply) {
+        match link.write(session, &scripts::FENCE, call, self.address.waits).await.and_then(read_reply) {
             Ok(ScriptReply::Done(Some(last))) => {
                 self.numberings.lock().insert(slot, numbering);
                 stored::decode_hex_id(&String::from_utf8_lossy(&last))
@@ -46,9 +46,9 @@ impl PoolWrites for RedisPool {
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         batch::check_bounds(batch)?;
         let link = self.write_link(batch.slot);
-        let way = link.way().await?;
-        let (script, call) = batch::call(batch, self.own(batch.slot), &way.keys);
-        match link.write(way, script, call, self.waits(batch.durability)).await {
+        let session = link.session().await?;
+        let (script, call) = batch::call(batch, self.own(batch.slot), &session.keys);
+        match link.write(session, script, call, self.waits(batch.durability)).await {
             Ok(answer) => read_reply(answer).map(|_| ()),
             Err(StoreError::Full) if self.is_applied(batch).await? => self.wait_again(batch).await,
             Err(error) => Err(error),
@@ -63,11 +63,12 @@ impl PoolWrites for RedisPool {
         limit: usize,
     ) -> Result<DropResult, StoreError> {
         let link = self.write_link(slot);
-        let way = link.way().await?;
-        let names: Vec<_> = way.keys.slot_keys(slot).into_iter().chain(way.keys.queue_keys(queue)).collect();
+        let session = link.session().await?;
+        let names: Vec<_> =
+            session.keys.slot_keys(slot).into_iter().chain(session.keys.queue_keys(queue)).collect();
         let mut call = scripts::DROP.call(&names);
         call.arg(stored::encode_epoch(epoch)).arg(&queue.as_bytes()[..]).arg(limit.min(limits::PAGE));
-        match read_reply(link.write(way, &scripts::DROP, call, self.address.waits).await?)? {
+        match read_reply(link.write(session, &scripts::DROP, call, self.address.waits).await?)? {
             ScriptReply::Done(_) => Ok(DropResult::Done),
             ScriptReply::More => Ok(DropResult::More),
         }
@@ -97,10 +98,10 @@ impl RedisPool {
     /// applied it.
     async fn is_applied(&self, batch: &Batch) -> Result<bool, StoreError> {
         let doubt = |error: StoreError| StoreError::Unknown(error.to_string());
-        let way = self.reads.way().await.map_err(doubt)?;
-        let mut ask = redis::cmd("GET");
-        ask.arg(way.keys.record(batch.slot));
-        match self.reads.ask_one(way, &ask).await.map_err(doubt)? {
+        let session = self.reads.session().await.map_err(doubt)?;
+        let mut command = redis::cmd("GET");
+        command.arg(session.keys.record(batch.slot));
+        match self.reads.query(session, &command).await.map_err(doubt)? {
             Value::Nil => Err(StoreError::WentBack),
             record => {
                 let record = bytes(record)?;
@@ -116,9 +117,9 @@ impl RedisPool {
             return Ok(());
         }
         let link = self.write_link(batch.slot);
-        let way = link.way().await.map_err(|error| StoreError::Unknown(error.to_string()))?;
-        let (script, call) = batch::repeat(batch, self.own(batch.slot), &way.keys);
-        link.write(way, script, call, waits).await.and_then(read_reply).map(|_| ())
+        let session = link.session().await.map_err(|error| StoreError::Unknown(error.to_string()))?;
+        let (script, call) = batch::repeat(batch, self.own(batch.slot), &session.keys);
+        link.write(session, script, call, waits).await.and_then(read_reply).map(|_| ())
     }
 }
 
