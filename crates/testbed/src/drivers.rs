@@ -94,7 +94,7 @@ impl Storage for Alone {
 /// A storage of the Redis driver, on the cluster that tests share, with its own prefix.
 pub fn redis_cluster() -> impl Storage {
     let cluster = RedisCluster::shared();
-    Shared { cluster, uri: cluster.fresh_uri(), room: Room::Nobodys }
+    Shared { cluster, uri: cluster.fresh_uri(), room: Room::Unused }
 }
 
 /// The URI of a pool on that cluster, and a guard that keeps room there while it is held.
@@ -107,11 +107,11 @@ pub async fn shared_cluster() -> (String, OwnedRwLockReadGuard<()>) {
 static ROOM: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
 
 enum Room {
-    Nobodys,
+    Unused,
     #[expect(dead_code, reason = "it is held")]
-    Ours(OwnedRwLockReadGuard<()>),
+    InUse(OwnedRwLockReadGuard<()>),
     #[expect(dead_code, reason = "it is held")]
-    Taken(OwnedRwLockWriteGuard<()>),
+    Exclusive(OwnedRwLockWriteGuard<()>),
 }
 
 struct Shared {
@@ -122,7 +122,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if matches!(self.room, Room::Taken(_)) {
+        if matches!(self.room, Room::Exclusive(_)) {
             self.cluster.nodes.iter().for_each(|node| node.set("maxmemory", "0"));
         }
     }
@@ -131,15 +131,15 @@ impl Drop for Shared {
 #[async_trait]
 impl Storage for Shared {
     async fn open(&mut self) -> Arc<dyn PoolStore> {
-        if matches!(self.room, Room::Nobodys) {
-            self.room = Room::Ours(Arc::clone(&ROOM).read_owned().await);
+        if matches!(self.room, Room::Unused) {
+            self.room = Room::InUse(Arc::clone(&ROOM).read_owned().await);
         }
         registered(&self.uri).await
     }
 
     async fn open_without_room(&mut self) -> Arc<dyn PoolStore> {
-        self.room = Room::Nobodys;
-        self.room = Room::Taken(Arc::clone(&ROOM).write_owned().await);
+        self.room = Room::Unused;
+        self.room = Room::Exclusive(Arc::clone(&ROOM).write_owned().await);
         self.cluster.nodes.iter().for_each(|node| node.set("maxmemory", "1"));
         registered(&self.uri).await
     }

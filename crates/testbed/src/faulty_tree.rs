@@ -120,7 +120,7 @@ pub struct FaultyTree {
     tree: Arc<dyn Coordination>,
     plan: Plan,
     session: watch::Sender<Session>,
-    away: Mutex<LinkOutage>,
+    outage: Mutex<LinkOutage>,
     /// Ephemeral nodes that were created in the session.
     ephemerals: Mutex<BTreeSet<String>>,
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
@@ -136,7 +136,7 @@ impl FaultyTree {
             tree,
             plan,
             session,
-            away: Mutex::new(LinkOutage::Refused),
+            outage: Mutex::new(LinkOutage::Refused),
             ephemerals: Mutex::default(),
             mailboxes: Mutex::default(),
             feeders: Mutex::default(),
@@ -145,14 +145,14 @@ impl FaultyTree {
     }
 
     /// Suspends the connection; the session stays.
-    pub fn suspend(&self, away: LinkOutage) {
-        *self.away.lock() = away;
+    pub fn suspend(&self, outage: LinkOutage) {
+        *self.outage.lock() = outage;
         self.session.send_modify(|session| session.link = Link::Suspended);
     }
 
     /// Ends the session and removes its ephemeral nodes.
-    pub async fn lose(&self, away: LinkOutage) {
-        *self.away.lock() = away;
+    pub async fn lose(&self, outage: LinkOutage) {
+        *self.outage.lock() = outage;
         self.session.send_modify(|session| session.link = Link::Lost);
         let gone = std::mem::take(&mut *self.ephemerals.lock());
         for path in gone {
@@ -161,7 +161,7 @@ impl FaultyTree {
                 Err(error) => panic!("{error:?}"),
             }
         }
-        self.tell(&Event::Lost);
+        self.notify(&Event::Lost);
     }
 
     /// Connects again, in a new session if the last one was lost.
@@ -170,10 +170,10 @@ impl FaultyTree {
             session.generation += u64::from(session.link == Link::Lost);
             session.link = Link::Connected;
         });
-        self.tell(&Event::Resync);
+        self.notify(&Event::Resync);
     }
 
-    fn tell(&self, event: &Event) {
+    fn notify(&self, event: &Event) {
         self.mailboxes.lock().iter().for_each(|mailbox| mailbox.post(event.clone()));
     }
 
@@ -186,7 +186,7 @@ impl FaultyTree {
 
     /// Waits for the connection, if calls wait during an outage.
     async fn connected(&self) -> Result<(), TreeError> {
-        if *self.away.lock() == LinkOutage::Refused {
+        if *self.outage.lock() == LinkOutage::Refused {
             return self.check_connected();
         }
         let mut session = self.session.subscribe();

@@ -65,9 +65,9 @@ impl ShellServer {
     pub fn wait_until_it(&self, dir: &Path, mut answers: impl FnMut() -> bool) {
         let deadline = Instant::now() + START;
         while !answers() {
-            let said = || fs::read_to_string(dir.join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "no answer after {START:?}\n{}", said());
-            assert!(!self.is_over(), "it ended at its start\n{}", said());
+            let output = || fs::read_to_string(dir.join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "no answer after {START:?}\n{}", output());
+            assert!(!self.is_over(), "it ended at its start\n{}", output());
             thread::sleep(Duration::from_millis(20));
         }
     }

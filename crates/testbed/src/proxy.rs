@@ -40,12 +40,12 @@ enum ProxyDirection {
 }
 
 impl Wire {
-    fn carries(self, way: ProxyDirection, connection: usize) -> bool {
+    fn carries(self, direction: ProxyDirection, connection: usize) -> bool {
         match self {
             Self::Whole => true,
-            Self::Deaf => way == ProxyDirection::Requests,
-            Self::Mute => way == ProxyDirection::Answers,
-            Self::Late(first) => way == ProxyDirection::Answers || connection >= first,
+            Self::Deaf => direction == ProxyDirection::Requests,
+            Self::Mute => direction == ProxyDirection::Answers,
+            Self::Late(first) => direction == ProxyDirection::Answers || connection >= first,
             Self::Silent | Self::Cut => false,
         }
     }
@@ -149,7 +149,7 @@ async fn pipe(
     mut to: impl AsyncWrite + Unpin,
     mut rules: watch::Receiver<Rules>,
     connection: Connection,
-    way: ProxyDirection,
+    direction: ProxyDirection,
 ) {
     let mut bytes = [0; 16 * 1024];
     loop {
@@ -161,7 +161,7 @@ async fn pipe(
         tokio::select! {
             biased;
             changed = rules.changed() => if changed.is_err() { return },
-            read = from.read(&mut bytes), if now.carries(way, connection.number) => {
+            read = from.read(&mut bytes), if now.carries(direction, connection.number) => {
                 let Ok(read @ 1..) = read else { return };
                 if to.write_all(&bytes[..read]).await.is_err() {
                     return;
