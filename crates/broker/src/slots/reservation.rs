@@ -1,5 +1,5 @@
-//! Places of slots that a replica works on: it takes the slot, or hands it over. No other replica touches such a place,
-//! so the task that works on it must be done with it however that ends.
+//! Reservations of entries in the slot table: the task that holds one takes the slot, or hands it over. No other task
+//! changes the entry, so the reservation frees it whenever the task ends.
 
 use crate::slots::Slots;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::slot::state::Slot;
 use angarium_core::ids::Slot as SlotNumber;
 
-/// How long a place stays as it is after a task has ended in a panic that worked on it: the next one may end so too.
+/// How long an entry stays reserved after its task has panicked: the next task may panic too.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The place of a slot that a replica works on. When it is dropped the place is free, and who has the slot is looked up
-/// again; by a panic too, but after a pause.
+/// The entry of a slot that a task works on. When the reservation is dropped the entry is free, and the owner of the slot
+/// is looked up again; after a panic with a pause.
 pub(crate) struct SlotReservation {
     slots: Slots,
     number: SlotNumber,
@@ -25,7 +25,7 @@ impl SlotReservation {
         self.number
     }
 
-    /// Puts the slot in its place.
+    /// Enters the slot in the table.
     pub(crate) fn enter(mut self, slot: Arc<Slot>) {
         self.is_served = true;
         self.slots.0.table.enter(slot);
@@ -49,15 +49,15 @@ impl Drop for SlotReservation {
 }
 
 impl Slots {
-    /// Makes a free place that of the caller, who is to take the slot. None when it is not free.
+    /// Reserves a free entry for the caller, who is to take the slot. None when the entry is not free.
     pub(crate) fn reserve_slot(&self, number: SlotNumber, why: &'static str) -> Option<SlotReservation> {
         self.0.table.claim(number, why).then(|| self.away(number))
     }
 
-    /// Takes a slot out of its place, which is the caller's then. None when another replica did, or put another object
-    /// there.
+    /// Takes a slot out of the table and reserves its entry for the caller. None when another task did, or entered
+    /// another object.
     pub(crate) fn take_reserved(&self, slot: &Arc<Slot>, why: &'static str) -> Option<SlotReservation> {
-        self.0.table.leave(slot, why).then(|| self.away(slot.owned.slot))
+        self.0.table.take_out(slot, why).then(|| self.away(slot.owned.slot))
     }
 
     pub(crate) fn away(&self, number: SlotNumber) -> SlotReservation {
