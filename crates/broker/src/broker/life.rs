@@ -41,8 +41,8 @@ impl Broker {
     }
 
     /// Brings to its end what no caller waits for any more; the shutdown does.
-    pub fn drain_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.0.replica.drain_background(work)
+    pub fn drain_background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.replica.drain_background(task)
     }
 
     /// Hands every slot over to the other replicas, if some run, and takes none from now on. Returns when none is

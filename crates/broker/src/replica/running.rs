@@ -31,8 +31,8 @@ impl LocalReplica {
     }
 
     /// Brings to its end what no caller waits for any more; the shutdown does.
-    pub(crate) fn drain_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(work);
+    pub(crate) fn drain_background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
     }
 
     /// Runs a change to its end in a task of its own and hands back its answer. When no caller waits for the

@@ -19,7 +19,7 @@ impl Slot {
         store: &dyn PoolStore,
     ) {
         let (posts, rest): (Vec<Write>, Vec<Write>) =
-            writes.into_iter().partition(|work| work.change.is_post());
+            writes.into_iter().partition(|write| write.change.is_post());
         self.settle(pool, posts, Outcome::Full).await;
         let batch = self.lock().batch(self, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };
@@ -27,8 +27,8 @@ impl Slot {
         self.settle(pool, rest, outcome).await;
     }
 
-    /// Sends the works of a batch in smaller ones, since one of them needs what is damaged: each queue by itself, and of the
-    /// queue that is damaged each work, in their order.
+    /// Sends the writes of a batch in smaller batches, since one write needs damaged data: each queue by itself, and for the
+    /// damaged queue each write, in their order.
     pub(crate) async fn send_apart(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -57,17 +57,17 @@ impl Slot {
     }
 }
 
-/// Parts of works: those of each queue, or each by itself if all are of one.
+/// Splits writes by queue, or into single writes if all are of one queue.
 pub(crate) fn apart(writes: Vec<Write>) -> Vec<Vec<Write>> {
     let is_one_queue = writes.windows(2).all(|pair| pair[0].queue == pair[1].queue);
     if is_one_queue {
-        return writes.into_iter().map(|work| vec![work]).collect();
+        return writes.into_iter().map(|write| vec![write]).collect();
     }
     let mut parts: Vec<Vec<Write>> = Vec::new();
-    for work in writes {
-        match parts.iter_mut().find(|part| part[0].queue == work.queue) {
-            Some(part) => part.push(work),
-            None => parts.push(vec![work]),
+    for write in writes {
+        match parts.iter_mut().find(|part| part[0].queue == write.queue) {
+            Some(part) => part.push(write),
+            None => parts.push(vec![write]),
         }
     }
     parts

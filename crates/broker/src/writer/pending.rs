@@ -60,7 +60,7 @@ pub(crate) struct Write {
     pub(crate) leg: Leg,
 }
 
-/// Which part of a change a work is.
+/// Which part of a change a write is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leg {
     /// All of it.
@@ -146,23 +146,23 @@ impl SlotWriter {
         self.waiting.drain(..).collect()
     }
 
-    pub(crate) fn push(&mut self, work: Write) {
-        self.messages_waiting += work.change.len();
-        self.bytes_waiting += work.change.bytes();
-        self.waiting.push_back(work);
+    pub(crate) fn push(&mut self, write: Write) {
+        self.messages_waiting += write.change.len();
+        self.bytes_waiting += write.change.bytes();
+        self.waiting.push_back(write);
     }
 
     pub(crate) fn next_writes(&mut self) -> Vec<Write> {
         let (mut writes, mut messages, mut bytes) = (Vec::new(), 0, 0);
-        while let Some(work) = self.waiting.front() {
-            messages += work.change.len();
-            bytes += work.change.bytes();
+        while let Some(write) = self.waiting.front() {
+            messages += write.change.len();
+            bytes += write.change.bytes();
             let is_full = messages > limits::BATCH_MESSAGES || bytes > limits::BATCH_BYTES;
             if is_full && !writes.is_empty() {
                 break;
             }
-            self.messages_waiting -= work.change.len();
-            self.bytes_waiting -= work.change.bytes();
+            self.messages_waiting -= write.change.len();
+            self.bytes_waiting -= write.change.bytes();
             writes.extend(self.waiting.pop_front());
         }
         writes
