@@ -44,12 +44,12 @@ impl Background {
             }
             QueueWork::Copy(migration) => {
                 let (migrations, replica) = (self.0.migrations.clone(), Arc::clone(&self.0.replica));
-                let course = CopyPhase { queue, migration };
+                let phase = CopyPhase { queue, migration };
                 slot.spawn(async move {
                     tokio::select! {
-                        () = migrations.run_copy_phase(&course) => {}
+                        () = migrations.run_copy_phase(&phase) => {}
                         // What is under way is told of by the slot writers, or found by the next opening of the queue.
-                        () = course.queue.slot().closed.cancelled() => {}
+                        () = phase.queue.slot().closed.cancelled() => {}
                         () = replica.stop.cancelled() => {}
                     }
                 });

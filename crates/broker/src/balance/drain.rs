@@ -211,7 +211,7 @@ impl Balance {
         self.0.open_queues.open(&queue).await.map(|queue| queue.is_some())
     }
 
-    /// The way of a queue that is served here, if it is on one.
+    /// The migration of a queue that is served here, if there is one.
     fn local_migration(&self, at: &QueueRef) -> Option<Arc<Migration>> {
         self.0.slots.get(at.slot())?.migration(at)
     }

@@ -46,7 +46,7 @@ pub struct MigrationView {
     pub started: Timestamp,
     /// Messages a second that are copied at most.
     pub rate: Option<u32>,
-    /// Messages that went over since then, or since another replica took it up.
+    /// Messages that were copied since then, or since another replica continued it.
     pub copied: u64,
     /// Messages that are left in the pool that the queue leaves, claimed ones too.
     pub left: u64,
@@ -98,7 +98,7 @@ impl Migrations {
             let PlacedQueue { entry, placement } = self.0.open_queues.placed(queue).await?;
             check_still(&placement, &to.pool)?;
             let pool = self.check_destination(queue, &to.pool).await?;
-            if self.set_out(queue, entry, &pool, None, to.rate).await? {
+            if self.commit_migration(queue, entry, &pool, None, to.rate).await? {
                 return Ok(());
             }
             // The record of the pool has changed.
@@ -110,7 +110,7 @@ impl Migrations {
     /// Replaces the record of an open queue, which is in one pool, by this one that puts it into another pool too, and
     /// begins to copy. It can be taken there if [`check_takes`] reports it. False when the record of the queue, of the
     /// pool or of the flavor that chose it is not as it was read.
-    pub(crate) async fn set_out(
+    pub(crate) async fn commit_migration(
         &self,
         queue: &SlotQueue,
         mut entry: QueueEntry,
@@ -216,9 +216,9 @@ impl Migrations {
         let queue = queue.with_id(entry.record.id);
         let migration = queue.migration().ok_or_else(|| not_moving(at))?;
         // Nothing is in both pools while this is held, and nothing is copied once it reports it.
-        let over = timeout(limits::CLOSE_DEADLINE, migration.step.lock()).await;
-        let mut over =
-            over.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way to another pool"))?;
+        let ended = timeout(limits::CLOSE_DEADLINE, migration.step.lock()).await;
+        let mut ended = ended
+            .map_err(|_| Error::unavailable(Part::Storage, "messages are on their way to another pool"))?;
         let record = MigrationRecord {
             started: self.0.replica.clock.now().as_millis(),
             is_canceled: !migration.record.is_canceled,
@@ -230,7 +230,7 @@ impl Migrations {
         let placed = self.0.replica.catalogue.queue_place(&slot.owned, at, &entry, &back.entry, flavor).await;
         let is_placed = slot.note_placed(placed)?;
         if is_placed {
-            *over = true;
+            *ended = true;
             queue.follow(placement, Some(record));
         }
         Ok(is_placed)
@@ -245,9 +245,9 @@ impl Migrations {
     ) -> Result<(), Error> {
         let (slot, at, named) = (queue.slot(), queue.at(), queue.in_slot());
         let _gate = named.hold_gate().await;
-        let mut over = migration.step.lock().await;
+        let mut ended = migration.step.lock().await;
         let PlacedQueue { mut entry, placement } = match self.0.open_queues.placed(&named).await {
-            Ok(placed) if placed.entry.record.id == queue.id() && !*over => placed,
+            Ok(placed) if placed.entry.record.id == queue.id() && !*ended => placed,
             Ok(_) | Err(Error::NotFound { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -269,7 +269,7 @@ impl Migrations {
         match placed {
             Ok(true) => {
                 if queue.end_migration().is_some() {
-                    *over = true;
+                    *ended = true;
                 }
                 Ok(())
             }

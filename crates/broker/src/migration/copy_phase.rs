@@ -66,25 +66,25 @@ impl CopyCursor {
 }
 
 impl Migrations {
-    pub(crate) async fn run_copy_phase(&self, course: &CopyPhase) {
+    pub(crate) async fn run_copy_phase(&self, phase: &CopyPhase) {
         let (first, longest) = limits::COPY_PAUSES;
         let (mut pause, mut is_prepared) = (first, false);
         loop {
             let round = if is_prepared {
-                self.copy_round(course).await
+                self.copy_round(phase).await
             } else {
-                self.prepare_copy(course).await.map(|()| CopyTick::Prepared)
+                self.prepare_copy(phase).await.map(|()| CopyTick::Prepared)
             };
             match round {
                 Ok(CopyTick::Over) => return,
                 Ok(CopyTick::Prepared) => is_prepared = true,
                 Ok(CopyTick::Copied) => {
-                    course.migration.is_held.store(false, Ordering::Relaxed);
+                    phase.migration.is_held.store(false, Ordering::Relaxed);
                     pause = first;
                 }
                 Ok(CopyTick::Idle) => {
-                    course.migration.is_held.store(true, Ordering::Relaxed);
-                    let changed = Arc::clone(&course.queue.slot().changed).notified_owned();
+                    phase.migration.is_held.store(true, Ordering::Relaxed);
+                    let changed = Arc::clone(&phase.queue.slot().changed).notified_owned();
                     tokio::time::sleep(pause.min(limits::COPY_REST)).await;
                     // What is left is claimed: a claim that ends may free some of it.
                     let _ = timeout(pause.saturating_sub(limits::COPY_REST), changed).await;
@@ -96,7 +96,7 @@ impl Migrations {
                 Err(error) => {
                     self.0.replica.task_failed(
                         "copy queue",
-                        format_args!("queue {}", course.queue.at().name),
+                        format_args!("queue {}", phase.queue.at().name),
                         &error,
                     );
                     tokio::time::sleep(pause).await;
@@ -108,57 +108,57 @@ impl Migrations {
 
     /// Waits until no caller writes or reads as if the queue were in the older pool alone, and writes the ids of
     /// deduplication to the newer one.
-    async fn prepare_copy(&self, course: &CopyPhase) -> Result<(), Error> {
-        settled(course.queue.submit(Change::Leave(Vec::new()))?).await?;
-        course.migration.readers.wait().await;
+    async fn prepare_copy(&self, phase: &CopyPhase) -> Result<(), Error> {
+        settled(phase.queue.submit(Change::Leave(Vec::new()))?).await?;
+        phase.migration.readers.wait().await;
         let mut after = None;
         loop {
-            let Some(copy) = course.queue.copy_dedup(after)? else { return Ok(()) };
+            let Some(copy) = phase.queue.copy_dedup(after)? else { return Ok(()) };
             after = Some(copy.last);
             settled(copy.outcome).await?;
         }
     }
 
-    /// Leaves once over what the older pool has, and ends the migration when that is nothing.
-    async fn copy_round(&self, course: &CopyPhase) -> Result<CopyTick, Error> {
+    /// Walks once over the messages in the older pool, and ends the migration when there are none.
+    async fn copy_round(&self, phase: &CopyPhase) -> Result<CopyTick, Error> {
         let (mut round, mut walk) = (CopyTick::Idle, Some(CopyCursor::FIRST));
         while let Some(part) = walk {
-            let Some(CopyStores { older, newer }) = self.stores_of(course)? else {
+            let Some(CopyStores { older, newer }) = self.stores_of(phase)? else {
                 return Ok(CopyTick::Over);
             };
             // Nothing is hidden in vain.
             newer.check_room().map_err(|error| newer.failed(error))?;
             let (id, most, bytes) =
-                (course.queue.id(), batch(course.migration.record.rate), limits::MOVE_BYTES);
+                (phase.queue.id(), batch(phase.migration.record.rate), limits::MOVE_BYTES);
             let page = older.scan(id, part.order, Direction::Down, part.after, most, bytes).await;
             let page = page.map_err(|error| older.failed(error))?;
             let end = page.messages.last().map(|message| Position::id(message.header.id));
             let found = page.messages.into_iter().map(|message| message.header).collect();
-            let Some(copied) = self.copy_some(course, &older, found).await? else {
+            let Some(copied) = self.copy_some(phase, &older, found).await? else {
                 return Ok(CopyTick::Over);
             };
             if copied > 0 {
                 round = CopyTick::Copied;
-                course.migration.copied.fetch_add(copied, Ordering::Relaxed);
-                debug!(queue = %course.queue.at().name, copied, "messages copied to other pool");
+                phase.migration.copied.fetch_add(copied, Ordering::Relaxed);
+                debug!(queue = %phase.queue.at().name, copied, "messages copied to other pool");
             }
-            if let Some(rate) = course.migration.record.rate {
+            if let Some(rate) = phase.migration.record.rate {
                 tokio::time::sleep(Duration::from_secs(copied) / rate).await;
             }
             walk = part.next(end.filter(|_| !page.is_last));
         }
-        let Some(CopyStores { older, .. }) = self.stores_of(course)? else { return Ok(CopyTick::Over) };
+        let Some(CopyStores { older, .. }) = self.stores_of(phase)? else { return Ok(CopyTick::Over) };
         // The rest in the older pool is removed with it.
-        if older.holds_any(course.queue.id()).await? {
+        if older.holds_any(phase.queue.id()).await? {
             return Ok(round);
         }
-        self.finish_migration(&course.queue, &course.migration).await?;
+        self.finish_migration(&phase.queue, &phase.migration).await?;
         Ok(CopyTick::Over)
     }
 
     /// Returns the storages of the two pools; none when the queue is not open any more, or another migration has begun.
-    fn stores_of(&self, course: &CopyPhase) -> Result<Option<CopyStores>, Error> {
-        let Some(placement) = course.queue.placement_in(&course.migration) else { return Ok(None) };
+    fn stores_of(&self, phase: &CopyPhase) -> Result<Option<CopyStores>, Error> {
+        let Some(placement) = phase.queue.placement_in(&phase.migration) else { return Ok(None) };
         let Placement { pool, older: Some(older) } = placement else { return Ok(None) };
         let (older, newer) = (self.0.stores.pool(&older)?.store()?, self.0.stores.pool(&pool)?.store()?);
         Ok(Some(CopyStores { older, newer }))
@@ -167,25 +167,25 @@ impl Migrations {
     /// Copies those of these messages that no caller changes. Returns how many; none when the migration has ended.
     async fn copy_some(
         &self,
-        course: &CopyPhase,
+        phase: &CopyPhase,
         older: &NamedStore,
         found: Vec<Header>,
     ) -> Result<Option<u64>, Error> {
-        let over = course.migration.step.lock().await;
-        if *over {
+        let ended = phase.migration.step.lock().await;
+        if *ended {
             return Ok(None);
         }
-        let Some(hidden) = course.queue.decide(|engine| engine.begin_copy(found)) else { return Ok(None) };
+        let Some(hidden) = phase.queue.decide(|engine| engine.begin_copy(found)) else { return Ok(None) };
         if hidden.is_empty() {
             return Ok(Some(0));
         }
-        let copied = match older.get(course.queue.id(), &hidden).await {
-            Ok(read) => self.carry_across(course, &hidden, read).await,
+        let copied = match older.get(phase.queue.id(), &hidden).await {
+            Ok(read) => self.carry_across(phase, &hidden, read).await,
             Err(error) => Err(older.failed(error)),
         };
         // What is not known stays hidden: the slot is recovered.
         if copied.as_ref().map_or_else(Error::nothing_written, |_| true) {
-            course.queue.show_copied(&hidden);
+            phase.queue.show_copied(&hidden);
         }
         copied.map(Some)
     }
@@ -193,25 +193,25 @@ impl Migrations {
     /// Steps 2 and 3 for hidden messages, as they were read since.
     async fn carry_across(
         &self,
-        course: &CopyPhase,
+        phase: &CopyPhase,
         hidden: &[MessageId],
         read: Vec<Message>,
     ) -> Result<u64, Error> {
         let note_expires = self.0.replica.clock.now().plus_seconds(limits::COPIED_NOTE_SECONDS);
-        let Some(begun) = course.queue.begin_copy(hidden, read, note_expires)? else { return Ok(0) };
+        let Some(begun) = phase.queue.begin_copy(hidden, read, note_expires)? else { return Ok(0) };
         let BegunCopy { outcome, ids } = begun;
         settled(outcome).await?;
         let copied = u64::try_from(ids.len()).unwrap_or_default();
         let mut pause = limits::COPY_PAUSES.0;
         loop {
-            let left = course.queue.submit(Change::Leave(ids.clone())).map_err(Error::into_unknown)?;
+            let left = phase.queue.submit(Change::Leave(ids.clone())).map_err(Error::into_unknown)?;
             match settled(left).await {
                 Ok(()) => return Ok(copied),
                 // They are in both pools, and stay hidden until the older one can be reached.
                 Err(error) if error.nothing_written() => {
                     self.0.replica.task_failed(
                         "remove copied messages",
-                        format_args!("queue {}", course.queue.at().name),
+                        format_args!("queue {}", phase.queue.at().name),
                         &error,
                     );
                     tokio::time::sleep(pause).await;
@@ -229,12 +229,12 @@ pub(crate) fn batch(rate: Option<u32>) -> usize {
     rate.map_or(limits::MOVE_MESSAGES, |rate| quarter(rate).clamp(1, limits::MOVE_MESSAGES))
 }
 
-/// What one turn of a copier came to.
+/// The outcome of one round of the copy phase.
 enum CopyTick {
     /// It can begin.
     Prepared,
     Copied,
-    /// What is left cannot go over now.
+    /// No message that is left can be copied now.
     Idle,
     /// The queue is in one pool, or another caller sees to it.
     Over,

@@ -52,7 +52,7 @@ impl Queues {
             let pool = self.0.pools.place_again(at, attributes.flavor.as_ref(), attributes).await?;
             check_takes(&pool, attributes)?;
             self.0.open_queues.open_gated(queue).await?;
-            self.0.migrations.set_out(queue, entry, &pool, flavor.as_ref(), None).await?
+            self.0.migrations.commit_migration(queue, entry, &pool, flavor.as_ref(), None).await?
         };
         if !is_set {
             // The record of a pool may have changed.

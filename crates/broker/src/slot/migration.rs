@@ -1,4 +1,4 @@
-//! The way of an open queue to another pool.
+//! The migration of an open queue to another pool.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -177,15 +177,15 @@ impl QueueHandle {
     }
 }
 
-/// The way of an open queue to another pool.
+/// The migration of an open queue to another pool.
 pub(crate) struct Migration {
     pub(crate) record: MigrationRecord,
     /// Held by who copies a batch, and by who ends this or looks at the queue while nothing is in both pools. Whether
     /// it has ended: then nothing is copied any more.
     pub(crate) step: Mutex<bool>,
-    /// Messages that went over since the queue was opened or the migration began.
+    /// Messages that were copied since the queue was opened or the migration began.
     pub(crate) copied: AtomicU64,
-    /// Whether the last walk found nothing that can go over: all that is left is claimed, or on its way to another queue.
+    /// Whether the last walk found no message to copy: all that are left are claimed or in transfer.
     pub(crate) is_held: AtomicBool,
     /// Those who read the queue where it was before: they would miss what is copied.
     pub(crate) readers: TaskTracker,
