@@ -50,7 +50,7 @@ impl Redrive {
             return Ok(is_pending.then(|| RedriveBatch { ids: Vec::new(), failure: None }));
         }
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
-        let set_off = match self.routes(&side, task, headers).await {
+        let batch = match self.routes(&side, task, headers).await {
             Ok(routes) => self.mark_all_in_transfer(&side, routes).await,
             Err(error) => {
                 queue.put_back(&ids);
@@ -58,7 +58,7 @@ impl Redrive {
             }
         };
         drop(in_use);
-        set_off.map(Some)
+        batch.map(Some)
     }
 
     /// Finds the target of each message, which must exist.
@@ -106,13 +106,13 @@ impl Redrive {
     ) -> Result<RedriveBatch, Error> {
         let now = self.0.replica.clock.now();
         let (mut ids, mut kept, mut failure) = (Vec::new(), Vec::new(), None);
-        let mut leaving: HashMap<QueueRef, (Arc<Peer>, Vec<Header>)> = HashMap::new();
+        let mut outgoing: HashMap<QueueRef, (Arc<Peer>, Vec<Header>)> = HashMap::new();
         for RedriveRoute { header, target } in routes {
             match target {
                 Ok(at) => {
                     ids.push(header.id);
                     let peer = || Arc::new(Peer { at: at.clone(), queue: None });
-                    let (peer, headers) = leaving.entry(at.clone()).or_insert_with(|| (peer(), Vec::new()));
+                    let (peer, headers) = outgoing.entry(at.clone()).or_insert_with(|| (peer(), Vec::new()));
                     headers.push(redriven_header(header, peer, now));
                 }
                 Err(why) => {
@@ -124,7 +124,7 @@ impl Redrive {
         if !kept.is_empty() {
             side.queue.put_back(&kept);
         }
-        let headers: Vec<Header> = leaving.into_values().flat_map(|(_, headers)| headers).collect();
+        let headers: Vec<Header> = outgoing.into_values().flat_map(|(_, headers)| headers).collect();
         if !headers.is_empty() {
             match side.queue.submit(Change::Transfer(headers)) {
                 // The slot writer tells the engine how it went.
@@ -140,7 +140,7 @@ impl Redrive {
 
     /// Waits until messages that were marked in transfer have left, and the pass of the mover that took them away has
     /// ended: they are ready where they went, unless that queue has trouble of its own.
-    pub(crate) async fn wait_for_departure(
+    pub(crate) async fn wait_for_transfer(
         &self,
         queue: &QueueHandle,
         ids: &[MessageId],
@@ -148,16 +148,16 @@ impl Redrive {
         let mut pass = None;
         while !ids.is_empty() {
             let side = queue.side()?.ok_or_else(|| queue.closed())?;
-            let TransferProgress { are_leaving: known, passes, is_moving } =
+            let TransferProgress { is_outgoing: known, passes, is_moving } =
                 queue.transfer_progress(ids).ok_or_else(|| queue.closed())?;
-            let is_leaving = match known {
+            let is_outgoing = match known {
                 Some(known) => known,
                 None => {
                     let found = side.store.get(queue.id(), ids).await?;
                     found.iter().any(|message| matches!(message.header.state, State::Moving(_)))
                 }
             };
-            if !is_leaving && (!is_moving || passes > *pass.get_or_insert(passes)) {
+            if !is_outgoing && (!is_moving || passes > *pass.get_or_insert(passes)) {
                 return Ok(());
             }
             if !self.0.replica.sleep_tick(limits::MOVE_TASK_STEP).await || queue.slot().closed.is_cancelled()
@@ -169,7 +169,7 @@ impl Redrive {
     }
 
     /// Whether something in a queue is on its way to another one.
-    pub(crate) async fn is_anything_leaving(&self, queue: &QueueHandle) -> Result<bool, Error> {
+    pub(crate) async fn has_outgoing(&self, queue: &QueueHandle) -> Result<bool, Error> {
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         if !queue.decide(|engine| engine.has_in_transfer()).unwrap_or(false) {
             return Ok(false);

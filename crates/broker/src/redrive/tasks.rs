@@ -289,13 +289,13 @@ impl Redrive {
         let rate = task.rate.map(MoveRate::per_second);
         let most = usize::try_from(left.min(rate.unwrap_or(u32::MAX).into())).unwrap_or(usize::MAX);
         let began = Instant::now();
-        let set_off = self.start_redrive(queue, &task, most.min(limits::MOVE_MESSAGES)).await?;
-        let Some(set_off) = set_off else { return self.end_task(queue).await };
-        self.wait_for_departure(queue, &set_off.ids).await?;
-        let moved = u64::try_from(set_off.ids.len()).unwrap_or_default();
+        let batch = self.start_redrive(queue, &task, most.min(limits::MOVE_MESSAGES)).await?;
+        let Some(batch) = batch else { return self.end_task(queue).await };
+        self.wait_for_transfer(queue, &batch.ids).await?;
+        let moved = u64::try_from(batch.ids.len()).unwrap_or_default();
         let noted = |task: &mut MoveTask| {
             task.moved += moved;
-            if let Some(failure) = set_off.failure {
+            if let Some(failure) = batch.failure {
                 task.status = MoveStatus::Failed(failure);
             }
         };
@@ -318,7 +318,7 @@ impl Redrive {
 
     /// Nothing more is to be moved: the task has ended when what it has marked in transfer has arrived.
     async fn end_task(&self, queue: &QueueHandle) -> Result<TaskTick, Error> {
-        if self.is_anything_leaving(queue).await? {
+        if self.has_outgoing(queue).await? {
             return Ok(TaskTick::After(limits::MOVE_TASK_STEP));
         }
         let ended = |task: &mut MoveTask| {

@@ -94,7 +94,7 @@ impl Slot {
             retained: opened.retained,
             wakes_at: None,
             is_moving: false,
-            set_aside: Arc::default(),
+            marked: Arc::default(),
             move_passes: 0,
             transfers: TransferWatch::default(),
             has_task: false,

@@ -53,7 +53,7 @@ pub(crate) struct Slot {
     /// Of a pool: held while a queue that is not open is read, emptied or opened there. What waits for a pool holds up only
     /// the queues that lie in it.
     pub(crate) pool_gates: Gates<PoolName>,
-    /// Held while the tree and the books of projects are changed with each other: which queues there are. Never over a call
+    /// Held while the list of queues is changed in the tree and in the ledger together. Never over a call
     /// of a pool.
     pub(crate) roll: tokio::sync::Mutex<()>,
     /// Of a pool: held while it is fenced for the slot. A second fence would begin the numbering of batches again.
@@ -118,7 +118,7 @@ pub(crate) struct OpenQueue {
     pub(crate) id: QueueId,
     /// Where it is.
     pub(crate) placement: Placement,
-    /// Its way to another pool, while it is in two.
+    /// Its migration to another pool, while it is in two.
     pub(crate) migration: Option<Arc<Migration>>,
     /// Who reads it where it is holds a token. A migration that begins waits for all, and puts another tracker here.
     pub(crate) readers: TaskTracker,
@@ -136,7 +136,7 @@ pub(crate) struct OpenQueue {
     /// Whether a task carries its moves on.
     pub(crate) is_moving: bool,
     /// Wakes that task when messages were marked in transfer.
-    pub(crate) set_aside: Arc<Notify>,
+    pub(crate) marked: Arc<Notify>,
     /// How often it went over what is aside.
     pub(crate) move_passes: u64,
     /// Who waits for messages to arrive where they move.
@@ -292,7 +292,7 @@ mod tests {
                 retained: RetentionWatch::default(),
                 wakes_at: None,
                 is_moving: false,
-                set_aside: Arc::default(),
+                marked: Arc::default(),
                 move_passes: 0,
                 transfers: TransferWatch::default(),
                 has_task: false,

@@ -34,7 +34,7 @@ impl LockedSlot<'_> {
             return;
         }
         // One that waits for a target that cannot be reached looks at what has another one.
-        queue.set_aside.notify_one();
+        queue.marked.notify_one();
         if !std::mem::replace(&mut queue.is_moving, true) {
             let queue = QueueHandle::new(Arc::clone(self.slot), at.clone(), queue.id);
             self.slot.around.follow_ups.add(FollowUp { queue, work: QueueWork::Transfer });
@@ -68,7 +68,7 @@ impl QueueHandle {
 
     /// Wakes the mover when messages are marked in transfer. None when the queue is closed.
     pub(crate) fn marked_in_transfer(&self) -> Option<Arc<Notify>> {
-        self.lock_queue(|queue| Arc::clone(&queue.set_aside))
+        self.lock_queue(|queue| Arc::clone(&queue.marked))
     }
 
     /// What memory knows to be in transfer, and how many it knows of. None when the queue is closed.
@@ -116,7 +116,7 @@ impl QueueHandle {
     /// How far some messages that were marked in transfer are. None when the queue is closed.
     pub(crate) fn transfer_progress(&self, ids: &[MessageId]) -> Option<TransferProgress> {
         self.lock_queue(|queue| TransferProgress {
-            are_leaving: queue.engine.are_leaving(ids),
+            is_outgoing: queue.engine.are_leaving(ids),
             passes: queue.move_passes,
             is_moving: queue.is_moving,
         })
@@ -167,7 +167,7 @@ pub(crate) struct KnownTransfers {
 /// How far messages in transfer are.
 pub(crate) struct TransferProgress {
     /// Whether some of them are on their way; none when memory does not know.
-    pub(crate) are_leaving: Option<bool>,
+    pub(crate) is_outgoing: Option<bool>,
     /// How often the mover went over all messages in transfer.
     pub(crate) passes: u64,
     /// Whether there is a mover.

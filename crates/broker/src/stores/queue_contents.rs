@@ -67,8 +67,8 @@ impl NamedStore {
     /// the totals are believed: the head does not say what is behind those.
     pub(crate) async fn holds_in_transfer(&self, queue: QueueId) -> Result<bool, Error> {
         let totals = self.totals(queue).await.map_err(|error| self.failed(error))?;
-        let is_aside = |state: State| state != State::Scheduled;
-        Ok(totals.in_transfer > 0 || self.head(queue, Order::Aside).await?.is_some_and(is_aside))
+        let is_in_transfer = |state: State| state != State::Scheduled;
+        Ok(totals.in_transfer > 0 || self.head(queue, Order::Aside).await?.is_some_and(is_in_transfer))
     }
 
     pub(crate) async fn head(&self, queue: QueueId, order: Order) -> Result<Option<State>, Error> {

@@ -117,11 +117,11 @@ impl MessageTransfers {
         transfers: &mut Transfers,
     ) -> Result<Pass, Error> {
         let found = side.store.get(side.queue.id(), ids).await?;
-        let is_aside = |id: &MessageId| {
+        let is_in_transfer = |id: &MessageId| {
             let on_its_way = |state: &State| matches!(state, State::Moving(_) | State::Prepared(_));
             found.iter().any(|message| message.header.id == *id && on_its_way(&message.header.state))
         };
-        let gone: Vec<MessageId> = ids.iter().copied().filter(|id| !is_aside(id)).collect();
+        let gone: Vec<MessageId> = ids.iter().copied().filter(|id| !is_in_transfer(id)).collect();
         side.queue.clear_in_transfer(&gone);
         let headers: Vec<Header> = found.iter().map(|message| message.header.clone()).collect();
         let pass = self.move_page(side, found, transfers).await;

@@ -158,7 +158,7 @@ impl MessageTransfers {
         };
         // An owner that was replaced without knowing takes nothing out any more.
         self.0.slots.check_ours(target.queue.slot())?;
-        let departed = async {
+        let removed = async {
             match self.0.slots.elsewhere(&peer.at) {
                 Some(owner) => {
                     self.0.slots.peer_client()?.ask::<()>(&owner.address, DEPART, &departure).await
@@ -167,7 +167,7 @@ impl MessageTransfers {
                 None => self.remove_departed(departure).await,
             }
         };
-        answer_of(&peer.at, departed).await.map_err(Error::into_unknown)?;
+        answer_of(&peer.at, removed).await.map_err(Error::into_unknown)?;
         target.queue.wake(prepared).await
     }
 
@@ -193,10 +193,10 @@ impl MessageTransfers {
         let moving = found.iter().map(|message| &message.header);
         let moving: Vec<_> = moving.filter(|header| matches!(header.state, State::Moving(_))).collect();
         let dead = dead_letters(moving.iter().copied());
-        self.depart(&side, moving.iter().map(|header| header.id).collect(), dead).await
+        self.remove_sent(&side, moving.iter().map(|header| header.id).collect(), dead).await
     }
 
-    /// Removes messages at their source, as `depart` does. Outgoing transfers from there are held until the outcome is
+    /// Removes messages at their source, as `remove_sent` does. Outgoing transfers from there are held until the outcome is
     /// known, also when the caller waits no longer: the next one who asks for the messages waits for it.
     pub(crate) async fn remove_at_source(
         &self,
@@ -206,12 +206,12 @@ impl MessageTransfers {
     ) -> Result<(), Error> {
         let outgoing = self.0.slots.hold_outgoing(source.queue.at()).await;
         let (transfers, queue) = (self.clone(), source.queue.clone());
-        let depart = async move {
+        let removal = async move {
             let _outgoing = outgoing;
             let source = queue.side()?.ok_or_else(|| queue.closed())?;
-            transfers.depart(&source, ids, dead).await
+            transfers.remove_sent(&source, ids, dead).await
         };
-        self.0.replica.carry_out(depart).await
+        self.0.replica.carry_out(removal).await
     }
 
     /// Refuses a request of an owner of a slot that has a later one. The caller holds the outgoing transfers
@@ -228,8 +228,13 @@ impl MessageTransfers {
         Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"))
     }
 
-    /// Removes messages at their source, and counts those that are dead letters.
-    pub(crate) async fn depart(&self, source: &Side, ids: Vec<MessageId>, dead: u64) -> Result<(), Error> {
+    /// Removes messages that their target has at their source, and counts the dead letters among them.
+    pub(crate) async fn remove_sent(
+        &self,
+        source: &Side,
+        ids: Vec<MessageId>,
+        dead: u64,
+    ) -> Result<(), Error> {
         if ids.is_empty() {
             return Ok(());
         }
