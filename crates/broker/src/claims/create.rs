@@ -8,7 +8,7 @@ use tracing::debug;
 
 use crate::limits;
 use crate::messages::view::{MessageView, ViewedAt};
-use crate::slot::claim_book::{GrantedClaim, NewClaim};
+use crate::slot::claims::{GrantedClaim, NewClaim};
 use crate::slot::release::{ClaimKey, ReleaseCause};
 use crate::slot::transfer_watch;
 use crate::slot::wait_line::ChosenMessages;

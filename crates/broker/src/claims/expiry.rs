@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::limits;
-use crate::slot::claim_book::retry_at;
+use crate::slot::claims::retry_at;
 use crate::slot::deadlines::Deadline;
 use crate::slot::release::ReleaseCause;
 use crate::slot::state::Slot;

@@ -15,7 +15,7 @@ use angarium_core::time::Timestamp;
 use angarium_engine::Release;
 
 use crate::claims::Claims;
-use crate::slot::claim_book::retry_at;
+use crate::slot::claims::retry_at;
 use crate::slot::release::{BegunRelease, ClaimKey, ReleaseCause};
 use crate::slot::state::Slot;
 use crate::writer::pending::settled;

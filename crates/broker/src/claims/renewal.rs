@@ -2,10 +2,10 @@
 
 use crate::claims::Claims;
 use crate::messages::view::ViewedAt;
-use crate::slot::claim_book::BegunRenewal;
-use crate::slot::claim_book::ClaimStep;
-use crate::slot::claim_book::NewClaim;
-use crate::slot::claim_book::retry_at;
+use crate::slot::claims::BegunRenewal;
+use crate::slot::claims::ClaimStep;
+use crate::slot::claims::NewClaim;
+use crate::slot::claims::retry_at;
 use crate::slot::queue_handle::EngineReading;
 use crate::slot::queue_handle::QueueHandle;
 

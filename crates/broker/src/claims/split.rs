@@ -15,7 +15,7 @@ use angarium_engine::{ClaimSnapshot, ClaimSplit};
 use tracing::{info, warn};
 
 use crate::claims::Claims;
-use crate::slot::claim_book::{ClaimStep, SplitClaims, retry_at};
+use crate::slot::claims::{ClaimStep, SplitClaims, retry_at};
 use crate::slot::queue_handle::QueueHandle;
 
 impl Claims {

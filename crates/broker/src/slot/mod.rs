@@ -1,7 +1,7 @@
 //! A slot at its owner: its state and the lock of it, its open queues, and each step under that lock.
 
 pub(crate) mod apart;
-pub(crate) mod claim_book;
+pub(crate) mod claims;
 pub(crate) mod cleaning;
 pub(crate) mod commit;
 pub(crate) mod count_progress;
