@@ -72,8 +72,8 @@ impl Messages {
         };
         // Their duplicates were on the way before: now it is known what became of them.
         while !awaited.is_empty() {
-            let (places, messages): (Vec<usize>, Vec<NewMessage>) =
-                awaited.into_iter().map(|PendingDuplicate { place, message }| (place, message)).unzip();
+            let (indexes, messages): (Vec<usize>, Vec<NewMessage>) =
+                awaited.into_iter().map(|PendingDuplicate { index, message }| (index, message)).unzip();
             let room = self.0.quotas.reserve(&queue.at().project, Amount::of(&messages)).await;
             let room = room.map_err(|error| after(is_written, error))?;
             let begun = queue.begin_post(messages, client, room);
@@ -81,8 +81,8 @@ impl Messages {
                 begun.map_err(|error| after(is_written, error))?;
             settled(outcome).await.map_err(|error| after(is_written, error))?;
             is_written |= again.ids.len() > rest.len();
-            places.iter().zip(again.ids).for_each(|(place, id)| posted.ids[*place] = id);
-            let outer = |rest: PendingDuplicate| PendingDuplicate { place: places[rest.place], ..rest };
+            indexes.iter().zip(again.ids).for_each(|(index, id)| posted.ids[*index] = id);
+            let outer = |rest: PendingDuplicate| PendingDuplicate { index: indexes[rest.index], ..rest };
             awaited = rest.into_iter().map(outer).collect();
         }
         Ok(posted)

@@ -21,7 +21,7 @@ pub(crate) struct ListingAdmission(Arc<Mutex<HashMap<ProjectId, AccountListings>
 #[derive(Debug)]
 struct AccountListings {
     /// Fair: who came first is next.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Listings under way and those that wait.
     length: usize,
 }
@@ -31,7 +31,7 @@ struct AccountListings {
 pub(crate) struct ListingPermit {
     turns: ListingAdmission,
     account: ProjectId,
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ListingAdmission {
@@ -42,10 +42,10 @@ impl ListingAdmission {
     /// [`Error::TooMany`] at once, when too many wait already.
     pub(crate) async fn take(&self, project: &ProjectId, accounts: Accounts) -> Result<ListingPermit, Error> {
         let account = accounts.of(project);
-        let places = {
+        let permits = {
             let mut lines = self.0.lock();
             let line = lines.entry(account.clone()).or_insert_with(|| AccountListings {
-                places: Arc::new(Semaphore::new(limits::LISTINGS_AT_ONCE)),
+                permits: Arc::new(Semaphore::new(limits::LISTINGS_AT_ONCE)),
                 length: 0,
             });
             if line.length >= limits::LISTINGS_IN_LINE {
@@ -53,11 +53,11 @@ impl ListingAdmission {
                 return Err(Error::TooMany { what, bound: limits::LISTINGS_IN_LINE });
             }
             line.length += 1;
-            Arc::clone(&line.places)
+            Arc::clone(&line.permits)
         };
         // From here on it leaves the line however this ends.
-        let mut turn = ListingPermit { turns: self.clone(), account, _place: None };
-        turn._place = places.acquire_owned().await.ok();
+        let mut turn = ListingPermit { turns: self.clone(), account, _permit: None };
+        turn._permit = permits.acquire_owned().await.ok();
         Ok(turn)
     }
 }

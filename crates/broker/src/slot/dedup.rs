@@ -28,7 +28,7 @@ use angarium_storage::Note;
 /// A message of a post whose duplicate is not durable yet.
 pub(crate) struct PendingDuplicate {
     /// Its place in the post.
-    pub(crate) place: usize,
+    pub(crate) index: usize,
     pub(crate) message: NewMessage,
 }
 
@@ -115,7 +115,7 @@ impl DedupPost {
         let before = || queue.engine.first_post(DedupKey::of(&id, scope.other(), group), now);
         if let Some(duplicate) = queue.engine.first_post(key, now).or_else(before) {
             if !duplicate.is_durable {
-                self.awaited.push(PendingDuplicate { place: self.ids.len(), message: new });
+                self.awaited.push(PendingDuplicate { index: self.ids.len(), message: new });
             }
             self.ids.push(duplicate.id);
             return Ok(None);

@@ -89,10 +89,10 @@ impl Drop for ChosenMessages {
     }
 }
 
-/// A place in a line, given up when it is dropped.
+/// A position in a line, given up when it is dropped.
 struct WaiterGuard<'a> {
     line: &'a WaitLine,
-    place: LinePosition,
+    position: LinePosition,
     answer: oneshot::Receiver<WaitAnswer>,
 }
 
@@ -100,7 +100,7 @@ impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         let (slot, at) = (&self.line.slot, &self.line.at);
         let mut state = slot.lock();
-        state.lines.leave(at, self.place);
+        state.lines.leave(at, self.position);
         if let Ok(Ok((Some(DeliveredMessages { queue, messages, .. }), _))) = self.answer.try_recv() {
             state.put_back(at, queue, &messages);
             state.serve(at);
@@ -256,8 +256,8 @@ impl WaitLine {
         }
         let max_wait = if wait.is_zero() { WaitTimeout::None } else { WaitTimeout::Long };
         let (answer, told) = oneshot::channel();
-        let place = state.join(&self.at, Waiter { limit, max_wait, arrivals, answer })?;
-        let waiting = WaiterGuard { line: self, place, answer: told };
+        let position = state.join(&self.at, Waiter { limit, max_wait, arrivals, answer })?;
+        let waiting = WaiterGuard { line: self, position, answer: told };
         state.serve(&self.at);
         drop(state);
         Ok(FirstLook::Waiting(waiting))
@@ -304,7 +304,7 @@ impl WaiterGuard<'_> {
     /// From here on it wants to hear that there is nothing.
     fn hurry(&mut self) {
         let mut state = self.line.slot.lock();
-        if let Some(waiter) = state.lines.get_mut(&self.line.at, self.place) {
+        if let Some(waiter) = state.lines.get_mut(&self.line.at, self.position) {
             waiter.max_wait = WaitTimeout::None;
             state.serve(&self.line.at);
         }
