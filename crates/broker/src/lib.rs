@@ -6,7 +6,7 @@
 //! | level | component | its job |
 //! |---|---|---|
 //! | 0 | `replica` | this replica as the others need it: tree, clock, bounds, meter, tasks |
-//! | 1 | `stores`, `ledger` | the open storages by pool; the books of what accounts hold |
+//! | 1 | `stores`, `ledger` | the open storages by pool; the ledger of amounts that accounts hold |
 //! | 2 | `writer` | writes to the pools: changes, pending writes, batches |
 //! | 3 | `slot` | a slot at its owner: its lock, its open queues, every step under that lock; `QueueHandle` |
 //! | 4 | `slots` | the slot table: routing, ownership, recovery, membership |

@@ -24,7 +24,7 @@ use crate::counting::{Counts, CountsParts};
 use crate::health::reach::Reach;
 use crate::health::{Health, HealthParts};
 use crate::ledger::accounts::{Quotas, unbounded};
-use crate::ledger::books::Ledger;
+use crate::ledger::quota_ledger::Ledger;
 use crate::messages::{Messages, MessagesParts};
 use crate::migration::{Migrations, MigrationsParts};
 use crate::open_queues::{OpenQueues, OpenQueuesParts};

@@ -1,6 +1,6 @@
 //! How projects belong to accounts, and the quotas of these.
 
-use crate::ledger::books::Ledger;
+use crate::ledger::quota_ledger::Ledger;
 use angarium_core::names::ProjectId;
 use angarium_core::quota::QuotaTable;
 use angarium_core::region::Accounts;

@@ -1,4 +1,4 @@
-//! The books: what each account holds, and the room that is kept for changes under way.
+//! The ledger: amounts that each account holds, and the room that is kept for changes under way.
 
 pub(crate) mod accounts;
-pub(crate) mod books;
+pub(crate) mod quota_ledger;

@@ -1,6 +1,6 @@
 //! Posting through REST: many messages, all of them or none, or each for itself. The queue is created when there is none.
 
-use crate::ledger::books::Reservation;
+use crate::ledger::quota_ledger::Reservation;
 use crate::messages::Messages;
 use crate::slot::dedup::PendingDuplicate;
 use crate::slot::post::BegunPost;

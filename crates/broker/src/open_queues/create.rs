@@ -112,7 +112,7 @@ impl OpenQueues {
         Err(Error::unavailable(Part::Coordination, "the chosen pool changed each time"))
     }
 
-    /// Keeps the books true to what became of a creation.
+    /// Enters the outcome of a creation in the ledger.
     fn enter_creation(&self, queue: &QueueHandle, recorded: &Result<bool, Error>) {
         let (slot, at) = (queue.slot(), queue.at());
         match recorded {

@@ -9,7 +9,7 @@ pub(crate) mod pools_of_queue;
 
 use std::sync::Arc;
 
-use crate::ledger::books::Ledger;
+use crate::ledger::quota_ledger::Ledger;
 use crate::pools::Pools;
 use crate::quotas::QuotaCounts;
 use crate::replica::LocalReplica;

@@ -10,7 +10,7 @@ pub(crate) mod recent_acts;
 use std::sync::Arc;
 
 use crate::counting::Counts;
-use crate::ledger::books::Ledger;
+use crate::ledger::quota_ledger::Ledger;
 use crate::migration::Migrations;
 use crate::open_queues::OpenQueues;
 use crate::pools::Pools;

@@ -1,4 +1,4 @@
-//! Quotas: what a project may hold, counted where that is decided. The books are kept by [`crate::ledger::books`]. Those of the
+//! Quotas: what a project may hold, counted where that is decided. The ledger is [`crate::ledger::quota_ledger`]. Those of the
 //! projects of an account, one for each region, are kept together: see [`crate::quotas::regional_projects`].
 //!
 //! A project is counted when it is first asked for: its queues are listed, and each pool is asked for their totals. From
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
-use crate::ledger::books::{CountStart, CountState, Reservation, uncounted};
+use crate::ledger::quota_ledger::{CountStart, CountState, Reservation, uncounted};
 use crate::limits;
 use crate::slot::state::Slot;
 use angarium_catalogue::Placement;
@@ -25,7 +25,7 @@ use angarium_core::limits as core_limits;
 use angarium_core::names::{PoolName, ProjectId, QueueName, QueueRef};
 use angarium_core::quota::{Amount, Holdings, Quota};
 
-/// How often a post looks again when the books of its project were closed meanwhile.
+/// How often a post looks again when its project left the ledger meanwhile.
 const RESERVE_TRIES: usize = 4;
 
 /// What a project holds, beside what it may.
@@ -33,7 +33,7 @@ const RESERVE_TRIES: usize = 4;
 pub struct QuotaView {
     /// What it may hold.
     pub quota: Quota,
-    /// What it holds. There are no books for a project without a quota, so each request counts it: none when it has more
+    /// What it holds. The ledger has no project without a quota, so each request counts it: none when it has more
     /// queues than [`limits::COUNTED_QUEUES`], or is not counted within [`limits::HEALTH_DEADLINE`].
     pub used: Option<Holdings>,
 }
@@ -49,7 +49,7 @@ impl QuotaCounts {
     pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
         let mut view = self.local_quota(project).await?;
         let Some(used) = &mut view.used else {
-            view.used = self.count_without_books(project).await?;
+            view.used = self.count_unlisted(project).await?;
             return Ok(view);
         };
         let question = HoldingsRequest { project: project.to_string() };
@@ -63,9 +63,9 @@ impl QuotaCounts {
     }
 
     /// Counts what a project holds, in all its queues at all replicas.
-    async fn count_without_books(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
+    async fn count_unlisted(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
         let _turn = self.0.listing_turns.take(project, self.0.ledger.accounts()).await?;
-        match timeout(limits::HEALTH_DEADLINE, self.try_count_without_books(project)).await {
+        match timeout(limits::HEALTH_DEADLINE, self.try_count_unlisted(project)).await {
             Ok(Ok(used)) => Ok(used),
             Ok(Err(error)) => {
                 debug!(%error, "project totals not counted");
@@ -75,7 +75,7 @@ impl QuotaCounts {
         }
     }
 
-    async fn try_count_without_books(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
+    async fn try_count_unlisted(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
         self.0.replica.catalogue.catch_up().await?;
         let (mut used, mut left) = (Holdings::default(), limits::COUNTED_QUEUES);
         // What it holds counts for its account, as with a quota.
@@ -213,7 +213,7 @@ impl QuotaCounts {
         Ok(())
     }
 
-    /// Looks again where the books may not be right: slots that were recovered, pools that did not answer, queues of
+    /// Counts again where the ledger may not be right: slots that were recovered, pools that did not answer, queues of
     /// which it is unknown whether they were created.
     pub(crate) async fn recount(&self) {
         while self.0.replica.sleep_tick(limits::RECOUNT_TICK).await {
@@ -231,10 +231,10 @@ impl QuotaCounts {
     }
 
     /// Counts the queues that the projects of an account have in a slot. A pool that does not answer stops no caller:
-    /// of its queues the books say what they said before, until it answers.
+    /// the ledger keeps what it has of the queues there until the pool answers.
     async fn count_slot(&self, account: &ProjectId, number: SlotNumber) -> Result<(), Error> {
         let slot = self.0.slots.served(number).await?;
-        // No caller creates or deletes queues until the books name those that there are.
+        // No caller creates or deletes queues until the ledger has all queues.
         let roll = slot.roll.lock().await;
         let mut records = Vec::new();
         for project in self.projects_of(&slot, account).await? {

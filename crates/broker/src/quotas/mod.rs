@@ -12,7 +12,7 @@ use std::sync::Arc;
 use angarium_core::error::Error;
 use angarium_core::names::ProjectId;
 
-use crate::ledger::books::Ledger;
+use crate::ledger::quota_ledger::Ledger;
 use crate::pools::Pools;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::ledger::books::{EndedReservation, Reservation};
+use crate::ledger::quota_ledger::{EndedReservation, Reservation};
 use crate::slot::state::OpenQueue;
 use crate::slot::state::Slot;
 use crate::slot::state::SlotState;

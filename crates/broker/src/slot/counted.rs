@@ -1,6 +1,6 @@
-//! What the books are told of a slot: what its batches have changed.
+//! The totals that a slot enters in the ledger after its batches.
 
-use crate::ledger::books::PoolCount;
+use crate::ledger::quota_ledger::{Ledger, PoolCount};
 use crate::slot::state::Slot;
 use crate::stores::queue_store::QueueStore;
 use angarium_catalogue::Placement;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 impl Slot {
-    /// Writes into the books what was learnt at this object of a slot, if it is the one that serves.
-    pub(crate) fn enter(self: &Arc<Self>, write: impl FnOnce(&crate::ledger::books::Ledger)) {
+    /// Writes into the ledger, if this object still serves the slot.
+    pub(crate) fn enter(self: &Arc<Self>, write: impl FnOnce(&Ledger)) {
         let _state = self.lock();
         if !self.closed.is_cancelled() {
             write(&self.around.ledger);

@@ -48,7 +48,7 @@ use crate::slot::follow_ups::FollowUps;
 use crate::slot::foreign_slots::ForeignSlots;
 use std::sync::Arc;
 
-use crate::ledger::books::Ledger;
+use crate::ledger::quota_ledger::Ledger;
 use crate::replica::LocalReplica;
 use crate::stores::table::PoolTable;
 

@@ -1,6 +1,6 @@
 //! Posts to a queue, and removals of its messages, as the slot begins them.
 
-use crate::ledger::books::Reservation;
+use crate::ledger::quota_ledger::Reservation;
 use crate::slot::dedup::DedupPost;
 use crate::slot::dedup::PendingDuplicate;
 use crate::slot::dedup::dedup_expires;

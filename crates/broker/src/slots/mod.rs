@@ -16,7 +16,7 @@ use angarium_catalogue::SlotOwner;
 use angarium_core::ids::Slot as SlotNumber;
 use parking_lot::Mutex;
 
-use crate::ledger::books::Ledger;
+use crate::ledger::quota_ledger::Ledger;
 use crate::replica::LocalReplica;
 use crate::slot::SlotSurroundings;
 use crate::slot::state::Slot;

@@ -1,4 +1,4 @@
-//! Tests of the books of projects.
+//! Tests of the quota ledger.
 
 use super::*;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn amount(messages: u64) -> Amount {
     Amount { messages, bytes: 10 * messages }
 }
 
-/// The books of one queue, which is counted.
+/// A ledger with one queue, which is counted.
 fn ledger(messages: u64) -> Arc<Ledger> {
     let ledger = Arc::new(Ledger::default());
     assert!(matches!(ledger.begin_count(&project()), CountState::Begun(_)));
@@ -123,6 +123,6 @@ fn empty_projects_are_forgotten_before_the_bound() {
         ledger.begin_count(&project);
         ledger.end_count(&project);
     }
-    assert!(ledger.books.lock().projects.len() < limits::COUNTED_PROJECTS);
+    assert!(ledger.state.lock().projects.len() < limits::COUNTED_PROJECTS);
     assert_holds(&ledger, 0);
 }

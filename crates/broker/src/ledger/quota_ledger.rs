@@ -1,5 +1,5 @@
-//! What the projects with quotas hold, by queue and in all. It only keeps books: it reads no pool and no tree, and
-//! waits for no caller. Who reads them for it, and when, is in [`crate::quotas::counting`]. A project here is an account: all its
+//! The quota ledger: amounts that the projects with quotas hold, by queue and in all. The ledger reads no pool and no
+//! tree, and waits for no caller; [`crate::quotas::counting`] reads them for it. A project here is an account with all its
 //! regions.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! What is added is reserved before it is sent, so that requests at the same time cannot go over a quota together. What
-//! is taken away counts until the pool reports it. A book entry belongs to the epoch of the slot that made it: whatever
-//! an object of the slot from before has to say is not heard any more.
+//! is taken away counts until the pool reports it. An entry belongs to the epoch of the slot that made it: the ledger
+//! ignores an object of the slot from an earlier epoch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use angarium_core::names::ProjectId;
 use angarium_core::quota::{Amount, Holdings, Quota};
 use angarium_storage::{Epoch, Totals};
 
-/// The books of all projects that were asked about since the start.
+/// The amounts of all projects that were asked about since the start.
 pub(crate) struct Ledger {
-    books: Mutex<LedgerBooks>,
+    state: Mutex<LedgerState>,
     /// The quotas as they are now.
     pub(crate) quotas: Quotas,
 }
@@ -40,19 +40,19 @@ impl Default for Ledger {
 
 impl Ledger {
     pub(crate) fn new(quotas: Quotas) -> Self {
-        Self { books: Mutex::default(), quotas }
+        Self { state: Mutex::default(), quotas }
     }
 }
 
 /// The lock is held for single entries, within the lock of a slot's state or without it, and never around one.
 #[derive(Default)]
-struct LedgerBooks {
+struct LedgerState {
     projects: HashMap<ProjectId, Account>,
     /// In order, so that those of a slot lie together.
     queues: BTreeMap<QueueId, Holding>,
 }
 
-/// The books of a project.
+/// The amounts of a project.
 struct Account {
     /// What its queues hold, with what is reserved.
     used: Holdings,
@@ -62,7 +62,7 @@ struct Account {
     stale: BTreeSet<SlotNumber>,
 }
 
-/// The books of a queue.
+/// The amounts of a queue.
 struct Holding {
     project: ProjectId,
     /// As its pool last said.
@@ -110,42 +110,42 @@ pub(crate) struct EndedReservation {
 }
 
 impl Ledger {
-    /// Begins the books of a project, or finds them begun.
+    /// Begins to count a project, or joins the count under way.
     pub(crate) fn begin_count(&self, project: &ProjectId) -> CountState {
-        let books = &mut *self.books.lock();
-        if let Some(account) = books.projects.get(project) {
+        let state = &mut *self.state.lock();
+        if let Some(account) = state.projects.get(project) {
             let counted = account.counted.subscribe();
             return if *account.counted.borrow() { CountState::Done } else { CountState::UnderWay(counted) };
         }
-        if books.projects.len() >= limits::COUNTED_PROJECTS {
+        if state.projects.len() >= limits::COUNTED_PROJECTS {
             let is_idle =
                 |account: &Account| account.used == Holdings::default() && *account.counted.borrow();
-            books.projects.retain(|_, account| !is_idle(account));
+            state.projects.retain(|_, account| !is_idle(account));
         }
         let counted = watch::Sender::new(false);
         let receiver = counted.subscribe();
         let (used, stale) = (Holdings::default(), BTreeSet::new());
-        books.projects.insert(project.clone(), Account { used, counted, stale });
+        state.projects.insert(project.clone(), Account { used, counted, stale });
         CountState::Begun(receiver)
     }
 
     /// Every queue of the project was looked at.
     pub(crate) fn end_count(&self, project: &ProjectId) {
-        if let Some(account) = self.books.lock().projects.get(project) {
+        if let Some(account) = self.state.lock().projects.get(project) {
             account.counted.send_replace(true);
         }
     }
 
     /// What a project holds; none when that is not known.
     pub(crate) fn holdings(&self, project: &ProjectId) -> Option<Holdings> {
-        let books = self.books.lock();
-        let account = books.projects.get(project).filter(|account| *account.counted.borrow())?;
+        let state = self.state.lock();
+        let account = state.projects.get(project).filter(|account| *account.counted.borrow())?;
         Some(account.used)
     }
 
     /// The projects whose holdings are known.
     pub(crate) fn counted(&self) -> Vec<ProjectId> {
-        self.books
+        self.state
             .lock()
             .projects
             .iter()
@@ -161,8 +161,8 @@ impl Ledger {
         quota: &Quota,
         more: Amount,
     ) -> Result<Option<Reservation>, Error> {
-        let mut books = self.books.lock();
-        let account = books.projects.get_mut(project).filter(|account| *account.counted.borrow());
+        let mut state = self.state.lock();
+        let account = state.projects.get_mut(project).filter(|account| *account.counted.borrow());
         let Some(account) = account else { return Ok(None) };
         quota.check_messages(account.used, more)?;
         account.used.amount = account.used.amount.plus(more);
@@ -181,24 +181,24 @@ impl Ledger {
         queue: QueueId,
         epoch: Epoch,
     ) -> Result<(), Error> {
-        let books = &mut *self.books.lock();
-        match books.projects.get(project) {
+        let state = &mut *self.state.lock();
+        match state.projects.get(project) {
             Some(account) => quota.check_queue(account.used)?,
             None if quota.is_bounded() => return Err(uncounted()),
             None => return Ok(()),
         }
-        books.change(project, queue, |holding| holding.epoch = epoch);
+        state.change(project, queue, |holding| holding.epoch = epoch);
         Ok(())
     }
 
     /// Strikes out a queue that is gone, or never came to be.
     pub(crate) fn remove_queue(&self, queue: QueueId) {
-        self.books.lock().remove(queue);
+        self.state.lock().remove(queue);
     }
 
     /// A queue was opened, and its pool fenced before that: nothing of an earlier epoch is under way any more.
     pub(crate) fn opened(&self, project: &ProjectId, queue: QueueId, epoch: Epoch, totals: Totals) {
-        self.books.lock().change(project, queue, |holding| {
+        self.state.lock().change(project, queue, |holding| {
             if holding.epoch <= epoch {
                 holding.learn(epoch, totals);
             }
@@ -207,18 +207,18 @@ impl Ledger {
 
     /// Which look at a queue was the last.
     pub(crate) fn looks(&self, queue: QueueId) -> u64 {
-        self.books.lock().queues.get(&queue).map_or(0, |holding| holding.looks)
+        self.state.lock().queues.get(&queue).map_or(0, |holding| holding.looks)
     }
 
     /// Enters the totals that a pool, which was fenced before, reported of a queue. Counts that began later replace an
     /// earlier one. A queue that was deleted since is left out.
     pub(crate) fn found(&self, project: &ProjectId, queue: QueueId, start: CountStart, totals: Totals) {
         let CountStart { epoch, looks } = start;
-        let books = &mut *self.books.lock();
-        if !books.queues.contains_key(&queue) {
+        let state = &mut *self.state.lock();
+        if !state.queues.contains_key(&queue) {
             return;
         }
-        books.change(project, queue, |holding| {
+        state.change(project, queue, |holding| {
             if holding.epoch < epoch || (holding.epoch == epoch && holding.looks == looks) {
                 holding.learn(epoch, totals);
             }
@@ -227,34 +227,34 @@ impl Ledger {
 
     /// A queue is there, and its pool does not say what it holds: it counts as a queue.
     pub(crate) fn exists(&self, project: &ProjectId, queue: QueueId) {
-        self.books.lock().change(project, queue, |_| {});
+        self.state.lock().change(project, queue, |_| {});
     }
 
     /// Strikes out the queues of a project in a slot that are not there.
     pub(crate) fn keep_only(&self, project: &ProjectId, slot: SlotNumber, queues: &HashSet<QueueId>) {
-        let books = &mut *self.books.lock();
-        let gone = books.of_slot(slot);
+        let state = &mut *self.state.lock();
+        let gone = state.of_slot(slot);
         let gone = gone.filter(|(id, holding)| holding.project == *project && !queues.contains(id));
         let gone: Vec<QueueId> = gone.map(|(id, _)| *id).collect();
-        gone.into_iter().for_each(|id| books.remove(id));
+        gone.into_iter().for_each(|id| state.remove(id));
     }
 
     /// Whether changes of a queue are to be told with the totals that it then has.
     pub(crate) fn keeps(&self, project: Option<&ProjectId>, queue: QueueId) -> bool {
-        let books = self.books.lock();
-        books.queues.contains_key(&queue)
-            || project.is_some_and(|project| books.projects.contains_key(project))
+        let state = self.state.lock();
+        state.queues.contains_key(&queue)
+            || project.is_some_and(|project| state.projects.contains_key(project))
     }
 
     /// A batch of this epoch has its outcome. `ended` are the reservations that have ended; their messages are in the
     /// totals, or nowhere.
     pub(crate) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[EndedReservation]) {
-        let books = &mut *self.books.lock();
+        let state = &mut *self.state.lock();
         for PoolCount { queue, account, totals } in counted {
-            let known = books.queues.get(queue).map(|holding| holding.project.clone());
+            let known = state.queues.get(queue).map(|holding| holding.project.clone());
             let Some(project) = account.clone().or(known) else { continue };
             match totals {
-                Some(totals) => books.change(&project, *queue, |holding| {
+                Some(totals) => state.change(&project, *queue, |holding| {
                     if holding.epoch <= epoch {
                         holding.learn(epoch, *totals);
                     }
@@ -263,46 +263,46 @@ impl Ledger {
                     // What the batch removed counts until the slot is looked at again.
                     let arrived = ended.iter().filter(|ended| ended.queue == *queue);
                     let arrived = arrived.fold(Amount::default(), |sum, one| sum.plus(one.amount));
-                    books.change(&project, *queue, |holding| holding.totals = holding.totals.plus(arrived));
-                    books.stale(&project, queue.slot());
+                    state.change(&project, *queue, |holding| holding.totals = holding.totals.plus(arrived));
+                    state.stale(&project, queue.slot());
                 }
             }
         }
         for EndedReservation { queue, amount } in ended {
-            let Some(holding) = books.queues.get(queue).filter(|holding| holding.epoch == epoch) else {
+            let Some(holding) = state.queues.get(queue).filter(|holding| holding.epoch == epoch) else {
                 continue;
             };
             let project = holding.project.clone();
-            books.change(&project, *queue, |holding| holding.reserved = holding.reserved.minus(*amount));
+            state.change(&project, *queue, |holding| holding.reserved = holding.reserved.minus(*amount));
         }
     }
 
-    /// A slot was recovered: what the books say of its queues may not be all.
+    /// Notes that a slot was recovered: the entries of its queues may be incomplete.
     pub(crate) fn taken(&self, slot: SlotNumber) {
-        for account in self.books.lock().projects.values_mut() {
+        for account in self.state.lock().projects.values_mut() {
             account.stale.insert(slot);
         }
     }
 
     /// A slot is another replica's: what is there counts there.
     pub(crate) fn left(&self, slot: SlotNumber) {
-        let books = &mut *self.books.lock();
-        let gone: Vec<QueueId> = books.of_slot(slot).map(|(id, _)| *id).collect();
-        gone.into_iter().for_each(|id| books.remove(id));
-        for account in books.projects.values_mut() {
+        let state = &mut *self.state.lock();
+        let gone: Vec<QueueId> = state.of_slot(slot).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| state.remove(id));
+        for account in state.projects.values_mut() {
             account.stale.remove(&slot);
         }
     }
 
     /// The queues of a project in a slot are to be looked at again.
     pub(crate) fn make_stale(&self, project: &ProjectId, slot: SlotNumber) {
-        self.books.lock().stale(project, slot);
+        self.state.lock().stale(project, slot);
     }
 
     /// Takes out what must be looked at again. A caller without success puts it back.
     pub(crate) fn take_stale(&self) -> Vec<(ProjectId, SlotNumber)> {
-        let mut books = self.books.lock();
-        let counted = books.projects.iter_mut().filter(|(_, account)| *account.counted.borrow());
+        let mut state = self.state.lock();
+        let counted = state.projects.iter_mut().filter(|(_, account)| *account.counted.borrow());
         let slots = counted.flat_map(|(project, account)| {
             let slots = std::mem::take(&mut account.stale);
             slots.into_iter().map(|slot| (project.clone(), slot))
@@ -311,7 +311,7 @@ impl Ledger {
     }
 }
 
-impl LedgerBooks {
+impl LedgerState {
     /// The queues of a slot: their ids begin with it.
     pub(crate) fn of_slot(&self, slot: SlotNumber) -> impl Iterator<Item = (&QueueId, &Holding)> {
         let (mut first, mut last) = ([0; 16], [u8::MAX; 16]);
@@ -319,7 +319,7 @@ impl LedgerBooks {
         self.queues.range(QueueId::from_bytes(first)..=QueueId::from_bytes(last))
     }
 
-    /// Changes the books of a queue, and those of its project with it. A project without books has none.
+    /// Changes the entry of a queue, and the sums of its project with it. Does nothing for a project without an entry.
     pub(crate) fn change(&mut self, project: &ProjectId, queue: QueueId, change: impl FnOnce(&mut Holding)) {
         let Some(account) = self.projects.get_mut(project) else { return };
         let used = &mut account.used;
@@ -396,19 +396,19 @@ impl Reservation {
     pub(crate) fn bind(mut self, queue: QueueId, epoch: Epoch) -> Amount {
         let Some(account) = self.account.take() else { return Amount::default() };
         let ReservedAccount { ledger, project } = account;
-        let books = &mut *ledger.books.lock();
-        books.change(&project, queue, |holding| {
+        let state = &mut *ledger.state.lock();
+        state.change(&project, queue, |holding| {
             if holding.epoch < epoch {
                 (holding.epoch, holding.reserved) = (epoch, Amount::default());
             }
             holding.reserved = holding.reserved.plus(self.amount);
         });
-        books.give_back(&project, self.amount);
+        state.give_back(&project, self.amount);
         self.amount
     }
 }
 
-impl LedgerBooks {
+impl LedgerState {
     /// Takes what is not on its way to any queue out of the sum of a project.
     fn give_back(&mut self, project: &ProjectId, amount: Amount) {
         if let Some(account) = self.projects.get_mut(project) {
@@ -420,7 +420,7 @@ impl LedgerBooks {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(ReservedAccount { ledger, project }) = self.account.take() {
-            ledger.books.lock().give_back(&project, self.amount);
+            ledger.state.lock().give_back(&project, self.amount);
         }
     }
 }
