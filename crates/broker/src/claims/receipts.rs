@@ -230,7 +230,7 @@ impl Claims {
         let ExistingQueue { id, .. } = self.0.open_queues.opened(at).await?;
         let named = self.0.slots.queue(at).await?;
         let mut outcomes = Vec::with_capacity(asked.len());
-        let mut alike: BTreeMap<u32, Vec<(usize, Receipt)>> = BTreeMap::new();
+        let mut alike: BTreeMap<u32, Vec<IndexedReceipt>> = BTreeMap::new();
         for (index, (handle, visibility)) in asked.iter().enumerate() {
             let receipt = opened_receipt(&key, id, handle).and_then(|receipt| {
                 self.check_total(&receipt, *visibility)?;
@@ -238,7 +238,7 @@ impl Claims {
             });
             outcomes.push(match receipt {
                 Ok(receipt) => {
-                    alike.entry(visibility.seconds()).or_default().push((index, receipt));
+                    alike.entry(visibility.seconds()).or_default().push(IndexedReceipt { index, receipt });
                     Ok(VisibilityResult::Over)
                 }
                 Err(error) => Err(Arc::new(error)),
@@ -248,11 +248,11 @@ impl Claims {
         let queue = named.with_id(id);
         let start = Instant::now();
         while !alike.is_empty() {
-            let mut changing: BTreeMap<u32, Vec<(usize, Receipt)>> = BTreeMap::new();
+            let mut changing: BTreeMap<u32, Vec<IndexedReceipt>> = BTreeMap::new();
             for (seconds, receipts) in alike {
                 let visibility = Visibility::new(seconds.into(), "")?;
                 let pass = self.change_alike(&queue, visibility, receipts).await;
-                for (index, outcome) in pass.outcomes {
+                for VisibilityOutcome { index, outcome } in pass.outcomes {
                     outcomes[index] = outcome;
                 }
                 if !pass.changing.is_empty() {
@@ -260,7 +260,7 @@ impl Claims {
                 }
             }
             if !changing.is_empty() && start.elapsed() > limits::CLAIM_DEADLINE {
-                for (index, _) in changing.into_values().flatten() {
+                for IndexedReceipt { index, .. } in changing.into_values().flatten() {
                     outcomes[index] = Err(Arc::new(being_claimed()));
                 }
                 break;
@@ -290,32 +290,33 @@ impl Claims {
         &self,
         queue: &QueueHandle,
         visibility: Visibility,
-        receipts: Vec<(usize, Receipt)>,
+        receipts: Vec<IndexedReceipt>,
     ) -> ChangePass {
         let (mut outcomes, mut changing) = (Vec::with_capacity(receipts.len()), Vec::new());
         let mut held: BTreeMap<ClaimId, Vec<(usize, MessageId)>> = BTreeMap::new();
-        for (index, receipt) in receipts {
+        for IndexedReceipt { index, receipt } in receipts {
             let outcome = match self.found(queue, receipt).await {
                 Ok(ReceiptTarget::Held(claim)) => {
                     held.entry(claim).or_default().push((index, receipt.message));
                     continue;
                 }
                 Ok(ReceiptTarget::Changing) => {
-                    changing.push((index, receipt));
+                    changing.push(IndexedReceipt { index, receipt });
                     continue;
                 }
                 Ok(ReceiptTarget::Other(changed)) => self.0.slots.check_ours(queue.slot()).map(|()| changed),
                 Err(error) => Err(error),
             };
-            outcomes.push((index, outcome.map_err(Arc::new)));
+            outcomes.push(VisibilityOutcome { index, outcome: outcome.map_err(Arc::new) });
         }
         for (claim, messages) in held {
             let ids: Vec<MessageId> = messages.iter().map(|(_, id)| *id).collect();
-            let parted = self.part(queue, claim, ids, visibility.terms()).await;
+            let parted = self.split_claim(queue, claim, ids, visibility.terms()).await;
             let changed =
                 |own: Option<ClaimId>| own.map_or(VisibilityResult::Over, |_| VisibilityResult::Done);
             let outcome = parted.map(changed).map_err(Arc::new);
-            outcomes.extend(messages.into_iter().map(|(index, _)| (index, outcome.clone())));
+            let shared = |(index, _)| VisibilityOutcome { index, outcome: outcome.clone() };
+            outcomes.extend(messages.into_iter().map(shared));
         }
         ChangePass { outcomes, changing }
     }
@@ -351,11 +352,23 @@ fn being_claimed() -> Error {
     Error::unavailable(Part::Coordination, "the message is being claimed")
 }
 
-/// What became of messages that were to have the same time, by their place in the request.
+/// A receipt, with its index in the request.
+struct IndexedReceipt {
+    index: usize,
+    receipt: Receipt,
+}
+
+/// The outcome of a change of visibility, with the index of its receipt in the request.
+struct VisibilityOutcome {
+    index: usize,
+    outcome: Result<VisibilityResult, Arc<Error>>,
+}
+
+/// The outcomes of one pass over messages that get the same time.
 struct ChangePass {
-    outcomes: Vec<(usize, Result<VisibilityResult, Arc<Error>>)>,
+    outcomes: Vec<VisibilityOutcome>,
     /// Receipts to look up again.
-    changing: Vec<(usize, Receipt)>,
+    changing: Vec<IndexedReceipt>,
 }
 
 /// What a receipt is worth.

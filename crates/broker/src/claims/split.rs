@@ -33,12 +33,12 @@ impl Claims {
         let Some(queue) = self.0.open_queues.open(&queue).await? else {
             return self.0.slots.check_ours(queue.slot()).and(Err(no_claim()));
         };
-        self.part(&queue, claim, vec![message], terms).await?.ok_or_else(no_claim)
+        self.split_claim(&queue, claim, vec![message], terms).await?.ok_or_else(no_claim)
     }
 
     /// Gives messages of one claim a time of their own: the claim that they are under then, or were under if they get none.
     /// None when the claim holds none of them.
-    pub(crate) async fn part(
+    pub(crate) async fn split_claim(
         &self,
         queue: &QueueHandle,
         claim: ClaimId,
