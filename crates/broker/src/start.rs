@@ -246,7 +246,7 @@ impl LowerComponents {
             slots: self.slots.clone(),
             pools: self.pools.clone(),
             open_queues: self.open_queues.clone(),
-            heard: TargetEpochs::default(),
+            target_epochs: TargetEpochs::default(),
         })
     }
 

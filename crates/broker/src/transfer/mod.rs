@@ -25,7 +25,7 @@ pub(crate) struct MessageTransfersParts {
     pub(crate) slots: Slots,
     pub(crate) pools: Pools,
     pub(crate) open_queues: OpenQueues,
-    pub(crate) heard: TargetEpochs,
+    pub(crate) target_epochs: TargetEpochs,
 }
 
 impl MessageTransfers {

@@ -38,32 +38,32 @@ use angarium_core::names::{PoolName, QueueRef};
 use angarium_engine::TransferFate;
 use angarium_storage::Epoch;
 
-/// The latest epoch that was heard of each slot that messages go to. Held for single looks.
+/// The latest epoch of each slot whose owner has asked for transfers. The lock is held for single look-ups.
 #[derive(Default)]
 pub(crate) struct TargetEpochs(Mutex<HashMap<SlotNumber, Epoch>>);
 
 impl TargetEpochs {
-    /// Notes who speaks for a slot. False when a later owner has spoken.
+    /// Notes the epoch of an owner that asks. False when a later owner has asked.
     pub(crate) fn note(&self, slot: SlotNumber, epoch: Epoch) -> bool {
-        let mut heard = self.0.lock();
-        let latest = heard.entry(slot).or_insert(epoch);
+        let mut epochs = self.0.lock();
+        let latest = epochs.entry(slot).or_insert(epoch);
         *latest = epoch.max(*latest);
         *latest == epoch
     }
 
-    /// Whether a caller who spoke for a slot was heard in this epoch or a later one.
+    /// Whether an owner of the slot has asked in this epoch or a later one.
     pub(crate) fn knows(&self, slot: SlotNumber, epoch: Epoch) -> bool {
         self.0.lock().get(&slot).is_some_and(|latest| *latest >= epoch)
     }
 }
 
-fn speaker(slot: &Slot) -> OwnerEpoch {
+fn owner_epoch(slot: &Slot) -> OwnerEpoch {
     let Epoch { generation, transaction } = slot.epoch;
     OwnerEpoch { slot: slot.owned.slot.0, generation, transaction }
 }
 
-fn epoch_of(speaker: OwnerEpoch) -> Epoch {
-    Epoch { generation: speaker.generation, transaction: speaker.transaction }
+fn epoch_of(owner: OwnerEpoch) -> Epoch {
+    Epoch { generation: owner.generation, transaction: owner.transaction }
 }
 
 impl MessageTransfers {
@@ -154,7 +154,7 @@ impl MessageTransfers {
             source: arrival.source,
             source_id: arrival.source_id,
             ids: prepared.iter().map(|header| header.id).collect(),
-            owner: speaker(target.queue.slot()),
+            owner: owner_epoch(target.queue.slot()),
         };
         // An owner that was replaced without knowing takes nothing out any more.
         self.0.slots.check_ours(target.queue.slot())?;
@@ -182,7 +182,7 @@ impl MessageTransfers {
         let at = departure.source.queue()?;
         // The next owner of the target that asks for these messages waits until this has its outcome.
         let _outgoing = self.0.slots.hold_outgoing(&at).await;
-        self.heed(departure.owner).await?;
+        self.check_owner(departure.owner).await?;
         let queue = self.0.slots.queue(&at).await?;
         let Some(queue) = self.0.open_queues.open(&queue).await? else { return Ok(()) };
         if queue.id() != departure.source_id {
@@ -214,15 +214,15 @@ impl MessageTransfers {
         self.0.replica.carry_out(removal).await
     }
 
-    /// Refuses a request of an owner of a slot that has a later one. The caller holds the outgoing transfers
-    /// from the queue that is spoken of.
-    async fn heed(&self, speaker: OwnerEpoch) -> Result<(), Error> {
-        let (slot, epoch) = (SlotNumber(speaker.slot), epoch_of(speaker));
-        if !self.0.heard.knows(slot, epoch) {
+    /// Refuses a request of an owner of a slot that has a later owner. The caller holds the outgoing transfers of the queue
+    /// that the request names.
+    async fn check_owner(&self, owner: OwnerEpoch) -> Result<(), Error> {
+        let (slot, epoch) = (SlotNumber(owner.slot), epoch_of(owner));
+        if !self.0.target_epochs.knows(slot, epoch) {
             let transaction = self.0.replica.catalogue.slot_transaction(slot).await?;
-            self.0.heard.note(slot, Epoch { generation: self.0.replica.generation, transaction });
+            self.0.target_epochs.note(slot, Epoch { generation: self.0.replica.generation, transaction });
         }
-        if self.0.heard.note(slot, epoch) {
+        if self.0.target_epochs.note(slot, epoch) {
             return Ok(());
         }
         Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"))
@@ -262,7 +262,7 @@ impl MessageTransfers {
     ) -> Result<HashMap<MessageId, TransferFate>, Error> {
         let Some(owner) = self.0.slots.elsewhere(&peer.at) else {
             let _outgoing = self.0.slots.hold_outgoing(&peer.at).await;
-            self.0.heard.note(slot.owned.slot, slot.epoch);
+            self.0.target_epochs.note(slot.owned.slot, slot.epoch);
             let states = self.states_at_source(peer, ids).await?;
             return Ok(ids.iter().map(|id| (*id, TransferFate::of(states.get(id)))).collect());
         };
@@ -270,7 +270,7 @@ impl MessageTransfers {
             source: (&peer.at).into(),
             source_id: peer.queue,
             ids: ids.to_vec(),
-            owner: speaker(slot),
+            owner: owner_epoch(slot),
         };
         let answer: StatesResponse =
             self.0.slots.peer_client()?.ask(&owner.address, STATES, &question).await?;
@@ -287,7 +287,7 @@ impl MessageTransfers {
     pub async fn read_transfer_states(&self, question: StatesRequest) -> Result<StatesResponse, Error> {
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
         let _outgoing = self.0.slots.hold_outgoing(&peer.at).await;
-        self.heed(question.owner).await?;
+        self.check_owner(question.owner).await?;
         let states = self.states_at_source(&peer, &question.ids).await?;
         let mut answer = StatesResponse::default();
         for (id, state) in states {
