@@ -2,6 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
 use angarium_catalogue::{Catalogue, ComponentState, Owner};
 use angarium_clock::Clock;
 use angarium_cluster as cluster;
@@ -9,12 +16,6 @@ use angarium_cluster::replicas::Replica;
 use angarium_core::error::Error;
 use angarium_core::limits::Limits;
 use angarium_metrics::Meter;
-use parking_lot::Mutex;
-use tokio::sync::OnceCell;
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use uuid::Uuid;
 
 use crate::background::{Background, BackgroundParts, tree_time};
 use crate::balance::{Balance, BalanceParts};

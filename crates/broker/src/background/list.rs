@@ -1,9 +1,8 @@
 //! The list of the background tasks. What each does is a verb of its component.
 
-use crate::background::Background;
-
 use parking_lot::Mutex;
 
+use crate::background::Background;
 use crate::slots::assignment::FollowedCluster;
 
 impl Background {

@@ -1,18 +1,19 @@
 //! Keeping tree time: recording how far it has come, learning it from the tree's own clock, and agreeing on it with the other
 //! replicas (P3).
 
-use crate::background::Background;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::limits;
 use angarium_catalogue::{Catalogue, ComponentState};
 use angarium_clock::{Clock, ClockQuery, TimeRecords};
 use angarium_core::error::Error;
 use angarium_core::limits as core_limits;
 use angarium_core::time::Timestamp;
+
+use crate::background::Background;
+use crate::limits;
 
 /// Begins with the time of the tree, if that has a clock of its own. An embedded one follows ours, which its journal
 /// has set already.

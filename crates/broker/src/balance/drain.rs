@@ -2,7 +2,6 @@
 //! that placement chooses. The pool's record reports it, so this continues after a restart and with the replica that
 //! serves a slot next.
 
-use crate::balance::Balance;
 use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
@@ -11,12 +10,6 @@ use std::time::Instant;
 
 use tracing::debug;
 
-use crate::balance::survey::Survey;
-use crate::limits;
-use crate::migration::begin::Destination;
-use crate::pools::changes::no_pool;
-use crate::slot::migration::Migration;
-use crate::stores::table::OpenPool;
 use angarium_catalogue::Schema;
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::Slot;
@@ -24,6 +17,14 @@ use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::pool::{DrainTerms, PoolChange, PoolState};
 use angarium_core::queue::Metadata;
 use angarium_storage::Epoch;
+
+use crate::balance::Balance;
+use crate::balance::survey::Survey;
+use crate::limits;
+use crate::migration::begin::Destination;
+use crate::pools::changes::no_pool;
+use crate::slot::migration::Migration;
+use crate::stores::table::OpenPool;
 
 /// How far a pool is drained.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,6 @@
 //! notes these numbers once in a round of the sweeps, so a rate is that of the last one or two rounds, and a request costs an
 //! addition.
 
-use crate::balance::Balance;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -13,6 +12,8 @@ use angarium_cluster::peer_client::{LOADS, LoadsRequest, LoadsResponse, QueueLoa
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
 use angarium_core::limits;
+
+use crate::balance::Balance;
 
 /// How much is written to the queues of all replicas.
 #[derive(Default)]

@@ -1,16 +1,11 @@
 //! Where all queues lie, and what should lie elsewhere: for administrators, out of the records of the tree and the totals
 //! that pools keep. Reading changes nothing; a plan that is carried out begins migrations at the owners of the queues.
 
-use crate::balance::Balance;
-use crate::balance::loads::QueueLoads;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use crate::limits;
-use crate::migration::begin::Destination;
-use crate::stores::table::OpenPool;
 use angarium_catalogue::Placement;
 use angarium_cluster::peer_client::{MIGRATE, PeerMigrationRequest};
 use angarium_core::error::Error;
@@ -18,6 +13,12 @@ use angarium_core::ids::{QueueId, Slot};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::pool::PoolState;
 use angarium_engine::placement::balance::{self, Load, Share};
+
+use crate::balance::Balance;
+use crate::balance::loads::QueueLoads;
+use crate::limits;
+use crate::migration::begin::Destination;
+use crate::stores::table::OpenPool;
 
 /// Where queues lie.
 #[derive(Clone, Debug, Default)]

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use uuid::Uuid;
+
 use angarium_core::error::Error;
 use angarium_core::limits::Limits;
 use angarium_core::names::ProjectId;
 use angarium_metrics::Meter;
-use uuid::Uuid;
 
 use crate::broker::Broker;
 use crate::reports::health::HealthReport;

@@ -1,12 +1,13 @@
 //! Messages: post, read, delete.
 
+use uuid::Uuid;
+
 use angarium_core::claim::Holdings;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::page::PopCount;
-use uuid::Uuid;
 
 use crate::broker::Broker;
 use crate::messages::list::{MessageFilter, MessagePage};

@@ -1,5 +1,7 @@
 //! Queues: create, look up, change, delete; their migrations, redrives and quotas.
 
+use uuid::Uuid;
+
 use angarium_catalogue::Act;
 use angarium_core::error::Error;
 use angarium_core::limits::Limits;
@@ -7,7 +9,6 @@ use angarium_core::move_task::{MoveRate, MoveTask};
 use angarium_core::names::{ProjectId, QueueRef};
 use angarium_core::patch::Change;
 use angarium_core::queue::{CreateResult, Metadata, QueueStats};
-use uuid::Uuid;
 
 use crate::broker::Broker;
 use crate::migration::begin::{Destination, MigrationView};

@@ -5,13 +5,14 @@
 //! The id of a receive is in the record of its claim, so it is known for as long as the claim is, no matter which
 //! caller owns the slot.
 
-use crate::claims::Claims;
-use crate::claims::create::ClaimView;
 use angarium_core::claim::Visibility;
 use angarium_core::error::Error;
 use angarium_core::group::AttemptId;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
+
+use crate::claims::Claims;
+use crate::claims::create::ClaimView;
 
 /// A receive that is repeated.
 pub(crate) struct RepeatedReceive {

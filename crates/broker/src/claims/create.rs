@@ -1,18 +1,9 @@
 //! Claims: create and release. How claims end is in [`crate::claims::release`].
 
-use crate::claims::Claims;
-
 use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::limits;
-use crate::messages::view::{MessageView, ViewedAt};
-use crate::slot::claims::{GrantedClaim, NewClaim};
-use crate::slot::release::{ClaimKey, ReleaseCause};
-use crate::slot::transfer_watch;
-use crate::slot::wait_line::ChosenMessages;
-use crate::slot::wait_line::ClaimChoice;
 use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use angarium_cluster::peer_client::{UNHELD, UndeliveredClaim};
 use angarium_core::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
@@ -23,6 +14,14 @@ use angarium_core::names::QueueRef;
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
 use angarium_engine::Release;
+
+use crate::claims::Claims;
+use crate::limits;
+use crate::messages::view::{MessageView, ViewedAt};
+use crate::slot::claims::{GrantedClaim, NewClaim};
+use crate::slot::release::{ClaimKey, ReleaseCause};
+use crate::slot::transfer_watch;
+use crate::slot::wait_line::{ChosenMessages, ClaimChoice};
 
 /// A claim as its holder sees it.
 #[derive(Clone, Debug)]

@@ -1,25 +1,25 @@
 //! Ending claims whose time has ended, by the pools that their queues lie in: those of a pool that hangs wait for it,
 //! and hold up no others.
 
-use crate::claims::Claims;
-use crate::slot::expiry::DueClaims;
-use crate::slot::expiry::DuePlacement;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use crate::limits;
-use crate::slot::claims::retry_at;
-use crate::slot::deadlines::Deadline;
-use crate::slot::release::ReleaseCause;
-use crate::slot::state::Slot;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_engine::Release;
+
+use crate::claims::Claims;
+use crate::limits;
+use crate::slot::claims::retry_at;
+use crate::slot::deadlines::Deadline;
+use crate::slot::expiry::{DueClaims, DuePlacement};
+use crate::slot::release::ReleaseCause;
+use crate::slot::state::Slot;
 
 /// By placement. Queues that have no record any more lie nowhere.
 type DuePlacements = HashMap<Option<Placement>, DuePlacement>;

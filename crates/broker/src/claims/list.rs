@@ -1,13 +1,13 @@
 //! Pages of the claims of a queue. They change nothing, and read nothing but memory, which has all claims of an open queue.
 
-use crate::claims::Claims;
-
-use crate::slot::slot_queue::SlotQueue;
 use angarium_core::error::Error;
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
 use angarium_engine::LiveClaim;
+
+use crate::claims::Claims;
+use crate::slot::slot_queue::SlotQueue;
 
 /// Which claims a listing wants.
 #[derive(Clone, Copy, Debug)]

@@ -2,24 +2,12 @@
 //!
 //! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own (see [`crate::claims::split`]).
 
-use crate::claims::Claims;
-use crate::open_queues::lookup::ExistingQueue;
-use crate::slot::queue_handle::QueueHandle;
-use crate::slot::queue_handle::closed;
-use crate::slot::receipts::ClaimedRemoval;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::claims::create::ClaimView;
-use crate::claims::create::DeliveryGuard;
-use crate::limits;
-use crate::messages::view::MessageView;
-use crate::slot::delete::DeleteStart;
-use crate::writer::pending::WriteOutcome;
-use crate::writer::pending::settled;
 use angarium_core::attributes::Attributes;
 use angarium_core::claim::{ClaimLimit, ClaimWait, Claimer, Visibility};
 use angarium_core::error::{Error, InvalidPart, Part};
@@ -30,6 +18,16 @@ use angarium_core::names::QueueRef;
 use angarium_core::receipt::{Receipt, ReceiptKey};
 use angarium_core::time::Timestamp;
 use angarium_engine::{LookupResult, ReceiptStatus};
+
+use crate::claims::Claims;
+use crate::claims::create::{ClaimView, DeliveryGuard};
+use crate::limits;
+use crate::messages::view::MessageView;
+use crate::open_queues::lookup::ExistingQueue;
+use crate::slot::delete::DeleteStart;
+use crate::slot::queue_handle::{QueueHandle, closed};
+use crate::slot::receipts::ClaimedRemoval;
+use crate::writer::pending::{WriteOutcome, settled};
 
 /// The pause before a message is asked for again that is just being claimed or given back.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use crate::limits;
 use angarium_core::delay::Delay;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::ClaimId;
@@ -15,6 +14,7 @@ use angarium_core::time::Timestamp;
 use angarium_engine::Release;
 
 use crate::claims::Claims;
+use crate::limits;
 use crate::slot::claims::retry_at;
 use crate::slot::release::{BegunRelease, ClaimKey, ReleaseCause};
 use crate::slot::state::Slot;

@@ -1,24 +1,19 @@
 //! Looking at a claim, and giving it new terms.
 
-use crate::claims::Claims;
-use crate::messages::view::ViewedAt;
-use crate::slot::claims::BegunRenewal;
-use crate::slot::claims::ClaimStep;
-use crate::slot::claims::NewClaim;
-use crate::slot::claims::retry_at;
-use crate::slot::queue_handle::EngineReading;
-use crate::slot::queue_handle::QueueHandle;
-
-use crate::claims::create::ClaimView;
-use crate::limits;
-use crate::messages::view::MessageView;
-use crate::slot::slot_queue::SlotQueue;
 use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::names::QueueRef;
 use angarium_core::receipt::Attempt;
+
+use crate::claims::Claims;
+use crate::claims::create::ClaimView;
+use crate::limits;
+use crate::messages::view::{MessageView, ViewedAt};
+use crate::slot::claims::{BegunRenewal, ClaimStep, NewClaim, retry_at};
+use crate::slot::queue_handle::{EngineReading, QueueHandle};
+use crate::slot::slot_queue::SlotQueue;
 
 /// A claim as its holder looks at it later.
 #[derive(Clone, Debug)]

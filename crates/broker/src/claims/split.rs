@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use crate::limits;
+use tracing::{info, warn};
+
 use angarium_catalogue::{ClaimRecord, ClaimedMessage, SplitPart};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
@@ -12,9 +13,9 @@ use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_engine::{ClaimSnapshot, ClaimSplit};
-use tracing::{info, warn};
 
 use crate::claims::Claims;
+use crate::limits;
 use crate::slot::claims::{ClaimStep, SplitClaims, retry_at};
 use crate::slot::queue_handle::QueueHandle;
 

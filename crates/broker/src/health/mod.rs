@@ -4,9 +4,9 @@ pub(crate) mod reach;
 pub(crate) mod readiness;
 pub(crate) mod ready;
 
-use crate::health::reach::Reach;
 use std::sync::Arc;
 
+use crate::health::reach::Reach;
 use crate::pools::Pools;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;

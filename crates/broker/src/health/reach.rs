@@ -2,8 +2,6 @@
 //! registry which of them it has not reached for as long as a session may be silent and which pools are used
 //! ([`crate::stores::usage_notes`]), and judges by the others whether a replica without a session should be asked by clients.
 
-use crate::health::Health;
-use crate::slots::peers::ServingPeer;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::Duration;
@@ -14,11 +12,14 @@ use tokio::time::{Instant, timeout};
 use tracing::info;
 use uuid::Uuid;
 
-use crate::limits;
 use angarium_catalogue::{ReachReport, UnreachedParts};
 use angarium_cluster::peer_client::PeerStatus;
 use angarium_core::error::Error;
 use angarium_core::names::PoolName;
+
+use crate::health::Health;
+use crate::limits;
+use crate::slots::peers::ServingPeer;
 
 /// What is known of one part that is asked again and again.
 #[derive(Clone, Copy, Debug)]

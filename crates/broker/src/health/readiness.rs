@@ -1,8 +1,10 @@
 //! What a probe and an operator are told of the health of the replica.
 
-use crate::health::Health;
-use angarium_core::error::Error;
 use std::collections::BTreeSet;
+
+use angarium_core::error::Error;
+
+use crate::health::Health;
 
 impl Health {
     /// As `check_ready`; then what an operator should know of a service that serves.

@@ -1,8 +1,10 @@
 //! Whether clients should ask this replica.
 
-use crate::health::Health;
-use angarium_core::error::{Error, Part};
 use tracing::{info, warn};
+
+use angarium_core::error::{Error, Part};
+
+use crate::health::Health;
 
 impl Health {
     /// Whether clients should ask this replica: some pool accepts writes, the replica is a member in the session there

@@ -1,11 +1,14 @@
 //! How projects belong to accounts, and the quotas of these.
 
-use crate::ledger::quota_ledger::Ledger;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
 use angarium_core::names::ProjectId;
 use angarium_core::quota::QuotaTable;
 use angarium_core::region::Accounts;
-use std::sync::Arc;
-use tokio::sync::watch;
+
+use crate::ledger::quota_ledger::Ledger;
 
 impl Ledger {
     /// How projects belong to accounts.

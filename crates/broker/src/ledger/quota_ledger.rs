@@ -14,16 +14,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::ledger::accounts::{Quotas, unbounded};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::limits;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{QueueId, Slot as SlotNumber};
 use angarium_core::names::ProjectId;
 use angarium_core::quota::{Amount, Holdings, Quota};
 use angarium_storage::{Epoch, Totals};
+
+use crate::ledger::accounts::{Quotas, unbounded};
+use crate::limits;
 
 /// The amounts of all projects that were asked about since the start.
 pub(crate) struct Ledger {

@@ -1,17 +1,7 @@
 //! Many messages at once: delete them by their ids, pop the oldest, purge all.
 
-use crate::messages::Messages;
-use crate::stores::queue_store::PageBound;
 use std::time::Duration;
 
-use crate::limits;
-use crate::messages::view::{MessageView, ViewedAt};
-use crate::slot::delete::{BegunPop, BulkRemoval};
-use crate::slot::queue_handle::QueueHandle;
-use crate::slot::slot_queue::SlotQueue;
-use crate::slot::wait_line::ChosenMessages;
-use crate::writer::pending::WriteOutcome;
-use crate::writer::pending::settled;
 use angarium_core::claim::{ClaimLimit, Holdings};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
@@ -20,6 +10,16 @@ use angarium_core::names::QueueRef;
 use angarium_core::page::PopCount;
 use angarium_engine::QueueEngine;
 use angarium_storage::{Direction, Order, Page, Position};
+
+use crate::limits;
+use crate::messages::Messages;
+use crate::messages::view::{MessageView, ViewedAt};
+use crate::slot::delete::{BegunPop, BulkRemoval};
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::slot_queue::SlotQueue;
+use crate::slot::wait_line::ChosenMessages;
+use crate::stores::queue_store::PageBound;
+use crate::writer::pending::{WriteOutcome, settled};
 
 /// How long a purge waits before it asks again for messages that are just being claimed or given back, and how often.
 const PURGE_PAUSE: Duration = Duration::from_millis(20);

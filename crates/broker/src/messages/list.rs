@@ -3,16 +3,8 @@
 //! A page has what its filters let through, however much they leave out before it; but what one page may cost is
 //! bounded, and one that ends at that bound states where to go on.
 
-use crate::messages::Messages;
-use crate::messages::view::ViewedAt;
-use crate::slot::queue_handle::EngineReading;
-use crate::slot::queue_handle::QueueHandle;
 use uuid::Uuid;
 
-use crate::limits;
-use crate::messages::view::MessageView;
-use crate::slot::slot_queue::SlotQueue;
-use crate::stores::queue_store::{PageBound, QueueStore};
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::limits as core_limits;
@@ -21,6 +13,13 @@ use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
 use angarium_core::time::Timestamp;
 use angarium_storage::{Direction, Order, Page, Position};
+
+use crate::limits;
+use crate::messages::Messages;
+use crate::messages::view::{MessageView, ViewedAt};
+use crate::slot::queue_handle::{EngineReading, QueueHandle};
+use crate::slot::slot_queue::SlotQueue;
+use crate::stores::queue_store::{PageBound, QueueStore};
 
 /// Which messages a listing wants.
 #[derive(Clone, Debug)]

@@ -1,21 +1,21 @@
 //! Posting through REST: many messages, all of them or none, or each for itself. The queue is created when there is none.
 
-use crate::ledger::quota_ledger::Reservation;
-use crate::messages::Messages;
-use crate::slot::dedup::PendingDuplicate;
-use crate::slot::post::BegunPost;
-use crate::slot::queue_handle::QueueHandle;
-use crate::writer::pending::settled;
 use uuid::Uuid;
 
-use crate::slot::post::PostResult;
-use crate::slot::slot_queue::SlotQueue;
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::ids::MessageId;
 use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::quota::Amount;
+
+use crate::ledger::quota_ledger::Reservation;
+use crate::messages::Messages;
+use crate::slot::dedup::PendingDuplicate;
+use crate::slot::post::{BegunPost, PostResult};
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::slot_queue::SlotQueue;
+use crate::writer::pending::settled;
 
 /// What became of each message of a batch.
 #[derive(Debug, Default)]

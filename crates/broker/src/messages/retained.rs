@@ -1,8 +1,9 @@
 //! Whether messages may be stored as living by the retention of their queue.
 
+use angarium_catalogue::Schema;
+
 use crate::limits;
 use crate::messages::Messages;
-use angarium_catalogue::Schema;
 
 impl Messages {
     /// Whether messages may be stored as retained. Until every replica knows that form they are not, and whether all do is found

@@ -1,7 +1,5 @@
 //! Sending through SQS: each message of a batch for itself, and only to a queue that exists.
 
-use crate::messages::Messages;
-use crate::open_queues::lookup::no_queue;
 use angarium_core::attributes::Attributes;
 use angarium_core::delay::Delay;
 use angarium_core::error::{Error, InvalidPart, Part};
@@ -9,6 +7,9 @@ use angarium_core::ids::MessageId;
 use angarium_core::message::{MessageTtl, NewMessage};
 use angarium_core::names::QueueRef;
 use angarium_core::quota::Amount;
+
+use crate::messages::Messages;
+use crate::open_queues::lookup::no_queue;
 
 /// A message to send.
 #[derive(Clone, Debug)]

@@ -11,20 +11,11 @@
 //! newer pool, what changes a message to both, and both are read as one. So a crash anywhere is followed by an opening
 //! that finds all of it. No caller waits for any of this but who claims a message in the moment in which it is copied.
 
-use crate::migration::Migrations;
-use crate::open_queues::lookup::{PlacedQueue, no_queue};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::time::timeout;
 
-use crate::limits;
-use crate::slot::migration::{LastWrites, Migration, MovingQueue};
-use crate::slot::queue_handle::QueueHandle;
-use crate::slot::slot_queue::SlotQueue;
-use crate::stores::table::CHANGE_TRIES;
-use crate::stores::table::OpenPool;
-use crate::writer::pending::settled;
 use angarium_catalogue::{FlavorEntry, MigrationRecord, Placement, QueueEntry, Schema};
 use angarium_core::attributes::Attributes;
 use angarium_core::error::{Error, InvalidPart, Part, Resource};
@@ -32,6 +23,15 @@ use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
 use angarium_storage::DropResult;
+
+use crate::limits;
+use crate::migration::Migrations;
+use crate::open_queues::lookup::{PlacedQueue, no_queue};
+use crate::slot::migration::{LastWrites, Migration, MovingQueue};
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::slot_queue::SlotQueue;
+use crate::stores::table::{CHANGE_TRIES, OpenPool};
+use crate::writer::pending::settled;
 
 /// How far a migration is.
 #[derive(Clone, Debug)]

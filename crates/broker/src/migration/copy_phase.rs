@@ -11,8 +11,6 @@
 //! removes from the older pool what is in both. Claimed messages stay until they are given back, and those on their way
 //! to another queue until they are there. It begins with the newest messages, since consumers take the oldest.
 
-use crate::migration::Migrations;
-use crate::slot::migration::{BegunCopy, Migration};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,16 +18,19 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::limits;
-use crate::slot::queue_handle::QueueHandle;
-use crate::stores::table::NamedStore;
-use crate::writer::change::Change;
-use crate::writer::pending::settled;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Message};
 use angarium_storage::{Direction, Order, Position};
+
+use crate::limits;
+use crate::migration::Migrations;
+use crate::slot::migration::{BegunCopy, Migration};
+use crate::slot::queue_handle::QueueHandle;
+use crate::stores::table::NamedStore;
+use crate::writer::change::Change;
+use crate::writer::pending::settled;
 
 /// A queue that is copied, at its owner.
 pub(crate) struct CopyPhase {

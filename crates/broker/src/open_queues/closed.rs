@@ -5,22 +5,24 @@
 //! memory, with the ids of their messages; those that the pool still has are claimed, as they will be when the queue is
 //! opened.
 
-use crate::open_queues::OpenQueues;
-use crate::stores::queue_store::PageBound;
 use std::sync::Arc;
+
 use tokio_util::task::TaskTracker;
 
-use crate::limits;
-use crate::slot::figure_sums::Contents;
-use crate::slot::figures::PoolSample;
-use crate::slot::queue_handle::QueueHandle;
-use crate::slot::state::Slot;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
 use angarium_storage::{Direction, Order};
+
+use crate::limits;
+use crate::open_queues::OpenQueues;
+use crate::slot::figure_sums::Contents;
+use crate::slot::figures::PoolSample;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::state::Slot;
+use crate::stores::queue_store::PageBound;
 
 /// What is in a closed queue.
 #[derive(Clone, Copy, Debug)]

@@ -1,15 +1,16 @@
 //! Creating a queue in a pool of its flavor.
 
-use crate::open_queues::OpenQueues;
-use crate::slot::queue_handle::{QueueHandle, closed};
-use crate::slot::slot_queue::SlotQueue;
-use crate::stores::queue_contents::RecordOrigin;
 use angarium_catalogue::{QueueRecord, Schema};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
 use angarium_core::queue::{CreateResult, Metadata};
 use angarium_core::quota::Quota;
+
+use crate::open_queues::OpenQueues;
+use crate::slot::queue_handle::{QueueHandle, closed};
+use crate::slot::slot_queue::SlotQueue;
+use crate::stores::queue_contents::RecordOrigin;
 
 impl OpenQueues {
     /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.

@@ -1,13 +1,13 @@
 //! Opening an ordered queue: its engine, with the ids of deduplication that its pool has notes of (P10).
 
-use crate::limits;
-use crate::open_queues::OpenQueues;
-use crate::stores::queue_store::QueueStore;
-use crate::writer::notes::DEDUP_KIND;
-use crate::writer::notes::read_dedup_note;
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
 use angarium_engine::{GroupBounds, QueueEngine, StoredTotals};
+
+use crate::limits;
+use crate::open_queues::OpenQueues;
+use crate::stores::queue_store::QueueStore;
+use crate::writer::notes::{DEDUP_KIND, read_dedup_note};
 
 impl OpenQueues {
     /// The engine of an ordered queue, with the ids of deduplication that its pool has notes of.

@@ -1,5 +1,7 @@
 //! Opening a queue: its record, its pools, its claims, its head (P4).
 
+use tokio_util::task::TaskTracker;
+
 use angarium_catalogue::{AttemptRecord, ClaimRecord, QueueRecord};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::Error;
@@ -7,7 +9,6 @@ use angarium_core::ids::{ClaimId, MessageId, QueueId};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
 use angarium_engine::QueueEngine;
-use tokio_util::task::TaskTracker;
 
 use crate::open_queues::OpenQueues;
 use crate::open_queues::pools_of_queue::OpenedPools;

@@ -1,16 +1,19 @@
 //! Opening the pools of a queue, and what a crash in the copy phase left in two of them (P6).
 
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use angarium_catalogue::{Placement, QueueRecord};
+use angarium_core::error::Error;
+use angarium_core::ids::MessageId;
+
 use crate::open_queues::OpenQueues;
 use crate::slot::migration::Migration;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::slot_queue::SlotQueue;
 use crate::writer::notes::COPIED_KIND;
 use crate::writer::pending::settled;
-use angarium_catalogue::{Placement, QueueRecord};
-use angarium_core::error::Error;
-use angarium_core::ids::MessageId;
-use std::sync::Arc;
-use tokio_util::task::TaskTracker;
 
 /// The pools of a queue that is being opened: each has a slot writer.
 pub(crate) struct OpenedPools {

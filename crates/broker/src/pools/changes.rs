@@ -1,15 +1,14 @@
 //! Pools: look up, add, change. Deletion is in [`crate::pools::deletion`].
 
-use crate::pools::Pools;
-use crate::stores::refusal::cannot_open;
-use crate::stores::refusal::storage_refusal;
-use crate::stores::table::CHANGE_TRIES;
-use crate::stores::table::OpenPool;
 use angarium_catalogue::{PoolEntry, Registry};
 use angarium_core::error::{Error, Part, Resource};
 use angarium_core::names::PoolName;
 use angarium_core::pool::{Pool, PoolChange, PoolUri};
 use angarium_storage::PoolStore;
+
+use crate::pools::Pools;
+use crate::stores::refusal::{cannot_open, storage_refusal};
+use crate::stores::table::{CHANGE_TRIES, OpenPool};
 
 /// A pool as its operators see it.
 #[derive(Clone, Debug)]

@@ -1,14 +1,16 @@
 //! The choice of a pool for a new queue.
 
-use crate::pools::Pools;
-use crate::stores::table::OpenPool;
+use std::sync::Arc;
+
 use angarium_catalogue::FlavorEntry;
 use angarium_core::attributes::{self, Attributes};
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::names::{FlavorName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_engine::placement::Candidate;
-use std::sync::Arc;
+
+use crate::pools::Pools;
+use crate::stores::table::OpenPool;
 
 impl Pools {
     /// The flavor that the metadata of a queue is to name.

@@ -11,18 +11,19 @@
 //! data of deleted queues to be removed. A mark that is left by a crash is taken away at the next start, and by any
 //! other change of the pool.
 
-use crate::pools::Pools;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use crate::limits;
-use crate::pools::changes::changed_each_time;
-use crate::stores::table::CHANGE_TRIES;
 use angarium_catalogue::{PoolEntry, PoolUsers};
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::Slot;
 use angarium_core::names::PoolName;
 use angarium_core::pool::Pool;
+
+use crate::limits;
+use crate::pools::Pools;
+use crate::pools::changes::changed_each_time;
+use crate::stores::table::CHANGE_TRIES;
 
 impl Pools {
     /// Deletes a pool that no queue uses and closes its storage, whose data stays. One that does not exist is

@@ -1,13 +1,12 @@
 //! The pools of a start: those of the catalogue, and the first one of an installation without any.
 
-use crate::stores::table::CHANGE_TRIES;
-use crate::stores::table::FirstPool;
-use crate::stores::table::PoolTable;
 use angarium_catalogue::Catalogue;
 use angarium_cluster::replicas::{self, Replica};
 use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::pool::Pool;
 use angarium_storage::open::PoolOpenError;
+
+use crate::stores::table::{CHANGE_TRIES, FirstPool, PoolTable};
 
 impl PoolTable {
     /// Opens every pool of the catalogue; an installation without any gets `first`.

@@ -1,8 +1,5 @@
 //! Flavors: create, look up, change, delete. A flavor's pools are those whose records name it.
 
-use crate::pools::Pools;
-use crate::pools::changes::changed_each_time;
-use crate::stores::table::CHANGE_TRIES;
 use angarium_catalogue::{FlavorEntry, PoolEntry, PoolUpdate};
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, InvalidPart, Resource};
@@ -10,6 +7,10 @@ use angarium_core::flavor::{Capability, Flavor};
 use angarium_core::limits;
 use angarium_core::names::{FlavorName, PoolName};
 use angarium_core::pool::Pool;
+
+use crate::pools::Pools;
+use crate::pools::changes::changed_each_time;
+use crate::stores::table::CHANGE_TRIES;
 
 /// A flavor as its users see it.
 #[derive(Clone, Debug)]

@@ -1,17 +1,18 @@
 //! How the pools do: asked for by an administrator, and by background tasks that keep what is known of them as it is.
 
-use crate::pools::Pools;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use crate::limits;
-use crate::pools::changes::PoolView;
-use crate::stores::table::OpenPool;
 use angarium_core::error::Error;
 use angarium_core::names::PoolName;
 use angarium_core::pool::Pool;
 use angarium_storage::{Health, Usage};
+
+use crate::limits;
+use crate::pools::Pools;
+use crate::pools::changes::PoolView;
+use crate::stores::table::OpenPool;
 
 /// How a pool does.
 #[derive(Clone, Debug)]

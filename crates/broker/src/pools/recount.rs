@@ -1,10 +1,11 @@
 //! Totals of pools that a crash may have left wrong are counted again in the background, at a bounded rate.
 
-use crate::pools::Pools;
 use tracing::warn;
 
-use crate::limits;
 use angarium_storage::Recount;
+
+use crate::limits;
+use crate::pools::Pools;
 
 impl Pools {
     /// Has pools count again what they are not sure of, until the service stops.

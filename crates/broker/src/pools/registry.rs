@@ -1,14 +1,17 @@
 //! The open pools kept true to their records: read, opened, exchanged, forgotten.
 
-use crate::limits;
-use crate::pools::Pools;
-use crate::stores::open_pool::OpenPool;
+use std::sync::Arc;
+
+use tokio::sync::MutexGuard;
+use tokio::time::timeout;
+
 use angarium_catalogue::PoolEntry;
 use angarium_core::error::{Error, Part};
 use angarium_core::names::PoolName;
-use std::sync::Arc;
-use tokio::sync::MutexGuard;
-use tokio::time::timeout;
+
+use crate::limits;
+use crate::pools::Pools;
+use crate::stores::open_pool::OpenPool;
 
 impl Pools {
     /// Waits until no other caller changes pools or flavors, and holds the lock of these changes.

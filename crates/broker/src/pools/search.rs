@@ -1,7 +1,8 @@
 //! The search for queues in a pool that some replica does not reach.
 
-use crate::pools::Pools;
 use tracing::info;
+
+use crate::pools::Pools;
 
 impl Pools {
     /// Begins to look in the tree whether queues still lie in a pool that some replica does not reach. Each is looked for

@@ -8,20 +8,21 @@
 //! After the commit the queue is gone for every caller, and another one may have its name, under another id. The note
 //! makes sure that its messages and claims go too, no matter which caller owns the slot by then.
 
-use crate::queues::Queues;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::limits;
-use crate::slot::slot_queue::SlotQueue;
-use crate::slot::state::Slot;
 use angarium_catalogue::DroppedQueue;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
 use angarium_storage::DropResult;
+
+use crate::limits;
+use crate::queues::Queues;
+use crate::slot::slot_queue::SlotQueue;
+use crate::slot::state::Slot;
 
 /// Seconds until cleaning that failed is tried again.
 const PAUSE: u32 = 5;

@@ -1,15 +1,15 @@
 //! Queues: create, look up, count.
 
-use crate::queues::Queues;
-
-use crate::slot::migration::still;
-use crate::slot::queue_handle::EngineReading;
-use crate::slot::slot_queue::SlotQueue;
 use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
 use angarium_core::queue::{Metadata, QueueStats};
 use angarium_core::time::Timestamp;
 use angarium_storage::Direction;
+
+use crate::queues::Queues;
+use crate::slot::migration::still;
+use crate::slot::queue_handle::EngineReading;
+use crate::slot::slot_queue::SlotQueue;
 
 /// A queue as SQS describes it.
 #[derive(Clone, Debug)]

@@ -1,16 +1,17 @@
 //! A queue gets another flavor, or none any more: the commit that changes its metadata puts it on its way to a pool of that
 //! flavor, so none is ever in a pool that its flavor does not have because of this. Zaqar leaves its messages behind.
 
-use crate::queues::Queues;
 use std::sync::Arc;
 
-use crate::migration::begin::check_takes;
-use crate::slot::slot_queue::SlotQueue;
-use crate::stores::table::OpenPool;
 use angarium_catalogue::{FlavorEntry, QueueEntry};
 use angarium_core::error::Error;
 use angarium_core::names::PoolName;
 use angarium_core::queue::Metadata;
+
+use crate::migration::begin::check_takes;
+use crate::queues::Queues;
+use crate::slot::slot_queue::SlotQueue;
+use crate::stores::table::OpenPool;
 
 impl Queues {
     /// Replaces the record of a queue by this one, whose metadata names another flavor than before. Where the queue is

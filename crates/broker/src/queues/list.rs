@@ -3,8 +3,6 @@
 //! A filter on names is asked first, since names are cheap to read; the records of what it lets through are read for the
 //! metadata, and only as many as the page still takes. What one page looks at is bounded all the same.
 
-use crate::limits;
-use crate::queues::Queues;
 use angarium_cluster::peer_client::QueueCounts;
 use angarium_core::error::Error;
 use angarium_core::limits as core_limits;
@@ -12,6 +10,9 @@ use angarium_core::names::{ProjectId, QueueName, QueueRef};
 use angarium_core::page::PageLimit;
 use angarium_core::patch::{self, Entries};
 use angarium_core::queue::Metadata;
+
+use crate::limits;
+use crate::queues::Queues;
 
 /// Which queues a listing wants.
 #[derive(Clone, Debug)]

@@ -1,8 +1,5 @@
 //! Changing the metadata of a queue.
 
-use crate::queues::Queues;
-
-use crate::slot::slot_queue::SlotQueue;
 use angarium_catalogue::QueueRecord;
 use angarium_core::attributes::{self, Attributes};
 use angarium_core::error::{Error, InvalidPart, Part, Resource};
@@ -10,6 +7,9 @@ use angarium_core::limits::Limits;
 use angarium_core::names::QueueRef;
 use angarium_core::patch::Change;
 use angarium_core::queue::Metadata;
+
+use crate::queues::Queues;
+use crate::slot::slot_queue::SlotQueue;
 
 /// How often a change looks again when the record changed under it.
 const TRIES: usize = 4;

@@ -1,13 +1,14 @@
 //! What is not done twice to a queue within a minute, for those who want that (SQS). The tree has it, so that any
 //! caller that takes the slot over knows of it.
 
-use crate::limits;
-use crate::queues::Queues;
-use crate::slot::state::Slot;
 use angarium_catalogue::{Act, ActRecord};
 use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
+
+use crate::limits;
+use crate::queues::Queues;
+use crate::slot::state::Slot;
 
 impl Queues {
     /// Notes that something is about to be done to a queue, durable when this returns. False when it was done less than

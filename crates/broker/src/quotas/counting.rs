@@ -5,7 +5,6 @@
 //! then on every batch brings the totals that its queues then have, so that nothing is ever counted message by message
 //! and nothing drifts. Projects without a quota are not counted and cost nothing.
 
-use crate::quotas::QuotaCounts;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -14,9 +13,6 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
-use crate::ledger::quota_ledger::{CountStart, CountState, Reservation, uncounted};
-use crate::limits;
-use crate::slot::state::Slot;
 use angarium_catalogue::Placement;
 use angarium_cluster::peer_client::{HOLDINGS, HoldingsRequest, HoldingsResponse};
 use angarium_core::error::Error;
@@ -24,6 +20,11 @@ use angarium_core::ids::{QueueId, Slot as SlotNumber};
 use angarium_core::limits as core_limits;
 use angarium_core::names::{PoolName, ProjectId, QueueName, QueueRef};
 use angarium_core::quota::{Amount, Holdings, Quota};
+
+use crate::ledger::quota_ledger::{CountStart, CountState, Reservation, uncounted};
+use crate::limits;
+use crate::quotas::QuotaCounts;
+use crate::slot::state::Slot;
 
 /// How often a post looks again when its project left the ledger meanwhile.
 const RESERVE_TRIES: usize = 4;

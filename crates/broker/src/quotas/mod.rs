@@ -5,8 +5,6 @@ pub(crate) mod listing_admission;
 pub(crate) mod observed;
 pub(crate) mod regional_projects;
 
-use crate::quotas::listing_admission::{ListingAdmission, ListingPermit};
-use crate::quotas::regional_projects::RegionalProjects;
 use std::sync::Arc;
 
 use angarium_core::error::Error;
@@ -14,6 +12,8 @@ use angarium_core::names::ProjectId;
 
 use crate::ledger::quota_ledger::Ledger;
 use crate::pools::Pools;
+use crate::quotas::listing_admission::{ListingAdmission, ListingPermit};
+use crate::quotas::regional_projects::RegionalProjects;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
 use crate::stores::table::PoolTable;

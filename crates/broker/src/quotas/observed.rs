@@ -1,10 +1,12 @@
 //! Quotas with a name, for the pages of metrics.
 
-use crate::limits;
-use crate::quotas::QuotaCounts;
+use std::cmp::Reverse;
+
 use angarium_core::names::ProjectId;
 use angarium_metrics::ObservedQuota;
-use std::cmp::Reverse;
+
+use crate::limits;
+use crate::quotas::QuotaCounts;
 
 impl QuotaCounts {
     /// Has the projects counted that have a quota by name, until the service stops.

@@ -2,17 +2,18 @@
 //! counted over all its regions. The directory of a slot is read once for each time that it is taken, however many accounts
 //! are counted; of the projects in it only those `ACCOUNT@REGION` are kept.
 
-use crate::quotas::QuotaCounts;
 use std::collections::{BTreeSet, HashMap};
 
 use parking_lot::Mutex;
 
-use crate::slot::state::Slot;
 use angarium_core::error::Error;
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::names::ProjectId;
 use angarium_core::region::Accounts;
 use angarium_storage::Epoch;
+
+use crate::quotas::QuotaCounts;
+use crate::slot::state::Slot;
 
 /// What is known of each slot. The lock is held for single entries.
 #[derive(Default)]

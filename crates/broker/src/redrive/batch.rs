@@ -1,17 +1,9 @@
 //! The messages that a task sends on: chosen among those that are ready, marked in transfer for where they go, and
 //! watched until they have left.
 
-use crate::redrive::Redrive;
-use crate::stores::queue_store::PageBound;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::limits;
-use crate::slot::queue_handle::QueueHandle;
-use crate::slot::redrive::RedriveChoice;
-use crate::slot::transfers::{Side, TransferProgress};
-use crate::writer::change::Change;
-use crate::writer::pending::settled;
 use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
@@ -20,6 +12,15 @@ use angarium_core::move_task::{MoveFailure, MoveTask};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_storage::{Direction, Order, Position};
+
+use crate::limits;
+use crate::redrive::Redrive;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::redrive::RedriveChoice;
+use crate::slot::transfers::{Side, TransferProgress};
+use crate::stores::queue_store::PageBound;
+use crate::writer::change::Change;
+use crate::writer::pending::settled;
 
 /// Messages that were marked in transfer.
 pub(crate) struct RedriveBatch {

@@ -5,19 +5,12 @@
 //! when they have left it notes how many they were. So the next owner of the slot continues from there.
 //! Nothing of a task is in memory but that a caller carries it on.
 
-use crate::redrive::Redrive;
-use crate::stores::queue_store::PageBound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::limits;
-use crate::queues::list::QueueFilter;
-use crate::slot::queue_handle::{QueueHandle, closed};
-use crate::slot::slot_queue::SlotQueue;
-use crate::slot::state::Slot;
 use angarium_catalogue::MoveTasks;
 use angarium_core::attributes;
 use angarium_core::envelope::Envelope;
@@ -28,6 +21,14 @@ use angarium_core::move_task::{MoveRate, MoveStatus, MoveTask};
 use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
 use angarium_storage::{Direction, Order};
+
+use crate::limits;
+use crate::queues::list::QueueFilter;
+use crate::redrive::Redrive;
+use crate::slot::queue_handle::{QueueHandle, closed};
+use crate::slot::slot_queue::SlotQueue;
+use crate::slot::state::Slot;
+use crate::stores::queue_store::PageBound;
 
 /// Why a task does not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,21 +5,22 @@
 //! entries aside, or that moves to another pool, is opened, and its mover or copier continues. It is done in the
 //! background, a few queues at a time, and never twice.
 
-use crate::redrive::Redrive;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::limits;
-use crate::slot::slot_queue::SlotQueue;
-use crate::slot::state::Slot;
 use angarium_catalogue::QueueRecord;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::names::PoolName;
 use angarium_storage::Epoch;
+
+use crate::limits;
+use crate::redrive::Redrive;
+use crate::slot::slot_queue::SlotQueue;
+use crate::slot::state::Slot;
 
 /// A pool that did not answer a search.
 #[derive(Clone)]

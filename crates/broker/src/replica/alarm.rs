@@ -8,7 +8,6 @@
 //! The task forgets before it looks, so a deadline that is noted meanwhile stays set: it is looked at once too often,
 //! and never missed. A deadline that is later than the alarm wakes no caller.
 
-use crate::replica::LocalReplica;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,8 +15,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::limits;
 use angarium_core::time::Timestamp;
+
+use crate::limits;
+use crate::replica::LocalReplica;
 
 /// The earliest of many deadlines.
 #[derive(Debug)]

@@ -6,18 +6,20 @@ pub(crate) mod running;
 pub(crate) mod task_failures;
 pub(crate) mod tasks;
 
-use crate::replica::alarm::Alarms;
-use crate::replica::pool_outages::PoolStates;
-use crate::replica::task_failures::TaskFailures;
-use angarium_catalogue::Catalogue;
-use angarium_catalogue::Owner;
+use std::sync::{Arc, OnceLock};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use angarium_catalogue::{Catalogue, Owner};
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::PeerClient;
 use angarium_core::limits::Limits;
 use angarium_metrics::Meter;
-use std::sync::{Arc, OnceLock};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+
+use crate::replica::alarm::Alarms;
+use crate::replica::pool_outages::PoolStates;
+use crate::replica::task_failures::TaskFailures;
 
 /// This replica: its tree, clock and bounds, what it counts, and its tasks.
 pub(crate) struct LocalReplica {

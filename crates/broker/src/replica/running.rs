@@ -1,13 +1,16 @@
 //! What this replica does for every part: changes run to their end, ticks, the state of its session.
 
-use crate::replica::LocalReplica;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tracing::{Instrument, debug};
+
 use angarium_catalogue::Link;
 use angarium_core::error::{Error, Part};
 use angarium_core::limits::Limits;
 use angarium_metrics::{Meter, SessionState};
-use std::time::Duration;
-use tokio::sync::oneshot;
-use tracing::{Instrument, debug};
+
+use crate::replica::LocalReplica;
 
 impl LocalReplica {
     /// What clients may ask for. A caller that makes a value of input checks it by these.

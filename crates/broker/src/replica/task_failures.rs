@@ -3,7 +3,6 @@
 //! A task meets the same fault at every slot, queue and tick. The log tells the first failure of each kind of task; the metric
 //! `angarium_background_failures` counts all of them, and the level debug shows each.
 
-use crate::replica::LocalReplica;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -11,11 +10,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::limits;
 use angarium_catalogue::Link;
 use angarium_core::error::{Error, Part};
 use angarium_core::time::millis;
 use angarium_metrics::Meter;
+
+use crate::limits;
+use crate::replica::LocalReplica;
 
 /// The kinds of tasks that fail now.
 pub(crate) struct TaskFailures {

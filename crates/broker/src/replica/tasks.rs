@@ -5,11 +5,12 @@
 //! its own. Others go on for as long as the service runs, or until something is done that many wait for: those are
 //! begun again after a pause.
 
-use crate::replica::LocalReplica;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::error;
+
+use crate::replica::LocalReplica;
 
 /// The pause after a panic: the next try may end in one too.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::slot::state::Slot;
-use crate::writer::pending::Write;
-use crate::writer::send::Outcome;
-use crate::writer::send::send;
 use angarium_core::names::PoolName;
 use angarium_storage::PoolStore;
+
+use crate::slot::state::Slot;
+use crate::writer::pending::Write;
+use crate::writer::send::{Outcome, send};
 
 impl Slot {
     /// Refuses the posts of a batch for which there was no room, and sends the rest: it may make room.

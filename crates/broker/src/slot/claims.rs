@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::limits;
+use tokio::sync::futures::OwnedNotified;
+
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
@@ -12,8 +13,8 @@ use angarium_core::names::QueueRef;
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
 use angarium_engine::{ClaimSplit, Release, ReleaseUpdates, Renewal};
-use tokio::sync::futures::OwnedNotified;
 
+use crate::limits;
 use crate::slot::deadlines::Deadline;
 use crate::slot::locked::LockedSlot;
 use crate::slot::queue_handle::QueueHandle;

@@ -1,16 +1,19 @@
 //! The totals that a slot enters in the ledger after its batches.
 
-use crate::ledger::quota_ledger::{Ledger, PoolCount};
-use crate::slot::state::Slot;
-use crate::stores::queue_store::QueueStore;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio_util::task::TaskTracker;
+
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
 use angarium_core::names::{PoolName, QueueRef};
-use futures_util::future::join_all;
-use std::collections::HashSet;
-use std::sync::Arc;
-use tokio_util::task::TaskTracker;
+
+use crate::ledger::quota_ledger::{Ledger, PoolCount};
+use crate::slot::state::Slot;
+use crate::stores::queue_store::QueueStore;
 
 impl Slot {
     /// Writes into the ledger, if this object still serves the slot.

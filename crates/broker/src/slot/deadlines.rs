@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
-use crate::slot::state::SlotState;
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
+
+use crate::slot::state::SlotState;
 
 /// Deadlines of claims that have ended which a slot may keep beside those of the live ones.
 const SPARE_DEADLINES: usize = 1_024;

@@ -3,17 +3,10 @@
 //! The note of a message is in the batch of the message, so both are durable or neither. A second post is answered once the
 //! first is durable; if that failed, the second is posted after all.
 
-use crate::slot::queue_handle::QueueHandle;
-use crate::writer::notes::dedup_note;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::limits;
-use crate::slot::state::OpenQueue;
-use crate::slot::state::Slot;
-use crate::writer::change::Change;
-use crate::writer::pending::settled;
 use angarium_core::dedup::DedupKey;
 use angarium_core::envelope::Envelope;
 use angarium_core::error::{Error, InvalidPart};
@@ -24,6 +17,13 @@ use angarium_core::message::{Message, NewMessage};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_storage::Note;
+
+use crate::limits;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::state::{OpenQueue, Slot};
+use crate::writer::change::Change;
+use crate::writer::notes::dedup_note;
+use crate::writer::pending::settled;
 
 /// A message of a post whose duplicate is not durable yet.
 pub(crate) struct PendingDuplicate {

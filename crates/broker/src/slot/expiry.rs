@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use angarium_catalogue::Placement;
+use angarium_core::ids::ClaimId;
+use angarium_core::time::Timestamp;
+
 use crate::limits;
 use crate::slot::deadlines::Deadline;
 use crate::slot::release::ClaimKey;
 use crate::slot::state::{Slot, SlotState};
-use angarium_catalogue::Placement;
-use angarium_core::ids::ClaimId;
-use angarium_core::time::Timestamp;
 
 /// Claims whose time has ended, at most one turn's worth.
 #[derive(Default)]

@@ -7,14 +7,14 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
-use crate::slot::state::Slot;
-use crate::stores::table::NamedStore;
-use crate::stores::table::OpenPool;
-use crate::writer::pending::SlotWriter;
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::names::PoolName;
 use angarium_storage::StoreError;
+
+use crate::slot::state::Slot;
+use crate::stores::table::{NamedStore, OpenPool};
+use crate::writer::pending::SlotWriter;
 
 /// How long a slot that was taken waits for the fences of the pools that it used. A pool that hangs delays the queues
 /// of other pools for no longer.

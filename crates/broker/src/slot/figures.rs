@@ -13,18 +13,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::limits;
-use crate::slot::count_progress::CountProgress;
-use crate::slot::count_progress::Finished;
-use crate::slot::figure_sums::Contents;
-use crate::slot::figure_sums::FigureSums;
-use crate::slot::state::{OpenQueue, Slot, SlotState};
 use angarium_core::ids::QueueId;
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_metrics::{Meter, ObservedQueue, QueueFigures, ServiceState};
 use angarium_storage::Totals;
+
+use crate::limits;
+use crate::slot::count_progress::{CountProgress, Finished};
+use crate::slot::figure_sums::{Contents, FigureSums};
+use crate::slot::state::{OpenQueue, Slot, SlotState};
 
 /// What the pool of a queue said of it.
 #[derive(Clone, Copy, Debug)]

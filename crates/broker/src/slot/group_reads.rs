@@ -1,12 +1,7 @@
 //! Reading groups of an ordered queue from its pool, as its engine asks for it.
 
-use crate::slot::queue_handle::QueueHandle;
 use std::sync::Arc;
 
-use crate::slot::state::OpenQueue;
-use crate::slot::state::Slot;
-use crate::stores::queue_store::{PageBound, QueueStore};
-use crate::stores::read_failure::ReadFailure;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::limits;
@@ -14,6 +9,11 @@ use angarium_core::message::Message;
 use angarium_core::names::QueueRef;
 use angarium_engine::{GroupRead, Heads};
 use angarium_storage::{GroupHead, Page};
+
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::state::{OpenQueue, Slot};
+use crate::stores::queue_store::{PageBound, QueueStore};
+use crate::stores::read_failure::ReadFailure;
 
 /// What was read.
 pub(crate) enum GroupPage {

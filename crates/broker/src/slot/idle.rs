@@ -1,13 +1,14 @@
 //! Closing the queues that are at rest ([`crate::sweeps::idle_queues`]).
 
-use crate::limits;
 use std::sync::Arc;
 
-use crate::slot::state::{OpenQueue, Slot, SlotState};
-use crate::slot::wait_line::Waiter;
 use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
 use angarium_engine::WaitLines;
+
+use crate::limits;
+use crate::slot::state::{OpenQueue, Slot, SlotState};
+use crate::slot::wait_line::Waiter;
 
 impl OpenQueue {
     /// Whether it can be closed: nothing is under way in it, nothing of it is in memory that the pool does not have, and

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use angarium_core::error::{Error, Part};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+
+use angarium_core::error::{Error, Part};
 
 use crate::slot::state::Slot;
 use crate::writer::pending::{SlotWriter, Write};

@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use crate::limits;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
 use angarium_catalogue::{MigrationRecord, Placement};
 use angarium_core::dedup::DedupKey;
 use angarium_core::error::Error;
@@ -13,10 +16,8 @@ use angarium_core::message::Message;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_engine::must_copy;
-use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
 
+use crate::limits;
 use crate::slot::follow_ups::{FollowUp, QueueWork};
 use crate::slot::locked::LockedSlot;
 use crate::slot::queue_handle::QueueHandle;

@@ -43,13 +43,13 @@ pub(crate) mod transfers;
 pub(crate) mod wait_line;
 pub(crate) mod wake;
 
-use crate::slot::dedup::DedupUsage;
-use crate::slot::follow_ups::FollowUps;
-use crate::slot::foreign_slots::ForeignSlots;
 use std::sync::Arc;
 
 use crate::ledger::quota_ledger::Ledger;
 use crate::replica::LocalReplica;
+use crate::slot::dedup::DedupUsage;
+use crate::slot::follow_ups::FollowUps;
+use crate::slot::foreign_slots::ForeignSlots;
 use crate::stores::table::PoolTable;
 
 /// What every slot is given of the parts below it, and of its surroundings. It holds nothing from above: a slot that

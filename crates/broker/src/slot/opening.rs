@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use tokio_util::task::TaskTracker;
+
 use angarium_catalogue::{ClaimRecord, Placement};
 use angarium_core::attributes::Attributes;
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
@@ -12,7 +14,6 @@ use angarium_core::names::{PoolName, ProjectId, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_engine::QueueEngine;
 use angarium_storage::Totals;
-use tokio_util::task::TaskTracker;
 
 use crate::slot::deadlines::Deadline;
 use crate::slot::figures::FigureSet;

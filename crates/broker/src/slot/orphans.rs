@@ -1,7 +1,8 @@
 //! Claims of queues that do not exist any more: their records are in the tree until they are cleared away.
 
-use crate::slot::state::SlotState;
 use angarium_core::ids::{ClaimId, QueueId};
+
+use crate::slot::state::SlotState;
 
 /// Claims of a deleted queue.
 pub(crate) struct OrphanedClaims {

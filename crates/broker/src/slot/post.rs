@@ -1,15 +1,7 @@
 //! Posts to a queue, and removals of its messages, as the slot begins them.
 
-use crate::ledger::quota_ledger::Reservation;
-use crate::slot::dedup::DedupPost;
-use crate::slot::dedup::PendingDuplicate;
-use crate::slot::dedup::dedup_expires;
-use crate::slot::delete::DeleteStart;
-use crate::slot::locked::LockedSlot;
-use crate::slot::queue_handle::QueueHandle;
-use crate::slot::state::SlotState;
-use crate::writer::change::Change;
-use crate::writer::pending::WriteOutcome;
+use uuid::Uuid;
+
 use angarium_core::attributes::Attributes;
 use angarium_core::delay::Delay;
 use angarium_core::durability::Durability;
@@ -20,7 +12,15 @@ use angarium_core::message::{Header, Life, Message, MessageTtl, NewMessage, Stat
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_engine::{QueueEngine, Removal};
-use uuid::Uuid;
+
+use crate::ledger::quota_ledger::Reservation;
+use crate::slot::dedup::{DedupPost, PendingDuplicate, dedup_expires};
+use crate::slot::delete::DeleteStart;
+use crate::slot::locked::LockedSlot;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::state::SlotState;
+use crate::writer::change::Change;
+use crate::writer::pending::WriteOutcome;
 
 impl LockedSlot<'_> {
     /// Sends a removal on its way, if the engine has begun it.

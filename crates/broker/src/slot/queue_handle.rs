@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
 use angarium_core::attributes::Attributes;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::limits::Limits;
 use angarium_core::names::QueueRef;
 use angarium_engine::QueueEngine;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::{OpenQueue, Slot};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::slot::state::{Slot, SlotState};
 use angarium_cluster::peer_client::QueueLoad;
 use angarium_core::time::Timestamp;
+
+use crate::slot::state::{Slot, SlotState};
 
 /// How much of a queue was changed since it was opened.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,10 +1,11 @@
 //! What a task that redrives messages asks of the queue.
 
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
 use angarium_core::error::Error;
 use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 use angarium_engine::ClaimSelection;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::slot::queue_handle::QueueHandle;
 use crate::writer::change::Change;

@@ -1,15 +1,10 @@
 //! Filling the ready cache of a queue, and choosing messages from it.
 
-use crate::slot::locked::LockedSlot;
-use crate::slot::queue_handle::QueueHandle;
-use crate::slot::state::OpenQueue;
-use crate::slot::state::Slot;
-use crate::slot::transfer_watch::ArrivalReceiver;
-use crate::slot::wait_line::ChosenMessages;
-use crate::slot::wait_line::{ChoiceAttempt, DeliveredMessages};
-use crate::stores::queue_store::{PageBound, QueueStore};
-use crate::stores::read_failure::ReadFailure;
-use crate::writer::change::Change;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tracing::error;
+
 use angarium_core::claim::ClaimLimit;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
@@ -17,9 +12,15 @@ use angarium_core::limits;
 use angarium_core::names::QueueRef;
 use angarium_engine::{ClaimSelection, Refill};
 use angarium_storage::{Direction, Order, Page, Position};
-use bytes::Bytes;
-use std::sync::Arc;
-use tracing::error;
+
+use crate::slot::locked::LockedSlot;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::state::{OpenQueue, Slot};
+use crate::slot::transfer_watch::ArrivalReceiver;
+use crate::slot::wait_line::{ChoiceAttempt, ChosenMessages, DeliveredMessages};
+use crate::stores::queue_store::{PageBound, QueueStore};
+use crate::stores::read_failure::ReadFailure;
+use crate::writer::change::Change;
 
 impl LockedSlot<'_> {
     /// Looks for messages in the ready cache, and hides them. What it meets on the way that no claim may have is

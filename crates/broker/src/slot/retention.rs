@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::limits;
-use crate::slot::state::{Slot, SlotState};
-use crate::writer::change::Change;
-use crate::writer::pending::WriteOutcome;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, Retention};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_storage::{RetainedEntries, RetainedPlace};
+
+use crate::limits;
+use crate::slot::state::{Slot, SlotState};
+use crate::writer::change::Change;
+use crate::writer::pending::WriteOutcome;
 
 /// The earliest retained message of an open queue, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]

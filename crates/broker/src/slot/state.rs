@@ -10,22 +10,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::replica::alarm::Alarms;
-use crate::slot::SlotSurroundings;
-use crate::slot::deadlines::Deadline;
-use crate::slot::figures::QueueDisplay;
-use crate::slot::figures::SlotFigures;
-use crate::slot::gates::Gates;
-use crate::slot::life::RecoveryPace;
-use crate::slot::migration::Migration;
-use crate::slot::rates::ChangeRate;
-use crate::slot::rates::RateSample;
-use crate::slot::retention::ClosedQueues;
-use crate::slot::retention::RetentionWatch;
-use crate::slot::transfer_watch::TransferWatch;
-use crate::slot::wait_line::Waiter;
-use crate::stores::read_failure::ReadFailure;
-use crate::writer::pending::SlotWriter;
 use angarium_catalogue::{ClaimRecord, OwnedSlot, Placement, SlotClaims};
 use angarium_core::attributes::Attributes;
 use angarium_core::ids::{ClaimId, IdSequence, MessageId, QueueId};
@@ -34,6 +18,20 @@ use angarium_core::time::Timestamp;
 use angarium_engine::{QueueEngine, WaitLines};
 use angarium_metrics::QueueCounters;
 use angarium_storage::Epoch;
+
+use crate::replica::alarm::Alarms;
+use crate::slot::SlotSurroundings;
+use crate::slot::deadlines::Deadline;
+use crate::slot::figures::{QueueDisplay, SlotFigures};
+use crate::slot::gates::Gates;
+use crate::slot::life::RecoveryPace;
+use crate::slot::migration::Migration;
+use crate::slot::rates::{ChangeRate, RateSample};
+use crate::slot::retention::{ClosedQueues, RetentionWatch};
+use crate::slot::transfer_watch::TransferWatch;
+use crate::slot::wait_line::Waiter;
+use crate::stores::read_failure::ReadFailure;
+use crate::writer::pending::SlotWriter;
 
 /// One of the 256, from when it was taken until it is recovered.
 ///

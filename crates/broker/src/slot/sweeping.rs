@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::slot::state::{Slot, SlotState};
-use crate::writer::change::Change;
-use crate::writer::pending::WriteOutcome;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, State};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
+
+use crate::slot::state::{Slot, SlotState};
+use crate::writer::change::Change;
+use crate::writer::pending::WriteOutcome;
 
 /// Expired messages by their queue.
 pub(crate) type ExpiredByQueue = HashMap<QueueId, Vec<Header>>;

@@ -1,8 +1,9 @@
 //! Counting what happens to the messages of a queue.
 
+use angarium_engine::RemovalTally;
+
 use crate::slot::release::ReleaseCause;
 use crate::slot::state::OpenQueue;
-use angarium_engine::RemovalTally;
 
 impl OpenQueue {
     /// Counts what has been removed.

@@ -1,7 +1,8 @@
 //! Tasks that have begun something in the memory of a slot, and what becomes of it when they panic.
 
-use crate::slot::state::Slot;
 use std::sync::Arc;
+
+use crate::slot::state::Slot;
 
 impl Slot {
     /// Spawns a task that ends what was begun in the memory of a slot.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::limits;
 use angarium_core::ids::MessageId;
+
+use crate::limits;
 
 /// Told when some messages have arrived; dropped unsent when no caller will say.
 pub(crate) type ArrivalReceiver = oneshot::Receiver<()>;

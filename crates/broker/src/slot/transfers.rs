@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::limits;
 use angarium_core::message::{Header, MessageTtl, Peer, Retention, State};
 use angarium_core::names::QueueRef;
-use tokio::sync::Notify;
 
 use crate::slot::follow_ups::{FollowUp, QueueWork};
 use crate::slot::locked::LockedSlot;

@@ -3,8 +3,6 @@
 //! A claim that waits holds a place in the line of its queue, in its client's own time: when the client leaves, the
 //! place is free, and what had been handed to it moves to the next one, without having counted.
 
-use crate::slot::locked::LockedSlot;
-use crate::slot::queue_handle::{QueueHandle, closed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +10,6 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::limits;
-use crate::slot::state::Slot;
-use crate::slot::state::SlotState;
-use crate::slot::transfer_watch;
-use crate::slot::transfer_watch::ArrivalReceiver;
-use crate::stores::read_failure::ReadFailure;
 use angarium_core::claim::ClaimLimit;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
@@ -25,6 +17,14 @@ use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
 use angarium_engine::LinePosition;
+
+use crate::limits;
+use crate::slot::locked::LockedSlot;
+use crate::slot::queue_handle::{QueueHandle, closed};
+use crate::slot::state::{Slot, SlotState};
+use crate::slot::transfer_watch;
+use crate::slot::transfer_watch::ArrivalReceiver;
+use crate::stores::read_failure::ReadFailure;
 
 /// Messages chosen for a claim, and the queue they are of, with the token that keeps it from being deleted.
 pub(crate) struct DeliveredMessages {

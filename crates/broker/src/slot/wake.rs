@@ -4,25 +4,23 @@
 //! queue that no caller has opened since its slot was taken is opened by [`crate::counting::background`] when its earliest
 //! message is due.
 
-use crate::slot::locked::LockedSlot;
-use crate::slot::queue_handle::QueueHandle;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::limits;
-use crate::slot::state::OpenQueue;
-use crate::slot::state::Slot;
-use crate::slot::state::SlotState;
-use crate::stores::queue_store::{PageBound, QueueStore};
-use crate::writer::change as changes;
-use crate::writer::change::Change;
-use crate::writer::pending::WriteOutcome;
-use crate::writer::pending::settled;
 use angarium_core::error::Error;
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_storage::{Direction, Order, Position};
+
+use crate::limits;
+use crate::slot::locked::LockedSlot;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::state::{OpenQueue, Slot, SlotState};
+use crate::stores::queue_store::{PageBound, QueueStore};
+use crate::writer::change as changes;
+use crate::writer::change::Change;
+use crate::writer::pending::{WriteOutcome, settled};
 
 impl SlotState {
     /// Notes when a queue's scheduled messages are to be looked at, if that is sooner than it was noted before.

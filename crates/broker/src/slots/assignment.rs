@@ -6,7 +6,6 @@
 //! restart moves nothing twice. When they reach other pools or each other than before, the view must have been the same
 //! for a session timeout. Who takes a slot is decided by the tree: the node of its owner can be made once.
 
-use crate::slots::Slots;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -18,17 +17,19 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{error, info, warn};
 
-use crate::limits;
-use crate::slot::life::RecoveryPace;
-use crate::slot::state::Slot;
-use crate::slots::reservation::SlotReservation;
-use crate::slots::table::SlotLocation;
 use angarium_catalogue::{ComponentState, MetaChange, MetaWatch, OwnedSlot};
 use angarium_cluster::view::AssignmentView;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::limits as core_limits;
 use angarium_core::time::millis;
+
+use crate::limits;
+use crate::slot::life::RecoveryPace;
+use crate::slot::state::Slot;
+use crate::slots::Slots;
+use crate::slots::reservation::SlotReservation;
+use crate::slots::table::SlotLocation;
 
 /// The pause after the tree did not answer, and the longest; each is twice the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));

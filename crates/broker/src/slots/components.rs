@@ -1,6 +1,5 @@
 //! The replicas as operators see them. It changes nothing.
 
-use crate::slots::Slots;
 use std::collections::HashMap;
 
 use uuid::Uuid;
@@ -10,6 +9,8 @@ use angarium_cluster::view::AssignmentView;
 use angarium_core::access::{PeerSecret, new_token};
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::Slot;
+
+use crate::slots::Slots;
 
 /// A replica, and the slots that it has.
 #[derive(Clone, Debug)]

@@ -1,7 +1,6 @@
 //! The session with the tree as the broker feels it: after a lost one the replica registers again and shows as owner
 //! of its slots again; after every suspension no claim expires for a moment.
 
-use crate::slots::Slots;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,13 +9,15 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
-use crate::limits;
 use angarium_catalogue::{Component, ComponentState, Link, OwnedSlot, ReachReport, Registry, Session};
 use angarium_cluster as cluster;
 use angarium_cluster::replicas::Replica;
 use angarium_core::error::Error;
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
+
+use crate::limits;
+use crate::slots::Slots;
 
 /// The pause before the replica registers again, and the longest; each is twice the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

@@ -12,9 +12,10 @@ pub(crate) mod transfer_gates;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use angarium_catalogue::SlotOwner;
 use angarium_core::ids::Slot as SlotNumber;
-use parking_lot::Mutex;
 
 use crate::ledger::quota_ledger::Ledger;
 use crate::replica::LocalReplica;

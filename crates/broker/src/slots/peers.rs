@@ -1,10 +1,11 @@
 //! The way to the other replicas, and which of them serve.
 
+use uuid::Uuid;
+
 use angarium_catalogue::{Component, ComponentState, SlotOwner};
 use angarium_cluster::peer_client::PeerClient;
 use angarium_core::error::{Error, Part};
 use angarium_core::names::QueueRef;
-use uuid::Uuid;
 
 use crate::slots::Slots;
 use crate::slots::table::SlotLocation;

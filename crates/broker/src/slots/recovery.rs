@@ -5,18 +5,12 @@
 //! (its fence) and by the pools (its epoch) as soon as the slot is taken. What was acknowledged is then read again.
 //! One slot that is recovered stops no other.
 
-use crate::slot::life::RecoveryPace;
-use crate::slots::Slots;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::limits;
-use crate::slot::slot_queue::SlotQueue;
-use crate::slot::state::{Slot, SlotTerms};
-use crate::slots::reservation::SlotReservation;
 use angarium_catalogue::OwnedSlot;
 use angarium_core::error::Error;
 use angarium_core::ids::Slot as SlotNumber;
@@ -24,6 +18,13 @@ use angarium_core::limits as core_limits;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::millis;
 use angarium_storage::Epoch;
+
+use crate::limits;
+use crate::slot::life::RecoveryPace;
+use crate::slot::slot_queue::SlotQueue;
+use crate::slot::state::{Slot, SlotTerms};
+use crate::slots::Slots;
+use crate::slots::reservation::SlotReservation;
 
 /// The first pause, and the longest; each is twice the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));

@@ -1,12 +1,13 @@
 //! Reservations of entries in the slot table: the task that holds one takes the slot, or hands it over. No other task
 //! changes the entry, so the reservation frees it whenever the task ends.
 
-use crate::slots::Slots;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::slot::state::Slot;
 use angarium_core::ids::Slot as SlotNumber;
+
+use crate::slot::state::Slot;
+use crate::slots::Slots;
 
 /// How long an entry stays reserved after its task has panicked: the next task may panic too.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -12,19 +12,20 @@
 //!
 //! The task that made an entry *away* works on the slot. No other task changes the entry until it is owned or free.
 
-use crate::slot::foreign_slots::ForeignSlots;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::limits;
-use crate::slot::gates::Gates;
-use crate::slot::state::Slot;
 use angarium_catalogue::SlotOwner;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::names::QueueRef;
 use angarium_storage::Epoch;
+
+use crate::limits;
+use crate::slot::foreign_slots::ForeignSlots;
+use crate::slot::gates::Gates;
+use crate::slot::state::Slot;
 
 /// All entries, by number of slot.
 pub(crate) struct SlotTable {

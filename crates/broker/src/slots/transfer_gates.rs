@@ -1,11 +1,12 @@
 //! The gates of transfers: of a queue, whether this replica or another one serves its slot (P5).
 
-use crate::limits;
-use angarium_core::error::{Error, Part};
-use angarium_core::names::QueueRef;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
+use angarium_core::error::{Error, Part};
+use angarium_core::names::QueueRef;
+
+use crate::limits;
 use crate::slots::Slots;
 
 impl Slots {

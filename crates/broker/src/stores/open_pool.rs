@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use crate::stores::storage_failed;
 use angarium_catalogue::PoolEntry;
 use angarium_core::error::{Error, Part};
 use angarium_core::names::PoolName;
@@ -14,6 +13,8 @@ use angarium_core::pool::Pool;
 use angarium_engine::placement::Candidate;
 use angarium_metrics::ObservedPool;
 use angarium_storage::{Health, PoolStore, StoreError};
+
+use crate::stores::storage_failed;
 
 /// The storage of a pool, under the pool's name: each failure states which it was.
 #[derive(Clone)]

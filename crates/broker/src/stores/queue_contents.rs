@@ -5,13 +5,14 @@
 //! again. Whether a queue may leave a pool is told by the heads alone: with it would be dropped what is taken for absent, and
 //! it would wait for ever for what is taken for present.
 
-use crate::stores::queue_store::{PageBound, QueueStore};
-use crate::stores::table::NamedStore;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
 use angarium_engine::StoredTotals;
 use angarium_storage::{Direction, Order, Page, Totals};
+
+use crate::stores::queue_store::{PageBound, QueueStore};
+use crate::stores::table::NamedStore;
 
 /// Where the record of a queue that is opened is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

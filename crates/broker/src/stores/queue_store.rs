@@ -1,16 +1,16 @@
 //! Reading a queue where it is: in its pool, or in two while it moves from one to the other (P6).
 
-use crate::stores::table::PoolTable;
 use bytes::Bytes;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::stores::table::NamedStore;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::Message;
 use angarium_storage::{Direction, GroupHead, Note, Order, Page, Position, Totals, merged};
+
+use crate::stores::table::{NamedStore, PoolTable};
 
 /// How much a page may hold. It has its first message whatever that weighs.
 #[derive(Clone, Copy)]

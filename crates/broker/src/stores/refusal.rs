@@ -2,11 +2,12 @@
 
 use tracing::info;
 
-use crate::stores::storage_failed;
 use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::pool::PoolUri;
 use angarium_storage::StoreError;
 use angarium_storage::open::PoolOpenError;
+
+use crate::stores::storage_failed;
 
 /// What it means to a request that no pool can be registered at the place it named. A caller that names
 /// servers is told their failures; failures of a disk of this machine are not for clients.

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::stores::usage_notes::PoolUse;
 use parking_lot::RwLock;
 use uuid::Uuid;
 
 use crate::replica::pool_outages::PoolStates;
+use crate::stores::usage_notes::PoolUse;
+
 pub(crate) use crate::stores::open_pool::NamedStore;
 pub(crate) use crate::stores::open_pool::OpenPool;
 use crate::stores::open_pool::StorageFault;

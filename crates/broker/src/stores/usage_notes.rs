@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
-use crate::limits;
 use angarium_core::names::PoolName;
+
+use crate::limits;
 
 /// What is known. The lock is held for single looks.
 #[derive(Debug, Default)]

@@ -3,23 +3,24 @@
 //! The pools keep an order by expiry over all queues of a slot, so a sweep costs what it finds: not the backlog, and
 //! not the number of queues. Queues that no caller has opened stay closed.
 
-use crate::slot::sweeping::{ExpiredByQueue, UnopenedRemoval};
-use crate::sweeps::Sweeps;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use crate::limits;
-use crate::slot::state::Slot;
-use crate::stores::table::NamedStore;
-use crate::writer::pending::settled;
 use angarium_core::error::Error;
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::limits as core_limits;
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
 use angarium_storage::Due;
+
+use crate::limits;
+use crate::slot::state::Slot;
+use crate::slot::sweeping::{ExpiredByQueue, UnopenedRemoval};
+use crate::stores::table::NamedStore;
+use crate::sweeps::Sweeps;
+use crate::writer::pending::settled;
 
 /// The sweeps into one pool.
 #[derive(Default)]

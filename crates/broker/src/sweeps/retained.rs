@@ -5,15 +5,16 @@
 //! times, which never change, and no deadlines. A sweep skips a queue until its earliest known message may expire; of a
 //! closed queue only the base time and the retention are kept.
 
-use crate::sweeps::expired::SlotSweep;
 use rand::seq::SliceRandom;
 use tracing::debug;
 
-use crate::limits;
-use crate::writer::pending::settled;
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
 use angarium_storage::RetainedEntries;
+
+use crate::limits;
+use crate::sweeps::expired::SlotSweep;
+use crate::writer::pending::settled;
 
 impl SlotSweep {
     /// Removes expired retained messages of the slot from the pool, the earliest of each queue first, queue by queue in

@@ -7,7 +7,6 @@ pub(crate) mod peers;
 pub(crate) mod remote;
 pub(crate) mod sources;
 
-use crate::transfer::remote::TargetEpochs;
 use std::sync::Arc;
 
 use crate::open_queues::OpenQueues;
@@ -15,6 +14,7 @@ use crate::pools::Pools;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
 use crate::stores::table::PoolTable;
+use crate::transfer::remote::TargetEpochs;
 
 #[derive(Clone)]
 pub(crate) struct MessageTransfers(pub(crate) Arc<MessageTransfersParts>);

@@ -5,22 +5,12 @@
 //! entries is opened, which [`crate::redrive::unfinished`] sees to, and ends when there are none. A target that cannot be reached is tried again, with longer and
 //! longer pauses; its messages stay hidden meanwhile.
 
-use crate::slot::queue_handle::QueueHandle;
-use crate::slot::transfers::{KnownTransfers, Side, TransferTerms};
-use crate::stores::queue_store::PageBound;
-use crate::transfer::MessageTransfers;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tracing::debug;
 
-use crate::limits;
-use crate::transfer::by_target::{FailedTransfer, Pass, Transfers};
-use crate::transfer::made_targets::{MadeTarget, retention_of};
-use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
-use crate::transfer::remote::answer_of;
-use crate::writer::change::Change;
 use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
@@ -30,6 +20,17 @@ use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_engine::{TransferFate, prepared};
 use angarium_storage::{Direction, Order, Position};
+
+use crate::limits;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::transfers::{KnownTransfers, Side, TransferTerms};
+use crate::stores::queue_store::PageBound;
+use crate::transfer::MessageTransfers;
+use crate::transfer::by_target::{FailedTransfer, Pass, Transfers};
+use crate::transfer::made_targets::{MadeTarget, retention_of};
+use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
+use crate::transfer::remote::answer_of;
+use crate::writer::change::Change;
 
 impl MessageTransfers {
     /// Carries on the transfers of a queue until it has none.

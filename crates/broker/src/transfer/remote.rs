@@ -14,19 +14,12 @@
 //! which epoch it is made, and once the source's owner has heard a later one it does nothing for an earlier one any
 //! more.
 
-use crate::transfer::MessageTransfers;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use crate::limits;
-use crate::slot::state::Slot;
-use crate::slot::transfers::{Side, TransferTerms};
-use crate::transfer::made_targets::{MadeTarget, retention_of};
-use crate::transfer::mover::dead_letters;
-use crate::writer::change::Change;
 use angarium_catalogue::SlotOwner;
 use angarium_cluster::peer_client::{
     ARRIVE, ArrivalRequest, DEPART, DepartureRequest, OwnerEpoch, STATES, StatesRequest, StatesResponse,
@@ -37,6 +30,14 @@ use angarium_core::message::{Header, Message, MessageTtl, Peer, State};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_engine::TransferFate;
 use angarium_storage::Epoch;
+
+use crate::limits;
+use crate::slot::state::Slot;
+use crate::slot::transfers::{Side, TransferTerms};
+use crate::transfer::MessageTransfers;
+use crate::transfer::made_targets::{MadeTarget, retention_of};
+use crate::transfer::mover::dead_letters;
+use crate::writer::change::Change;
 
 /// The latest epoch of each slot whose owner has asked for transfers. The lock is held for single look-ups.
 #[derive(Default)]

@@ -1,14 +1,16 @@
 //! What a queue has in transfer, and keeping messages at their sources when their target is deleted.
 
+use std::collections::HashSet;
+
+use angarium_catalogue::QueueRecord;
+use angarium_core::error::Error;
+use angarium_storage::{Direction, Order, Position};
+
 use crate::limits;
 use crate::slot::slot_queue::SlotQueue;
 use crate::stores::table::NamedStore;
 use crate::transfer::MessageTransfers;
 use crate::transfer::peers::{PreparedMessages, by_peer};
-use angarium_catalogue::QueueRecord;
-use angarium_core::error::Error;
-use angarium_storage::{Direction, Order, Position};
-use std::collections::HashSet;
 
 impl MessageTransfers {
     /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:

@@ -1,10 +1,10 @@
 //! The notes of a queue that the broker keeps in pools: their kinds, keys and values.
 
-use angarium_core::dedup::DedupKey;
-use angarium_core::time::Timestamp;
 use bytes::Bytes;
 
+use angarium_core::dedup::DedupKey;
 use angarium_core::ids::MessageId;
+use angarium_core::time::Timestamp;
 use angarium_storage::Note;
 
 /// The kind of the note of messages that went over last. It is in pools and never changes.

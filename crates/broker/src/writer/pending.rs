@@ -1,22 +1,23 @@
 //! Writes that wait for a pool, and the slot writer that has them.
 
-use crate::limits;
-use crate::stores::open_pool::NamedStore;
-use crate::writer::send::Outcome;
-use angarium_core::ids::QueueId;
-use angarium_core::names::PoolName;
-use angarium_metrics::CommitMeter;
-use angarium_storage::KnownEntry;
 use std::collections::VecDeque;
+
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use uuid::Uuid;
 
-use crate::writer::change::Change;
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, Part};
-use angarium_core::names::QueueRef;
+use angarium_core::ids::QueueId;
+use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::quota::Amount;
+use angarium_metrics::CommitMeter;
+use angarium_storage::KnownEntry;
+
+use crate::limits;
+use crate::stores::open_pool::NamedStore;
+use crate::writer::change::Change;
+use crate::writer::send::Outcome;
 
 pub(crate) type WriteOutcome = oneshot::Receiver<Result<(), Error>>;
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tracing::debug;
 
-use crate::replica::task_failures::TaskFailures;
 use angarium_core::names::PoolName;
 use angarium_storage::{Batch, PoolStore, StoreError};
+
+use crate::replica::task_failures::TaskFailures;
 
 /// How often a batch is tried, and how long the first pause between two tries is; each is twice the one before.
 const TRIES: u32 = 6;

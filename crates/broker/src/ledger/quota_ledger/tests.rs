@@ -1,7 +1,8 @@
 //! Tests of the quota ledger.
 
-use super::*;
 use std::sync::Arc;
+
+use super::*;
 
 const QUEUE: QueueId = QueueId::from_bytes([7; 16]);
 const FIRST: Epoch = Epoch { generation: 1, transaction: 1 };
