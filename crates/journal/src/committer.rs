@@ -1,12 +1,14 @@
-//! Group commit: one thread that takes all work that gathered while it synced the last group.
+//! Group commit: one thread syncs the log. While it syncs one group, new work gathers, and the thread takes all of it
+//! as the next group.
 //!
-//! There is no timer for what must be synced. An idle committer starts at once on the first piece of work; a busy one
-//! finds more waiting the longer a sync takes. No process is answered before the sync that covers what he wrote and
-//! saw, but for a group in which no process asked for it: that is synced a moment later, with the next group that is,
-//! or by itself.
+//! No timer delays a synced commit. An idle committer starts on the first piece of work at once; a busy one finds a
+//! larger group the longer a sync takes. A caller gets its answer after the sync that covers everything its work wrote
+//! and read. The exception is a group of which every caller accepts relaxed durability: its callers are answered after
+//! the write, and a later sync covers it, either the one of the next synced group or one of its own.
 //!
-//! A write or a sync that fails closes the store, since it is unknown what of it is on disk. What was in flight is
-//! unknown; the store is opened again, for as long as the process lives.
+//! A write or a sync that fails closes the store, because it is unknown how much of the group is on disk. The group's
+//! callers are told that the outcome is unknown. The committer then tries to open the store again for as long as the
+//! process lives.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,17 +37,19 @@ use angarium_core::time::millis;
 
 /// The write side of a journal.
 pub(super) struct Committer {
-    /// Bounded; taken when the journal closes, which ends the thread after it wrote what waits.
+    /// The bounded queue of waiting work. Dropped when the journal closes: the thread then writes what is queued and
+    /// ends.
     queue: Option<SyncSender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,
     current: Arc<Current>,
     stall: Arc<Stall>,
-    /// Dropped last: it watches the end of the thread too.
+    /// Dropped last, because it watches the end of the thread too.
     _watch: StallWatch,
 }
 
 impl Committer {
-    /// `checked` states when the thread ends whether its journal is left checked.
+    /// Starts the committer's thread. When the thread ends, it reads `checked` to decide whether to record the journal
+    /// as checked.
     pub(super) fn start(
         current: Arc<Current>,
         path: PathBuf,
@@ -89,7 +93,7 @@ impl Committer {
         self.stall.set_deadline(deadline);
     }
 
-    /// Queues work. An error means that it never runs.
+    /// Queues work. An error means that the work never runs.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -108,7 +112,8 @@ impl Committer {
         }
     }
 
-    /// What became of work whose answer never came: its thread ended, which closes the journal.
+    /// Returns the error for work whose reply channel was dropped: the committer's thread has panicked, so the journal
+    /// is closed for good.
     pub(super) fn lost(&self) -> JournalError {
         let cause: Arc<str> = "a panic of its thread".into();
         self.current.end(&cause);
@@ -137,28 +142,29 @@ struct Run {
     reclaimer: Reclaimer,
     numbering: Numbering,
     witness: Witness,
-    /// When the first write was answered that no sync covers yet.
+    /// Time of the first answered write that no sync covers yet.
     unsynced: Option<Instant>,
-    /// Told when work on the disk begins and ends.
+    /// Notified when work on the disk begins and ends.
     stall: Arc<Stall>,
     checked: Arc<AtomicBool>,
     merges: Merges,
 }
 
-/// Whether the work of the store behind the writes has failed: flushes and merges of tables.
+/// State of the store's background work: flushes and merges of tables.
 #[derive(Default)]
 struct Merges {
-    /// They have, and the store takes no write any more.
+    /// Whether it has failed. The store then refuses every write.
     have_failed: bool,
-    /// When all tables were read for damage.
-    looked: Option<Instant>,
-    /// Whether there is damage that could not be set right.
+    /// Time of the last scan of all tables for damage.
+    scanned: Option<Instant>,
+    /// Whether that scan left damaged tables that could not be rewritten.
     is_damaged: bool,
-    /// The time in which the disk has refused parts of tables.
+    /// The period in which the disk has refused to read parts of tables.
     refused: Option<RefusedReads>,
 }
 
-/// The looks at tables that met refused reads, without a long pause between two of them.
+/// The first and the last of a series of scans that met refused reads. Two scans of a series have no long pause between
+/// them.
 #[derive(Clone, Copy)]
 struct RefusedReads {
     first: Instant,
@@ -166,18 +172,18 @@ struct RefusedReads {
 }
 
 impl RefusedReads {
-    /// Whether a look now belongs to the same fault of the disk. An older fault has ended.
+    /// Returns whether a scan now belongs to the same disk fault. An older fault counts as ended.
     fn continues(&self) -> bool {
         self.last.elapsed() < 3 * limits::MEND_PAUSE
     }
 }
 
-/// What to do next.
+/// The committer's next action.
 enum CommitterTick {
     Group(Vec<Box<dyn Work>>),
     Sync,
-    /// Nothing was written for a while.
-    LookAtRoom,
+    /// The queue was empty for [`limits::RECLAIM_PAUSE`].
+    CheckRoom,
     Close,
 }
 
@@ -189,7 +195,7 @@ impl Run {
             let outcome = match next {
                 CommitterTick::Group(group) => self.commit(group),
                 CommitterTick::Sync => self.sync(),
-                CommitterTick::LookAtRoom => {
+                CommitterTick::CheckRoom => {
                     self.reclaim();
                     Ok(())
                 }
@@ -217,8 +223,8 @@ impl Run {
         }
     }
 
-    /// Waits for work, for the time of a sync when there is something to sync, and for the next look at the room: below the
-    /// reserve it may be that nothing is written any more.
+    /// Waits for work, but at most until the next sync is due, or until the next look at the free space when nothing is
+    /// unsynced. The look is needed because below the reserve there may be no writes to trigger it.
     fn next(&self) -> CommitterTick {
         let queue = self.work.lock();
         let Some(work) = queue.as_ref() else { return CommitterTick::Close };
@@ -234,7 +240,7 @@ impl Run {
                 CommitterTick::Group(group)
             }
             Err(RecvTimeoutError::Timeout) if self.unsynced.is_some() => CommitterTick::Sync,
-            Err(RecvTimeoutError::Timeout) => CommitterTick::LookAtRoom,
+            Err(RecvTimeoutError::Timeout) => CommitterTick::CheckRoom,
             Err(RecvTimeoutError::Disconnected) => CommitterTick::Close,
         }
     }
@@ -264,7 +270,7 @@ impl Run {
             self.reclaimer.begin(Arc::clone(&store), free);
         }
         match durability {
-            // A group that only looked may have seen what is not synced.
+            // A group that only read may have read writes that are not synced.
             Durability::Sync if !wrote => return self.sync(),
             Durability::Sync => self.note_sync(),
             Durability::Relaxed if wrote => {
@@ -275,10 +281,10 @@ impl Run {
         Ok(())
     }
 
-    /// Begins to get room back, if there is less than the reserve.
+    /// Starts a reclaim round if the free space is below the reserve.
     fn reclaim(&mut self) {
         self.room.left();
-        // A store that is closed is opened by who closed it.
+        // A closed store is opened again by the code that closed it.
         if let Some(free) = self.room.shortage()
             && let Ok(store) = self.current.store()
         {
@@ -286,7 +292,7 @@ impl Run {
         }
     }
 
-    /// Syncs what was answered before, if there is any.
+    /// Syncs relaxed writes that were already answered, if there are any.
     fn sync(&mut self) -> Result<(), Arc<str>> {
         if self.unsynced.is_some() {
             let store = self.current.store().map_err(text)?;
@@ -297,14 +303,14 @@ impl Run {
         Ok(())
     }
 
-    /// All that was written is synced.
+    /// Notes that everything written so far is synced.
     fn note_sync(&mut self) {
         self.unsynced = None;
         self.witness.note(self.numbering.sync());
     }
 
-    /// The text of a failed write. One that the store does not even try states that its work in the background has
-    /// failed.
+    /// Returns the text of a failed write. `Poisoned` means that the store refused the write unseen, because its
+    /// background work has failed.
     fn failed(&mut self, failure: &fjall::Error) -> Arc<str> {
         self.merges.have_failed |= matches!(failure, fjall::Error::Poisoned);
         text(failure)
@@ -316,17 +322,17 @@ impl Run {
         self.current.close(cause)
     }
 
-    /// Opens the store again, however long it takes. False when the journal is closed instead.
+    /// Opens the store again, however long that takes. Returns false when the journal is closed meanwhile.
     fn reopen(&mut self, old: &Weak<Store>) -> bool {
-        let (mut pause, longest) = limits::REOPEN_PAUSE;
-        let (began, mut told) = (Instant::now(), None);
-        // What was tried a moment ago fails again.
+        let (mut pause, max_pause) = limits::REOPEN_PAUSE;
+        let (began, mut logged) = (Instant::now(), None);
+        // The scan a moment ago left damaged tables, so opening at once would fail again.
         let is_again = self.merges.have_failed && self.merges.is_damaged;
-        if is_again && !self.refuse_for(longest) {
+        if is_again && !self.refuse_for(max_pause) {
             return false;
         }
         loop {
-            // A reader that is not done keeps the old store, and its lock.
+            // A reader that is still busy keeps the old store, and with it the lock.
             if old.strong_count() == 0 {
                 self.stall.begin();
                 let opened = self.open();
@@ -338,20 +344,20 @@ impl Run {
                         info!(path = %self.path.display(), away_ms = millis(began.elapsed()), "journal reopened");
                         return true;
                     }
-                    // It is told that the journal is closed. A reason that is new is told too.
-                    Err(cause) if told.as_ref() == Some(&cause) => {
+                    // The closed journal is logged already. A new cause is logged as well.
+                    Err(cause) if logged.as_ref() == Some(&cause) => {
                         debug!(error = cause, "journal not reopened")
                     }
                     Err(cause) => {
                         warn!(error = cause, path = %self.path.display(), "journal cannot be reopened yet");
-                        told = Some(cause);
+                        logged = Some(cause);
                     }
                 }
             }
             if !self.refuse_for(pause) {
                 return false;
             }
-            pause = longest.min(pause * 2);
+            pause = max_pause.min(pause * 2);
         }
     }
 
@@ -361,9 +367,9 @@ impl Run {
         Store::open(&self.path, Acceptance::Refuse, self.clock.wall()).map_err(|error| described(&error))
     }
 
-    /// Looks for damaged tables when a merge may have met one, and writes them again.
+    /// Scans all tables and rewrites the damaged ones, if a failed merge may have met one.
     fn mend(&mut self) -> std::io::Result<()> {
-        if !self.merges.have_failed || self.merges.looked.is_some_and(|at| at.elapsed() < limits::MEND_PAUSE)
+        if !self.merges.have_failed || self.merges.scanned.is_some_and(|at| at.elapsed() < limits::MEND_PAUSE)
         {
             return Ok(());
         }
@@ -374,14 +380,14 @@ impl Run {
         let (now, is_damaged) = (Instant::now(), mended.left > 0);
         let refused = (mended.refused > 0)
             .then(|| RefusedReads { first: earlier.map_or(now, |reads| reads.first), last: now });
-        self.merges = Merges { have_failed: false, looked: Some(now), is_damaged, refused };
+        self.merges = Merges { have_failed: false, scanned: Some(now), is_damaged, refused };
         if mended.tables > 0 {
             error!(tables = mended.tables, ranges = mended.ranges, "damaged tables rewritten");
         }
         Ok(())
     }
 
-    /// Waits, and refuses what was queued before the store was closed. False when the journal is closed meanwhile.
+    /// Refuses queued work for the time of `pause`. Returns false when the journal is closed meanwhile.
     fn refuse_for(&self, pause: Duration) -> bool {
         let started = Instant::now();
         loop {
@@ -401,7 +407,7 @@ fn text(error: impl std::fmt::Display) -> Arc<str> {
     error.to_string().into()
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn described(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,7 +1,7 @@
-//! A copy of a store that no process has open, which can be opened to be read: the original stays as it is.
+//! A readable copy of a store that no process has open. The original stays unchanged.
 //!
-//! Tables are never changed, so the copy has links to them. Logs are copied as far as their groups can be read, since
-//! the store cuts them when it opens them, and small files whole.
+//! Tables never change, so the copy links to them. Logs are copied up to the end of their readable groups, because the
+//! store truncates a log when it opens it. Small files are copied whole.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
@@ -18,18 +18,18 @@ use super::store::Store;
 use super::{SPACES, rescue};
 use crate::limits;
 
-/// The directory of a key space that has its tables.
+/// The directory with the tables of a key space.
 const TABLES: &str = "tables";
 const LOCK: &str = "lock";
 
-/// An open copy. The files go with it, and the original is locked until then.
+/// An open copy. Dropping it removes its files and unlocks the original.
 pub struct StoreCopy {
     store: Arc<Store>,
     _files: Files,
     _lock: File,
 }
 
-/// The directory of a copy, removed in the end.
+/// The directory of a copy, removed on drop.
 struct Files(PathBuf);
 
 impl Drop for Files {
@@ -41,8 +41,9 @@ impl Drop for Files {
 }
 
 impl StoreCopy {
-    /// Copies the store at `path` to a new directory below `scratch`, and opens the copy. None when there is no store;
-    /// `WouldBlock` when a process has it open. It holds what can be read without damage of the logs.
+    /// Copies the store at `path` to a new directory below `scratch`, and opens the copy. The copy holds everything
+    /// that can be read before damage of the logs. Returns none when there is no store, and `WouldBlock` when a process
+    /// has it open.
     pub fn open(path: &Path, scratch: &Path) -> io::Result<Option<Self>> {
         let Some(lock) = log::lock(path)? else { return Ok(None) };
         let checked = log::check(path)?;
@@ -56,19 +57,19 @@ impl StoreCopy {
         Ok(Some(Self { store: Arc::new(store), _files: files, _lock: lock }))
     }
 
-    /// What it holds.
+    /// Returns a view of the copy.
     pub fn view(&self) -> View {
         View::of(Arc::clone(&self.store))
     }
 
-    /// Numbers and names of its key spaces.
+    /// Returns the numbers and names of its key spaces.
     pub fn spaces(&self) -> Vec<(u64, &'static str)> {
         let number = |space| number(self.store.space(space));
         SPACES.iter().filter_map(|(space, name)| Some((number(*space)?, *name))).collect()
     }
 }
 
-/// Copies directories and small files, and links tables. Logs and what was put aside are left out.
+/// Copies directories and small files, and links tables. Logs and `damaged-…` folders are left out.
 fn copy(from: &Path, to: &Path, is_tables: bool) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let from = entry?.path();
@@ -92,7 +93,7 @@ fn copy(from: &Path, to: &Path, is_tables: bool) -> io::Result<()> {
 }
 
 impl log::StoreCheck {
-    /// Copies the logs to another directory, as far as they can be read.
+    /// Copies the readable part of each log to another directory.
     fn copy_logs(&self, to: &Path) -> io::Result<()> {
         for (log, end) in self.readable() {
             let Some(name) = log.file_name() else { continue };

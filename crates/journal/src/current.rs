@@ -1,5 +1,5 @@
-//! The open store of a journal, or why there is none. All handles look here, so that a store that is opened again is
-//! used by all of them.
+//! The open store of a journal, or the reason why there is none. All handles share it, so all of them use a store that
+//! was opened again.
 
 use std::sync::{Arc, Weak};
 
@@ -10,19 +10,19 @@ use super::damage::DamageWatch;
 use super::store::Store;
 
 pub(super) struct Current {
-    /// Readers hold it for the time of a clone, the committer's thread for that of a change.
+    /// Readers hold the lock for the time of a clone, the committer's thread and its watch for the time of a change.
     state: RwLock<State>,
-    /// What reads of any of its stores have met.
+    /// Damage met by reads of any store of this journal.
     damage: Arc<DamageWatch>,
 }
 
 enum State {
     Open(Arc<Store>),
-    /// A write has not ended in time. It serves again when that one has.
+    /// A write has exceeded its deadline. The store serves again when that write ends.
     Stalled(Arc<Store>, Arc<str>),
-    /// It is opened again, for as long as it takes.
+    /// A write failed and the committer is opening the store again. There is no time limit.
     Reopening(Arc<str>),
-    /// The committer's thread ended, so that nothing is ever written again.
+    /// The committer's thread has ended, so the journal never writes again.
     Ended(Arc<str>),
 }
 
@@ -61,7 +61,7 @@ impl Current {
         }
     }
 
-    /// Closes the store for a failure. It is gone once its readers have ended.
+    /// Closes the store after a failure. The returned reference becomes invalid when the last reader drops the store.
     pub(super) fn close(&self, cause: &Arc<str>) -> Weak<Store> {
         let old = std::mem::replace(&mut *self.state.write(), State::Reopening(Arc::clone(cause)));
         match old {
@@ -75,7 +75,7 @@ impl Current {
         *self.state.write() = State::Open(Arc::new(store));
     }
 
-    /// Refuses all that is new until a write has ended, if the store is open.
+    /// Refuses new reads and writes until the late write ends, if the store is open.
     pub(super) fn stall(&self, cause: &Arc<str>) {
         let mut state = self.state.write();
         if let State::Open(store) = &*state {
@@ -83,7 +83,7 @@ impl Current {
         }
     }
 
-    /// Serves again after a stall. Whether there was one.
+    /// Serves again after a stall. Returns whether the store was stalled.
     pub(super) fn resume(&self) -> bool {
         let mut state = self.state.write();
         let State::Stalled(store, _) = &*state else { return false };
@@ -93,7 +93,7 @@ impl Current {
 
     /// Closes the store for good.
     pub(super) fn end(&self, cause: &Arc<str>) {
-        // The old store is dropped after the lock is free: that takes time.
+        // The lock is released before the old store is dropped, because the drop takes time.
         let old = std::mem::replace(&mut *self.state.write(), State::Ended(Arc::clone(cause)));
         drop(old);
     }

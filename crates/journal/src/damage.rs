@@ -1,10 +1,11 @@
-//! Damage that reads of an open store meet: what counts as damage, and how often it was met.
+//! Damage met by reads of an open store: what counts as damage, and how often reads met it.
 //!
-//! A read of a damaged place fails each time, however often it is repeated, so it is told from one that failed for the
-//! moment. Each place is logged once; all of them are counted.
+//! A read of a damaged place fails every time, so it must be distinguished from a read that fails temporarily. Each
+//! place is logged once; every failed read is counted.
 //!
-//! A disk that refuses a read (EIO) may serve the next one: a cable, a path of a network, a controller. The kernel gives the same
-//! error for a bad sector. So such a read counts as failed for the moment, and is reported for as long as reads fail.
+//! A disk that refuses a read (EIO) may serve the next one: the cause may be a cable, a network path or a controller.
+//! The kernel returns the same error for a bad sector. So a refused read counts as a temporary failure, and is reported
+//! for as long as reads fail.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -18,46 +19,46 @@ use tracing::error;
 use super::{JournalError, Space};
 use crate::limits;
 
-/// What an operator does about damage that was met.
+/// Instruction to the operator for damage that was met.
 const NEXT_STEP: &str =
     "stop the service and run angarium doctor --data DIR, which names the files and the queues";
-/// What an operator does about a disk that refuses reads.
+/// Instruction to the operator for a disk that refuses reads.
 const DISK_STEP: &str = "look at the log of the kernel and at the disk";
 
-/// What reads have met since the journal was opened first. Shared by all stores that it opens.
+/// Failed reads since the journal was first opened. All stores that the journal opens share it.
 #[derive(Debug, Default)]
 pub(super) struct DamageWatch(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     reads: u64,
-    /// At most [`limits::DAMAGED_PLACES`].
+    /// Damaged places, at most [`limits::DAMAGED_PLACES`].
     places: BTreeSet<String>,
-    /// When the disk last refused a read, and why.
+    /// When and why the disk last refused a read.
     refused: Option<(Instant, String)>,
 }
 
 impl State {
-    /// Why the disk refused a read of late.
+    /// Returns why the disk refused a read within the last [`limits::READ_FAILURE_REPORT`].
     fn refused_of_late(&self) -> Option<&str> {
         let (at, why) = self.refused.as_ref()?;
         (at.elapsed() < limits::READ_FAILURE_REPORT).then_some(why)
     }
 }
 
-/// What reads have met.
+/// A report of the damage that reads have met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetDamage {
-    /// Reads that failed for it.
+    /// Number of reads that failed because of damage.
     pub reads: u64,
-    /// Places that are known, up to [`limits::DAMAGED_PLACES`].
+    /// Number of known places, at most [`limits::DAMAGED_PLACES`].
     pub places: usize,
-    /// What to tell an operator.
+    /// Text for the operator.
     pub text: String,
 }
 
 impl DamageWatch {
-    /// What a failed read of `space` means, after it was noted.
+    /// Records a failed read of `space` and returns the error for the caller.
     pub(super) fn judge(&self, space: Space, failure: &fjall::Error) -> JournalError {
         if is_damage(failure) {
             return self.meet(space, &failure.to_string());
@@ -68,7 +69,8 @@ impl DamageWatch {
         JournalError::Read(failure.to_string().into())
     }
 
-    /// Notes that the disk refused a read of `space`. The first one of a while is logged.
+    /// Records that the disk refused a read of `space`. Logs it unless a refusal was recorded within the last
+    /// [`limits::READ_FAILURE_REPORT`].
     fn note_refusal(&self, space: Space, failure: &fjall::Error) {
         let why = format!("key space {}: {failure}", space.name());
         let mut state = self.0.lock();
@@ -80,7 +82,7 @@ impl DamageWatch {
         }
     }
 
-    /// Notes a read of `space` that met damage. `place` tells it from other places.
+    /// Records a read of `space` that met damage. `place` identifies the damaged place.
     pub(super) fn meet(&self, space: Space, place: &str) -> JournalError {
         let text: Arc<str> = format!("key space {}: {place}", space.name()).into();
         let mut state = self.0.lock();
@@ -94,7 +96,8 @@ impl DamageWatch {
         JournalError::Damaged(text)
     }
 
-    /// What was met; none when nothing was. Reads that the disk refused are told of for [`limits::READ_FAILURE_REPORT`].
+    /// Returns a report, or none when reads met no damage. It mentions refused reads for
+    /// [`limits::READ_FAILURE_REPORT`] after the last one.
     pub(super) fn met(&self) -> Option<MetDamage> {
         let state = self.0.lock();
         let (reads, places) = (state.reads, state.places.len());
@@ -109,7 +112,8 @@ impl DamageWatch {
     }
 }
 
-/// Whether a failure means that what is on the disk is not what was written: a repetition fails too.
+/// Returns whether a failure means that the disk no longer holds what was written. Such a read fails when it is
+/// repeated.
 fn is_damage(failure: &fjall::Error) -> bool {
     use fjall::{Error, LsmError};
     match failure {
@@ -124,7 +128,7 @@ fn is_damage(failure: &fjall::Error) -> bool {
     }
 }
 
-/// Whether the disk refused a read, without a word on whether it will refuse the next one.
+/// Returns whether the disk refused a read. The next read may succeed.
 fn is_refusal(failure: &fjall::Error) -> bool {
     use fjall::{Error, LsmError};
     match failure {
@@ -133,19 +137,19 @@ fn is_refusal(failure: &fjall::Error) -> bool {
     }
 }
 
-/// Whether an error is the one of a disk that cannot be read now.
+/// Returns whether an error is EIO: the disk cannot be read now.
 pub(super) fn is_refused(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::IO)
 }
 
-/// Whether the bytes are gone: not there, or not readable for the disk.
+/// Returns whether the bytes are lost: the file is missing, too short or invalid, or the medium has lost them.
 fn is_lost(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
         || is_medium_lost(error)
 }
 
-/// Whether the kernel states that the medium has lost the bytes: a critical error of the medium, or a failed checksum of the
-/// file system or the device. It repeats with each read.
+/// Returns whether the kernel reports that the medium has lost the bytes: a critical medium error, or a checksum
+/// mismatch of the file system or the device. Every repeated read fails as well.
 pub(super) fn is_medium_lost(error: &io::Error) -> bool {
     let lost = [Errno::NODATA, Errno::UCLEAN, Errno::BADMSG, Errno::ILSEQ];
     Errno::from_io_error(error).is_some_and(|error| lost.contains(&error))

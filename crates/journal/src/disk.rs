@@ -1,4 +1,4 @@
-//! How much room the file system of a journal has, and whether it is enough for new messages.
+//! Free space on the file system of a journal, and whether it suffices for new messages.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -8,17 +8,17 @@ use tracing::{info, warn};
 use crate::limits;
 use angarium_core::time::millis;
 
-/// Bytes of a file system.
+/// Size of a file system in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Those that this process may still write.
+    /// Bytes that this process may still write.
     pub free: u64,
-    /// All of them.
+    /// Total bytes.
     pub total: u64,
 }
 
 impl DiskSpace {
-    /// That of the file system where `path` is; none when it does not say.
+    /// Returns the space of the file system at `path`; none when the file system does not report it.
     pub(super) fn at(path: &Path) -> Option<Self> {
         let found = rustix::fs::statvfs(path).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
@@ -26,28 +26,28 @@ impl DiskSpace {
     }
 }
 
-/// Whether a journal has room for more than what it needs to get rid of what it has (P12).
+/// Whether a journal accepts new messages. Below the reserve it only accepts writes that help to free space (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// For everything.
+    /// There is room for every write.
     Free,
-    /// The rest is kept for deletions, claims and the like.
+    /// Only the reserve is left, which is kept for deletes, claims and similar writes.
     Reserved,
 }
 
 impl Room {
-    /// That of a file system, if it states how much there is, of which `reserve` bytes are kept.
+    /// Compares the free space with `reserve` bytes. A file system that does not report its space has room.
     pub(super) fn of(space: Option<DiskSpace>, reserve: u64) -> Self {
         let free = space.map_or(u64::MAX, |space| space.free);
         if free < reserve { Self::Reserved } else { Self::Free }
     }
 }
 
-/// The room at a look at the disk, less what was written since. A group of work may hold more than the reserve, and so may
-/// the groups between two looks.
+/// The room at the last look at the disk, less the bytes written since. A single group may write more than the reserve,
+/// and so may the groups between two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RoomLeft {
-    /// Bytes that were free beyond the reserve; none when there was less than the reserve.
+    /// Bytes that were free beyond the reserve; none when less than the reserve was free.
     above: Option<u64>,
     written: u64,
 }
@@ -67,32 +67,33 @@ impl RoomLeft {
     }
 }
 
-/// Watches the room of a journal. It belongs to the committer, which asks before each group.
+/// Watches the free space of a journal. The committer owns it and asks it before each group.
 pub(super) struct RoomWatch {
     path: PathBuf,
     reserve: u64,
-    /// As of the last look.
+    /// The room at the last look.
     room: Room,
     free: u64,
     left: RoomLeft,
-    looked: Option<Instant>,
-    /// When the room became less than the reserve.
+    checked_at: Option<Instant>,
+    /// When the free space fell below the reserve.
     below_since: Option<Instant>,
 }
 
 impl RoomWatch {
     pub(super) fn new(path: PathBuf, reserve: u64) -> Self {
         let left = RoomLeft::of(None, reserve);
-        Self { path, reserve, room: Room::Free, free: u64::MAX, left, looked: None, below_since: None }
+        Self { path, reserve, room: Room::Free, free: u64::MAX, left, checked_at: None, below_since: None }
     }
 
-    /// The room as of now, or as of a moment ago. A file system that does not say has room.
+    /// Returns the room now, or that of the last look if it is recent and the writes since have not changed it. A file
+    /// system that does not report its space has room.
     pub(super) fn left(&mut self) -> RoomLeft {
-        let is_recent = self.looked.is_some_and(|looked| looked.elapsed() < limits::ROOM_LOOK);
+        let is_recent = self.checked_at.is_some_and(|checked_at| checked_at.elapsed() < limits::ROOM_CHECK);
         if is_recent && self.left.room() == self.room {
             return self.left;
         }
-        self.looked = Some(Instant::now());
+        self.checked_at = Some(Instant::now());
         let space = DiskSpace::at(&self.path);
         let room = Room::of(space, self.reserve);
         let free = space.map_or(u64::MAX, |space| space.free);
@@ -115,12 +116,12 @@ impl RoomWatch {
         self.left
     }
 
-    /// So many bytes were written since the last look.
+    /// Counts bytes written since the last look.
     pub(super) fn note_written(&mut self, bytes: usize) {
         self.left.write(bytes);
     }
 
-    /// The bytes that were free at the last look, if they were less than the reserve.
+    /// Returns the bytes that were free at the last look, if they were less than the reserve.
     pub(super) fn shortage(&self) -> Option<u64> {
         (self.room == Room::Reserved).then_some(self.free)
     }

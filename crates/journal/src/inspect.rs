@@ -1,4 +1,4 @@
-//! Reading all of a store that no process has open, without a change: what `angarium doctor --data` reports.
+//! Reads a whole store that no process has open, without changing it. `angarium doctor --data` reports the result.
 
 use std::fs;
 use std::io;
@@ -7,24 +7,25 @@ use std::path::{Path, PathBuf};
 use super::log::{self, Damage, Remedy};
 use super::tables;
 
-/// What was read of a store.
+/// Result of reading a store.
 #[derive(Clone, Debug, Default)]
 pub struct Inspection {
-    /// What is damaged; empty when all that was synced can be read.
+    /// Damage found; empty when everything that was synced can be read.
     pub damage: Vec<Damage>,
-    /// Groups of commits in the logs.
+    /// Number of commit groups in the logs.
     pub groups: u64,
-    /// Log files.
+    /// Number of log files.
     pub logs: usize,
-    /// Table files.
+    /// Number of table files.
     pub tables: usize,
-    /// Bytes of them.
+    /// Total bytes of the table files.
     pub table_bytes: u64,
-    /// Where unsynced writes end within a batch, which the next start cuts.
+    /// The log and the offset where unsynced writes end within a batch. The next start cuts the log there.
     pub torn: Option<(PathBuf, u64)>,
 }
 
-/// Reads the logs, lists and tables of the store at `path`. `WouldBlock` when a process has it open; none when there is no store.
+/// Reads the logs, lists and tables of the store at `path`. Returns none when there is no store, and `WouldBlock` when
+/// a process has it open.
 pub fn inspect(path: &Path) -> io::Result<Option<Inspection>> {
     let Some(_lock) = log::lock(path)? else { return Ok(None) };
     let checked = log::check(path)?;

@@ -1,12 +1,12 @@
-//! The embedded database: the tree and the embedded pools keep their bytes here, under one committer.
+//! The embedded database. The tree and the embedded pools store their bytes in it, under one committer.
 //!
-//! It owns the files below the data directory and the only thread that writes them. It knows keys and values
-//! in a fixed set of key spaces and nothing of what they mean. All that is waiting when a sync ends moves into
-//! the next one, so that a claim and a post share an fdatasync, and a power cut leaves a prefix of the commits.
+//! The journal owns the files below the data directory and the only thread that writes them. It stores keys and values
+//! in a fixed set of key spaces and does not know what they mean. All work that waits when a sync ends moves into the
+//! next sync, so a claim and a post share one fdatasync, and a power cut leaves a prefix of the commits.
 //!
-//! This is the one home of the `fjall` crate. What it asks of its user (fjall 3.1): one writer thread, since a commit
-//! with a sync holds its lock; never one key space per queue; after a failed write the store is dropped and opened
-//! again, because it is unknown what of it is on the disk.
+//! Only this crate uses the `fjall` crate. Rules for using fjall 3.1: one writer thread, because a commit with a sync
+//! holds fjall's lock; a fixed number of key spaces, never one per queue; after a failed write, drop the store and open
+//! it again, because it is unknown how much of the write is on disk.
 
 mod committer;
 mod copy;
@@ -52,32 +52,32 @@ use store::{Acceptance, Store};
 pub use txn::Txn;
 pub use view::{ReadPair, View};
 
-/// A set of keys of its own. Their numbers and names are on disk.
+/// A key space: a separate set of keys. The numbers and names of key spaces are stored on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// The format of the database, and the time of its last write.
     Meta = 0,
     /// Nodes of the tree.
     Tree = 1,
-    /// Of each slot of the pool: who may write, and the number of the last batch.
+    /// For each slot of the pool: its writer and the number of its last batch.
     Records = 2,
-    /// Of each queue of the pool: how much it holds and where it begins.
+    /// For each queue of the pool: its totals and the position of its first message.
     Totals = 3,
     /// Ready messages.
     Entries = 4,
-    /// Headers of messages that changed since.
+    /// Headers of messages that changed after the post.
     Headers = 5,
-    /// Whose pool this is.
+    /// The owner stamp of the pool.
     Stamps = 6,
     /// Messages that are not ready.
     Aside = 7,
     /// Scheduled messages by their time.
     Schedule = 8,
-    /// Where to look for what is due.
+    /// Index of the times at which messages become due.
     Buckets = 9,
-    /// What queues remember beside their messages.
+    /// Values that queues store beside their messages.
     Notes = 10,
-    /// Messages of groups, by their group.
+    /// Messages of message groups, ordered by group.
     Groups = 11,
 }
 
@@ -97,85 +97,85 @@ const SPACES: [(Space, &str); 12] = [
 ];
 
 impl Space {
-    /// Its name on disk.
+    /// Returns the name that is stored on disk.
     pub fn name(self) -> &'static str {
         SPACES[self as usize].1
     }
 }
 
-/// The format this program writes. Another one is refused, never converted by guessing.
+/// The format that this program writes. A store in another format is refused and never converted.
 const FORMAT: &[u8] = b"angarium 2";
 
-/// Why the journal did not do what it was asked.
+/// Errors of reads and commits.
 #[derive(Clone, Debug, ThisError)]
 pub enum JournalError {
-    /// Too much is waiting already. Nothing was written.
+    /// Too much work is waiting. Nothing was written.
     #[error("too many writes are waiting")]
     Busy,
-    /// A write failed earlier and the journal is opened again, or it is closed. Nothing was written.
+    /// The journal is closed, or it is being opened again after a failed write. Nothing was written.
     #[error("the journal is closed after {0}")]
     Closed(Arc<str>),
-    /// The write failed: it may be on disk or not.
+    /// The write failed: its outcome is unknown.
     #[error("the write failed: {0}")]
     Unknown(Arc<str>),
-    /// A read failed.
+    /// The read failed.
     #[error("the read failed: {0}")]
     Read(Arc<str>),
-    /// A read met damage: it fails again when it is repeated. Nothing was written.
+    /// The read met damage and fails again when it is repeated. Nothing was written.
     #[error("stored data is damaged: {0}")]
     Damaged(Arc<str>),
 }
 
-/// Why a journal could not be opened.
+/// Errors of opening a journal.
 #[derive(Debug, ThisError)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the journal open.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
-    /// It was written by a program with another format.
+    /// A program with another format wrote the journal.
     #[error("{path} has the format {found:?}, and this program reads {FORMAT:?}")]
     Format {
-        /// Where.
+        /// Directory of the journal.
         path: PathBuf,
-        /// What it states of itself.
+        /// The stored format.
         found: String,
     },
-    /// Something that was synced is missing or cannot be read.
+    /// Synced data is missing or cannot be read.
     #[error("cannot open {path}: {damage}")]
     Damaged {
-        /// Where.
+        /// Directory of the journal.
         path: PathBuf,
-        /// What is damaged, and what can be done.
+        /// The damage and its remedy.
         damage: Box<Damage>,
     },
     #[error("cannot read {path}")]
     File {
-        /// Where.
+        /// Directory of the journal.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// The store itself.
+    /// The store itself failed.
     #[error("cannot open {path}")]
     Store {
-        /// Where.
+        /// Directory of the journal.
         path: PathBuf,
-        /// Why.
+        /// Error of the store.
         #[source]
         source: fjall::Error,
     },
 }
 
-/// How a journal is opened.
+/// Options for opening a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Bytes of its file system that are kept for what is not a new message.
+    /// Free bytes of the file system that new messages may not use.
     pub reserve: u64,
-    /// Go on without what a damaged log has lost, which is refused otherwise.
+    /// Opens a journal with a damaged log without the lost commits. Such a journal is refused otherwise.
     pub accept_damage: bool,
-    /// How long a commit may take: one that takes longer stalls the journal until it ends. New work is then refused as not
-    /// written.
+    /// Max time for a commit. A longer commit stalls the journal until it ends: meanwhile new work is refused, and the
+    /// error guarantees that nothing was written.
     pub commit_deadline: Duration,
 }
 
@@ -189,7 +189,7 @@ impl Default for JournalOptions {
     }
 }
 
-/// A handle to an open journal. Clones share it; the last one to go closes it.
+/// A handle to an open journal. Clones share the journal; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Journal {
     path: PathBuf,
@@ -201,31 +201,31 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal below `path`, and makes it when there is none, with the usual options. Blocks while it
+    /// Opens the journal below `path` with the default options, and creates it when there is none. Blocks while it
     /// replays its log.
     ///
-    /// `clock` continues from the last write of the journal: time does not go back between two runs, and a step of more
-    /// than a day is not believed. A journal of which something synced is missing is not opened and not changed.
+    /// `clock` continues from the last write of the journal: time does not run backwards between two runs, and the
+    /// clock does not trust a step of more than a day. A journal that misses synced data is neither opened nor changed.
     pub fn open(path: &Path, clock: &Clock) -> Result<Self, OpenError> {
         Self::open_with(path, clock, JournalOptions::default())
     }
 
-    /// The same with other options.
+    /// Opens the journal below `path` like [`Self::open`], with other options.
     pub fn open_with(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
         let store = Store::open(path, Acceptance::of(options), clock.wall())?;
         clock.resume(store.last_write(path)?);
         Self::start(path, clock, options, store)
     }
 
-    /// The same for a journal beside the first one. It may have been quiet for long, so it only sets `clock` forward.
+    /// Opens another journal beside the first one. Its last write may be old, so it only moves `clock` forward.
     pub fn open_beside(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
         let store = Store::open(path, Acceptance::of(options), clock.wall())?;
         clock.not_before(store.last_write(path)?);
         Self::start(path, clock, options, store)
     }
 
-    /// Whether there is a journal below `path`, or a part of one. Not when its disk is not mounted. Two or three looks at the
-    /// file system.
+    /// Returns whether there is a journal, or a part of one, below `path`. False when its disk is not mounted. Costs up
+    /// to three file system calls.
     pub fn is_at(path: &Path) -> bool {
         log::is_begun(path)
     }
@@ -247,17 +247,18 @@ impl Journal {
         Ok(Self { path, reserve, current, committer: Arc::new(committer), is_checked })
     }
 
-    /// Whether what is in it needs no check by its user: there was no crash since the last one, or it is new.
+    /// Returns whether the contents need no check by the journal's user: the journal is new, or there was no crash
+    /// since the last check.
     pub fn is_checked(&self) -> bool {
         self.is_checked.load(Ordering::Relaxed)
     }
 
-    /// Its user has checked what is in it. That is remembered when the journal is closed, and not after a crash.
+    /// Records that the journal's user has checked the contents. A clean close stores this; a crash loses it.
     pub fn note_checked(&self) {
         self.is_checked.store(true, Ordering::Relaxed);
     }
 
-    /// The value of a key, as of the last commit.
+    /// Returns the value of a key after the last commit.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
         let store = self.current.store()?;
         store.check_read(space, key)?;
@@ -265,15 +266,15 @@ impl Journal {
         Ok(value.map(Bytes::from))
     }
 
-    /// The state after the last commit, for reads that must fit each other.
+    /// Returns a view of the state after the last commit, for reads that must be consistent with each other.
     pub fn view(&self) -> Result<View, JournalError> {
         self.current.store().map(View::of)
     }
 
-    /// Runs `work` on the committer's thread, in the order of the calls, and returns what it returned once
-    /// everything it wrote, and everything it saw, is on disk.
+    /// Runs `work` on the committer's thread, in the order of the calls. Returns its result once everything that `work`
+    /// wrote and read is on disk.
     ///
-    /// `work` sees the outcome of all work before it. It must be short and must not wait.
+    /// `work` sees the writes of all work before it. It must be short and must not block.
     pub async fn commit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
@@ -281,8 +282,8 @@ impl Journal {
         self.commit_as(Durability::Sync, work).await
     }
 
-    /// The same, but returns as soon as what it wrote is as durable as asked: a relaxed write outlives the process at
-    /// once, and a power cut [`core_limits::RELAXED_SYNC`] later.
+    /// Runs `work` like [`Self::commit`], and returns as soon as its writes have the given durability. A relaxed write
+    /// survives a crash of the process at once, and a power cut after [`core_limits::RELAXED_SYNC`].
     pub async fn commit_as<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -291,27 +292,27 @@ impl Journal {
         self.committer.submit(durability, work)?.await.unwrap_or_else(|_| Err(self.committer.lost()))
     }
 
-    /// The damage that reads have met; none when they met none.
+    /// Returns the damage that reads have met; none when they met none.
     pub fn damage(&self) -> Option<MetDamage> {
         self.current.damage().met()
     }
 
-    /// How much room there is where the journal is; none when the file system does not say.
+    /// Returns the space of the journal's file system; none when the file system does not report it.
     pub fn disk_space(&self) -> Option<DiskSpace> {
         DiskSpace::at(&self.path)
     }
 
-    /// Whether there is room for new messages now. A file system that does not say has room.
+    /// Returns whether there is room for new messages now. A file system that does not report its space has room.
     pub fn room(&self) -> Room {
         Room::of(self.disk_space(), self.reserve)
     }
 
-    /// Whether reads and writes are accepted: not while the journal is opened again after a failure.
+    /// Checks that the journal accepts reads and writes. It does not while it is stalled or being opened again.
     pub fn check_open(&self) -> Result<(), JournalError> {
         self.current.check_open()
     }
 
-    /// Whether they are, or will be again without a restart.
+    /// Checks that the journal accepts reads and writes now, or will again without a restart.
     pub fn check_alive(&self) -> Result<(), JournalError> {
         self.current.check_alive()
     }

@@ -2,52 +2,53 @@
 
 use std::time::Duration;
 
-/// Pieces of work that wait for the journal's committer; one more is refused, certainly unwritten.
+/// Max pieces of work that wait for the committer. Further work is refused, and certainly not written.
 pub const JOURNAL_QUEUE: usize = 16_384;
-/// Pieces of work that share one sync.
+/// Max pieces of work that share one sync.
 pub const JOURNAL_GROUP: usize = 4_096;
-/// How often the free space is asked for at most. What the journal writes in between counts as used.
-pub const ROOM_LOOK: Duration = Duration::from_millis(250);
-/// A reserve of fewer bytes may be used up by what the store still writes below it: its recent
-/// writes once more as tables, and the log of removals.
+/// Min time between two looks at the free space. Bytes that the journal writes in between count as used.
+pub const ROOM_CHECK: Duration = Duration::from_millis(250);
+/// The journal warns of a reserve with fewer bytes. The store's own writes below the reserve may use it up: it
+/// writes its recent writes once more as tables, and logs removals.
 pub const SMALL_RESERVE: u64 = 128 << 20;
-/// The pause between two rounds of getting room back on a disk that is nearly full: each writes out what is in memory.
+/// Pause between two reclaim rounds on a disk that is nearly full. Each round flushes all memory tables.
 pub const RECLAIM_PAUSE: Duration = Duration::from_secs(3);
-/// How long such a round waits until that is on disk.
+/// Max time that a reclaim round waits until its flushes are on disk.
 pub const RECLAIM_FLUSH: Duration = Duration::from_secs(30);
-/// Bytes that merging tables must give back to be done on such a disk.
+/// Min bytes that a merge of tables must free. A reclaim round skips smaller gains.
 pub const RECLAIM_GAIN: u64 = 8 << 20;
-/// Bytes that must be free for it beside what is left: the log continues meanwhile.
+/// Free bytes that a merge needs beside twice the remaining data, because the log grows meanwhile.
 pub const RECLAIM_MARGIN: u64 = 32 << 20;
-/// The first pause after a try to open a journal again that failed, and the longest; each is twice the one before.
+/// First and max pause between attempts to open a failed journal again. Each pause is twice the one before.
 pub const REOPEN_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The last synced group is witnessed beside the log at most this often.
+/// Min time between two writes of the log witness.
 pub const WITNESS_PAUSE: Duration = Duration::from_millis(500);
 
-/// Damaged places that are remembered, and logged, of one embedded store. Beyond them reads that meet damage are only counted.
+/// Max damaged places of one embedded store that are remembered and logged. Reads that meet further places are only
+/// counted.
 pub const DAMAGED_PLACES: usize = 64;
-/// After a merge of tables failed, all tables are read to find damage at most this often.
+/// Min time between two scans of all tables for damage after failed merges.
 pub const MEND_PAUSE: Duration = Duration::from_secs(60);
-/// A table of which the disk refuses parts is mended without them only when it has refused them for so long: a fault that passes
-/// must take nothing.
+/// How long the disk must refuse parts of a table before the table is rewritten without them. A temporary fault must
+/// not cost any data.
 pub const MEND_REFUSED: Duration = Duration::from_secs(600);
-/// For how long a warning tells of a read that the disk refused.
+/// How long a warning reports a read that the disk refused.
 pub const READ_FAILURE_REPORT: Duration = Duration::from_secs(60);
-/// A table longer than this is not mended: it would be held in memory.
+/// Max length of a table that is rewritten. A rewrite holds the table in memory.
 pub const MEND_BYTES: u64 = 512 << 20;
-/// Bytes of the key that represents the end of a table which does not say its last one: more than begin alike in any
-/// key.
+/// Length of the key that represents the end of a table whose last key is unknown. It is longer than any run of equal
+/// leading bytes in a real key.
 pub const MEND_KEY_BYTES: usize = 64;
-/// Bytes of a small file of a store (a list of tables, the log witness) that are read at most: more is damage.
+/// Max bytes that are read of a small file of a store (a list of tables, the log witness). A longer file is damaged.
 pub const STORE_FILE_BYTES: u64 = 16 << 20;
-/// Bytes of recent writes that an embedded store keeps in memory, for each of its key spaces.
+/// Bytes of recent writes that an embedded store keeps in memory per key space.
 pub const STORE_TABLE_BYTES: u64 = 16 << 20;
-/// Bytes of blocks that an embedded store has read from the disk and keeps in memory.
+/// Bytes of its block cache.
 pub const STORE_CACHE_BYTES: u64 = 32 << 20;
 
-/// How long a commit of the journal may take before new work is refused, and its waiters are answered that its outcome is
-/// unknown. The default of a setting: a disk that flushes takes seconds, a stalled one never ends.
+/// Default of the commit deadline: max time for a commit before new work is refused and the waiters are told that the
+/// outcome is unknown. A disk that flushes takes seconds, a stalled one may take forever.
 pub const COMMIT_DEADLINE: Duration = Duration::from_secs(10);
-/// How often the journal looks whether a commit is late: a tenth of its deadline, within these.
-pub const COMMIT_LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// Min and max time between two checks for a late commit. The time is a tenth of the deadline within these bounds.
+pub const COMMIT_CHECK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));

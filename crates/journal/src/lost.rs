@@ -1,4 +1,4 @@
-//! Ranges of keys that damage has taken from an open store: reads that touch one are refused, so that nothing there counts as
+//! Key ranges of an open store that damage has taken. Reads that touch one are refused, so no lost key appears to be
 //! absent.
 
 use std::fmt::Write;
@@ -8,22 +8,22 @@ use fjall::Keyspace;
 use super::log::{DamagedRanges, number};
 use super::{SPACES, Space};
 
-/// The ranges of a store. Nearly always there are none.
+/// The lost ranges of a store. In nearly all stores there are none.
 #[derive(Debug, Default)]
 pub(super) struct LostRanges(Vec<LostRange>);
 
-/// A range of keys of which damage has taken some. Both ends belong to it.
+/// A key range of which damage has taken some keys. Both ends are inclusive.
 #[derive(Debug)]
 pub(super) struct LostRange {
     space: Space,
     pub(super) first: Vec<u8>,
     pub(super) last: Vec<u8>,
-    /// For the log.
+    /// Description for the log.
     text: String,
 }
 
 impl LostRanges {
-    /// The ranges that the file lists, by the numbers of the key spaces.
+    /// Converts the listed ranges: each number of a key space is resolved to its space.
     pub(super) fn of(listed: &DamagedRanges, keyspaces: &[Keyspace]) -> Self {
         let space_of = |wanted: u64| {
             let mut spaces = SPACES.iter().zip(keyspaces);
@@ -49,7 +49,7 @@ impl LostRanges {
         self.0.is_empty()
     }
 
-    /// What states that a key is in one of them.
+    /// Returns the description of the range that contains the key, if there is one.
     pub(super) fn at(&self, space: Space, key: &[u8]) -> Option<&str> {
         let is_at = |range: &&LostRange| {
             range.space == space && range.first.as_slice() <= key && key <= range.last.as_slice()
@@ -57,7 +57,7 @@ impl LostRanges {
         self.0.iter().find(is_at).map(LostRange::text)
     }
 
-    /// The first and the last of them that have a key from `first` to `last`, both inclusive.
+    /// Returns the lowest and the highest range that overlap `first` to `last`, both inclusive.
     pub(super) fn within(
         &self,
         space: Space,
@@ -85,7 +85,7 @@ impl LostRange {
 
 fn hex(key: &[u8]) -> String {
     key.iter().fold(String::new(), |mut text, byte| {
-        // A string takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

@@ -1,16 +1,17 @@
-//! Writing tables again that have damaged blocks, after a merge failed.
+//! Rewrites tables that have damaged blocks, after a merge failed.
 //!
-//! The store merges tables by itself, reads them whole for that, and takes no write any more once a merge has failed;
-//! opened again it begins the same merge. So one damaged block would end all queues. Therefore a damaged table is
-//! written again from the blocks that can be read, under its own number. What it was before is copied first, and the
-//! keys that the damaged blocks may have had are noted as damaged ([`DamagedRanges`]), so that reads of them still
-//! fail: nothing is taken for removed.
+//! The store merges tables on its own. It reads them whole for that, and refuses all writes after a failed merge; when
+//! it is opened again, it starts the same merge again. So one damaged block would stop all queues. Therefore a damaged
+//! table is rewritten from its readable blocks, under the same number. A copy of the damaged table is kept, and the
+//! keys that the damaged blocks may have had are recorded as damaged ([`DamagedRanges`]), so that reads of them still
+//! fail and no key appears to be removed.
 //!
-//! A table without any block that can be read has the keys that a list beside the logs names ([`TableKeys`]): all of
-//! them are noted. Such a table, or one without a readable description, stops the start too, and is rewritten then.
+//! If no block of a table can be read, the list beside the logs ([`TableKeys`]) tells its keys, and all of them are
+//! recorded. Such a table, or one without readable metadata, also prevents the start; then it is rewritten at the
+//! start.
 //!
-//! The form of tables is that of lsm-tree 3.1: blocks one after the other, each with a head that states how long it is;
-//! then an index, a filter and a block of metadata.
+//! Tables have the format of lsm-tree 3.1: consecutive blocks, each with a header that states its length; then an
+//! index, a filter and a metadata block.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, ErrorKind};
@@ -31,59 +32,60 @@ use super::tables;
 use crate::limits;
 use angarium_core::time::Timestamp;
 
-/// Bytes that are read at a time: the disk may refuse each of them alone.
+/// Bytes that are read at a time. The disk may refuse each page separately.
 const PAGE: usize = 4_096;
 
-/// What was done about damaged tables.
+/// Result of rewriting damaged tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MendResult {
     pub(super) tables: usize,
     pub(super) ranges: usize,
-    /// Tables that are left as they are.
+    /// Number of damaged tables that stay as they are.
     pub(super) left: usize,
-    /// Those of them of which the disk refuses a part.
+    /// Number of tables among `left` of which the disk refuses a part.
     pub(super) refused: usize,
 }
 
-/// What becomes of a table of which the disk refuses a part.
+/// What to do with a table of which the disk refuses a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is left as it is: the disk may serve the part later.
+    /// Leave it as it is: the disk may serve the part later.
     Leave,
-    /// It is rewritten without the part.
+    /// Rewrite it without the part.
     GiveUp,
 }
 
-/// Which damaged tables are rewritten.
+/// Which damaged tables to rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     All,
-    /// Those whose keys are listed, or none: a store that was not open yet may need the others to be what it was.
+    /// Only if the keys of every damaged table are listed. Otherwise none is rewritten, because the store was not
+    /// opened yet and may need the others unchanged.
     Listed,
 }
 
-/// Writes the damaged tables of the store at `path` again, which no process may have open. One that cannot be read at
-/// all is left as it is, and one of which the disk refuses a part as `refused` states.
+/// Rewrites the damaged tables of the store at `path`, which no process may have open. A table that cannot be read at
+/// all stays as it is. `refused` decides about a table of which the disk refuses a part.
 pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) -> io::Result<MendResult> {
     let Some(_lock) = log::lock(path)? else { return Ok(MendResult::default()) };
     let mut known = DamagedRanges::read(path)?;
-    // Without the list less can be mended.
+    // Without the list, fewer tables can be rewritten.
     let keys = TableKeys::read(path).unwrap_or_default();
-    let mut done = MendResult::default();
+    let mut result = MendResult::default();
     let damaged = tables::damaged(path, &known)?;
     let is_unknown = |table: &tables::TableFile| keys.find(table.space, table.number).is_none();
     if scope == Scope::Listed && damaged.iter().any(is_unknown) {
-        return Ok(MendResult { left: damaged.len(), ..done });
+        return Ok(MendResult { left: damaged.len(), ..result });
     }
     for table in damaged {
         let listed = keys.find(table.space, table.number);
         let listed = listed.map(|keys| Metadata::listed(&keys.first, &keys.last));
         match rewrite(path, &table, listed, now, refused) {
             Ok(rewritten) => {
-                done.tables += 1;
-                done.ranges += rewritten.ranges.len();
+                result.tables += 1;
+                result.ranges += rewritten.ranges.len();
                 known.add(rewritten.table, rewritten.ranges);
-                // First the note: until the table is replaced its own damage stops the reads.
+                // The ranges are recorded first: until the table is replaced, its own damage fails the reads.
                 known.write(path)?;
                 fs::rename(&rewritten.file, &table.file)?;
                 File::open(path.join("keyspaces").join(table.space.to_string()).join("tables"))?
@@ -95,16 +97,16 @@ pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) 
                 );
             }
             Err(error) => {
-                done.left += 1;
-                done.refused += usize::from(is_refused(&error));
+                result.left += 1;
+                result.refused += usize::from(is_refused(&error));
                 warn!(table = %table.file.display(), %error, "damaged table not rewritten");
             }
         }
     }
-    Ok(done)
+    Ok(result)
 }
 
-/// A table that was rewritten, beside its place.
+/// A rewritten table that has not replaced the damaged one yet.
 struct RewrittenTable {
     file: PathBuf,
     copy: PathBuf,
@@ -136,8 +138,8 @@ fn rewrite(
     Ok(RewrittenTable { file, copy, table: mended, ranges: contents.ranges })
 }
 
-/// Keeps a table as `copy`, whose place the rewritten one takes: the very file where the file system has links, since
-/// parts that the disk refuses now may be read later.
+/// Keeps a damaged table as `copy`. The copy is a hard link where the file system has links, because the disk may serve
+/// the refused parts later.
 fn move_into(table: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::hard_link(table, copy).is_err() {
         fs::write(copy, bytes)?;
@@ -146,7 +148,7 @@ fn move_into(table: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
     copy.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// All bytes of a file. Bad pages are zeros, if pages that the disk refuses are given up.
+/// Reads a whole file. Bad pages become zeros, and so do refused pages with [`Refused::GiveUp`].
 fn read_all(file: &Path, refused: Refused) -> io::Result<Vec<u8>> {
     let from = File::open(file)?;
     let length = from.metadata()?.len();
@@ -158,8 +160,8 @@ fn read_all(file: &Path, refused: Refused) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads page by page. Only a page of which the kernel states that the medium does not have it is taken for bad: after any
-/// other error (no memory, a stale handle, a device that is away) the bytes may be whole, and zeros would destroy them.
+/// Reads page by page. A page counts as bad only if the kernel reports that the medium lost it. After any other error
+/// (no memory, a stale handle, a missing device) the bytes may be whole, and zeros would destroy them.
 fn read_pages(
     bytes: &mut [u8],
     refused: Refused,
@@ -176,7 +178,7 @@ fn read_pages(
     Ok(())
 }
 
-/// What can be read of a table.
+/// The readable contents of a table.
 struct Contents {
     items: Vec<InternalValue>,
     ranges: Vec<DamagedRange>,
@@ -184,11 +186,11 @@ struct Contents {
     level: u8,
 }
 
-/// The description of a table, as far as it is known.
+/// The metadata of a table, as far as it is known.
 struct Metadata {
     first: Vec<u8>,
     last: Vec<u8>,
-    /// Whether that is its last key, or one above any that it may have.
+    /// Whether `last` is the table's last key. Otherwise it is a bound above any key that the table may have.
     is_last: bool,
     compression: CompressionType,
     level: u8,
@@ -201,15 +203,15 @@ impl Contents {
             Self { items: Vec::new(), ranges: Vec::new(), compression: meta.compression, level: meta.level };
         contents.take_blocks(data, is_whole, table, &meta);
         if contents.items.is_empty() {
-            // A table has an item. This one removes a key that is not read.
+            // A table needs an item. This one removes a key whose reads fail anyway.
             let key = contents.ranges.first().map_or(&meta.first, |range| &range.first);
             contents.items.push(InternalValue::from_components(&key[..], b"", 0, ValueType::Tombstone));
         }
         Ok(contents)
     }
 
-    /// Takes the items of whole blocks, and notes the keys between them where one is not, and those behind them that should be
-    /// there.
+    /// Takes the items of whole blocks. Records the key range of each damaged block, and that of missing blocks at the
+    /// end.
     fn take_blocks(&mut self, data: &[u8], is_whole: bool, table: &tables::TableFile, meta: &Metadata) {
         let range = |first: &[u8], last: &[u8]| DamagedRange {
             space: table.space,
@@ -217,7 +219,7 @@ impl Contents {
             first: first.to_vec(),
             last: last.to_vec(),
         };
-        // The first key that a damaged block may have, from where one was met.
+        // The first key that the current run of damaged blocks may have had.
         let mut lost: Option<Vec<u8>> = None;
         let mut next_key = meta.first.clone();
         let mut at = 0;
@@ -229,7 +231,7 @@ impl Contents {
                 continue;
             };
             if let Some(from) = lost.take() {
-                // A newer value of the same key may have been the last of the damaged block.
+                // The damaged block may end with a newer value of the same key.
                 self.ranges.push(range(&from, &first.key.user_key));
             }
             next_key = [&last.key.user_key[..], &[0]].concat();
@@ -253,17 +255,17 @@ impl Contents {
     }
 }
 
-/// A table as far as it can be taken apart.
+/// The parts of a table, as far as they can be found.
 struct Parts<'a> {
-    /// Its blocks of data.
+    /// The data blocks.
     data: &'a [u8],
-    /// Whether it is certain where these end.
+    /// Whether the end of the data blocks is certain.
     is_whole: bool,
     meta: Metadata,
 }
 
-/// The blocks of data of a table, and what it states of itself: where its list of parts cannot be read, or not what it
-/// states, as far as the blocks tell, and the `listed` keys. Not when there is neither.
+/// Splits a table into its data blocks and its metadata. If the list of parts or the metadata cannot be read, the
+/// blocks and the `listed` keys replace it. Fails when there is neither.
 fn parts(bytes: &[u8], listed: Option<Metadata>) -> io::Result<Parts<'_>> {
     let list = sfa::Reader::from_reader(&mut Cursor::new(bytes)).ok();
     let part = |name: &[u8]| {
@@ -277,8 +279,8 @@ fn parts(bytes: &[u8], listed: Option<Metadata>) -> io::Result<Parts<'_>> {
     meta.map(|meta| Parts { data, is_whole, meta }).ok_or(ErrorKind::InvalidData.into())
 }
 
-/// The blocks of data that a table begins with, up to a whole block of another kind, and whether there is one. All of it where
-/// there is none behind them: then what cannot be read may have been data.
+/// Returns the leading data blocks of a table, up to a whole block of another kind, and whether there is such a block.
+/// Without one it returns all bytes, because the unreadable rest may have been data.
 fn leading_blocks(bytes: &[u8]) -> (&[u8], bool) {
     let mut at = 0;
     while let Some(length) = block_length(&bytes[at..]).or_else(|| next_block(&bytes[at..])) {
@@ -290,12 +292,12 @@ fn leading_blocks(bytes: &[u8]) -> (&[u8], bool) {
     (bytes, false)
 }
 
-/// How far away the next block of data is that is not the first thing here.
+/// Returns the distance to the next data block after the first byte.
 fn next_block(data: &[u8]) -> Option<usize> {
     (1..data.len()).find(|at| block_length(&data[*at..]).is_some())
 }
 
-/// Whether a whole block begins here that is none of data.
+/// Returns whether a whole block begins here that is not a data block.
 fn is_other_block(mut data: &[u8]) -> bool {
     if !data.starts_with(tables::BLOCK_MAGIC) {
         return false;
@@ -306,8 +308,8 @@ fn is_other_block(mut data: &[u8]) -> bool {
         && contents.is_some_and(|contents| xxh3_128(contents) == head.checksum.into_u128())
 }
 
-/// The items of the block that begins here, and how many bytes it takes. Without items when it cannot be read: then up to
-/// where the next one may begin.
+/// Returns the items of the block that begins here, and its length. If it cannot be read, there are no items, and the
+/// length is the distance to the next possible block.
 fn read_block(data: &[u8], compression: CompressionType) -> (Vec<InternalValue>, usize) {
     let Some(length) = block_length(data) else {
         return (Vec::new(), next_block(data).unwrap_or(data.len()));
@@ -315,7 +317,7 @@ fn read_block(data: &[u8], compression: CompressionType) -> (Vec<InternalValue>,
     (items(&data[..length], compression).unwrap_or_default(), length)
 }
 
-/// How long the block is whose head is here, if it is the head of a block of data.
+/// Returns the length of the data block whose header is here, if it is one.
 fn block_length(mut data: &[u8]) -> Option<usize> {
     let whole = data.len();
     if !data.starts_with(tables::BLOCK_MAGIC) {
@@ -349,18 +351,18 @@ impl Metadata {
         Ok(Self { first, last, is_last: true, compression, level })
     }
 
-    /// A table with these keys.
+    /// Returns the metadata of a table with these keys.
     fn listed(first: &[u8], last: &[u8]) -> Self {
         let compression = CompressionType::None;
         Self { first: first.to_vec(), last: last.to_vec(), is_last: true, compression, level: 0 }
     }
 
-    /// What must be assumed of a table with these blocks: any key may have been in it, if nothing is `listed`. None without a
-    /// block and a list.
+    /// Returns the metadata that must be assumed for a table with these blocks. Without `listed` keys, any key may have
+    /// been in the table. None when there is neither a block nor a list.
     fn assumed(data: &[u8], listed: Option<Self>) -> Option<Self> {
         let at = if block_length(data).is_some() { Some(0) } else { next_block(data) };
         let Some(head) = at.and_then(|at| Header::decode_from(&mut &data[at..]).ok()) else { return listed };
-        // Compressed contents are not as long as before.
+        // Compressed data has another length than before the compression.
         let is_plain = head.data_length == head.uncompressed_length;
         let compression = if is_plain { CompressionType::None } else { CompressionType::Lz4 };
         let any = || Self { is_last: false, ..Self::listed(&[0], &[u8::MAX; limits::MEND_KEY_BYTES]) };
@@ -374,15 +376,15 @@ mod tests {
 
     use super::*;
 
-    /// Reads three pages of ones, the second of which fails.
+    /// Reads three pages of ones. The read of the second page fails.
     fn read(refused: Refused, failure: Errno) -> Result<Vec<u8>, Option<Errno>> {
         let mut bytes = vec![7; 3 * PAGE];
         let read = |page: &mut [u8], at: u64| {
             page.fill(1);
             if at == PAGE as u64 { Err(io::Error::from(failure)) } else { Ok(()) }
         };
-        let done = read_pages(&mut bytes, refused, read);
-        done.map(|()| bytes).map_err(|error| Errno::from_io_error(&error))
+        let result = read_pages(&mut bytes, refused, read);
+        result.map(|()| bytes).map_err(|error| Errno::from_io_error(&error))
     }
 
     #[test]
@@ -391,7 +393,7 @@ mod tests {
         assert_eq!(read(Refused::GiveUp, Errno::IO), Ok(zeroed.clone()));
         assert_eq!(read(Refused::Leave, Errno::IO), Err(Some(Errno::IO)));
         for refused in [Refused::GiveUp, Refused::Leave] {
-            // The kernel has these for sectors and blocks that are lost for good.
+            // The kernel returns these errors for sectors and blocks that are lost for good.
             for lost in [Errno::NODATA, Errno::BADMSG, Errno::UCLEAN, Errno::ILSEQ] {
                 assert_eq!(read(refused, lost), Ok(zeroed.clone()), "{lost}");
             }

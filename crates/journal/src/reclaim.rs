@@ -1,8 +1,9 @@
-//! Getting room back from what was removed, when the disk is nearly full.
+//! Frees the space of removed data when the disk is nearly full.
 //!
-//! A removal takes room before it gives any: the log keeps what it keeps until every key space is flushed, and a table
-//! keeps its entries until it is merged with the removals. Both happen as writes come, and below the reserve few do. So
-//! there it is done on purpose, away from the committer, a round at a time.
+//! A removal needs space before it frees any: a log file stays until every key space is flushed, and a table keeps its
+//! removed entries until it is merged with the removals. The store does both as writes arrive, and below the reserve
+//! few writes arrive. So this module flushes and merges on purpose, one round at a time, outside the committer's
+//! thread.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,10 +16,10 @@ use super::SPACES;
 use super::store::Store;
 use crate::limits;
 
-/// How often it is looked whether what was flushed is on disk.
-const LOOK: Duration = Duration::from_millis(10);
+/// Pause between two checks whether the flushes are on disk.
+const FLUSH_CHECK: Duration = Duration::from_millis(10);
 
-/// The rounds of a journal, one at a time. It belongs to the committer.
+/// The reclaim rounds of a journal, one at a time. The committer owns it.
 #[derive(Default)]
 pub(super) struct Reclaimer {
     round: Option<JoinHandle<()>>,
@@ -26,7 +27,8 @@ pub(super) struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// Begins a round, if none is under way and the last one is long enough ago. `free` are the bytes left.
+    /// Starts a round, unless one runs or the last one ended less than [`limits::RECLAIM_PAUSE`] ago. `free` is the
+    /// number of free bytes.
     pub(super) fn begin(&mut self, store: Arc<Store>, free: u64) {
         if self.round.as_ref().is_some_and(|round| !round.is_finished()) {
             return;
@@ -47,7 +49,7 @@ impl Reclaimer {
 
 impl Drop for Reclaimer {
     fn drop(&mut self) {
-        // Any process that opens the journal next needs its lock.
+        // The process that opens the journal next needs the lock that the round holds.
         if let Some(round) = self.round.take()
             && round.join().is_err()
         {
@@ -59,12 +61,12 @@ impl Drop for Reclaimer {
 fn reclaim(store: &Store, free: u64) {
     let unwritten: u64 =
         SPACES.iter().map(|(space, _)| store.space(*space).tree.active_memtable().size()).sum();
-    // A table that the disk has no room for would close the store.
+    // Flushing a table that does not fit on the disk would close the store.
     if unwritten > free {
         return debug!(unwritten, free, "memory tables not flushed: no room");
     }
     if let Err(error) = flush(store) {
-        // The committer finds out by its next write if the store cannot go on.
+        // If the store cannot continue, the committer learns it from its next write.
         return warn!(%error, "memory tables not flushed");
     }
     for (space, name) in SPACES {
@@ -76,13 +78,13 @@ fn reclaim(store: &Store, free: u64) {
         let (before, left) = (contents.bytes, contents.left());
         match keyspace.major_compact() {
             Ok(()) => debug!(space = name, before, after = keyspace.disk_space(), left, "tables merged"),
-            // Other key spaces have room to give too.
+            // Other key spaces may still free space.
             Err(error) => warn!(space = name, %error, "tables not merged"),
         }
     }
 }
 
-/// Writes out what is in memory. A log of which every key space has all is removed by that.
+/// Flushes all memory tables. The store then removes the logs that every key space has flushed.
 fn flush(store: &Store) -> Result<(), fjall::Error> {
     for (space, _) in SPACES {
         store.space(space).rotate_memtable()?;
@@ -90,16 +92,16 @@ fn flush(store: &Store) -> Result<(), fjall::Error> {
     let began = Instant::now();
     let is_flushed = || SPACES.iter().all(|(space, _)| store.space(*space).sealed_memtable_count() == 0);
     while !is_flushed() && began.elapsed() < limits::RECLAIM_FLUSH {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(FLUSH_CHECK);
     }
     Ok(())
 }
 
-/// What the tables of a key space hold.
+/// Contents of the tables of a key space.
 #[derive(Clone, Copy, Debug)]
 struct Contents {
     bytes: u64,
-    /// Keys with values, removed or not, and removals.
+    /// Number of keys with values, removed or not, plus the number of removals.
     items: u64,
     removals: u64,
 }
@@ -113,7 +115,7 @@ impl Contents {
         }
     }
 
-    /// About how many bytes are not removed, taking each removal for that of one value of the middle size.
+    /// Estimates the bytes that are not removed. Each removal counts as that of one value of average size.
     fn left(self) -> u64 {
         let values = self.items.saturating_sub(self.removals);
         let left = values.saturating_sub(self.removals);
@@ -121,7 +123,7 @@ impl Contents {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// Whether merging the tables gives room, and there is enough for what is left to lie there twice meanwhile.
+    /// Returns whether a merge frees enough space, and whether the disk has room for two copies of the rest meanwhile.
     fn is_worth(self, free: u64) -> bool {
         let gain = self.bytes.saturating_sub(self.left());
         let needed = self.left().saturating_mul(2).saturating_add(limits::RECLAIM_MARGIN);
@@ -139,7 +141,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Writes or removes 12 messages of 1 MiB in one group: fewer than the store flushes by itself.
+    /// Writes or removes 12 messages of 1 MiB in one group, which is less than the store flushes on its own.
     async fn change(journal: &Journal, is_removal: bool) {
         let work = move |txn: &mut crate::Txn<'_>| {
             for number in 0..12_u8 {
@@ -147,7 +149,7 @@ mod tests {
                 if is_removal {
                     txn.remove(Space::Entries, key);
                 } else {
-                    // A generator of Knuth's: nothing makes its high bytes smaller.
+                    // Knuth's generator: its high bytes do not compress.
                     let body = (0..MIB).scan(u64::from(number), |state, _| {
                         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         Some((*state >> 56) as u8)

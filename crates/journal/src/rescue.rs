@@ -1,9 +1,9 @@
-//! Writing the log files of a closed store again, after a write or a sync failed.
+//! Rewrites the log files of a closed store after a write or a sync failed.
 //!
-//! After a sync that failed the system may have forgotten that pages of a file are not on disk: it shows them when they
-//! are read, and calls the next sync a success. So what a log shows is copied to a new file, which is synced and
-//! takes its place, before the store is opened and any process builds on it. Table files need none of this: they are
-//! written whole, and only named once they are synced.
+//! After a failed sync the operating system may have marked pages as clean that are not on disk: it still shows them to
+//! readers, and the next sync reports success. So the contents of each log are copied to a new file, which is synced
+//! and replaces the log, before the store is opened and relies on it. Tables need none of this: the store writes a
+//! table whole and lists it only after its sync.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -11,14 +11,13 @@ use std::path::Path;
 
 /// The file whose lock the store holds while it is open (fjall 3).
 const LOCK: &str = "lock";
-/// What the names of log files end with (fjall 3).
+/// File name extension of logs (fjall 3).
 const LOG: &str = "jnl";
-/// What the new file ends with until it takes its place. No process reads one that was left.
+/// Extension of the new file until it replaces the log. A leftover one is never read.
 const UNFINISHED: &str = "unfinished";
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Writes the log files below `path` again. No other process may have the store open, and it reports it when a process
-/// has.
+/// Rewrites the log files below `path`. No other process may have the store open: `WouldBlock` when one has.
 pub(super) fn rewrite_logs(path: &Path) -> io::Result<()> {
     let lock = OpenOptions::new().read(true).write(true).open(path.join(LOCK))?;
     match lock.try_lock() {
@@ -32,13 +31,13 @@ pub(super) fn rewrite_logs(path: &Path) -> io::Result<()> {
             rewrite(&log)?;
         }
     }
-    // The new names must be on disk as well.
+    // The renames must be on disk as well.
     File::open(path)?.sync_all()
 }
 
 fn rewrite(log: &Path) -> io::Result<()> {
     let unfinished = log.with_extension(UNFINISHED);
-    // A try that failed may have left one, and what a sync makes of its pages is as uncertain.
+    // A failed attempt may have left a file. The result of syncing its pages is just as uncertain, so it is removed.
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -50,8 +49,8 @@ fn rewrite(log: &Path) -> io::Result<()> {
     fs::rename(unfinished, log)
 }
 
-/// Copies what can be read, byte for byte. Blocks of zeros are skipped: a log begins as a long file of them. The system
-/// is not asked to copy by itself, since it might share the very blocks that were not written.
+/// Copies all readable bytes. Blocks of zeros are skipped, because a new log is a long file of zeros. The kernel's own
+/// copy functions are not used, because they might share the very blocks that were not written.
 pub(super) fn copy(from: &mut impl Read, to: &mut File) -> io::Result<()> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut length = 0;

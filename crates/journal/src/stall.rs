@@ -1,4 +1,4 @@
-//! The deadline of the committer: a disk that does not answer must not hold up every process who waits for it.
+//! The deadline of the committer: a disk that does not answer must not block every waiter.
 //!
 //! ```text
 //!            begin                  deadline passes
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! * `At work`: the committer runs, writes or syncs a group, or opens the store again.
-//! * `Stalled`: reads and new work are refused as not written, and so is what waits in the queue. The waiters of the group
-//!   are answered that its outcome is unknown. Reads are refused too, since what they show is not yet what the group
-//!   leaves behind: who was told that he does not know must not read the state before it.
-//! * A write that ends after all is a commit like any other: the store serves again, and nothing acknowledged is lost.
+//! * `Stalled`: reads and new work are refused as not written, and so is the queued work. The waiters of the group are
+//!   told that its outcome is unknown. Reads are refused too, because they would show the state before the group: a
+//!   caller that got an unknown outcome must not read that state.
+//! * A late write that succeeds is a commit like any other: the store serves again, and no acknowledged write is lost.
 //!
-//! Waiters of a group whose own reads hang are not answered here, but by the deadline of their requests.
+//! This deadline does not cover work whose own reads hang: its waiters are answered by the deadline of their requests.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -29,12 +29,12 @@ use super::work::Work;
 use crate::limits;
 use angarium_core::time::millis;
 
-/// The queue of a committer, until its thread ends. That thread holds the lock while it waits for work, the watch while it
-/// refuses what waits.
+/// The queue of a committer; none after its thread ended. The committer's thread holds the lock while it waits for
+/// work, the watch while it refuses queued work.
 pub(super) type Queue = Mutex<Option<Receiver<Box<dyn Work>>>>;
 
-/// Lives as long as the committer's thread. When that ends, by a panic too, no process waits for work that is never
-/// done.
+/// A guard that lives as long as the committer's thread. When the thread ends, even by a panic, it closes the queue and
+/// drops the current group, so no caller waits for work that never runs.
 pub(super) struct QueueEnd {
     pub(super) queue: Arc<Queue>,
     pub(super) stall: Arc<Stall>,
@@ -47,33 +47,33 @@ impl Drop for QueueEnd {
     }
 }
 
-/// What the committer is at, shared with its watch.
+/// Progress of the committer, shared with its watch.
 pub(super) struct Stall {
     current: Arc<Current>,
-    /// Held for a look, or for the answers of one group.
+    /// Held for one check, or while one group is answered.
     phase: Mutex<Phase>,
-    /// Wakes the watch when it is to end.
+    /// Wakes the watch when it should end.
     ended: Condvar,
 }
 
 struct Phase {
     deadline: Duration,
-    /// Since when the committer is at work.
+    /// When the committer started its current work.
     began: Option<Instant>,
     is_stalled: bool,
     is_ended: bool,
-    /// The group whose write is under way.
+    /// The group that is being written.
     group: Vec<Box<dyn Work>>,
 }
 
-/// The thread that watches a committer. It ends when this is dropped.
+/// The thread that watches a committer. It ends when this handle is dropped.
 pub(super) struct StallWatch {
     stall: Arc<Stall>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Stall {
-    /// The committer of `current` at rest, with the usual deadline.
+    /// Creates the state for an idle committer of `current`, with the default deadline.
     pub(super) fn new(current: Arc<Current>) -> Self {
         let deadline = limits::COMMIT_DEADLINE;
         let phase = Phase { deadline, began: None, is_stalled: false, is_ended: false, group: Vec::new() };
@@ -85,18 +85,18 @@ impl Stall {
         self.phase.lock().deadline = deadline;
     }
 
-    /// Notes that work on the disk begins.
+    /// Records that work on the disk begins.
     pub(super) fn begin(&self) {
         self.phase.lock().began = Some(Instant::now());
     }
 
-    /// Keeps the group that is about to be written, for answers in time.
+    /// Keeps the group that is about to be written, so that the watch can answer its waiters at the deadline.
     pub(super) fn hold(&self, group: Vec<Box<dyn Work>>) {
         self.phase.lock().group = group;
     }
 
-    /// Notes that the work has ended, and gives back the group if it was not answered meanwhile. A store that `is_sound`
-    /// serves again.
+    /// Records that the work has ended, and returns the group unless the watch answered it meanwhile. A stalled store
+    /// serves again if `is_sound`.
     pub(super) fn end(&self, is_sound: bool) -> Vec<Box<dyn Work>> {
         let mut phase = self.phase.lock();
         let took = phase.began.take().map(|began| began.elapsed());
@@ -106,8 +106,8 @@ impl Stall {
         std::mem::take(&mut phase.group)
     }
 
-    /// Looks once, and refuses what waits in `queue` while the disk is stalled.
-    fn look(&self, queue: &Queue) {
+    /// Checks the deadline once. While the disk is stalled, refuses the work in `queue`.
+    fn check(&self, queue: &Queue) {
         let why = {
             let mut phase = self.phase.lock();
             if phase.began.is_none_or(|began| began.elapsed() < phase.deadline) {
@@ -119,25 +119,25 @@ impl Stall {
                 error!(deadline_ms = millis(phase.deadline), "journal stalled");
                 self.current.stall(&why);
             }
-            // Only now: any process that learns of it must find the store closed.
+            // Answered after the store is closed: a caller that learns of the stall must find the store closed.
             for piece in phase.group.drain(..) {
                 piece.settle(Err(JournalError::Unknown(Arc::clone(&why))));
             }
             why
         };
-        // The committer may be back and wait for work.
+        // The lock is taken when the committer has recovered and waits for work again.
         let Some(queue) = queue.try_lock() else { return };
         for piece in queue.iter().flat_map(Receiver::try_iter) {
             piece.settle(Err(JournalError::Closed(Arc::clone(&why))));
         }
     }
 
-    /// Waits for the time of the next look. False when there is none.
+    /// Waits until the next check. Returns false when the watch should end.
     fn wait(&self) -> bool {
         let mut phase = self.phase.lock();
         if !phase.is_ended {
-            let (least, most) = limits::COMMIT_LOOK;
-            let pause = (phase.deadline / 10).clamp(least, most);
+            let (min, max) = limits::COMMIT_CHECK;
+            let pause = (phase.deadline / 10).clamp(min, max);
             self.ended.wait_for(&mut phase, pause);
         }
         !phase.is_ended
@@ -145,14 +145,14 @@ impl Stall {
 }
 
 impl StallWatch {
-    /// Starts to watch the committer that takes its work from `queue`.
+    /// Starts the watch of the committer that takes its work from `queue`.
     pub(super) fn start(stall: Arc<Stall>, queue: Arc<Queue>) -> Self {
         let watched = Arc::clone(&stall);
         let thread = std::thread::Builder::new()
             .name("commit-watch".into())
             .spawn(move || {
                 while watched.wait() {
-                    watched.look(&queue);
+                    watched.check(&queue);
                 }
             })
             .expect("the process can start a thread while it opens a store");

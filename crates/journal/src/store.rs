@@ -1,4 +1,4 @@
-//! The database on disk: opening it, and its format.
+//! The database on disk: its format and how it is opened.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::limits;
 use angarium_core::time::Timestamp;
 
 const FORMAT_KEY: &[u8] = b"format";
-/// When the last group was written: milliseconds since the Unix epoch, 8 bytes, big endian.
+/// Key of the time of the last group: milliseconds since the Unix epoch, 8 bytes, big endian.
 pub(super) const TIME_KEY: &[u8] = b"time";
 
-/// There from when its user had checked it and its process ended, until it is opened again: there was no crash since.
+/// Key that exists from a clean close of checked contents until the next open. It proves that there was no crash since.
 const CHECKED_KEY: &[u8] = b"checked";
 
-/// Bytes of log files after which quiet key spaces are flushed too: they bound the time of a restart.
+/// Bytes of log files after which idle key spaces are flushed too. They bound the time of a restart.
 const LOG_BYTES: u64 = 256 << 20;
 
 /// Whether damage of the log is accepted.
@@ -38,21 +38,22 @@ impl Acceptance {
     }
 }
 
-/// An open database. While it is there, its directory is locked.
+/// An open database. Its directory is locked while it exists.
 pub(super) struct Store {
     pub(super) database: Database,
     spaces: Vec<Keyspace>,
-    /// What the witness of an open store states first.
+    /// The first mark that the witness of this store writes.
     pub(super) mark: Mark,
-    /// Keys that are not read, since damage has taken some of them.
+    /// Key ranges whose reads are refused, because damage has taken some of their keys.
     pub(super) lost: LostRanges,
-    /// Told of damage that reads meet.
+    /// Counts the damage that reads meet.
     pub(super) damage: Arc<DamageWatch>,
 }
 
 impl Store {
-    /// Opens the database at `path`, and makes it when there is none. Blocks while it reads its log twice: to check it,
-    /// and to replay it. Tables that stop it are rewritten without their lost keys, if it is known which keys they had.
+    /// Opens the database at `path`, and creates it when there is none. Blocks while it reads its log twice: to check
+    /// it, and to replay it. A damaged table that prevents the start is rewritten without its lost keys, if its keys
+    /// are known.
     pub(super) fn open(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<Self, OpenError> {
         let refused = match Self::open_whole(path, acceptance, now) {
             Err(OpenError::Damaged { path, damage }) if tables::is_table(&damage.file) => {
@@ -118,8 +119,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens a copy of a database that no other process has, to read it. Nothing of it is flushed or merged. Reads of
-    /// what `ranges` of the original say is lost are refused.
+    /// Opens a copy of a database to read it; no other process may have the copy open. Nothing is flushed or merged.
+    /// Reads of the lost `ranges` of the original are refused.
     pub(super) fn open_copy(path: &Path, ranges: &DamagedRanges) -> Result<Self, fjall::Error> {
         let database = Database::builder(path)
             .manual_journal_persist(true)
@@ -136,7 +137,7 @@ impl Store {
         Ok(Self { database, spaces, mark, lost, damage: Arc::default() })
     }
 
-    /// Where the groups of commits go on.
+    /// Returns the group numbers to continue from.
     pub(super) fn numbering(&self) -> Numbering {
         Numbering::after(self.mark.store, self.mark.group)
     }
@@ -145,7 +146,7 @@ impl Store {
         &self.spaces[space as usize]
     }
 
-    /// What a failed read of `space` means.
+    /// Records a failed read of `space` and returns the error for the caller.
     pub(super) fn read_failed(&self, space: Space, failure: &fjall::Error) -> JournalError {
         self.damage.judge(space, failure)
     }
@@ -158,7 +159,8 @@ impl Store {
         }
     }
 
-    /// Whether it needs no check, since it is new or was left checked. From here on it counts as not left.
+    /// Returns whether the contents need no check, because the store is new or was closed as checked. Removes that
+    /// record.
     pub(super) fn take_checked(&self, path: &Path) -> Result<bool, OpenError> {
         let failed = |source| OpenError::Store { path: path.to_owned(), source };
         let meta = self.space(Space::Meta);
@@ -170,7 +172,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Its process ends, and what is in it was checked.
+    /// Records that the contents were checked, when the process ends.
     pub(super) fn leave_checked(&self) -> Result<(), fjall::Error> {
         self.space(Space::Meta).insert(CHECKED_KEY, b"")?;
         self.database.persist(PersistMode::SyncData)
@@ -181,7 +183,7 @@ impl Store {
         self.database.persist(PersistMode::SyncAll)
     }
 
-    /// When the last group was written.
+    /// Returns the time of the last group.
     pub(super) fn last_write(&self, path: &Path) -> Result<Timestamp, OpenError> {
         let failed = |source| OpenError::Store { path: path.to_owned(), source };
         let value = self.space(Space::Meta).get(TIME_KEY).map_err(failed)?;
@@ -195,7 +197,7 @@ fn other_format(path: &Path, found: &[u8]) -> OpenError {
     OpenError::Format { path: PathBuf::from(path), found }
 }
 
-/// Writes a group that begins the numbers of a store again, after damage was accepted.
+/// Writes a group that restarts the group numbers of a store, after damage was accepted.
 fn begin_numbers(database: &Database, meta: &Keyspace, mark: &Mark) -> Result<(), fjall::Error> {
     let position =
         Position { store: mark.store, group: mark.group, synced: mark.group - 1, floor: database.seqno() };
@@ -204,8 +206,8 @@ fn begin_numbers(database: &Database, meta: &Keyspace, mark: &Mark) -> Result<()
     batch.commit()
 }
 
-/// Checks the files at `path` before the database opens them, and cuts what a power cut left of unsynced writes. Whether damage
-/// was accepted, beside what was found.
+/// Checks the files at `path` before the database opens them, and cuts the unsynced writes that a power cut left.
+/// Returns the result of the check, and whether damage was accepted.
 fn check(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<(StoreCheck, bool), OpenError> {
     let failed = |source: std::io::Error| refusal(path, source.into());
     let _lock = log::lock(path).map_err(failed)?;
@@ -221,14 +223,14 @@ fn check(path: &Path, acceptance: Acceptance, now: Timestamp) -> Result<(StoreCh
     match (worst, acceptance) {
         (None, Acceptance::Accept) => {
             checked.accept(path, now).map_err(failed)?;
-            // What was there is not what is there now.
+            // The result of the check no longer describes the files.
             Ok((StoreCheck::default(), true))
         }
         (worst, _) => Err(refusal(path, Box::new(worst.unwrap_or(first).clone()).into())),
     }
 }
 
-/// Why the database could not be opened. It does not name the table that it cannot read, which is found here.
+/// Returns why the database could not be opened. The database does not name an unreadable table, so this looks for it.
 fn failure(path: &Path, source: fjall::Error) -> OpenError {
     let path = path.to_owned();
     match tables::first_damage(&path).filter(|_| matches!(source, fjall::Error::Storage(_))) {

@@ -1,6 +1,7 @@
-//! The table files of a store that no process has open: which there are, and whether they are what was written.
+//! The table files of a store that no process has open: a list of them, and a check that they are unchanged.
 //!
-//! Nothing of a file is believed before its checksum, and no length in it decides how much memory is taken.
+//! No byte of a file is trusted before its checksum is checked, and no stored length decides how much memory is
+//! allocated.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -10,11 +11,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::log::{self, Damage, DamagedRanges, Remedy};
 
-/// Bytes of the head of a block (lsm-tree 3.1): four fixed bytes, its kind, the checksum of its data (`u128`), the length of its
-/// data (`u32`), that before compression, and the lower half of a checksum of all that.
+/// Bytes of the header of a block (lsm-tree 3.1): four fixed bytes, its kind, the checksum of its data (`u128`), the
+/// length of its data (`u32`), its uncompressed length, and the lower half of a checksum of the header.
 const BLOCK_HEAD: usize = 33;
 pub(super) const BLOCK_MAGIC: &[u8; 4] = b"LSM\x03";
-/// Greatest length of a block that is read: more is damage of its head.
+/// Max length of a block that is read. A greater length means that the header is damaged.
 pub(super) const BLOCK_BYTES: u64 = 64 << 20;
 /// Bytes of a file that are read at a time.
 const PART: usize = 256 << 10;
@@ -25,12 +26,12 @@ pub(super) struct TableFile {
     pub(super) space: u64,
     pub(super) number: u64,
     pub(super) file: PathBuf,
-    /// Of the file as a whole.
+    /// Checksum of the whole file.
     pub(super) check: u128,
 }
 
-/// The tables of all key spaces of the store at `path` whose lists are whole. One that was rewritten has the checksum
-/// that `ranges` states.
+/// Returns the tables of all key spaces of the store at `path` whose lists are whole. For a rewritten table, `ranges`
+/// has the checksum.
 pub(super) fn listed(path: &Path, ranges: &DamagedRanges) -> io::Result<Vec<TableFile>> {
     let mut tables = Vec::new();
     for space in log::complete_spaces(path)? {
@@ -44,25 +45,25 @@ pub(super) fn listed(path: &Path, ranges: &DamagedRanges) -> io::Result<Vec<Tabl
     Ok(tables)
 }
 
-/// Those of them that are not what was written. A disk that cannot read one reports it too.
+/// Returns the tables that are not as they were written, including those that the disk cannot read.
 pub(super) fn damaged(path: &Path, ranges: &DamagedRanges) -> io::Result<Vec<TableFile>> {
     let tables = listed(path, ranges)?.into_iter();
     Ok(tables.filter(|table| table.damage().is_some()).collect())
 }
 
-/// The first damaged table of the store at `path`, if its lists can be read.
+/// Returns the first damaged table of the store at `path`, if its lists can be read.
 pub(super) fn first_damage(path: &Path) -> Option<Damage> {
     let ranges = DamagedRanges::read(path).ok()?;
     listed(path, &ranges).ok()?.iter().find_map(TableFile::damage)
 }
 
-/// Whether a file is a table, by its place.
+/// Returns whether a file is a table, by its directory.
 pub(super) fn is_table(file: &Path) -> bool {
     file.parent().is_some_and(|folder| folder.ends_with("tables"))
 }
 
 impl TableFile {
-    /// Whether it is not what was written, and the first block that is not.
+    /// Returns the damage of the table with its first bad block; none when the table is as it was written.
     pub(super) fn damage(&self) -> Option<Damage> {
         let damage = |offset, found: String| Damage {
             file: self.file.clone(),
@@ -102,7 +103,7 @@ fn checksum(file: &Path) -> io::Result<u128> {
     }
 }
 
-/// Where the first block begins that has a wrong checksum; the end of the blocks when all of them are right.
+/// Returns the offset of the first block with a wrong checksum; the end of the blocks when all of them are right.
 fn first_bad_block(file: &Path) -> io::Result<u64> {
     let mut table = BufReader::new(File::open(file)?);
     let mut offset = 0;

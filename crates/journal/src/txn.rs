@@ -1,4 +1,5 @@
-//! What a piece of work sees and writes: the state after all work before it, and one batch for the group.
+//! The transaction of a commit group: each piece of work reads the state after all work before it, and writes to one
+//! batch.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ use super::{JournalError, Room, Space};
 use angarium_core::durability::Durability;
 use angarium_core::time::Timestamp;
 
-/// The writes of one group of work. Each piece reads the outcome of those before it.
+/// The writes of one group of work. Each piece of work reads the writes of the pieces before it.
 pub struct Txn<'a> {
     store: &'a Store,
     left: RoomLeft,
@@ -20,8 +21,8 @@ pub struct Txn<'a> {
     bytes: usize,
     batch: OwnedWriteBatch,
     now: Timestamp,
-    /// What the group wrote to the spaces that work reads back. Messages are not among them: no process decides
-    /// anything by a message of the same group, and keeping them here would cost more than writing them.
+    /// Writes of the group to the spaces that work reads back. Messages are left out: no work decides anything by a
+    /// message of the same group, and keeping them here would cost more than writing them.
     written: HashMap<Space, HashMap<Bytes, Option<Bytes>>>,
 }
 
@@ -39,23 +40,23 @@ impl<'a> Txn<'a> {
         Self { store, left, bytes: 0, batch, now, written: HashMap::new() }
     }
 
-    /// When the group began: what is written with it as the time of the last write.
+    /// Returns when the group began. It is stored with the group as the time of the last write.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Whether there is room for new messages beside the writes of the group so far.
+    /// Returns whether there is room for new messages after the writes of the group so far.
     pub fn room(&self) -> Room {
         self.left.room()
     }
 
-    /// Bytes of the keys and values that the group has written so far.
+    /// Returns the bytes of the keys and values that the group has written so far.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The value of a key. In the spaces of messages, headers, schedule and notes, writes of the same group are not
-    /// seen: a queue has at most one batch under way, so there are none that concern it.
+    /// Returns the value of a key. In the spaces of messages, headers, schedule and notes, writes of the same group are
+    /// not visible: a queue has at most one batch in flight, so no write of the group can concern it.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
         if let Some(value) = self.written.get(&space).and_then(|written| written.get(key)) {
             return Ok(value.clone());
@@ -66,20 +67,19 @@ impl<'a> Txn<'a> {
         Ok(value.map(Bytes::from))
     }
 
-    /// Bytes of a value, without reading it where the store can help it.
+    /// Returns the length of a value in bytes, without reading the value where the store supports that.
     pub fn size_of(&self, space: Space, key: &[u8]) -> Result<Option<u32>, JournalError> {
         self.store.check_read(space, key)?;
         self.store.space(space).size_of(key).map_err(|failure| self.store.read_failed(space, &failure))
     }
 
-    /// Writes a key.
     pub fn put(&mut self, space: Space, key: Bytes, value: Bytes) {
         self.note_bytes(key.len().saturating_add(value.len()));
         self.keep(space, &key, Some(&value));
         self.batch.insert(self.store.space(space), key, value);
     }
 
-    /// Removes a key; one that is absent stays so.
+    /// Removes a key. An absent key is no error.
     pub fn remove(&mut self, space: Space, key: Bytes) {
         self.note_bytes(key.len());
         self.keep(space, &key, None);
@@ -91,21 +91,22 @@ impl<'a> Txn<'a> {
         self.left.write(bytes);
     }
 
-    /// Keeps what was written for work that reads it back.
+    /// Keeps a write for work that reads it back.
     fn keep(&mut self, space: Space, key: &Bytes, value: Option<&Bytes>) {
         if is_read_back(space) {
             self.written.entry(space).or_default().insert(key.clone(), value.cloned());
         }
     }
 
-    /// Writes the group with its position. Whether there was anything to write; a group without writes costs nothing.
+    /// Writes the group with its position. Returns whether there was anything to write; a group without writes costs
+    /// nothing.
     pub(super) fn commit(mut self, position: Position) -> Result<bool, fjall::Error> {
         if self.batch.is_empty() {
             return Ok(false);
         }
         let time = self.now.as_millis().to_be_bytes();
         self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
-        // The check of a log looks for it in the last place.
+        // The check of a log expects the position as the last item of a batch.
         self.batch.insert(self.store.space(Space::Meta), log::KEY, position.encode());
         self.batch.commit().map(|()| true)
     }

@@ -1,4 +1,4 @@
-//! What a reader sees: the state after one commit, in all spaces, however long he reads.
+//! A read view: the state after one commit, in all spaces, for as long as the reader needs it.
 
 use std::iter::once_with;
 use std::ops::Bound;
@@ -10,11 +10,11 @@ use fjall::{Readable, Snapshot};
 use super::store::Store;
 use super::{JournalError, Space};
 
-/// A key and its value, or why they could not be read.
+/// A key with its value, or the error of reading them.
 pub type ReadPair = Result<(Bytes, Bytes), JournalError>;
 
-/// The journal as it was at one moment. It keeps the files of that moment, and a journal that failed cannot be opened
-/// again before it leaves, so no process holds one for long.
+/// The journal at one moment. A view keeps the files of that moment, and a failed journal cannot be opened again before
+/// the view is dropped. So a caller must not hold one for long.
 pub struct View {
     snapshot: Snapshot,
     store: Arc<Store>,
@@ -25,7 +25,7 @@ impl View {
         Self { snapshot: store.database.snapshot(), store }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
         self.store.check_read(space, key)?;
         let value = self.snapshot.get(self.store.space(space), key);
@@ -33,18 +33,19 @@ impl View {
         Ok(value.map(Bytes::from))
     }
 
-    /// Keys and values from `from` (inclusive) that begin with `prefix`, upwards. Reads lazily: a caller that stops
-    /// early has not paid for the rest. Where damage has taken keys it shows an error, and a caller that continues
-    /// beyond that misses them.
+    /// Returns keys and values from `from` (inclusive) that begin with `prefix`, in ascending order. Reads lazily: a
+    /// caller that stops early has not paid for the rest. A range that damage has taken yields one error; a caller that
+    /// continues after it misses the lost keys.
     pub fn scan(&self, space: Space, prefix: &[u8], from: &[u8]) -> impl Iterator<Item = ReadPair> + use<> {
         let prefix = prefix.to_vec();
-        // Nearly always nothing is lost, and nothing more is to be done.
+        // Nearly always nothing is lost, so the end of the prefix is not needed.
         let end = if self.store.lost.is_empty() { None } else { end_of(&prefix) };
         self.parts(space, from, Bound::Unbounded, end.as_deref())
             .take_while(move |item| item.as_ref().map_or(true, |(key, _)| key.starts_with(&prefix)))
     }
 
-    /// Keys and values from `first` to `last`, both inclusive, which may be read from either end. Damage as in [`View::scan`].
+    /// Returns keys and values from `first` to `last`, both inclusive. They can be read from either end. Damage yields
+    /// errors as in [`View::scan`].
     pub fn range(
         &self,
         space: Space,
@@ -54,8 +55,8 @@ impl View {
         self.parts(space, first, Bound::Included(last), Some(last))
     }
 
-    /// What is before the keys that damage has taken, an error in their place, and what is behind them. `shown` is the last key
-    /// that a caller may be shown.
+    /// Chains the pairs before the lost keys, one error in their place, and the pairs after them. `shown` is the last
+    /// key that the caller may see.
     fn parts(
         &self,
         space: Space,
@@ -91,7 +92,7 @@ impl View {
     }
 }
 
-/// The last key that may begin with `prefix` is below this one; none when there is no such key.
+/// Returns the smallest key above all keys that begin with `prefix`; none when there is no such key.
 fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
     let length = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut end = prefix[..=length].to_vec();

@@ -1,4 +1,4 @@
-//! Pieces of work for the committer, and the way their answers take back.
+//! Pieces of work for the committer, and the channels for their answers.
 
 use tokio::sync::oneshot;
 
@@ -7,17 +7,17 @@ use angarium_core::durability::Durability;
 
 /// A piece of work with the type of its answer hidden.
 pub(super) trait Work: Send {
-    /// How durable its outcome must be before it is told.
+    /// Returns the durability that the outcome needs before the caller is answered.
     fn durability(&self) -> Durability;
 
-    /// Does it, and keeps the answer.
+    /// Runs the work and keeps its answer.
     fn run(&mut self, txn: &mut Txn<'_>);
 
-    /// Tells its caller what became of it.
+    /// Sends the answer, or the error of `outcome`, to the caller.
     fn settle(self: Box<Self>, outcome: Result<(), JournalError>);
 }
 
-/// What a caller waits on.
+/// The receiver that a caller waits on.
 pub(super) type WorkReceiver<T> = oneshot::Receiver<Result<T, JournalError>>;
 
 struct TypedWork<F, T> {
@@ -27,7 +27,7 @@ struct TypedWork<F, T> {
     reply: oneshot::Sender<Result<T, JournalError>>,
 }
 
-/// Work, and where its answer arrives.
+/// Creates a piece of work and the receiver of its answer.
 pub(super) fn new<T: Send + 'static>(
     durability: Durability,
     work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
@@ -55,7 +55,7 @@ where
             (Ok(()), None) => Err(JournalError::Unknown("the work did not run".into())),
             (Err(error), _) => Err(error),
         };
-        // No process may be waiting any more; what was written stays written.
+        // The caller may have stopped waiting. Its writes stay written.
         let _ = self.reply.send(answer);
     }
 }

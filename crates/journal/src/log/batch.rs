@@ -1,8 +1,8 @@
-//! Reading the batches of a log file, as the store writes them (fjall 3.1), with bounded memory.
+//! A reader of the batches of a log file, in the format of fjall 3.1, with bounded memory.
 //!
-//! A batch is a start (tag 1, number of items `u32`, sequence number `u64`), its items (tag 2 with a key and a value, tag 4
-//! for a key space that was cleared) and an end (tag 3, XXH3 of the items, four fixed bytes). A log begins as a long
-//! file of zeros, which follow the last batch.
+//! A batch is a start (tag 1, number of items `u32`, sequence number `u64`), its items (tag 2 with a key and a value,
+//! tag 4 for a cleared key space) and an end (tag 3, XXH3 of the items, four fixed bytes). A new log is a long file of
+//! zeros, so zeros follow the last batch.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -22,32 +22,32 @@ const KINDS: [u8; 3] = [0, 1, 2];
 const COMPRESSIONS: [u8; 2] = [0, 1];
 /// Bytes of a value read at a time.
 const BLOCK: usize = 64 << 10;
-/// A batch has a sequence number below its floor plus this: the other threads of the store take few.
+/// Max distance of a batch's sequence number from its floor. The store's other threads use few sequence numbers.
 const SEQUENCE_STEPS: u64 = 1 << 32;
 
-/// A batch that is whole.
+/// A whole batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogBatch {
     pub(super) sequence: u64,
-    /// None in logs of programs before positions.
+    /// None in logs of older programs, which wrote no positions.
     pub(super) position: Option<Position>,
 }
 
-/// What follows in a log.
+/// The next thing in a log.
 #[derive(Debug)]
 pub(super) enum Next {
     Batch(LogBatch),
-    /// No batch begins here: the file ends, or there is a zero.
+    /// No batch begins here: the file ends, or the next byte is zero.
     End,
-    /// A batch that cannot be read, and why.
+    /// A batch that cannot be read, with the reason.
     Bad(&'static str),
 }
 
 pub(super) struct BatchReader {
     from: BufReader<File>,
-    /// Bytes read.
+    /// Number of bytes read.
     offset: u64,
-    /// Where the last whole batch ends.
+    /// Offset after the last whole batch.
     end: u64,
     block: Vec<u8>,
 }
@@ -72,12 +72,12 @@ impl BatchReader {
         Self { from: BufReader::with_capacity(BLOCK, log), offset: 0, end: 0, block: vec![0; BLOCK] }
     }
 
-    /// Where the last whole batch ends.
+    /// Returns the offset after the last whole batch.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Reads the next batch. After anything but a batch it must not be called again.
+    /// Reads the next batch. Must not be called again after it returned anything but a batch.
     pub(super) fn next(&mut self) -> io::Result<Next> {
         let mut tag = [0];
         if self.from.read(&mut tag)? == 0 || tag[0] == 0 {
@@ -131,7 +131,7 @@ impl BatchReader {
         Ok(LogBatch { sequence, position })
     }
 
-    /// Reads an item, and the position if it is one.
+    /// Reads an item, and returns the position if the item is one.
     fn item(&mut self, hash: &mut Xxh3) -> Result<Option<Position>, Failure> {
         let head: [u8; 20] = self.take()?;
         hash.update(&head);

@@ -1,4 +1,4 @@
-//! The check of a store before it is opened, and of what was opened.
+//! Checks of a store, before and after it is opened.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -15,14 +15,14 @@ use super::unflushed::Unflushed;
 use super::witness::{FILE as WITNESS, Mark};
 use super::{CheckError, Damage, Remedy, files, manifest};
 
-/// One log file as far as it can be read.
+/// The readable part of one log file.
 #[derive(Debug)]
 pub(super) struct LogFile {
     pub(super) path: PathBuf,
-    /// Where its whole batches end.
+    /// Offset after its last whole batch.
     pub(super) end: u64,
     pub(super) rest: Rest,
-    /// Why what follows them is no batch.
+    /// Why the bytes after `end` are no batch.
     pub(super) found: &'static str,
 }
 
@@ -32,41 +32,41 @@ impl LogFile {
     }
 }
 
-/// What a scan found. Nothing was changed.
+/// Result of a scan. The scan changes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct StoreCheck {
-    /// Oldest first.
+    /// The log files, oldest first.
     pub(super) logs: Vec<LogFile>,
-    /// The first place that cannot be read: the number of its log.
+    /// Index of the first log with an unreadable place.
     pub(super) first_bad: Option<usize>,
-    /// Whether that place is before the log: the file before it is missing.
+    /// Whether that place is before the log at `first_bad`: the log file before it is missing.
     pub(super) is_gap: bool,
-    /// The first and the last batch with a position before that.
+    /// The first batch with a position before that place, with its sequence number. `last` is the last one.
     pub(super) first: Option<(u64, Position)>,
     pub(super) last: Option<Position>,
-    /// Proofs that something synced is missing, the first of a log first.
+    /// Proofs that synced data is missing. For logs, the earliest proof is first.
     pub(crate) damage: Vec<Damage>,
-    /// What the witness states.
+    /// Contents of the log witness.
     pub(crate) mark: Option<Mark>,
-    /// The file of the witness, if it is damaged. A store is opened without it.
+    /// The file of the log witness, if it is damaged. The store is opened without it.
     pub(crate) damaged_mark: Option<PathBuf>,
-    /// Groups with positions that can be read.
+    /// Number of readable groups with positions.
     pub(crate) groups: u64,
-    /// What damage has taken from tables.
+    /// Key ranges that damage has taken from tables.
     pub(crate) ranges: DamagedRanges,
-    /// Sequence number of the first batch that can be read.
+    /// Sequence number of the first readable batch.
     oldest: Option<u64>,
-    /// The greatest group that logs after the first bad one name as synced.
+    /// The greatest group that logs after the first unreadable place report as synced.
     later_synced: Option<u64>,
 }
 
-/// Scans the store at `path`, which no process may have open. A store that is not there is whole.
+/// Scans the store at `path`, which no process may have open. A missing store counts as whole.
 pub(crate) fn check(path: &Path) -> io::Result<StoreCheck> {
     let mut checked = StoreCheck::default();
     match Mark::read(path) {
         Ok(mark) => checked.mark = mark,
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            // It is written as a whole. What it would witness the logs still say, but for their end.
+            // The witness is damaged. The logs still prove what it would prove, except about their own end.
             warn!(path = %path.display(), "log witness damaged");
             checked.damaged_mark = Some(path.join(WITNESS));
         }
@@ -96,7 +96,7 @@ pub(crate) fn check(path: &Path) -> io::Result<StoreCheck> {
 }
 
 impl StoreCheck {
-    /// Whether nothing is missing.
+    /// Returns whether nothing is missing.
     pub(super) fn is_whole(&self) -> bool {
         self.first_bad.is_none() && self.damage.is_empty()
     }
@@ -124,13 +124,13 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// The logs up to the first place that cannot be read, and where the whole batches of each end.
+    /// Returns the logs up to the first unreadable place, each with the offset after its last whole batch.
     pub(crate) fn readable(&self) -> impl Iterator<Item = (&Path, u64)> {
         let count = self.first_bad.map_or(self.logs.len(), |index| index + usize::from(!self.is_gap));
         self.logs.iter().take(count).map(|log| (log.path.as_path(), log.end))
     }
 
-    /// Where the logs end within a batch that no sync covers.
+    /// Returns the log and the offset where unsynced writes end within a batch.
     pub(crate) fn torn(&self) -> Option<(PathBuf, u64)> {
         let log = self.logs.get(self.first_bad.filter(|_| self.damage.is_empty())?)?;
         Some((log.path.clone(), log.end))
@@ -165,11 +165,13 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// Whether a batch may follow those before. One that does not follow in number states that something is missing.
+    /// Checks that a batch may follow the batches before it. A gap in the group numbers means that something is
+    /// missing.
     fn follow(&mut self, before: Option<(u64, u64)>, batch: &LogBatch) -> Result<(), &'static str> {
         let Some(position) = batch.position else { return Ok(()) };
         if self.first_bad.is_some() {
-            // It is in a log after the first bad place, and would be cut with what follows that.
+            // This batch is in a log after the first unreadable place, and would be cut with everything after that
+            // place.
             self.later_synced = self.later_synced.max(Some(position.group.saturating_sub(1)));
             return Ok(());
         }
@@ -179,7 +181,7 @@ impl StoreCheck {
         let follows = match self.last {
             None => true,
             Some(last) if last.store == position.store => position.group == last.group + 1,
-            // Damage was accepted in between.
+            // The operator accepted damage between the two groups, which restarted the numbers.
             Some(last) => position.group > last.group,
         };
         if !follows {
@@ -191,7 +193,7 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// Whether what follows the first bad place was synced.
+    /// Records damage if something after the first unreadable place was synced.
     fn judge_tail(&mut self) {
         let Some(index) = self.first_bad.filter(|_| !self.is_gap) else { return };
         let Some(log) = self.logs.get(index) else { return };
@@ -200,7 +202,7 @@ impl StoreCheck {
         let later = &self.logs[index + 1..];
         let synced = self.later_synced.max(log.rest.synced);
         let is_synced = synced.zip(first_cut).is_some_and(|(synced, first)| synced >= first);
-        // A log is synced as a whole before the next one is begun.
+        // The store syncs a log as a whole before it starts the next one.
         let is_sealed = later.iter().any(|log| log.end > 0 || !log.is_whole());
         if log.is_whole() || !(is_synced || is_sealed) {
             return;
@@ -213,7 +215,7 @@ impl StoreCheck {
         self.damage.push(damage);
     }
 
-    /// Whether the last group that the witness names is there, as far as the logs say.
+    /// Records damage if the last group that the witness names is missing, as far as the logs show.
     fn judge_mark(&mut self, path: &Path) {
         let (Some(mark), Some(last)) = (&self.mark, self.last) else { return };
         if !self.damage.is_empty() || (mark.store == last.store && mark.group <= last.group) {
@@ -226,7 +228,7 @@ impl StoreCheck {
 }
 
 impl StoreCheck {
-    /// Whether the logs reach back to all that is in no table yet.
+    /// Records damage if the logs do not reach back to all writes that are in no table yet.
     fn judge_oldest(&mut self, path: &Path) {
         let Some(mark) = self.mark.as_ref().filter(|_| self.damage.is_empty()) else { return };
         let is_gone = |write: &&Unflushed| {
@@ -243,7 +245,7 @@ impl StoreCheck {
     }
 }
 
-/// The damage of a log that ends before what the witness states was synced.
+/// Returns the damage of a log that ends before the last group that the witness names.
 fn short(mark: &Mark, last: Option<Position>, file: PathBuf, end: u64) -> Damage {
     let own = last.filter(|last| last.store == mark.store);
     let (found, lost) = match (own, last) {
@@ -260,7 +262,7 @@ fn short(mark: &Mark, last: Option<Position>, file: PathBuf, end: u64) -> Damage
     log_damage(file, end, &found, lost, Remedy::AcceptOrRestore)
 }
 
-/// Compares what was opened with what the witness and the logs say: a group that is in no log must be in the tables of `meta`.
+/// Compares the opened store with the witness and the logs. A group that is in no log must be in the tables of `meta`.
 pub(crate) fn check_opened(
     path: &Path,
     checked: &StoreCheck,
@@ -279,7 +281,7 @@ pub(crate) fn check_opened(
         }
     }
     if let Some((sequence, first)) = checked.first {
-        // The tables of `meta` may be newer than the oldest log: then they hold what was before it.
+        // The tables of `meta` may be newer than the oldest log. Then they hold the writes before that log.
         let is_flushed = meta.tree.get_highest_persisted_seqno().is_some_and(|flushed| flushed >= sequence);
         let is_next = || {
             let before = position_before(meta, sequence)?;
@@ -300,7 +302,7 @@ pub(crate) fn check_opened(
     Ok(last)
 }
 
-/// The position of the last group in an open store.
+/// Returns the position of the last group in an open store.
 pub(crate) fn last_position(meta: &Keyspace) -> io::Result<Option<Position>> {
     position_before(meta, fjall::SeqNo::MAX)
 }

@@ -1,4 +1,4 @@
-//! Cutting a log where it ends, after what is cut was copied.
+//! Cuts logs after an unreadable place, and keeps a copy of the bytes that it cuts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -12,8 +12,8 @@ use super::ranges::DamagedRanges;
 use angarium_core::time::Timestamp;
 
 impl StoreCheck {
-    /// Cuts what follows the last whole batch, which no sync covers: what a power cut may leave. A copy that there is no room for
-    /// is left out.
+    /// Cuts what follows the last whole batch. No sync covers these bytes: a power cut leaves them. When the disk has
+    /// no room for a copy, they are cut without one.
     pub(crate) fn cut_tail(&self, path: &Path, now: Timestamp) -> io::Result<()> {
         let Some(log) = self.first_bad.and_then(|index| self.logs.get(index)) else { return Ok(()) };
         if log.rest.end == 0 {
@@ -28,7 +28,8 @@ impl StoreCheck {
         truncate(log)
     }
 
-    /// Continues without what damage has taken from tables. The list of it is put aside.
+    /// Continues without the keys that damage has taken from tables. The list of them moves to the folder of damaged
+    /// files.
     pub(crate) fn accept_ranges(&mut self, path: &Path, now: Timestamp) -> io::Result<()> {
         let ranges = std::mem::take(&mut self.ranges).ranges.len();
         if DamagedRanges::move_into(path, &folder(path, now))? {
@@ -37,7 +38,8 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// Continues without what follows the first bad place, of which a copy is kept. True when something was missing.
+    /// Continues without everything after the first unreadable place, and keeps a copy of it. Returns whether something
+    /// was missing.
     pub(crate) fn accept(&self, path: &Path, now: Timestamp) -> io::Result<bool> {
         if self.is_whole() {
             return Ok(false);
@@ -49,9 +51,9 @@ impl StoreCheck {
         DamagedRanges::move_into(path, &folder)?;
         let Some(index) = self.first_bad else { return Ok(true) };
         fs::create_dir_all(&folder)?;
-        // The newest is first: what is left is always a log without a gap.
-        let kept = if self.is_gap { index } else { index + 1 };
-        for log in self.logs.iter().skip(kept).rev() {
+        // The newest log moves first, so at any moment the remaining logs have no gap.
+        let remaining = if self.is_gap { index } else { index + 1 };
+        for log in self.logs.iter().skip(remaining).rev() {
             let Some(name) = log.path.file_name() else { continue };
             fs::rename(&log.path, folder.join(name))?;
         }
@@ -66,7 +68,7 @@ impl StoreCheck {
     }
 }
 
-/// States loudly that the store continues without what is missing.
+/// Logs an error: the store continues without the missing commits.
 pub(crate) fn accepted(damage: &Damage) {
     error!(
         file = %damage.file.display(),
@@ -77,7 +79,7 @@ pub(crate) fn accepted(damage: &Damage) {
     );
 }
 
-/// Where bytes are put that are damaged or cut.
+/// Returns the folder for bytes that are damaged or cut.
 pub(crate) fn folder(path: &Path, now: Timestamp) -> PathBuf {
     path.join(format!("damaged-{}", now.as_millis()))
 }

@@ -1,4 +1,4 @@
-//! The files of a store that are looked at before it is opened (fjall 3.1).
+//! The files of a store that are read before the store is opened (fjall 3.1).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,12 +11,14 @@ use crate::limits;
 
 /// The file whose lock the store holds while it is open.
 const LOCK: &str = "lock";
-/// What the names of log files end with.
+/// File name extension of logs.
 pub(crate) const LOG: &str = "jnl";
-/// How often a lock that another process holds is tried, and the pause between: a store that closes needs a moment.
+/// Number of attempts to take a lock that another process holds, and the pause between them. A closing store holds its
+/// lock for a moment.
 const LOCK_TRIES: (usize, Duration) = (3, Duration::from_millis(100));
 
-/// Takes the lock of the store at `path`, until the file is dropped; none when there is no store yet.
+/// Locks the store at `path` until the returned file is dropped. Returns none when there is no store, and `WouldBlock`
+/// when another process holds the lock.
 pub(crate) fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = match OpenOptions::new().read(true).write(true).open(path.join(LOCK)) {
         Ok(file) => file,
@@ -34,7 +36,7 @@ pub(crate) fn lock(path: &Path) -> io::Result<Option<File>> {
     Err(io::Error::new(ErrorKind::WouldBlock, "it is in use"))
 }
 
-/// The log files below `path` with their numbers, oldest first.
+/// Returns the log files below `path` with their numbers, oldest first.
 pub(super) fn logs(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut logs = Vec::new();
     for file in entries(path)? {
@@ -49,7 +51,7 @@ pub(super) fn logs(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(logs)
 }
 
-/// What is in a directory; nothing when there is none.
+/// Returns the entries of a directory; an empty list when there is no directory.
 pub(super) fn entries(path: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(path) {
         Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
@@ -58,8 +60,8 @@ pub(super) fn entries(path: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Reads the text of a small file that [`write_sealed`] has written, without its checksum; none when there is no file,
-/// `InvalidData` when it is damaged.
+/// Reads the text of a small file written by [`write_sealed`], without its checksum. Returns none when there is no
+/// file, and `InvalidData` when it is damaged.
 pub(super) fn read_sealed(file: &Path) -> io::Result<Option<String>> {
     let bytes = match read_bounded(file, limits::STORE_FILE_BYTES) {
         Ok(bytes) => bytes,
@@ -70,7 +72,7 @@ pub(super) fn read_sealed(file: &Path) -> io::Result<Option<String>> {
     text.map(|text| Some(text.to_owned())).ok_or_else(damaged)
 }
 
-/// The error of a small file whose text makes no sense.
+/// Returns the error for a small file whose contents are invalid.
 pub(super) fn damaged() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "the file is damaged")
 }
@@ -80,7 +82,7 @@ fn unsealed(text: &str) -> Option<&str> {
     (u64::from_str_radix(check, 16).ok()? == xxh3_64(before.as_bytes())).then_some(before)
 }
 
-/// Puts a text with its checksum (XXH3) in place of the file `name` below `folder`, whole and synced.
+/// Replaces the file `name` below `folder` by a text with its checksum (XXH3). The replacement is atomic and synced.
 pub(super) fn write_sealed(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     let unfinished = folder.join(format!("{name}.unfinished"));
     let mut file = File::create(&unfinished)?;
@@ -91,12 +93,11 @@ pub(super) fn write_sealed(folder: &Path, name: &str, text: &str) -> io::Result<
     File::open(folder)?.sync_all()
 }
 
-/// Reads a small file. `InvalidData` when it is longer than `most`, which none of its kind is, so that a damaged one is not
-/// held in memory.
-pub(super) fn read_bounded(file: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// Reads a small file. Returns `InvalidData` when it is longer than `max`, so a damaged file cannot fill the memory.
+pub(super) fn read_bounded(file: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
-    if read as u64 > most {
+    let read = File::open(file)?.take(max + 1).read_to_end(&mut bytes)?;
+    if read as u64 > max {
         return Err(io::Error::new(ErrorKind::InvalidData, "the file is longer than any of its kind"));
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! Log files that are missing, and tables whose blocks are damaged while the store is open.
+//! Tests of missing log files, and of tables whose blocks are damaged while the store is open.
 #![allow(clippy::panic, reason = "a test fails by it")]
 
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use angarium_core::durability::Durability;
 
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Cuts the only log of a store into several files, each of which begins with the first group of `starts`.
+/// Splits the only log of a store into several files. Each file begins with the first group of `starts`.
 fn split(path: &Path, starts: &[u64]) {
     let log = path.join("0.jnl");
     let bytes = fs::read(&log).unwrap();
@@ -48,7 +48,7 @@ fn refused(path: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn needed_oldest_log_is_missed() {
-    // Of `meta` everything is in tables, of the others nothing.
+    // All writes of `meta` are in tables, those of the other key spaces are not.
     let image = killed_after(|journal| {
         let store = journal.current.store().unwrap();
         store.space(Space::Meta).rotate_memtable_and_wait().unwrap();
@@ -103,7 +103,7 @@ async fn damage_behind_a_missing_log_is_accepted_once() {
     assert_eq!(fs::read(kept.unwrap()).unwrap(), bytes);
 }
 
-/// A key of the round, between those of the other rounds.
+/// Returns a key of the round that sorts between the keys of the other rounds.
 fn mixed(group: u32, round: u32) -> Bytes {
     Bytes::from(format!("mixed {group:03} {round}"))
 }
@@ -125,7 +125,7 @@ async fn write_round_in_time(journal: &Journal, round: u32) {
     }
 }
 
-/// Flushes the space of entries; not while the journal is opened again.
+/// Flushes the key space of entries, unless the journal is being opened again.
 fn flush_entries(journal: &Journal) {
     if let Ok(store) = journal.current.store() {
         _ = store.space(Space::Entries).rotate_memtable_and_wait();
@@ -138,7 +138,7 @@ fn tables(journal: &Journal) -> Vec<PathBuf> {
     files(&tables)
 }
 
-/// A store with one table of entries, of which a bit in the middle is wrong, while it is open.
+/// Returns an open store with one table of entries that has a wrong bit in the middle.
 async fn with_damaged_table(dir: &TempDir) -> Journal {
     let journal = open(dir.path(), false).unwrap();
     write(&journal, 1, Durability::Sync).await;
@@ -152,7 +152,7 @@ async fn with_damaged_table(dir: &TempDir) -> Journal {
     journal
 }
 
-/// How many keys of the first round are refused as damaged. All others must be right.
+/// Counts the keys of the first round that are refused as damaged. All others must be right.
 fn refused_keys(journal: &Journal) -> usize {
     let view = journal.view().unwrap();
     let mut refused = 0;
@@ -181,7 +181,7 @@ async fn damaged_block_is_refused_and_counted() {
     let met = journal.damage().unwrap();
     assert!(met.reads > 1 && met.places == 1 && met.text.contains("doctor --data"), "{met:?}");
     assert!(met.text.contains("entries"), "{met:?}");
-    // Work that meets it is refused, other work is not.
+    // Work that reads a damaged key is refused, other work is not.
     let damaged = (1..=GROUPS).find(|group| journal.get(Space::Entries, &mixed(*group, 0)).is_err()).unwrap();
     let read = journal.commit(move |txn| txn.get(Space::Entries, &mixed(damaged, 0))).await.unwrap();
     assert!(matches!(read, Err(JournalError::Damaged(_))), "{read:?}");
@@ -193,7 +193,7 @@ async fn merge_of_a_damaged_table_ends_no_other_work() {
     let dir = tempfile::tempdir().unwrap();
     let journal = with_damaged_table(&dir).await;
     let before = refused_keys(&journal);
-    // Tables that overlap are merged when there are a few.
+    // The store merges overlapping tables once it has a few of them.
     let ranges = dir.path().join("damaged-ranges");
     let start = Instant::now();
     let mut round = 1;
@@ -217,7 +217,7 @@ async fn merge_of_a_damaged_table_ends_no_other_work() {
     assert_eq!(refused_keys(&open(dir.path(), false).unwrap()), after);
     let found = inspect(dir.path()).unwrap().unwrap();
     assert!(found.damage.iter().all(|damage| damage.file == ranges) && !found.damage.is_empty());
-    // Without the list the keys would be absent in silence.
+    // Without the list the keys would be absent without an error.
     let list = fs::read(&ranges).unwrap();
     fs::remove_file(&ranges).unwrap();
     assert!(refused(dir.path()).contains("damaged-ranges"));
@@ -230,7 +230,7 @@ async fn merge_of_a_damaged_table_ends_no_other_work() {
     drop(open(dir.path(), false).unwrap());
 }
 
-/// Waits until the keys of all tables are listed.
+/// Waits until the file lists the keys of all tables.
 async fn await_keys(dir: &Path, journal: &Journal) {
     let start = Instant::now();
     let count = || {
@@ -253,7 +253,7 @@ async fn table_without_readable_block_takes_its_keys_alone() {
             let journal = with_damaged_table(&dir).await;
             let [table] = &tables(&journal)[..] else { panic!("{:?}", tables(&journal)) };
             let table = table.clone();
-            // Or the first block alone, whose head states how long it is.
+            // The second case damages only the first block, whose header states its length.
             let bytes = fs::read(&table).unwrap();
             let first = 33 + u32::from_le_bytes(bytes[21..25].try_into().unwrap()) as usize;
             let (is_cut, left) = (left.is_none(), left.unwrap_or(&bytes[..first]));
@@ -295,7 +295,7 @@ async fn table_without_readable_block_takes_its_keys_alone() {
             assert_eq!(view.get(Space::Tree, &key(1)).unwrap(), Some(value(1)));
             drop(view);
             drop(journal);
-            // The table itself is kept, and the next start finds it mended.
+            // The old table itself is kept, and the next start finds the rewritten one.
             let kept =
                 files(dir.path()).into_iter().filter(|file| file.to_str().unwrap().contains("-table-"));
             assert!(kept.map(|file| fs::read(file).unwrap()).any(|bytes| bytes == left));
@@ -338,8 +338,8 @@ async fn copy_of_a_store_is_read_and_the_store_unchanged() {
     await_witness(image.path(), GROUPS);
 }
 
-/// What a table has beside its data is damaged too: its index, its filter, what it states of itself, or the list of all
-/// that.
+/// The parts of a table beside its data are damaged too: its index, its filter, its metadata, and the list of its
+/// parts.
 #[tokio::test(flavor = "multi_thread")]
 async fn merge_of_a_table_with_other_damage_ends_no_other_work() {
     let dir = tempfile::tempdir().unwrap();

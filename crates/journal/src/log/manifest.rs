@@ -1,7 +1,7 @@
-//! The directories of key spaces, and the file of each that names its tables (fjall 3.1 over lsm-tree 3.1).
+//! The directories of key spaces, and the file in each that lists its tables (fjall 3.1 with lsm-tree 3.1).
 //!
-//! The store trusts them: a key space without its file `current` is deleted and recreated, empty, and one whose list of
-//! tables is damaged is read as it is. So they are checked first.
+//! The store trusts these files: it deletes a key space without its file `current` and creates it again, empty, and it
+//! reads a damaged list of tables as it is. So this module checks them first.
 
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,16 @@ use super::witness::FILE as WITNESS;
 use super::{Damage, Remedy};
 use crate::limits;
 
-/// The file that makes a directory a store, and all that is in it.
+/// The file that marks a directory as a store, and its whole contents.
 const VERSION: &str = "version";
 const VERSION_TEXT: &[u8] = b"FJL\x03";
 const SPACES: &str = "keyspaces";
-/// Number of the version of a key space, `u64`, and the checksum of its file, `u128` and one byte for its kind.
+/// A file with the version number of a key space's list (`u64`), the checksum of that list (`u128`) and one byte for
+/// the kind of checksum.
 const CURRENT: &str = "current";
 const CURRENT_BYTES: usize = 25;
 
-/// Numbers of the key spaces below `path` that are complete.
+/// Returns the numbers of the complete key spaces below `path`.
 pub(crate) fn complete_spaces(path: &Path) -> io::Result<Vec<u64>> {
     let mut spaces: Vec<_> = entries(&path.join(SPACES))?
         .iter()
@@ -32,22 +33,22 @@ pub(crate) fn complete_spaces(path: &Path) -> io::Result<Vec<u64>> {
     Ok(spaces)
 }
 
-/// Whether there is a store at `path`, or a part of one.
+/// Returns whether there is a store, or a part of one, at `path`.
 pub(super) fn is_store(path: &Path) -> bool {
     path.join(VERSION).exists()
 }
 
-/// Whether there is anything of a store at `path`, even if parts of it are missing.
+/// Returns whether there is any trace of a store at `path`, even if parts of it are missing.
 pub(crate) fn is_begun(path: &Path) -> bool {
     is_store(path) || path.join(SPACES).exists() || path.join(WITNESS).exists()
 }
 
-/// Damage of the files around the tables. `known` are the key spaces that the store has for certain.
+/// Returns the damage of the files around the tables. `known` are the key spaces that certainly exist.
 pub(super) fn damage(path: &Path, known: Option<&[u64]>) -> io::Result<Vec<Damage>> {
     let spaces = path.join(SPACES);
     let found = entries(&spaces)?;
     if !is_store(path) {
-        // What was not made to its end has no key space, and no commit.
+        // A store whose creation did not finish has no key space and no commit.
         return Ok(if known.is_some() || !found.is_empty() {
             vec![missing(path.join(VERSION))]
         } else {
@@ -82,7 +83,7 @@ pub(super) fn damage(path: &Path, known: Option<&[u64]>) -> io::Result<Vec<Damag
                 .iter()
                 .any(|number| space.file_name().is_some_and(|name| name == number.to_string().as_str()))
         });
-        // The first one names the others: without it they are deleted.
+        // The first key space names the others: without it the store deletes them.
         let is_needed = is_known || has_tables(&space) || (is_first(&space) && others > 1);
         damage.extend(space_damage(&space, is_needed)?);
     }
@@ -100,7 +101,7 @@ fn space_damage(space: &Path, is_needed: bool) -> io::Result<Option<Damage>> {
 
 /// The list of tables of a key space.
 enum List {
-    /// Its bytes, which have the checksum that they should have.
+    /// The bytes of the list. Their checksum is right.
     Whole(Vec<u8>),
     None,
     Damaged(Damage),
@@ -133,7 +134,7 @@ fn read_list(space: &Path) -> io::Result<List> {
     }
 }
 
-/// The tables of a key space, with the checksum of each as a whole. None when the list is damaged or missing.
+/// Returns the tables of a key space, each with the checksum of its file. None when the list is damaged or missing.
 pub(crate) fn listed_tables(space: &Path) -> io::Result<Option<Vec<(u64, u128)>>> {
     let List::Whole(list) = read_list(space)? else { return Ok(None) };
     let sections = sfa::Reader::from_reader(&mut Cursor::new(&list))
@@ -155,7 +156,7 @@ pub(crate) fn listed_tables(space: &Path) -> io::Result<Option<Vec<(u64, u128)>>
     Ok(Some(tables))
 }
 
-/// The number of the list that a key space names as its own; none when it cannot be read.
+/// Returns the number of the current list of a key space; none when it cannot be read.
 pub(super) fn list_number(path: &Path, space: u64) -> Option<u64> {
     let current = path.join(SPACES).join(space.to_string()).join(CURRENT);
     let text = read_bounded(&current, limits::STORE_FILE_BYTES).ok()?;

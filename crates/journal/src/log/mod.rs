@@ -1,17 +1,18 @@
-//! The log files of the store: a scan of them before the store opens them, and what the scan proves.
+//! The log files of the store: a scan before the store opens them, and the conclusions from it.
 //!
-//! The store (fjall 3.1) truncates a log at the first place that it cannot read, which is right for the torn tail that a power
-//! cut leaves and wrong for damage: every commit after the place is lost in silence. So each group of commits carries its
-//! number and the number of the last group that was synced when it was written ([`Position`]), and a file beside the
-//! logs witnesses the last synced group ([`Witness`]). The scan reads the logs first. What is missing and was synced is
-//! a hole, and the store is not opened; what is missing and was not synced is a torn tail, which is copied and cut.
+//! The store (fjall 3.1) truncates a log at the first place that it cannot read. That is right for the torn tail that a
+//! power cut leaves, and wrong for damage: every commit after the place is lost without an error. So each group of
+//! commits carries its number and the number of the last synced group at the time of the write ([`Position`]), and a
+//! file beside the logs records the last synced group ([`Witness`]). The scan reads the logs before the store does. If
+//! synced groups are missing, the log has a hole and the store is not opened. If only unsynced groups are missing, the
+//! log has a torn tail, which is copied and cut.
 //!
-//! Layout of what is stored (all numbers little endian):
+//! Layout of the stored data (all numbers little endian):
 //! * key `log position` of the space `meta`, in each batch, as its last item: see [`Position`].
 //! * file `log-witness` in the directory of the store, replaced as a whole: see [`Witness`].
-//! * file `damaged-ranges` there, if damage has taken something from tables: see [`ranges`].
+//! * file `damaged-ranges` there, if damage has taken keys from tables: see [`ranges`].
 //! * file `table-keys` there: see [`table_keys`].
-//! * folder `damaged-<milliseconds>` there: bytes that were cut from logs, and logs, tables and lists that were put aside.
+//! * folder `damaged-<milliseconds>` there: bytes cut from logs, and logs, tables and lists that were replaced.
 
 mod batch;
 mod check;
@@ -40,29 +41,29 @@ pub(super) use table_keys::{FILE as TABLE_KEYS, TableKeys};
 pub(super) use unflushed::number;
 pub(super) use witness::{Mark, Witness};
 
-/// Damage of a store: something that was synced is missing or cannot be read.
+/// Damage of a store: synced data is missing or cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[error("{file} is damaged at byte {offset}: {found}{}; {}", lost(*.lost_groups), .remedy.text())]
 pub struct Damage {
-    /// The file, or the one that should be there.
+    /// The damaged or missing file.
     pub file: PathBuf,
-    /// First byte that cannot be trusted.
+    /// Offset of the first byte that cannot be trusted.
     pub offset: u64,
-    /// What was found there.
+    /// Description of the damage.
     pub found: String,
-    /// Synced groups of commits that are missing at least, each with one acknowledged commit or more; 0 when they cannot
-    /// be counted.
+    /// Min number of synced groups that are missing, each with at least one acknowledged commit; 0 when they cannot be
+    /// counted.
     pub lost_groups: u64,
-    /// What can be done.
+    /// What the operator can do.
     pub remedy: Remedy,
 }
 
-/// What can be done about damage.
+/// Possible actions of the operator after damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Go on without what follows the place, or restore.
+    /// Continue without everything after the damaged place, or restore a backup.
     AcceptOrRestore,
-    /// Only a backup helps.
+    /// Restore a backup.
     Restore,
 }
 
@@ -86,10 +87,10 @@ fn lost(groups: u64) -> String {
     }
 }
 
-/// Why a store could not be checked.
+/// Errors of checking a store.
 #[derive(Debug, ThisError)]
 pub(super) enum CheckError {
-    /// It is damaged.
+    /// The store is damaged.
     #[error(transparent)]
     Damage(#[from] Box<Damage>),
     /// A file could not be read or changed.

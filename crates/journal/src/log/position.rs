@@ -1,24 +1,24 @@
-//! Where a group of commits is in the log.
+//! The position of a commit group in the log.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The key of a position in the space `meta`. It is distinct enough to be searched for in a damaged log.
+/// The key of a position in the space `meta`. It is distinctive enough to be searched for in a damaged log.
 pub(crate) const KEY: &[u8] = b"log position";
 /// Bytes of a stored position.
 pub(super) const BYTES: usize = 40;
 
-/// Where a group is, as the group itself states. 40 bytes, little endian: store, group, synced, floor and a checksum of
-/// the 32 bytes before (XXH3).
+/// The position that a group records about itself. 40 bytes, little endian: store, group, synced, floor and a checksum
+/// (XXH3) of the 32 bytes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// A random number of the store. No client sees it, so that no message body can pretend to be a position. It changes
-    /// when damage was accepted, since the numbers of groups may have a gap there.
+    /// A random number of the store. No client sees it, so no message body can imitate a position. It changes when an
+    /// operator accepts damage, because the group numbers may have a gap there.
     pub(crate) store: u64,
     /// Number of the group, from 1, without gaps.
     pub(crate) group: u64,
     /// The last group that was synced when this one was written.
     pub(crate) synced: u64,
-    /// The sequence number of the batch is at least this.
+    /// Lower bound of the batch's sequence number.
     pub(crate) floor: u64,
 }
 
@@ -34,7 +34,7 @@ impl Position {
         bytes
     }
 
-    /// None when the bytes are no position, or a damaged one.
+    /// Decodes a position. None when the bytes are no position, or a damaged one.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != BYTES {
             return None;
@@ -46,7 +46,7 @@ impl Position {
     }
 }
 
-/// The numbers of the committer: the last group that it wrote, and the last one that was synced.
+/// The group numbers of the committer: the last written group and the last synced group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
     store: u64,
@@ -55,12 +55,12 @@ pub(crate) struct Numbering {
 }
 
 impl Numbering {
-    /// After the store was opened, when all of its log is synced.
+    /// Starts after group `group` of a store that was just opened: its whole log is synced.
     pub(crate) fn after(store: u64, group: u64) -> Self {
         Self { store, written: group, synced: group }
     }
 
-    /// The position of the next group, which is not written before [`Self::wrote`].
+    /// Returns the position of the next group. [`Self::wrote`] must follow when the group is written.
     pub(crate) fn next(&self, floor: u64) -> Position {
         Position { store: self.store, group: self.written + 1, synced: self.synced, floor }
     }
@@ -69,7 +69,7 @@ impl Numbering {
         self.written += 1;
     }
 
-    /// Notes a sync of all that is written, and returns the number of the last group.
+    /// Records a sync of everything written, and returns the number of the last group.
     pub(crate) fn sync(&mut self) -> u64 {
         self.synced = self.written;
         self.synced

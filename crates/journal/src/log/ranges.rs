@@ -1,10 +1,10 @@
 //! Ranges of keys that damage has taken from tables, and the file beside the logs that lists them.
 //!
-//! A table with a damaged block cannot be merged, so it is rewritten without that block (see `journal/mend.rs`). What
-//! was in the block is not gone in silence: reads that touch its keys fail as long as the range is listed here.
+//! The store cannot merge a table with a damaged block, so the table is rewritten without that block (see `mend.rs`).
+//! The keys of the block are not lost silently: reads of them fail as long as the file lists the range.
 //!
-//! Layout: text, replaced as a whole and synced. First the title, then a line for each range, last a checksum (XXH3) of
-//! what is before it. Keys are hexadecimal.
+//! Layout: text, replaced as a whole and synced. First the title, then one line per range and per rewritten table, last
+//! a checksum (XXH3) of the text before it. Keys are hexadecimal.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,19 +15,19 @@ use super::files;
 pub(crate) const FILE: &str = "damaged-ranges";
 const TITLE: &str = "angarium damaged ranges 1";
 
-/// Keys whose values damage has taken.
+/// A range of keys whose values damage has taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DamagedRange {
     /// Number of the key space.
     pub(crate) space: u64,
-    /// Number of the table that they were in.
+    /// Number of the damaged table.
     pub(crate) table: u64,
-    /// Both inclusive.
+    /// First and last key, both inclusive.
     pub(crate) first: Vec<u8>,
     pub(crate) last: Vec<u8>,
 }
 
-/// A table that was rewritten, and its checksum since.
+/// A rewritten table and its new checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MendedTable {
     pub(crate) space: u64,
@@ -35,7 +35,7 @@ pub(crate) struct MendedTable {
     pub(crate) check: u128,
 }
 
-/// What the file states.
+/// Contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DamagedRanges {
     pub(crate) ranges: Vec<DamagedRange>,
@@ -43,18 +43,18 @@ pub(crate) struct DamagedRanges {
 }
 
 impl DamagedRanges {
-    /// The file below `path`; nothing when there is none, `InvalidData` when it is damaged.
+    /// Reads the file below `path`. Returns an empty list when there is no file, and `InvalidData` when it is damaged.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let Some(text) = files::read_sealed(&path.join(FILE))? else { return Ok(Self::default()) };
         Self::parse(&text).ok_or_else(files::damaged)
     }
 
-    /// Puts it in place of the one before, synced.
+    /// Replaces the file. The new one is synced.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         files::write_sealed(path, FILE, &self.text())
     }
 
-    /// Puts the file aside into `folder`, so that nothing counts as damaged any more. Whether there was one.
+    /// Moves the file to `folder`, so that no key counts as damaged any more. Returns whether there was a file.
     pub(crate) fn move_into(path: &Path, folder: &Path) -> io::Result<bool> {
         let file = path.join(FILE);
         if !file.try_exists()? {
@@ -67,7 +67,7 @@ impl DamagedRanges {
         Ok(true)
     }
 
-    /// Adds what is new.
+    /// Adds a rewritten table and its new ranges. Ranges that are already listed are skipped.
     pub(crate) fn add(&mut self, table: MendedTable, ranges: Vec<DamagedRange>) {
         self.mended.retain(|mended| (mended.space, mended.table) != (table.space, table.table));
         self.mended.push(table);
@@ -78,7 +78,7 @@ impl DamagedRanges {
         }
     }
 
-    /// The checksum of a table that was rewritten.
+    /// Returns the checksum of a rewritten table; none for any other table.
     pub(crate) fn check_of(&self, space: u64, table: u64) -> Option<u128> {
         let mended = self.mended.iter().find(|mended| (mended.space, mended.table) == (space, table));
         mended.map(|mended| mended.check)
@@ -123,7 +123,7 @@ impl DamagedRanges {
     }
 }
 
-/// A name for the file in `folder` that nothing has.
+/// Returns an unused name for the file in `folder`.
 fn free_name(folder: &Path) -> io::Result<PathBuf> {
     let mut name = folder.join(FILE);
     let mut number = 1;
@@ -166,7 +166,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             fs::write(dir.path().join(FILE), &damaged).unwrap();
-            // A digit of the checksum may be written large.
+            // A hexadecimal digit of the checksum may change to upper case without changing its value.
             let read = DamagedRanges::read(dir.path());
             assert!(read.is_err() || read.unwrap() == ranges, "{at}");
             fs::write(dir.path().join(FILE), &bytes[..at]).unwrap();

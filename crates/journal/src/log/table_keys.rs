@@ -1,13 +1,14 @@
 //! The first and the last key of each table, in a file beside the logs.
 //!
-//! A table has them in a block of its own, which may be damaged with all others. Then the file tells which keys the damage
-//! has taken, so that all others are served (see `journal/mend.rs`). It is written when tables were made or removed. One
-//! that is missing, damaged or old only helps less: the next start writes it.
+//! A table stores these keys in a metadata block, which may be damaged together with all other blocks. Then this file
+//! tells which keys the damage has taken, so that all other keys are still served (see `mend.rs`). The witness's thread
+//! writes it when tables were created or removed. A missing, damaged or old file only makes the repair less precise,
+//! and the next start writes it again.
 //!
-//! The space `meta` is left out: without it a store is not opened.
+//! The space `meta` is left out: a store without it is not opened.
 //!
-//! Layout: text, replaced as a whole and synced. First the title, then a line for each table, last a checksum (XXH3) of the text
-//! before it. Keys are hexadecimal.
+//! Layout: text, replaced as a whole and synced. First the title, then one line per table, last a checksum (XXH3) of
+//! the text before it. Keys are hexadecimal.
 
 use std::io;
 use std::path::Path;
@@ -21,13 +22,13 @@ use super::unflushed::number;
 pub(crate) const FILE: &str = "table-keys";
 const TITLE: &str = "angarium table keys 1";
 
-/// Which keys a table has.
+/// The key range of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRange {
     /// Number of the key space.
     space: u64,
     table: u64,
-    /// Both inclusive.
+    /// First and last key, both inclusive.
     pub(crate) first: Vec<u8>,
     pub(crate) last: Vec<u8>,
 }
@@ -36,7 +37,7 @@ pub(crate) struct KeyRange {
 pub(crate) struct TableKeys(Vec<KeyRange>);
 
 impl TableKeys {
-    /// Those of open key spaces.
+    /// Collects the key ranges of all tables of open key spaces.
     pub(super) fn of<'a>(keyspaces: impl Iterator<Item = &'a Keyspace>) -> Self {
         let mut tables = Vec::new();
         for keyspace in keyspaces {
@@ -50,18 +51,18 @@ impl TableKeys {
         Self(tables)
     }
 
-    /// The file below `path`; nothing when there is none, `InvalidData` when it is damaged.
+    /// Reads the file below `path`. Returns an empty list when there is no file, and `InvalidData` when it is damaged.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let Some(text) = files::read_sealed(&path.join(FILE))? else { return Ok(Self::default()) };
         Self::parse(&text).ok_or_else(files::damaged)
     }
 
-    /// Puts it in place of the one before, synced.
+    /// Replaces the file. The new one is synced.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         files::write_sealed(path, FILE, &self.text())
     }
 
-    /// The keys of a table, if they are known.
+    /// Returns the key range of a table, if it is known.
     pub(crate) fn find(&self, space: u64, table: u64) -> Option<&KeyRange> {
         self.0.iter().find(|range| (range.space, range.table) == (space, table))
     }

@@ -1,4 +1,4 @@
-//! What is behind the place where the batches of a log end.
+//! The bytes of a log file after its last whole batch.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,19 +8,19 @@ use rustix::io::Errno;
 use super::position::{self, KEY, Position};
 
 const BLOCK: usize = 256 << 10;
-/// Bytes that may belong to a position which continues in the next block.
+/// Max bytes at the end of a block that may be the start of a position continuing in the next block.
 const OVERLAP: usize = KEY.len() + position::BYTES - 1;
 
-/// The rest of a log file, behind its whole batches. Empty when it is all zeros.
+/// The rest of a log file after its whole batches. Empty when it has only zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rest {
-    /// End of the last byte that is not zero; 0 when there is none.
+    /// Offset after the last byte that is not zero; 0 when there is none.
     pub(super) end: u64,
-    /// The smallest group whose position is found there.
+    /// The smallest group number among the positions found there.
     pub(super) first_group: Option<u64>,
-    /// The greatest one.
+    /// The greatest group number among them.
     pub(super) last_group: Option<u64>,
-    /// The greatest group that a position found there states was synced.
+    /// The greatest group that one of these positions reports as synced.
     pub(super) synced: Option<u64>,
 }
 
@@ -32,12 +32,12 @@ impl Rest {
     }
 }
 
-/// Reads the rest of `log` from `offset`. Positions count if they are of `store`, or of any when it is not known. Parts that
-/// the file system never wrote are not read.
+/// Reads the rest of `log` from `offset`. Only positions of `store` count, or all positions when the store is unknown.
+/// Holes of a sparse file are skipped.
 pub(super) fn read(log: &mut File, offset: u64, store: Option<u64>) -> io::Result<Rest> {
     let mut rest = Rest::default();
     let mut block = vec![0; BLOCK];
-    // Bytes kept from before, and where they begin in the file.
+    // Number of bytes kept from the previous block, and their offset in the file.
     let (mut kept, mut from) = (0, offset);
     loop {
         let at = from + kept as u64;
@@ -45,7 +45,7 @@ pub(super) fn read(log: &mut File, offset: u64, store: Option<u64>) -> io::Resul
             Ok(data) if data > at => (kept, from) = (0, data),
             Ok(_) => {}
             Err(Errno::NXIO) => return Ok(rest),
-            // The file system does not tell.
+            // The file system does not support the search for data.
             Err(_) => _ = log.seek(SeekFrom::Start(at))?,
         }
         let read = log.read(&mut block[kept..])?;

@@ -1,4 +1,5 @@
-//! Every kind of damage in every kind of file, after the process was killed: the store is not opened, or nothing is missing.
+//! Tests with every kind of damage in every kind of file after the process was killed: either the store is not opened,
+//! or nothing is missing.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,10 +17,10 @@ use angarium_core::durability::Durability;
 
 const PAGE: usize = 4_096;
 pub(super) const GROUPS: u32 = 40;
-/// Bytes of a log that are copied: more than these tests write, and less than a new log has.
+/// Bytes of a log that are copied: more than these tests write, and less than the length of a new log.
 const LONGEST: u64 = 1 << 20;
 
-/// Whether key spaces are flushed to tables on the way.
+/// Whether key spaces are flushed to tables while the groups are written.
 #[derive(Clone, Copy, PartialEq)]
 enum Tables {
     None,
@@ -31,7 +32,7 @@ pub(super) fn key(group: u32) -> Bytes {
 }
 
 pub(super) fn value(group: u32) -> Bytes {
-    // Bytes that cannot be compressed.
+    // Bytes that do not compress.
     (0..375_u64).flat_map(|part| xxh3_64_with_seed(&part.to_le_bytes(), group.into()).to_le_bytes()).collect()
 }
 
@@ -50,8 +51,8 @@ pub(super) fn flush(journal: &Journal) {
     }
 }
 
-/// What a killed process leaves of a store with groups 1 to [`GROUPS`], all of them witnessed, after `last` was done to it. The
-/// witness saw the first groups before the others came.
+/// Returns what a killed process leaves of a store with groups 1 to [`GROUPS`], all of them witnessed, after `last` ran
+/// on it. The witness recorded the first groups before the others were written.
 pub(super) async fn killed_after(last: impl FnOnce(&Journal)) -> TempDir {
     let (dir, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let journal = Journal::open(dir.path(), &Clock::manual(1_000)).unwrap();
@@ -63,14 +64,14 @@ pub(super) async fn killed_after(last: impl FnOnce(&Journal)) -> TempDir {
     }
     last(&journal);
     await_witness(dir.path(), GROUPS);
-    // What was flushed since is witnessed a moment later.
+    // The witness records later flushes a moment later.
     std::thread::sleep(2 * limits::WITNESS_PAUSE);
     copy(dir.path(), image.path());
     drop(journal);
     image
 }
 
-/// What a killed process leaves of a store with groups 1 to [`GROUPS`], all of them witnessed.
+/// Returns what a killed process leaves of a store with groups 1 to [`GROUPS`], all of them witnessed.
 async fn killed(tables: Tables) -> TempDir {
     let (dir, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let journal = Journal::open(dir.path(), &Clock::manual(1_000)).unwrap();
@@ -104,7 +105,7 @@ pub(super) fn files(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Copies all files, but for most of the zeros at the end of a log.
+/// Copies all files, except most of the zeros at the end of a log.
 pub(super) fn copy(from: &Path, to: &Path) {
     for file in files(from) {
         let target = to.join(file.strip_prefix(from).unwrap());
@@ -125,7 +126,7 @@ pub(super) fn open(path: &Path, accept_damage: bool) -> Result<Journal, OpenErro
     Journal::open_with(path, &Clock::manual(1_000), options)
 }
 
-/// Groups that are missing in silence. A read that fails is not silent.
+/// Returns the groups that are missing without an error. A failed read is an error.
 pub(super) fn missing(journal: &Journal) -> Vec<u32> {
     let is_missing = |group: &u32| {
         [Space::Tree, Space::Entries]
@@ -135,7 +136,7 @@ pub(super) fn missing(journal: &Journal) -> Vec<u32> {
     (1..=GROUPS).filter(is_missing).collect()
 }
 
-/// The ways to damage a file that has `bytes`, each with its name and what is left of the file.
+/// Returns the possible damages of a file with these `bytes`, each with its name and the remaining contents.
 fn damages(bytes: &[u8]) -> Vec<(String, Option<Vec<u8>>)> {
     let used = used(bytes);
     let mut left = vec![("removed".to_owned(), None), ("emptied".to_owned(), Some(Vec::new()))];
@@ -164,7 +165,8 @@ fn damages(bytes: &[u8]) -> Vec<(String, Option<Vec<u8>>)> {
 async fn damage_is_refused_or_harmless(tables: Tables) -> usize {
     let image = killed(tables).await;
     let mut refused = 0;
-    // One key space is like another: the one with the positions, and with tables the first and one with values.
+    // Key spaces behave alike, so three suffice: the one with positions, and with tables the first one and one with
+    // values.
     let is_tried = |file: &PathBuf| {
         let text = file.to_string_lossy();
         let is_in = |space: u32| text.contains(&format!("keyspaces/{space}/"));
@@ -265,7 +267,7 @@ async fn torn_tail_of_relaxed_groups_is_cut() {
     copy(image.path(), torn.path());
     let log = torn.path().join("0.jnl");
     let mut bytes = fs::read(&log).unwrap();
-    // A page in the middle of the unsynced groups did not reach the disk, those after it did.
+    // A page in the middle of the unsynced groups did not reach the disk; the pages after it did.
     let at = used(&bytes) - 2 * 6_200;
     bytes[at..at + 2_000].fill(0);
     fs::write(&log, bytes).unwrap();

@@ -1,8 +1,9 @@
-//! The file that witnesses the last synced group, so that damage of that group is noticed too.
+//! The file that records the last synced group, so that damage of that group is noticed too.
 //!
-//! A thread of its own writes it, a moment after a sync and at most once in [`limits::WITNESS_PAUSE`], so that no commit waits
-//! for it. A store without writes costs nothing. It witnesses too which writes are in no table yet ([`super::unflushed`]), and
-//! how many ranges of keys damage has taken. The same thread keeps the list of the keys of tables ([`super::table_keys`]).
+//! A separate thread writes the file a moment after a sync, at most once per [`limits::WITNESS_PAUSE`], so no commit
+//! waits for it. An idle store costs nothing. The file also records which writes are in no table yet
+//! ([`super::unflushed`]) and how many key ranges damage has taken. The same thread maintains the list of the keys of
+//! tables ([`super::table_keys`]).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -22,27 +23,27 @@ use crate::limits;
 use crate::{SPACES, Space};
 
 pub(super) const FILE: &str = "log-witness";
-/// The new file until it takes its place. One that was left is written over.
+/// The new file until it replaces the old one. A leftover one is overwritten.
 const UNFINISHED: &str = "log-witness.unfinished";
 const TITLE: &str = "angarium log witness 1";
 
-/// What the file states: one line of text, with a checksum (XXH3) of what is before it.
+/// Contents of the file: one line of text with a checksum (XXH3) of the text before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The random number of the store.
     pub(crate) store: u64,
     /// The last synced group.
     pub(crate) group: u64,
-    /// Numbers of the key spaces that the store has: one that is missing is not recreated.
+    /// Numbers of the existing key spaces. A missing one is damage and must not be recreated.
     pub(crate) spaces: Vec<u64>,
     /// Writes that are in no table.
     pub(crate) unflushed: Vec<Unflushed>,
-    /// Ranges of keys that damage has taken, listed in a file of their own.
+    /// Number of key ranges that damage has taken. Another file lists them.
     pub(crate) ranges: usize,
 }
 
 impl Mark {
-    /// The mark below `path`. None when there is no file; `InvalidData` when it is damaged.
+    /// Reads the mark below `path`. None when there is no file; `InvalidData` when it is damaged.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         match files::read_bounded(&path.join(FILE), limits::STORE_FILE_BYTES) {
             Ok(text) => {
@@ -82,7 +83,7 @@ impl Mark {
         format!("{text} check={check:016x}\n")
     }
 
-    /// Puts it in place of the one before, synced.
+    /// Replaces the file. The new one is synced.
     fn write(&self, path: &Path) -> io::Result<()> {
         let unfinished = path.join(UNFINISHED);
         let mut file = File::create(&unfinished)?;
@@ -104,7 +105,7 @@ fn parse_unflushed(text: &str) -> Option<Unflushed> {
     numbers.next().is_none().then_some(found)
 }
 
-/// What the committer and the thread share. The lock is held for the time of a copy.
+/// State shared by the committer and the witness's thread. The lock is held for the time of a copy.
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
@@ -116,7 +117,7 @@ struct State {
     is_closed: bool,
 }
 
-/// The writer of the file. It belongs to the committer.
+/// The handle of the witness's thread. The committer owns it.
 pub(crate) struct Witness {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -135,7 +136,7 @@ impl Witness {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Notes that all groups up to `group` are synced.
+    /// Records that all groups up to `group` are synced.
     pub(crate) fn note(&self, group: u64) {
         let mut state = self.shared.state.lock();
         if state.mark.group == group {
@@ -160,12 +161,12 @@ impl Drop for Witness {
     }
 }
 
-/// Writes marks with what the open store states at that moment.
+/// Writes marks, completed by the state of the open store at that moment.
 struct Writer {
     path: PathBuf,
     current: Arc<Current>,
     tracker: Tracker,
-    /// What was written last.
+    /// The unflushed writes in the last written mark.
     unflushed: Vec<Unflushed>,
     keys: Option<TableKeys>,
 }
@@ -173,13 +174,13 @@ struct Writer {
 impl Writer {
     fn write(&mut self, mut mark: Mark) -> io::Result<()> {
         self.write_keys()?;
-        mark.unflushed = self.look();
+        mark.unflushed = self.find_unflushed();
         mark.write(&self.path)?;
         self.unflushed = mark.unflushed;
         Ok(())
     }
 
-    /// Lists the keys of tables, if there are others than were written. Without an open store the list stays.
+    /// Writes the list of table keys if it has changed. Without an open store the file stays as it is.
     fn write_keys(&mut self) -> io::Result<()> {
         let keys = self.keys();
         if keys.is_some() && keys != self.keys {
@@ -195,16 +196,16 @@ impl Writer {
         Some(TableKeys::of(spaces.map(|space| store.space(space))))
     }
 
-    /// Whether tables were written or merged since the last mark.
+    /// Returns whether tables were written or merged since the last mark.
     fn has_new_tables(&mut self) -> bool {
-        self.look() != self.unflushed || self.keys().is_some_and(|keys| Some(keys) != self.keys)
+        self.find_unflushed() != self.unflushed || self.keys().is_some_and(|keys| Some(keys) != self.keys)
     }
 
-    /// What is in no table now. Nothing is claimed while the store is not open.
-    fn look(&mut self) -> Vec<Unflushed> {
+    /// Returns the writes that are in no table now. Empty while the store is not open.
+    fn find_unflushed(&mut self) -> Vec<Unflushed> {
         let Ok(store) = self.current.store() else { return Vec::new() };
         let keyspaces: Vec<_> = SPACES.iter().map(|(space, _)| store.space(*space).clone()).collect();
-        self.tracker.look(&keyspaces)
+        self.tracker.observe(&keyspaces)
     }
 }
 
@@ -223,7 +224,7 @@ fn run(shared: &Shared, mut writer: Writer) {
         drop(state);
         match writer.write(mark) {
             Ok(()) => has_failed = false,
-            // The old one stays, which witnesses less.
+            // The old file stays, which records less.
             Err(error) if !has_failed => {
                 has_failed = true;
                 warn!(%error, path = %writer.path.display(), "log witness not written");
@@ -235,14 +236,14 @@ fn run(shared: &Shared, mut writer: Writer) {
         }
         let mut state = shared.state.lock();
         if !state.is_closed {
-            // Only the end wakes it: a note of a mark that is not written does not.
+            // Only the close wakes this wait. A new mark does not, because the pause must pass first.
             shared.changed.wait_while_for(&mut state, |state| !state.is_closed, limits::WITNESS_PAUSE);
         }
         if has_failed && state.is_closed {
             return;
         }
         drop(state);
-        // Tables that were written meanwhile are witnessed without a commit too.
+        // Tables written during the pause are recorded even without a commit.
         if has_failed || writer.has_new_tables() {
             shared.state.lock().is_written = false;
         }
