@@ -1,7 +1,8 @@
 //! Seam 2, the tree: small versioned nodes under slash-separated paths, changed by fenced commits.
 //!
-//! It has the shape of ZooKeeper's tree, so that either can serve: the embedded one for a process alone. It
-//! knows nothing of queues. Callers learn from an error whether a write certainly did not happen or may have.
+//! Its interface follows ZooKeeper's tree, so that ZooKeeper can serve it; the embedded tree serves a single process.
+//! It knows nothing of queues. Each error tells the caller whether nothing was written, or whether the outcome is
+//! unknown.
 
 #![warn(missing_docs)]
 
@@ -24,18 +25,18 @@ pub use watch::{Event, Mailbox, Watch};
 use angarium_core::limits as core_limits;
 use angarium_core::time::Timestamp;
 
-/// A node as it was read.
+/// A node at the time of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The bytes that the last commit set.
     pub data: Bytes,
-    /// How often it has been set since it was created.
+    /// Number of sets since the node was created.
     pub version: u32,
-    /// The transaction that last changed its data: greater than that of any change before.
+    /// The transaction that last changed its data. It is greater than that of every earlier change.
     pub modified: u64,
-    /// How many children it has.
+    /// Number of children.
     pub children: u32,
-    /// When its data was last changed, by the clock of the tree.
+    /// Time of the last change of its data, by the clock of the tree.
     pub time: Timestamp,
 }
 
@@ -51,22 +52,22 @@ pub struct Fence {
 /// One change of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Makes a node; its parent must exist and it must not.
+    /// Creates a node. Its parent must exist, and the node must not.
     Create {
         /// Path of the node.
         path: String,
-        /// The first value.
+        /// The initial value.
         data: Bytes,
-        /// How long it lives.
+        /// Lifetime and naming of the node.
         mode: Mode,
     },
-    /// Replaces the value of a node that exists.
+    /// Replaces the value of an existing node.
     Set {
         /// Path of the node.
         path: String,
-        /// Its new value.
+        /// The new value.
         data: Bytes,
-        /// The version it must have; any when absent.
+        /// The version the node must have; any version when absent.
         version: Option<u32>,
     },
     /// Removes a node without children.
@@ -76,31 +77,31 @@ pub enum Op {
     },
 }
 
-/// How long a node lives, and who chooses its name.
+/// Lifetime of a node, and whether the tree completes its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Until it is deleted.
+    /// Lives until it is deleted.
     Persistent,
-    /// At most as long as the session that made it. It has no children.
+    /// Lives at most as long as the session that created it. It has no children.
     Ephemeral,
-    /// As ephemeral; a number that grows is added to its name: see [`Stat::number`].
+    /// Like ephemeral. In addition the tree appends a growing number to the name: see [`Stat::number`].
     Numbered,
 }
 
 impl Op {
-    /// Makes a node that lives until it is deleted.
+    /// Returns the creation of a persistent node.
     pub fn create(path: impl Into<String>, data: impl Into<Bytes>) -> Self {
         Self::Create { path: path.into(), data: data.into(), mode: Mode::Persistent }
     }
 
-    /// The node it changes.
+    /// Returns the path of the node that the operation changes.
     pub fn path(&self) -> &str {
         match self {
             Self::Create { path, .. } | Self::Set { path, .. } | Self::Delete { path } => path,
         }
     }
 
-    /// Bytes of its path and its value, which count for the bound on a commit.
+    /// Returns the bytes of the path and the value, which count towards the bound of a commit.
     pub fn size(&self) -> usize {
         match self {
             Self::Create { path, data, .. } | Self::Set { path, data, .. } => path.len() + data.len(),
@@ -109,47 +110,47 @@ impl Op {
     }
 }
 
-/// What a commit did: of each operation that set a node, the node's new version and transaction, and of each that
-/// made a numbered one the number.
+/// Result of a commit, one entry per operation: the new version and transaction of each node that was set, the number
+/// of each created numbered node, none for other operations.
 pub type CommitResult = Vec<Option<Stat>>;
 
-/// A node's version and last transaction.
+/// Version and last transaction of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// See [`Node::version`].
     pub version: u32,
     /// See [`Node::modified`].
     pub modified: u64,
-    /// The number in the name of a node that was made so; none of others. It grows in the directory.
+    /// The number in the name of a numbered node; none for other nodes. Numbers grow within a directory.
     pub number: Option<u64>,
 }
 
-/// The path of a numbered node: what the operation named, then at least ten digits.
+/// Returns the path of a numbered node: the path of the operation, followed by at least ten digits.
 pub fn numbered(path: &str, number: u64) -> String {
     format!("{path}{number:010}")
 }
 
-/// Whether the tree is in reach.
+/// State of the connection to the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// It is.
+    /// The tree can be reached.
     Connected,
-    /// It is not, for now: ephemeral nodes stay for a while.
+    /// The tree cannot be reached for now. Ephemeral nodes stay for a while.
     Suspended,
-    /// The session has ended. Its ephemeral nodes are gone, or will be soon; the next session has a greater number.
+    /// The session has ended. Its ephemeral nodes are removed, now or soon; the next session has a greater generation.
     Lost,
 }
 
-/// The session that ephemeral nodes belong to.
+/// The session that owns ephemeral nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Grows with each session of this handle; 0 before the first.
+    /// Number of the session of this handle, growing; 0 before the first session.
     pub generation: u64,
     /// Whether the session can be used now.
     pub link: Link,
 }
 
-/// Why an operation of a commit was refused. Then nothing of the commit happened.
+/// Why an operation of a commit was refused. Nothing of the commit was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The node to create exists.
@@ -160,40 +161,40 @@ pub enum Refusal {
     BadVersion,
     /// The node to delete has children.
     NotEmpty,
-    /// The parent has as many children as a directory may have.
+    /// The parent has the max number of children.
     Full,
 }
 
-/// Why the tree did not do what it was asked.
+/// Errors of reads and commits.
 #[derive(Debug, ThisError)]
 pub enum TreeError {
-    /// A fence did not hold; nothing was written.
+    /// A fence did not match. Nothing was written.
     #[error("fence {0} did not hold")]
     Fenced(usize),
-    /// An operation was refused; nothing was written.
+    /// An operation was refused. Nothing was written.
     #[error("operation {op} was refused: {why:?}")]
     Refused {
-        /// Its place among the operations of the commit.
+        /// Index of the operation in the commit.
         op: usize,
-        /// What of it did not hold.
+        /// The reason.
         why: Refusal,
     },
-    /// A path, value or commit breaks a bound; nothing was written.
+    /// A path, value or commit exceeds a bound. Nothing was written.
     #[error("outside the bounds of the tree: {0}")]
     Bounds(&'static str),
-    /// The tree cannot be reached now; nothing was written.
+    /// The tree cannot be reached now. Nothing was written.
     #[error("the tree is unavailable: {0}")]
     NotSent(String),
-    /// The commit may have happened.
+    /// The outcome of the commit is unknown.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
-    /// What is stored of this is damaged, so the same call fails again; nothing was written.
+    /// The stored data is damaged, so the same call fails again. Nothing was written.
     #[error("{0}")]
     Damaged(String),
 }
 
 impl TreeError {
-    /// Whether it is certain that nothing was written.
+    /// Returns whether it is certain that nothing was written.
     pub fn nothing_written(&self) -> bool {
         match self {
             Self::Fenced(_)
@@ -206,83 +207,84 @@ impl TreeError {
     }
 }
 
-/// The tree. Every method's promise is a test of the conformance suite, which every implementation passes.
+/// The tree. The conformance suite tests every promise of these methods on every implementation.
 #[async_trait]
 pub trait Coordination: Send + Sync + 'static {
-    /// The node at `path`, or none. It shows at least every commit that was acknowledged through this handle.
+    /// Returns the node at `path`, or none. The result includes every commit that was acknowledged through this handle.
     async fn get(&self, path: &str) -> Result<Option<Node>, TreeError>;
 
-    /// The nodes at `paths`, in this order; each as [`Coordination::get`] shows it, and not all of one instant.
+    /// Returns the nodes at `paths`, in this order. Each is read as by [`Coordination::get`], but not all at one
+    /// instant.
     async fn get_many(&self, paths: &[String]) -> Result<Vec<Option<Node>>, TreeError>;
 
-    /// The names of the children of `path`, in order; none when it does not exist.
+    /// Returns the names of the children of `path`, sorted; an empty list when `path` does not exist.
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError>;
 
-    /// The names of at most `most` children of `path` behind `after`, in order; all of them from the first one when
-    /// `after` is absent. One that reads a part of a directory alone does so.
+    /// Returns the names of at most `max` children of `path` after the name `after`, sorted; from the first child when
+    /// `after` is absent. An implementation that can read a part of a directory overrides this.
     async fn children_behind(
         &self,
         path: &str,
         after: Option<&str>,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<String>, TreeError> {
         let children = self.children(path).await?;
         let begin = after.map_or(0, |after| children.partition_point(|name| name.as_str() <= after));
-        Ok(children.into_iter().skip(begin).take(most).collect())
+        Ok(children.into_iter().skip(begin).take(max).collect())
     }
 
-    /// Waits until reads through this handle show every commit that was acknowledged before, no matter which process
-    /// made it. One whose reads always do has nothing to wait for.
+    /// Waits until reads through this handle show every commit that was acknowledged before, by any process. The
+    /// default is for implementations whose reads always do.
     async fn sync(&self) -> Result<(), TreeError> {
         Ok(())
     }
 
-    /// Checks `fences`, then applies `ops` in order, each seeing those before it: all or none, durable on
-    /// return. Commits made at the same time may share their cost and never each other's failure.
+    /// Checks `fences`, then applies `ops` in order, each with the result of the operations before it: all or none,
+    /// durable on return. Concurrent commits may share their cost, but a failure of one never fails another.
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError>;
 
-    /// Watches `path`, which need not exist, and all that is below it. Every change that a commit makes is told,
-    /// or a [`Event::Resync`] that covers it; who reads a node after its event sees the change or a later one.
-    /// Changes that this handle makes itself are told too.
+    /// Watches `path`, which need not exist, and everything below it. Every committed change, including those of this
+    /// handle, raises an event or a [`Event::Resync`] that covers it. A read after the event returns that change or a
+    /// later one.
     fn watch_tree(&self, path: &str) -> Result<Watch, TreeError>;
 
-    /// The session, and a notice of each change of its link, of short ones too.
+    /// Returns the session. The receiver is notified of each change of its link, however short.
     fn session(&self) -> Receiver<Session>;
 
-    /// How long a session may be silent until it has ended; none where it lasts as long as the process.
+    /// Returns how long a session may be silent before it ends; none if it lasts as long as the process.
     fn session_timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// The damage that calls have met: how many, and what to tell an operator. None when they met none.
+    /// Returns the number of calls that met damage, and a text for the operator; none when no call met damage.
     fn damage(&self) -> Option<(u64, String)> {
         None
     }
 
-    /// Whether a commit made now has a chance.
+    /// Checks that a commit made now can succeed.
     fn check_open(&self) -> Result<(), TreeError>;
 
-    /// Whether what was read and never changed by others still holds: no process can have taken what belongs to this
-    /// session since. To be asked just before an answer that rests on memory alone (P8).
+    /// Checks that data which only this session changes still holds: no other process can have taken it over since it
+    /// was read. Call this just before an answer that relies on memory alone (P8).
     fn check_lease(&self) -> Result<(), TreeError>;
 
-    /// Whether [`Node::time`] is from a clock of the tree's own.
+    /// Returns whether [`Node::time`] is from a clock of the tree itself.
     fn keeps_time(&self) -> bool;
 
-    /// Whether it can recover by itself. Not when only a restart of the process helps.
+    /// Checks that the tree can recover by itself. It fails when only a restart of the process helps.
     fn check_alive(&self) -> Result<(), TreeError>;
 
-    /// Ends what has begun and closes the tree; commits from then on are not sent. One that keeps nothing open
-    /// has nothing to do.
+    /// Finishes the running commits and closes the tree. Later commits are not sent. The default is for trees that keep
+    /// nothing open.
     async fn close(&self) {}
 }
 
-/// Bytes of paths and values in a commit.
+/// Returns the bytes of the paths and values of a commit.
 fn size(fences: &[Fence], ops: &[Op]) -> usize {
     fences.iter().map(|fence| fence.path.len()).chain(ops.iter().map(Op::size)).sum()
 }
 
-/// Checks a commit against the bounds that every implementation has, before anything is sent.
+/// Checks a commit against the bounds of every implementation, before anything is sent.
 fn check_bounds(fences: &[Fence], ops: &[Op]) -> Result<(), TreeError> {
     if fences.len() + ops.len() > core_limits::TREE_BATCH_OPS {
         return Err(TreeError::Bounds("more than 100 operations in a commit"));

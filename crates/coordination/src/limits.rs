@@ -1,4 +1,4 @@
 //! Bounds of both trees.
 
-/// Events that wait for who watches a part of the tree; more of them become one that states to read all again.
+/// Max events queued for a watcher. More events are replaced by one event to read everything again.
 pub const WATCH_EVENTS: usize = 256;

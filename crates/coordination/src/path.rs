@@ -1,11 +1,11 @@
-//! Paths of the tree: what ZooKeeper accepts, so that no path works on one tree and fails on the other.
+//! Paths of the tree. They are exactly what ZooKeeper accepts, so no path works on one tree and fails on the other.
 
 use super::TreeError;
 
-/// Elements of a path. The product's have six; the embedded tree keeps the depth in a byte of its keys.
+/// Max elements of a path. The product uses six; the embedded tree stores the depth in one byte of its keys.
 const MAX_DEPTH: usize = 64;
 
-/// Bytes of a path. The product's longest has less than 1,200, a project and a queue of free text escaped.
+/// Max bytes of a path. The product's longest path has less than 1,200: a project and a queue of free text, escaped.
 const MAX_BYTES: usize = 4_096;
 
 /// Checks an absolute path: `/`, or elements that are neither empty, `.` nor `..`, without control characters.
@@ -31,7 +31,7 @@ pub(super) fn check(path: &str) -> Result<(), TreeError> {
     Ok(())
 }
 
-/// The path of the parent; none for the root.
+/// Returns the path of the parent; none for the root.
 pub(super) fn parent(path: &str) -> Option<&str> {
     match path.rsplit_once('/') {
         Some(("", "")) | None => None,
@@ -40,7 +40,7 @@ pub(super) fn parent(path: &str) -> Option<&str> {
     }
 }
 
-/// How many elements the path has.
+/// Returns the number of elements of the path.
 pub(super) fn depth(path: &str) -> usize {
     if path == "/" { 0 } else { path.matches('/').count() }
 }

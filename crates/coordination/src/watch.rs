@@ -1,7 +1,7 @@
-//! What a watch of a part of the tree tells, and the bounded mailbox between the tree and who watches.
+//! Events of a watched part of the tree, and the bounded mailbox between the tree and a watcher.
 //!
-//! Events say where something changed, never what: who watches reads again. So events may be dropped as long as
-//! one stays that makes the reader look.
+//! An event names the changed node, not its new value: the watcher reads the node again. So events may be dropped as
+//! long as one remains that makes the watcher read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits;
 
-/// What who watches is told.
+/// An event for a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A node was created, set or deleted.
     Changed {
-        /// Which one.
+        /// Path of the node.
         path: String,
     },
-    /// Anything may have changed: all that is watched must be read again. The first event of every watch, and what
-    /// follows a lost connection and too many changes at once.
+    /// Anything may have changed: the watcher must read everything it watches again. This is the first event of every
+    /// watch, and follows a lost connection and too many changes at once.
     Resync,
-    /// The session has ended, and with it every ephemeral node it made. A `Resync` follows when there is another.
+    /// The session has ended, and all its ephemeral nodes with it. A `Resync` follows when there is a new session.
     Lost,
 }
 
-/// A watch of a node and all that is below it. Dropping it ends it.
+/// A watch of a node and everything below it. Dropping it ends the watch.
 pub struct Watch(Arc<Mailbox>);
 
 impl Watch {
-    /// Waits for the next event. None when the tree is closed. May be dropped at any time.
+    /// Waits for the next event. Returns none when the tree is closed. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             let wake = self.0.wake.notified();
@@ -40,7 +40,7 @@ impl Watch {
                 if let Some(event) = state.events.pop_front() {
                     return Some(event);
                 }
-                if state.is_over {
+                if state.is_ended {
                     return None;
                 }
             }
@@ -55,7 +55,7 @@ impl Drop for Watch {
     }
 }
 
-/// Where the events of one watch wait: the end of a watch that a tree holds. The lock is held for single looks.
+/// The mailbox of one watch, which the tree holds. The lock is held for one operation on the events.
 pub struct Mailbox {
     path: String,
     state: Mutex<State>,
@@ -66,11 +66,11 @@ pub struct Mailbox {
 #[derive(Default)]
 struct State {
     events: VecDeque<Event>,
-    is_over: bool,
+    is_ended: bool,
 }
 
 impl Mailbox {
-    /// A mailbox for what happens at `path` and below, and its reader.
+    /// Creates a mailbox for events at `path` and below, and its reader.
     pub fn open(path: &str) -> (Arc<Self>, Watch) {
         let mailbox = Arc::new(Self {
             path: path.to_owned(),
@@ -81,7 +81,7 @@ impl Mailbox {
         (Arc::clone(&mailbox), Watch(mailbox))
     }
 
-    /// What is watched.
+    /// Returns the watched path.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -91,7 +91,7 @@ impl Mailbox {
         self.path == "/" || path.strip_prefix(&self.path).is_some_and(below)
     }
 
-    /// Adds an event. What a waiting one states already is not said twice, and too many become one `Resync`.
+    /// Adds an event. An event that a waiting one covers is dropped, and too many events are replaced by one `Resync`.
     pub fn post(&self, event: Event) {
         let mut state = self.state.lock();
         let events = &mut state.events;
@@ -111,13 +111,13 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
-    /// There will be no more events.
+    /// Ends the watch: no more events follow.
     pub fn end(&self) {
-        self.state.lock().is_over = true;
+        self.state.lock().is_ended = true;
         self.wake.notify_one();
     }
 
-    /// Waits until no process reads any more.
+    /// Waits until the reader is dropped.
     pub async fn abandoned(&self) {
         self.abandoned.cancelled().await;
     }
@@ -128,7 +128,7 @@ impl Mailbox {
 pub(super) struct Watches(Mutex<Vec<Arc<Mailbox>>>);
 
 impl Watches {
-    /// Begins a watch.
+    /// Starts a watch.
     pub(super) fn open(&self, path: &str) -> Watch {
         let (mailbox, watch) = Mailbox::open(path);
         mailbox.post(Event::Resync);
@@ -138,12 +138,12 @@ impl Watches {
         watch
     }
 
-    /// Whether a process watches something.
+    /// Returns whether there is any watcher.
     pub(super) fn any(&self) -> bool {
         !self.0.lock().is_empty()
     }
 
-    /// Tells any process that watches this node that it changed.
+    /// Notifies the watchers of a changed node.
     pub(super) fn changed(&self, path: &str) {
         for mailbox in self.0.lock().iter().filter(|mailbox| mailbox.covers(path)) {
             mailbox.post(Event::Changed { path: path.to_owned() });

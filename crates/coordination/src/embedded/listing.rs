@@ -1,12 +1,12 @@
-//! The nodes of a tree in a journal that no process serves, as they are stored.
+//! A listing of the stored nodes of a tree in a journal that no process serves.
 
 use bytes::Bytes;
 
 use super::stored;
 use angarium_journal::{Space, View};
 
-/// Paths and data of the nodes that are `depth` elements below the root and whose path begins with `prefix`, as far as they can
-/// be read.
+/// Returns paths and data of the nodes at `depth` elements below the root whose path begins with `prefix`. Stops at the
+/// first node that cannot be read.
 pub fn nodes(view: &View, depth: u8, prefix: &str) -> Vec<(String, Bytes)> {
     let key = [&[depth], prefix.as_bytes()].concat();
     let pairs = view.scan(Space::Tree, &key, &key).map_while(Result::ok);

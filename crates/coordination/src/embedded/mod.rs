@@ -1,8 +1,8 @@
-//! The tree in the journal, for a process alone: ZooKeeper's rules and bounds without ZooKeeper.
+//! The tree in the journal, for a single process: ZooKeeper's rules and bounds without ZooKeeper.
 //!
-//! A commit is one piece of the committer's work, so commits of many callers share a sync and are decided one
-//! after the other. There is no copy of the tree in memory: a hundred thousand queues cost disk, not memory.
-//! Each opening is a session: ephemeral nodes of the one before are gone.
+//! A commit is one piece of the committer's work, so commits of many callers share a sync and are decided one after the
+//! other. The tree is not kept in memory: a hundred thousand queues cost disk, not memory. Each opening is a session,
+//! and removes the ephemeral nodes of the session before.
 
 mod listing;
 mod staged;
@@ -31,13 +31,13 @@ pub struct EmbeddedTree {
     journal: Journal,
     watches: Arc<Watches>,
     session: watch::Sender<Session>,
-    /// Commits whose callers have left while a process watches.
+    /// Tasks that notify the watchers of commits whose callers have left.
     tasks: TaskTracker,
 }
 
 impl EmbeddedTree {
-    /// The tree in `journal`, without the ephemeral nodes that were left there. One handle at a time, since a
-    /// handle tells those who watch it of its own commits only.
+    /// Opens the tree in `journal`, and removes the ephemeral nodes that the last session left there. Open one handle
+    /// at a time, because a handle notifies its watchers of its own commits only.
     pub async fn open(journal: Journal) -> Result<Self, TreeError> {
         let prefix = stored::ephemeral_prefix();
         let view = journal.view().map_err(not_sent)?;
@@ -53,7 +53,7 @@ impl EmbeddedTree {
         Ok(Self { journal, watches: Arc::default(), session, tasks: TaskTracker::new() })
     }
 
-    /// Reads away from the threads that serve requests: a read may have to wait for the disk.
+    /// Runs `read` outside the threads that serve requests, because a read may wait for the disk.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Journal) -> Result<T, TreeError> + Send + 'static,
@@ -66,19 +66,19 @@ impl EmbeddedTree {
 
 fn node(journal: &Journal, path: &str) -> Result<Option<Node>, TreeError> {
     path::check(path)?;
-    // A view, so that of a commit under way nothing is seen: what is read next must fit what is read here.
+    // A view hides a commit in flight. The next read must be consistent with this one.
     let view = journal.view().map_err(not_sent)?;
     let value = view.get(Space::Tree, &stored::node_key(path)).map_err(not_sent)?;
     let stored = value.as_ref().map(stored::decode).transpose()?;
     Ok(stored.map(|stored| stored.node).or_else(|| (path == "/").then(root)))
 }
 
-/// The names of at most `most` children of `path` behind `after`.
+/// Returns the names of at most `max` children of `path` after the name `after`.
 fn children(
     journal: &Journal,
     path: &str,
     after: Option<&str>,
-    most: usize,
+    max: usize,
 ) -> Result<Vec<String>, TreeError> {
     path::check(path)?;
     let prefix = stored::children_prefix(path);
@@ -86,11 +86,11 @@ fn children(
     let mut from = prefix.clone();
     if let Some(after) = after {
         from.extend_from_slice(after.as_bytes());
-        // The next key there can be.
+        // The smallest key after that name.
         from.push(0);
     }
     let view = journal.view().map_err(not_sent)?;
-    let pairs = view.scan(Space::Tree, &prefix, &from).take(most);
+    let pairs = view.scan(Space::Tree, &prefix, &from).take(max);
     pairs.map(|pair| pair.map(|(key, _)| name(key)).map_err(not_sent)).collect()
 }
 
@@ -110,21 +110,21 @@ impl Coordination for EmbeddedTree {
         self.children_behind(path, None, usize::MAX).await
     }
 
-    /// Reads no more than the page.
+    /// Reads only the page.
     async fn children_behind(
         &self,
         path: &str,
         after: Option<&str>,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<String>, TreeError> {
         let (path, after) = (path.to_owned(), after.map(ToOwned::to_owned));
-        self.read(move |journal| children(journal, &path, after.as_deref(), most)).await
+        self.read(move |journal| children(journal, &path, after.as_deref(), max)).await
     }
 
     async fn commit(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         check_bounds(fences, ops)?;
         let (fences, ops): (Vec<Fence>, Arc<[Op]>) = (fences.to_vec(), ops.into());
-        let telling = WatchNotifier { tree: self, ops: Some(Arc::clone(&ops)) };
+        let notifier = WatchNotifier { tree: self, ops: Some(Arc::clone(&ops)) };
         let work = move |txn: &mut Txn<'_>| {
             let mut staged = StagedCommit::begin(txn)?;
             staged.check(&fences)?;
@@ -133,7 +133,7 @@ impl Coordination for EmbeddedTree {
             Ok(committed)
         };
         let outcome = self.journal.commit(work).await.map_err(not_sent)?;
-        telling.tell(&outcome);
+        notifier.notify(&outcome);
         outcome
     }
 
@@ -154,7 +154,7 @@ impl Coordination for EmbeddedTree {
         self.journal.check_open().map_err(not_sent)
     }
 
-    /// No other process can have taken anything.
+    /// No other process can have taken anything, so an open journal is enough.
     fn check_lease(&self) -> Result<(), TreeError> {
         self.check_open()
     }
@@ -163,7 +163,7 @@ impl Coordination for EmbeddedTree {
         false
     }
 
-    /// A journal that a failed write has closed is opened again by itself.
+    /// The journal opens itself again after a failed write.
     fn check_alive(&self) -> Result<(), TreeError> {
         self.journal.check_alive().map_err(not_sent)
     }
@@ -175,15 +175,15 @@ impl Coordination for EmbeddedTree {
     }
 }
 
-/// Tells those who watch what a commit changed, as soon as it is durable, even when its caller has left by then.
+/// Notifies the watchers of the changes of a commit once it is durable, even if its caller has left by then.
 struct WatchNotifier<'a> {
     tree: &'a EmbeddedTree,
-    /// None once it is told.
+    /// The operations; none once the watchers are notified.
     ops: Option<Arc<[Op]>>,
 }
 
 impl WatchNotifier<'_> {
-    fn tell(mut self, outcome: &Result<CommitResult, TreeError>) {
+    fn notify(mut self, outcome: &Result<CommitResult, TreeError>) {
         let ops = self.ops.take();
         if let (Some(ops), Ok(committed)) = (ops, outcome) {
             for (op, stat) in ops.iter().zip(committed) {
@@ -199,12 +199,13 @@ impl WatchNotifier<'_> {
 impl Drop for WatchNotifier<'_> {
     fn drop(&mut self) {
         let Some(ops) = self.ops.take().filter(|_| self.tree.watches.any()) else { return };
-        // Outside of a runtime no process can be watching any more.
+        // Outside of a runtime no watcher is left.
         let Ok(runtime) = Handle::try_current() else { return };
         let (journal, watches) = (self.tree.journal.clone(), Arc::clone(&self.tree.watches));
         self.tree.tasks.spawn_on(
             async move {
-                // Work is done in order: when this is, so is the commit, unless it was refused.
+                // The journal runs work in order. When this work is done, the commit is done too, unless it was
+                // refused.
                 let _ = journal.commit(|_| ()).await;
                 ops.iter().for_each(|op| watches.changed(parent_if_numbered(op)));
             },
@@ -213,7 +214,7 @@ impl Drop for WatchNotifier<'_> {
     }
 }
 
-/// What to look at again when it is not known which number a node got.
+/// Returns the path to report. The number of a numbered node is unknown here, so its parent is reported.
 fn parent_if_numbered(op: &Op) -> &str {
     match op {
         Op::Create { path, mode: Mode::Numbered, .. } => path::parent(path).unwrap_or("/"),
@@ -231,7 +232,7 @@ fn not_sent(error: JournalError) -> TreeError {
     }
 }
 
-/// The root exists from the start, as in ZooKeeper.
+/// The root always exists, as in ZooKeeper.
 fn root() -> Node {
     Node { data: Bytes::new(), version: 0, modified: 0, children: 0, time: Timestamp::default() }
 }

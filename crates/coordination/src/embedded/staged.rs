@@ -1,4 +1,4 @@
-//! The changes of one commit, held back until all of them are known to be good.
+//! The changes of one commit, held back until every fence and operation is checked.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use angarium_core::limits;
 use angarium_core::time::Timestamp;
 use angarium_journal::{Space, Txn};
 
-/// See the module.
+/// The staged changes of one commit.
 pub(super) struct StagedCommit<'t, 'a> {
     txn: &'t mut Txn<'a>,
     nodes: HashMap<String, Option<StoredNode>>,
-    /// Whether nodes with these paths are ephemeral from now on.
+    /// Paths of nodes whose ephemeral state changes, with the new state.
     ephemerals: Vec<(String, bool)>,
     /// The number of this commit.
     transaction: u64,
@@ -87,7 +87,8 @@ impl<'t, 'a> StagedCommit<'t, 'a> {
         Ok(number.map(|_| Stat { version: 0, modified, number }))
     }
 
-    /// Numbers are transactions, which grow; a second node of the same commit gets the next one that is free.
+    /// Returns the path and the number of a new numbered node. The number is the transaction, which only grows; further
+    /// numbered nodes of the same commit get the next free numbers.
     fn free_number(&self, path: &str) -> Result<(String, Option<u64>), TreeError> {
         let mut number = self.transaction;
         loop {
@@ -136,7 +137,7 @@ impl<'t, 'a> StagedCommit<'t, 'a> {
         Ok(self.stored(parent)?.map(|stored| (parent.to_owned(), stored)))
     }
 
-    /// Deletes ephemeral nodes of a session that has ended.
+    /// Deletes the ephemeral nodes of a session that has ended.
     pub(super) fn remove_all(mut self, paths: &[String]) -> Result<(), TreeError> {
         for path in paths {
             if self.stored(path)?.is_some_and(|stored| stored.is_ephemeral) {
@@ -147,7 +148,7 @@ impl<'t, 'a> StagedCommit<'t, 'a> {
         Ok(())
     }
 
-    /// Hands the changes to the journal.
+    /// Passes the changes to the journal.
     pub(super) fn write(self) {
         if self.nodes.is_empty() {
             return;

@@ -1,25 +1,26 @@
-//! How the tree is in the journal. These forms are on disk and never change; new ones get new tags.
+//! The stored form of the tree. These forms are on disk and never change; new forms get new tags.
 //!
 //! | key | value |
 //! |---|---|
 //! | depth (1 byte), path | version, transaction, children (4 + 8 + 4 bytes, big endian), time, data |
-//! | `fe`, path | nothing; there for each ephemeral node, so that the next session finds them |
+//! | `fe`, path | empty; one per ephemeral node, so that the next session finds them |
 //! | `ff` `transaction` | number of the last commit (8 bytes, big endian) |
 //!
-//! The two highest bits of children are marks: `80` that the time follows (8 bytes, milliseconds since the Unix
-//! epoch; older nodes have none), `40` that the node is ephemeral.
+//! The two highest bits of children are flags: `80` means that the time follows (8 bytes, milliseconds since the Unix
+//! epoch; older nodes have none), `40` means that the node is ephemeral.
 //!
-//! With the depth in front, the children of a node are exactly the keys with one more depth and its path.
+//! Because the depth is first, the children of a node are exactly the keys with the next depth and the node's path as
+//! prefix.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{Node, TreeError, path};
 use angarium_core::time::Timestamp;
 
-/// Depths stop far below this tag.
+/// Key of the transaction counter. All depths are far below this tag.
 pub(super) const TRANSACTION_KEY: &[u8] = b"\xfftransaction";
 
-/// Below it, and above every depth.
+/// Tag of ephemeral nodes: below the tag of the counter, and above every depth.
 const EPHEMERAL_TAG: u8 = 0xfe;
 
 const HEAD: usize = 16;

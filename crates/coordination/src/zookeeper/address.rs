@@ -1,4 +1,4 @@
-//! Where the ensemble is, and below which of its nodes the tree is.
+//! The address of a tree in ZooKeeper: the servers of the ensemble, and the node that is the root of the tree.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use super::path;
 
 /// The scheme of the address.
 const SCHEME: &str = "zookeeper://";
-/// Where the tree is when the address names no node.
+/// The root of the tree when the address names no node.
 const DEFAULT_ROOT: &str = "/angarium";
-/// Bytes of its path: it is before every path of a request, whose size is bounded.
+/// Max bytes of the root's path. It precedes every path of a request, whose size is bounded.
 const ROOT_BYTES: usize = 256;
-/// How often a server without company is in the list.
+/// Number of times that a single server is listed.
 const LONE_TRIES: usize = 16;
 
-/// `zookeeper://host:port,host:port/node`: any of the servers, and the node that is the root of the tree.
+/// `zookeeper://host:port,host:port/node`: the servers, and the node that is the root of the tree.
 ///
-/// A port that is left out is 2181, a node that is left out `/angarium`.
+/// The default port is 2181, the default node `/angarium`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     hosts: String,
@@ -24,22 +24,22 @@ pub struct Address {
 }
 
 impl Address {
-    /// `host:port,host:port`, as the client is to try them.
+    /// Returns `host:port,host:port` for the client.
     ///
-    /// A server that is the only one is named many times: the client doubles its pause each time that it has been
-    /// through the whole list (zookeeper-client 0.11.2), and so would find a server that was away for four
-    /// seconds only after another four. Named 16 times, it is tried every two seconds or sooner.
+    /// A single server is listed many times. The client doubles its pause after each pass through the whole list
+    /// (zookeeper-client 0.11.2), so a server that was away for four seconds would only be found after another four.
+    /// Listed 16 times, it is tried at least every two seconds.
     pub(super) fn hosts(&self) -> String {
         let is_alone = !self.hosts.contains(',');
         vec![self.hosts.as_str(); if is_alone { LONE_TRIES } else { 1 }].join(",")
     }
 
-    /// Each server once, as `host:port`.
+    /// Returns each server once, as `host:port`.
     pub(super) fn servers(&self) -> impl Iterator<Item = &str> {
         self.hosts.split(',')
     }
 
-    /// An absolute path, never `/` itself: there ZooKeeper keeps nodes of its own.
+    /// Returns the root as an absolute path. It is never `/`, because ZooKeeper has its own nodes there.
     pub(super) fn root(&self) -> &str {
         &self.root
     }

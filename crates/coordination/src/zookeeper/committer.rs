@@ -1,8 +1,9 @@
-//! Group commit to ZooKeeper: one multi under way in a session, with all that gathered while the last one ran.
+//! Group commit to ZooKeeper. A session has one multi in flight; the next one takes all commits that gathered
+//! meanwhile.
 //!
-//! There is no timer: an idle committer sends at once. A multi whose answer is lost is settled by the writer's
-//! node before the next one is sent (P15), so no process is told that a commit failed which is applied later.
-//! While the session has no connection nothing is sent: what waits can still be told that it never was.
+//! There is no timer: an idle committer sends at once. If the answer of a multi is lost, the writer's node settles its
+//! outcome before the next multi is sent (P15). So no caller is told that a commit failed that is applied later.
+//! Without a connection nothing is sent, so waiting callers can still be told that their commit was not sent.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::session::{Connection, Session, SessionLoss};
 use super::writer::{LostMulti, Writer};
 use super::{CommitResult, TreeError};
 
-/// Between two tries to settle a multi on a connection that seems to be up.
+/// Pause between two attempts to settle a multi on a connection that seems to be up.
 const SETTLE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The committer of one session.
@@ -26,12 +27,12 @@ pub(super) struct Committer<'a> {
     pub(super) session: &'a Session,
     pub(super) writer: Writer,
     pub(super) waiting: &'a mut PendingPieces,
-    /// Versions of a writer's node after which it is replaced: they are signed 32-bit numbers.
+    /// Number of versions after which a writer's node is replaced, because versions are signed 32-bit numbers.
     pub(super) writer_commits: i32,
 }
 
 impl Committer<'_> {
-    /// Commits what arrives until the session is lost, or nothing more is wanted.
+    /// Commits arriving pieces until the session is lost or the tree is closed.
     pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<(), SessionLoss> {
         let mut connection = self.session.connection();
         loop {
@@ -55,7 +56,7 @@ impl Committer<'_> {
         }
     }
 
-    /// Makes a new node for the commits to come. When this fails the old one serves on.
+    /// Creates a new writer's node for later commits. If this fails, the old node stays in use.
     async fn replace_writer(&mut self) {
         let client = &self.session.client;
         match Writer::create(client).await {
@@ -71,7 +72,7 @@ impl Committer<'_> {
 
     async fn commit(&mut self, pieces: Vec<Piece>, connection: &mut Connection) -> Result<(), SessionLoss> {
         let (client, directories) = (&self.session.client, &self.session.directories);
-        if let Err(error) = directories.learn(client, &pieces).await {
+        if let Err(error) = directories.load(client, &pieces).await {
             match verdict(&error) {
                 Verdict::Unknown => self.waiting.put_back(pieces),
                 Verdict::Refused(_) | Verdict::NotDone => answer_all(pieces, || not_sent(&error)),
@@ -101,7 +102,7 @@ impl Committer<'_> {
                 }
                 None => {
                     self.waiting.put_back(pieces);
-                    Err(self.writer.gone())
+                    Err(self.writer.loss())
                 }
             },
             MultiWriteError::RequestFailed { source } => match verdict(&source) {
@@ -114,8 +115,8 @@ impl Committer<'_> {
         }
     }
 
-    /// Answers those whose part was refused, and puts the others back: nothing of the multi was applied, and
-    /// what refused it has nothing to do with them.
+    /// Answers the pieces that caused the refusal, and puts the others back: nothing of the multi was applied, and the
+    /// refusal does not concern them.
     fn refuse(&mut self, pieces: Vec<Piece>, refusals: Vec<Option<TreeError>>) {
         let mut rest = Vec::with_capacity(pieces.len());
         for (piece, refusal) in pieces.into_iter().zip(refusals) {
@@ -127,8 +128,8 @@ impl Committer<'_> {
         self.waiting.put_back(rest);
     }
 
-    /// Finds out what became of a multi whose answer was lost, and acts on it. If the session is lost before,
-    /// no process will ever know.
+    /// Settles a multi whose answer was lost: answers its pieces, or puts them back. If the session is lost first, the
+    /// outcome stays unknown.
     async fn settle(
         &mut self,
         pieces: Vec<Piece>,
@@ -138,7 +139,7 @@ impl Committer<'_> {
         info!(error = %cause, commits = pieces.len(), "zookeeper commit in doubt");
         let found = loop {
             let found = match connection.up().await {
-                Ok(()) => self.writer.find_out(&self.session.client).await,
+                Ok(()) => self.writer.settle(&self.session.client).await,
                 Err(lost) => Err(lost),
             };
             match found {
@@ -166,7 +167,7 @@ impl Committer<'_> {
         Ok(())
     }
 
-    /// What an applied piece did. It is only read, so a connection that leaves meanwhile costs nothing but time.
+    /// Returns the result of an applied piece. This only reads, so a lost connection only costs time.
     async fn recalled(
         &self,
         piece: &Piece,

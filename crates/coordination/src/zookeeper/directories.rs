@@ -1,9 +1,9 @@
-//! How many children directories have, so that none gets more than it may: ZooKeeper has no such bound.
+//! Number of children of directories. The committer uses it to enforce the bound, because ZooKeeper has none.
 //!
-//! Before a node is created, the size of its directory is read once in the life of a session; from then on it is
-//! counted, and it is read again before the bound refuses anything, and whenever the directory is listed. So the
-//! bound is exact where this session alone creates nodes, as below a slot, whose new owner lists it first. Nodes
-//! that others create in the meantime are not seen: by as many a directory may become too large.
+//! The size of a directory is read before the first creation in it in a session, and counted from then on. It is read
+//! again before a creation is refused, and whenever the directory is listed. So the bound is exact where only this
+//! session creates nodes, as below a slot, whose new owner lists it first. Nodes that other processes create in the
+//! meantime are not counted: a directory may exceed the bound by their number.
 
 use std::collections::HashMap;
 
@@ -14,26 +14,26 @@ use super::pieces::Piece;
 use super::{Op, path};
 use angarium_core::limits;
 
-/// Directories that are remembered. There are 16,384 of claims, and one for each project in each slot.
+/// Max number of remembered directories. There are 16,384 of claims, and one per project and slot.
 const REMEMBERED: usize = 65_536;
 
-/// Known sizes. The lock is held for single look-ups: the committer counts, listings correct.
+/// Known sizes. The lock is held for single lookups: the committer counts, listings correct the count.
 #[derive(Default)]
 pub(super) struct Directories(Mutex<HashMap<String, usize>>);
 
 impl Directories {
-    /// Remembers what a directory was read to hold.
+    /// Records the size of a directory that was read.
     pub(super) fn note(&self, directory: &str, children: usize) {
         let mut sizes = self.0.lock();
         if sizes.len() >= REMEMBERED {
-            // They are read again when they are needed.
+            // Forgotten sizes are read again when they are needed.
             sizes.clear();
         }
         sizes.insert(directory.to_owned(), children);
     }
 
-    /// Reads the sizes that these commits need and that are not known, or that would be over the bound.
-    pub(super) async fn learn(&self, client: &Client, pieces: &[Piece]) -> Result<(), ZkError> {
+    /// Reads the sizes that these commits need and that are unknown or would exceed the bound.
+    pub(super) async fn load(&self, client: &Client, pieces: &[Piece]) -> Result<(), ZkError> {
         let mut growth: HashMap<&str, usize> = HashMap::new();
         for op in pieces.iter().flat_map(|piece| &piece.ops) {
             if let Op::Create { path, .. } = op {
@@ -47,10 +47,10 @@ impl Directories {
             };
             growth.iter().filter(|pair| !fits(*pair)).map(|(directory, _)| *directory).collect()
         };
-        // Requests go out when they are made, so the answers of all take one round trip.
-        let asked: Vec<_> =
+        // The client sends requests at creation, so all answers together take one round trip.
+        let requests: Vec<_> =
             needed.iter().map(|directory| (directory, client.check_stat(directory))).collect();
-        for (directory, stat) in asked {
+        for (directory, stat) in requests {
             if let Some(stat) = stat.await? {
                 self.note(directory, usize::try_from(stat.num_children).unwrap_or(0));
             }
@@ -58,12 +58,12 @@ impl Directories {
         Ok(())
     }
 
-    /// The sizes as they change in the course of a multi.
+    /// Returns the sizes as they change in the course of a multi.
     pub(super) fn plan(&self) -> Plan<'_> {
         Plan { known: self, sizes: HashMap::new() }
     }
 
-    /// Counts what commits did.
+    /// Counts the changes of applied commits.
     pub(super) fn count(&self, pieces: &[Piece]) {
         let mut sizes = self.0.lock();
         for op in pieces.iter().flat_map(|piece| &piece.ops) {
@@ -79,14 +79,14 @@ impl Directories {
     }
 }
 
-/// See [`Directories::plan`].
+/// Directory sizes in the course of a multi.
 pub(super) struct Plan<'a> {
     known: &'a Directories,
     sizes: HashMap<String, usize>,
 }
 
 impl Plan<'_> {
-    /// Makes room for a node that is created. False when its directory is full.
+    /// Counts a created node. Returns false, without counting it, when its directory is full.
     pub(super) fn grow(&mut self, path: &str) -> bool {
         let size = self.size(path);
         let fits = *size < limits::TREE_CHILDREN;
@@ -94,7 +94,7 @@ impl Plan<'_> {
         fits
     }
 
-    /// Makes room by a node that is deleted.
+    /// Counts a deleted node.
     pub(super) fn shrink(&mut self, path: &str) {
         let size = self.size(path);
         *size = size.saturating_sub(1);
@@ -102,7 +102,7 @@ impl Plan<'_> {
 
     fn size(&mut self, path: &str) -> &mut usize {
         let directory = path::parent(path).unwrap_or("/");
-        // A directory that is not there yet is empty when it arrives.
+        // A directory that does not exist yet is empty when it is created.
         let known = || self.known.0.lock().get(directory).copied().unwrap_or(0);
         self.sizes.entry(directory.to_owned()).or_insert_with(known)
     }

@@ -1,25 +1,26 @@
-//! What the errors of the client mean: refused, certainly not done, or unknown.
+//! Meaning of the client's errors: refused, certainly not done, or unknown.
 
 use zookeeper_client::Error as ZkError;
 
 use super::{Refusal, TreeError};
 
-/// What an error states about the request that it answers.
+/// Meaning of an error for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The server looked at it and refused it for what is in the tree.
+    /// The server refused the request because of the state of the tree.
     Refused(Refusal),
-    /// The server refused it for another reason. It was not done, and asking again does not help at once.
+    /// The server refused the request for another reason. It was not done, and an immediate retry does not help.
     NotDone,
-    /// It may have been done, or be done still: the connection went, and with it the answer.
+    /// The request may have been done, or may still be done: the connection was lost, and the answer with it.
     Unknown,
 }
 
-/// Sorts an error. Connection loss has several faces in this client (`ConnectionLoss`, `Custom`, an answer that
-/// does not parse), and new ones may come: whatever is not known to be a refusal leaves the outcome unknown.
+/// Classifies an error. This client reports a lost connection in several ways (`ConnectionLoss`, `Custom`, an answer
+/// that does not parse), and future versions may add more. So every error that is not a known refusal means an unknown
+/// outcome.
 pub(super) fn verdict(error: &ZkError) -> Verdict {
     match error {
-        // The parent is ephemeral: no node that this product writes below.
+        // The parent is ephemeral: this product never writes below such a node.
         ZkError::NoNode | ZkError::NoChildrenForEphemerals => Verdict::Refused(Refusal::NoNode),
         ZkError::NodeExists => Verdict::Refused(Refusal::NodeExists),
         ZkError::BadVersion => Verdict::Refused(Refusal::BadVersion),
@@ -36,7 +37,7 @@ pub(super) fn verdict(error: &ZkError) -> Verdict {
     }
 }
 
-/// What a caller is told when nothing was done for another reason than what is in the tree.
+/// Returns the error for a caller whose request was not done, for a reason other than the state of the tree.
 pub(super) fn not_sent(cause: &ZkError) -> TreeError {
     TreeError::NotSent(cause.to_string())
 }

@@ -1,4 +1,4 @@
-//! Makes one session after the other, lets its commits run, and tells every process which session there is.
+//! The keeper: creates one session after the other, runs the committer in each, and publishes the current session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,28 +23,28 @@ use super::{Link, Session as SessionView, TreeError, ZooKeeperTimeouts};
 use angarium_core::limits as core_limits;
 use angarium_core::time::millis;
 
-/// The pause before a session is recreated, which doubles up to the longest while that fails.
+/// Min and max pause before a session is created again. The pause doubles while this fails.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The pause before a read that got no answer is made again.
-pub(super) const AGAIN: Duration = Duration::from_millis(20);
+/// Pause before a read without an answer is sent again.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// What the handle of a tree, its keeper and its reads share.
+/// State shared by the handle of a tree, its keeper and its reads.
 pub(super) struct Shared {
     pub(super) address: Address,
     pub(super) max_wait: ZooKeeperTimeouts,
-    /// The session, while there is one. Set by the keeper alone.
+    /// The current session; none while there is none. Only the keeper sets it.
     pub(super) session: watch::Sender<Option<Arc<Session>>>,
-    /// What others are told of it. Set by the keeper alone.
+    /// The published view of the session. Only the keeper sets it.
     pub(super) view: watch::Sender<SessionView>,
-    /// Written while there is a session.
+    /// The lease of the session. Renewed while there is a session.
     pub(super) lease: Lease,
-    /// Why there is none. The keeper writes it, those who are refused read it.
-    pub(super) trouble: Mutex<String>,
-    /// Reads that were let in, and those of them that may be on their way at once.
+    /// Why there is no session. The keeper writes it, refused calls report it.
+    pub(super) last_error: Mutex<String>,
+    /// Bounds the admitted reads, and `reading` those of them that may be in flight at once.
     pub(super) admitted: Arc<Semaphore>,
     pub(super) reading: Semaphore,
-    /// The keeper, and each read until its answer: a read that no process waits for is not cancelled.
+    /// The keeper, and each read until its answer: a read is not cancelled when its caller leaves.
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
 }
@@ -57,7 +57,7 @@ impl Shared {
             session: watch::Sender::new(None),
             view: watch::Sender::new(SessionView { generation: 0, link: Link::Lost }),
             lease: Lease::default(),
-            trouble: Mutex::new("none was made yet".into()),
+            last_error: Mutex::new("none was made yet".into()),
             admitted: Arc::new(Semaphore::new(limits::TREE_READS)),
             reading: Semaphore::new(core_limits::TREE_READS_AT_ONCE),
             tasks: TaskTracker::new(),
@@ -65,7 +65,7 @@ impl Shared {
         }
     }
 
-    /// Makes one session after the other, and commits in each what waits.
+    /// Creates one session after the other, and runs the committer in each.
     pub(super) async fn keep(self: Arc<Self>, mut waiting: PendingPieces) {
         let (mut pause, mut away) = (PAUSE.0, None);
         while !self.stop.is_cancelled() {
@@ -73,8 +73,8 @@ impl Shared {
             match self.serve(&mut waiting, &mut away).await {
                 Ok(()) => break,
                 Err(lost) => {
-                    self.tell_lost(&lost, &mut away);
-                    *self.trouble.lock() = lost.to_string();
+                    self.log_loss(&lost, &mut away);
+                    *self.last_error.lock() = lost.to_string();
                 }
             }
             if began.elapsed() > PAUSE.1 {
@@ -88,8 +88,8 @@ impl Shared {
         }
     }
 
-    /// Tells the loss of a session once. Before there was one the start tells what is wrong.
-    fn tell_lost(&self, lost: &SessionLoss, away: &mut Option<Instant>) {
+    /// Logs the loss of a session once. Before the first session the error of the start reports the cause.
+    fn log_loss(&self, lost: &SessionLoss, away: &mut Option<Instant>) {
         if self.view.borrow().generation == 0 || away.is_some() {
             debug!(error = %lost, "zookeeper session not made");
         } else {
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Makes a session and commits in it until it is lost, or the tree is closed.
+    /// Creates a session and runs the committer until the session is lost or the tree is closed.
     async fn serve(
         &self,
         waiting: &mut PendingPieces,
@@ -124,7 +124,7 @@ impl Shared {
                 info!(address = %self.address, session = %id, away_ms, "zookeeper session regained");
             }
         }
-        // Told before it can be used: who has used it finds it in the view.
+        // Published before the session can be used, so every user of the session finds it in the view.
         let generation = self.view.borrow().generation + 1;
         self.view.send_replace(SessionView { generation, link: Link::Connected });
         self.session.send_replace(Some(Arc::clone(&session)));
@@ -138,13 +138,13 @@ impl Shared {
         self.lease.end();
         self.session.send_replace(None);
         self.view.send_modify(|view| view.link = Link::Lost);
-        session.over.cancel();
+        session.ended.cancel();
         Session::close(session).await;
         end
     }
 
-    /// Tells of each change of the connection until the session has ended. A connection that was lost and is there
-    /// again before any process looked is told of too.
+    /// Publishes each change of the connection until the session ends. A connection that is lost and regained before
+    /// any receiver looks is published too.
     async fn watch_link(&self, session: &Session) -> SessionLoss {
         let (mut connection, mut away) = (session.connection(), None);
         loop {
@@ -167,29 +167,29 @@ impl Shared {
         }
     }
 
-    /// Asks until there is an answer, or no time left.
-    pub(super) async fn ask<T, Answer>(
+    /// Repeats a read until it has an answer or the deadline passes.
+    pub(super) async fn request<T, Answer>(
         &self,
         deadline: Instant,
-        ask: impl Fn(Arc<Session>) -> Answer,
+        request: impl Fn(Arc<Session>) -> Answer,
     ) -> Result<T, TreeError>
     where
         Answer: Future<Output = Result<T, ZkError>>,
     {
-        let _turn = self.reading.acquire().await;
+        let _permit = self.reading.acquire().await;
         while Instant::now() < deadline {
             let connected = tokio::time::timeout_at(deadline, self.connected()).await;
             let Ok(Some(session)) = connected else { break };
-            match ask(session).await {
+            match request(session).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) if verdict(&error) == Verdict::Unknown => tokio::time::sleep(AGAIN).await,
+                Err(error) if verdict(&error) == Verdict::Unknown => tokio::time::sleep(RETRY_PAUSE).await,
                 Err(error) => return Err(not_sent(&error)),
             }
         }
         Err(self.late())
     }
 
-    /// The session, once it has a connection. None when the tree is closed.
+    /// Returns the session once it has a connection. None when the tree is closed.
     pub(super) async fn connected(&self) -> Option<Arc<Session>> {
         let mut sessions = self.session.subscribe();
         loop {
@@ -206,7 +206,7 @@ impl Shared {
                 is_up = is_up => if is_up { return session },
                 changed = sessions.changed() => if changed.is_err() { return None } else { continue },
             }
-            // There is none, or the keeper is about to make another one.
+            // There is no session, or the keeper is about to create the next one.
             tokio::select! {
                 () = self.stop.cancelled() => return None,
                 changed = sessions.changed() => changed.ok()?,
@@ -217,7 +217,7 @@ impl Shared {
     pub(super) fn late(&self) -> TreeError {
         match &*self.session.borrow() {
             Some(_) => TreeError::NotSent("ZooKeeper did not answer in time".into()),
-            None => TreeError::NotSent(format!("no session with ZooKeeper: {}", self.trouble.lock())),
+            None => TreeError::NotSent(format!("no session with ZooKeeper: {}", self.last_error.lock())),
         }
     }
 }

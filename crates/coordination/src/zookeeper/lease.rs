@@ -1,9 +1,9 @@
-//! The lease: until when what this process knows of the tree is still true, without asking (P8).
+//! The lease: how long this process may trust its knowledge of the tree without a request (P8).
 //!
-//! Servers keep a session for its timeout after they last heard of it. So for most of that time after a request was
-//! *sent* that was answered, no other process can have taken what belongs to the session. A request of our own is sent
-//! six times in a timeout. It is a `sync`, which the leader answers: a follower that is cut off from the others would
-//! answer reads long after the session has ended.
+//! Servers keep a session for its timeout after they last received a request of it. So for most of that time after an
+//! answered request was *sent*, no other process can have taken what belongs to the session. This module sends a
+//! request six times per timeout. It is a `sync`, because the leader answers it: a follower that is cut off from the
+//! others would answer reads long after the session has ended.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use super::TreeError;
 use super::session::Session;
 use angarium_clock as clock;
 
-/// Until when, on the clock that continues while the machine is suspended.
+/// End of the lease, in milliseconds of a clock that continues while the machine is suspended.
 #[derive(Default)]
 pub(super) struct Lease(AtomicU64);
 
 impl Lease {
-    /// Whether it lasts still.
+    /// Checks that the lease has not ended.
     pub(super) fn check(&self) -> Result<(), TreeError> {
         if clock::since_boot() < self.0.load(Ordering::Acquire) {
             Ok(())
@@ -26,12 +26,12 @@ impl Lease {
         }
     }
 
-    /// Ends it at once: the session has ended.
+    /// Ends the lease at once, because the session has ended.
     pub(super) fn end(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Renews it as long as the session has answers. May be dropped at any time.
+    /// Renews the lease while the session has answers. Cancel safe.
     pub(super) async fn keep(&self, session: &Session) -> Infallible {
         let timeout = session.client.session_timeout();
         let length = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) / 10 * 6;

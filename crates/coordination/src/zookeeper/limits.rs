@@ -1,12 +1,12 @@
-//! Bounds of the work that waits for ZooKeeper, and of how long it may take.
+//! Bounds of the work that waits for ZooKeeper, and of its duration.
 
 use std::time::Duration;
 
-/// Commits that wait for ZooKeeper; one more is refused, certainly unsent.
+/// Max commits that wait for ZooKeeper. Further commits are refused, and certainly not sent.
 pub const TREE_QUEUE: usize = 4_096;
-/// Reads of ZooKeeper that wait or are on their way; one more is refused.
+/// Max reads of ZooKeeper that wait or are in flight. Further reads are refused.
 pub const TREE_READS: usize = 4_096;
-/// An operation of ZooKeeper without an answer after this time has failed. A leader is elected well before.
+/// An operation of ZooKeeper fails without an answer after this time. The election of a leader takes much less.
 pub const TREE_DEADLINE: Duration = Duration::from_secs(8);
-/// How long a start waits for ZooKeeper before it gives up.
+/// Max time that a start waits for ZooKeeper.
 pub const TREE_START: Duration = Duration::from_secs(30);

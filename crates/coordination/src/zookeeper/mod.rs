@@ -1,11 +1,11 @@
-//! The tree in Apache ZooKeeper: one session at a time, rebuilt when it expires, and one commit under way in it.
+//! The tree in Apache ZooKeeper: one session at a time, replaced when it expires, with one commit in flight.
 //!
-//! This is the one home of the `zookeeper-client` crate, and it owns what that leaves to its user: no bound on
-//! what waits, no deadline, no size check, operations that outlive their futures, and a client that ends with its
-//! session. What a caller is told about a commit is true even when connections break: see [`committer`].
+//! Only this module uses the `zookeeper-client` crate. It adds what that crate leaves to its user: bounds on waiting
+//! work, deadlines, size checks, operations that outlive their futures, and a new client after each session. The
+//! outcome that a caller gets for a commit is true even when connections break: see [`committer`].
 //!
-//! Paths below the root that the address names are the tree's. Of its own this part keeps `/run/writers/{session}`:
-//! ephemeral, made with each session, holding the number of the session's last commit.
+//! The paths below the root of the address belong to the tree. This module itself uses `/run/writers/{session}`: an
+//! ephemeral node, created with each session, with the number of the session's last commit.
 
 mod address;
 mod committer;
@@ -44,14 +44,14 @@ use keeper::Shared;
 use pieces::{PendingPieces, Piece};
 use session::Session as Live;
 
-/// How patient the tree is.
+/// Timeouts of the tree, and the lifetime of its writer's nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct ZooKeeperTimeouts {
-    /// The session timeout to ask for. Servers grant 2 to 20 of their ticks.
+    /// Session timeout to request. Servers grant 2 to 20 of their ticks.
     pub session: Duration,
-    /// An operation without an answer after this time has failed.
+    /// An operation fails without an answer after this time.
     pub operation: Duration,
-    /// How long the first session may take.
+    /// Max time until the first session exists.
     pub start: Duration,
     /// Commits of a session after which it uses another node to number them.
     pub writer_commits: i32,
@@ -63,7 +63,7 @@ impl Default for ZooKeeperTimeouts {
             session: Duration::from_secs(core_limits::TREE_SESSION_DEFAULT.into()),
             operation: limits::TREE_DEADLINE,
             start: limits::TREE_START,
-            // Versions of nodes end at twice this number.
+            // Half of the max version of a node.
             writer_commits: 1 << 30,
         }
     }
@@ -76,29 +76,29 @@ pub struct ZooKeeperTree {
 }
 
 impl ZooKeeperTree {
-    /// Makes the first session. The root of the tree is made too when it is missing, with its parents.
+    /// Waits for the first session. Creates the root of the tree, with its parents, when it is missing.
     pub async fn open(address: Address, max_wait: ZooKeeperTimeouts) -> Result<Self, TreeError> {
         info!(%address, timeout_ms = millis(max_wait.start), "waiting for zookeeper");
         let (commits, waiting) = PendingPieces::bounded();
         let shared = Arc::new(Shared::new(address, max_wait));
         shared.tasks.spawn(Arc::clone(&shared).keep(waiting));
-        // From here on a return stops the keeper.
+        // From here on, dropping the tree stops the keeper.
         let tree = Self { shared, commits };
         let mut sessions = tree.shared.session.subscribe();
         let started = tokio::time::timeout(max_wait.start, sessions.wait_for(Option::is_some)).await;
         if !started.is_ok_and(|session| session.is_ok()) {
-            let trouble = tree.shared.trouble.lock().clone();
-            let found = reachability::diagnose(tree.shared.address.servers()).await.unwrap_or(trouble);
+            let last_error = tree.shared.last_error.lock().clone();
+            let found = reachability::diagnose(tree.shared.address.servers()).await.unwrap_or(last_error);
             return Err(TreeError::NotSent(format!("{}: {found}", tree.shared.address)));
         }
         Ok(tree)
     }
 
-    /// Asks until there is an answer or no time left. `ask` may be called more than once, for reads may.
-    async fn read<T, Ask, Answer>(&self, ask: Ask) -> Result<T, TreeError>
+    /// Repeats a read until it has an answer or the deadline passes. So `request` may run more than once.
+    async fn read<T, Request, Answer>(&self, request: Request) -> Result<T, TreeError>
     where
         T: Send + 'static,
-        Ask: Fn(Arc<Live>) -> Answer + Send + Sync + 'static,
+        Request: Fn(Arc<Live>) -> Answer + Send + Sync + 'static,
         Answer: Future<Output = Result<T, ZkError>> + Send,
     {
         let busy = |_| TreeError::NotSent("too many reads of the tree at once".into());
@@ -106,7 +106,7 @@ impl ZooKeeperTree {
         let deadline = Instant::now() + self.shared.max_wait.operation;
         let shared = Arc::clone(&self.shared);
         let reading = self.shared.tasks.spawn(async move {
-            let answer = shared.ask(deadline, ask).await;
+            let answer = shared.request(deadline, request).await;
             drop(admitted);
             answer
         });
@@ -173,7 +173,7 @@ impl Coordination for ZooKeeperTree {
         self.shared.view.subscribe()
     }
 
-    /// As it was asked for.
+    /// Returns the requested timeout, which the servers may have changed.
     fn session_timeout(&self) -> Option<Duration> {
         Some(self.shared.max_wait.session)
     }
@@ -190,12 +190,12 @@ impl Coordination for ZooKeeperTree {
         self.shared.lease.check()
     }
 
-    /// Of the server that leads.
+    /// The tree's time is that of the leading server.
     fn keeps_time(&self) -> bool {
         true
     }
 
-    /// A session that is lost is made again.
+    /// The keeper replaces a lost session.
     fn check_alive(&self) -> Result<(), TreeError> {
         Ok(())
     }
@@ -213,12 +213,12 @@ async fn get(session: Arc<Live>, path: Arc<str>) -> Result<Option<Node>, ZkError
     found(session.client.get_data(&path).await)
 }
 
-/// Requests go out when they are made, so the answers of some take one round trip.
+/// The client sends requests at creation, so the answers of a chunk together take one round trip.
 async fn get_many(session: Arc<Live>, paths: Arc<[String]>) -> Result<Vec<Option<Node>>, ZkError> {
     let mut nodes = Vec::with_capacity(paths.len());
-    for some in paths.chunks(core_limits::TREE_READS_AT_ONCE) {
-        let asked: Vec<_> = some.iter().map(|path| session.client.get_data(path)).collect();
-        for answer in asked {
+    for chunk in paths.chunks(core_limits::TREE_READS_AT_ONCE) {
+        let requests: Vec<_> = chunk.iter().map(|path| session.client.get_data(path)).collect();
+        for answer in requests {
             nodes.push(found(answer.await)?);
         }
     }

@@ -1,4 +1,5 @@
-//! One request of many commits: the writer's node, the fences, the work, and whose each of its parts is.
+//! One request with many commits: the writer's node, the fences, the operations, and a map from each part to its
+//! commit.
 
 use std::collections::HashMap;
 
@@ -10,12 +11,12 @@ use super::pieces::Piece;
 use super::writer::Writer;
 use super::{CommitResult, Fence, Mode, Op, Refusal, Stat, TreeError};
 
-/// A multi as it is sent.
+/// A multi before it is sent.
 pub(super) struct Multi<'a> {
     pieces: &'a [Piece],
-    /// Each fence once, with the place of its check.
+    /// Each distinct fence, with the index of its check.
     checks: HashMap<&'a Fence, usize>,
-    /// Creations, by their place among all operations, that find their directory full.
+    /// Indexes, among all operations, of creations whose directory is full.
     full: Vec<usize>,
 }
 
@@ -29,7 +30,7 @@ impl<'a> Multi<'a> {
         Self { pieces, checks, full: Vec::new() }
     }
 
-    /// Sends it under the writer's next number. When this is dropped the request is sent all the same.
+    /// Sends the multi with the writer's next number. Dropping this future does not withdraw the request.
     pub(super) async fn send(
         &mut self,
         client: &Client,
@@ -39,20 +40,20 @@ impl<'a> Multi<'a> {
         let mut multi = client.new_multi_writer();
         multi.add_set_data(writer.path(), &writer.mark(), Some(writer.version()))?;
         let mut checks: Vec<(&&Fence, &usize)> = self.checks.iter().collect();
-        checks.sort_unstable_by_key(|(_, place)| **place);
+        checks.sort_unstable_by_key(|(_, check)| **check);
         for (fence, _) in checks {
             multi.add_check_version(&fence.path, expected(fence.version))?;
         }
         let mut plan = directories.plan();
-        for (place, op) in self.pieces.iter().flat_map(|piece| &piece.ops).enumerate() {
+        for (op_index, op) in self.pieces.iter().flat_map(|piece| &piece.ops).enumerate() {
             match op {
                 Op::Create { path, data, mode } if plan.grow(path) => {
                     multi.add_create(path, data, &create_mode(*mode).with_acls(Acls::anyone_all()))?;
                 }
-                // Always refused, as BadVersion when the node exists and as NoNode when not; and only if all
-                // before it in the multi holds, as if ZooKeeper itself had the bound.
+                // Always refused: as BadVersion if the node exists, as NoNode if not, and only if everything before it
+                // in the multi holds. So the result is the same as if ZooKeeper itself had the bound.
                 Op::Create { path, .. } => {
-                    self.full.push(place);
+                    self.full.push(op_index);
                     multi.add_delete(path, Some(NEVER))?;
                 }
                 Op::Set { path, data, version } => multi.add_set_data(path, data, version.map(expected))?,
@@ -65,29 +66,29 @@ impl<'a> Multi<'a> {
         multi.commit().await
     }
 
-    /// What the pieces are told when the part at `index` was refused; none for those that it does not concern.
-    /// None at all when it is the writer's node that was refused.
+    /// Returns the error of each piece when the part at `index` was refused; none for the pieces that it does not
+    /// concern. Returns none at all when the writer's node was refused.
     pub(super) fn refusals(&self, index: usize, error: &ZkError) -> Option<Vec<Option<TreeError>>> {
         let index = index.checked_sub(1)?;
-        let Some(place) = index.checked_sub(self.checks.len()) else {
+        let Some(op_index) = index.checked_sub(self.checks.len()) else {
             return Some(self.pieces.iter().map(|piece| self.fenced(piece, index, error)).collect());
         };
         let mut start = 0;
         let refusals = self.pieces.iter().map(|piece| {
-            let op = place.checked_sub(start).filter(|op| *op < piece.ops.len());
+            let op = op_index.checked_sub(start).filter(|op| *op < piece.ops.len());
             start += piece.ops.len();
-            op.map(|op| self.refused(op, place, error))
+            op.map(|op| self.refused(op, op_index, error))
         });
         Some(refusals.collect())
     }
 
-    /// Whether a piece is fenced if the check at `failed` failed and those before it held. A piece with a fence
-    /// before that one which was not checked is tried again: its answer names the first that fails.
+    /// Returns the error of a piece after the check at `failed` failed and the checks before it held. A piece with an
+    /// earlier unchecked fence is tried again, because its error must name its first failing fence.
     fn fenced(&self, piece: &Piece, failed: usize, error: &ZkError) -> Option<TreeError> {
-        let place = |fence: &Fence| self.checks.get(fence).copied();
+        let check_index = |fence: &Fence| self.checks.get(fence).copied();
         let first =
-            piece.fences.iter().position(|fence| place(fence).is_some_and(|place| place >= failed))?;
-        if place(&piece.fences[first]) != Some(failed) {
+            piece.fences.iter().position(|fence| check_index(fence).is_some_and(|check| check >= failed))?;
+        if check_index(&piece.fences[first]) != Some(failed) {
             return None;
         }
         Some(match verdict(error) {
@@ -96,17 +97,17 @@ impl<'a> Multi<'a> {
         })
     }
 
-    fn refused(&self, op: usize, place: usize, error: &ZkError) -> TreeError {
+    fn refused(&self, op: usize, op_index: usize, error: &ZkError) -> TreeError {
         let why = match verdict(error) {
-            Verdict::Refused(Refusal::NoNode) if self.full.contains(&place) => Refusal::Full,
-            Verdict::Refused(Refusal::BadVersion) if self.full.contains(&place) => Refusal::NodeExists,
+            Verdict::Refused(Refusal::NoNode) if self.full.contains(&op_index) => Refusal::Full,
+            Verdict::Refused(Refusal::BadVersion) if self.full.contains(&op_index) => Refusal::NodeExists,
             Verdict::Refused(why) => why,
             Verdict::NotDone | Verdict::Unknown => return not_sent(error),
         };
         TreeError::Refused { op, why }
     }
 
-    /// What each piece did, and the version of the writer's node.
+    /// Returns the result of each piece, and the new version of the writer's node.
     pub(super) fn committed(&self, results: Vec<MultiWriteResult>) -> Option<(i32, Vec<CommitResult>)> {
         let mut results = results.into_iter();
         let MultiWriteResult::SetData { stat: writer } = results.next()? else { return None };
@@ -118,7 +119,7 @@ impl<'a> Multi<'a> {
             for op in &piece.ops {
                 stats.push(match (op, results.next()?) {
                     (_, MultiWriteResult::SetData { stat }) => Some(stat_of(&stat)),
-                    // The Stat of a create in a multi is no Stat before 3.8.2.
+                    // Before 3.8.2, a create in a multi does not return a Stat.
                     (Op::Create { mode: Mode::Numbered, .. }, MultiWriteResult::Create { path, .. }) => {
                         Some(Stat { version: 0, modified: transaction, number: number_in(&path) })
                     }
@@ -139,15 +140,15 @@ fn create_mode(mode: Mode) -> CreateMode {
     }
 }
 
-/// The number that ZooKeeper added to a name: ten digits.
+/// Returns the number that ZooKeeper appended to a name: ten digits.
 pub(super) fn number_in(path: &str) -> Option<u64> {
     path.get(path.len().checked_sub(10)?..)?.parse().ok()
 }
 
-/// A version that no node has until it was set two thousand million times.
+/// A version that no node has before it was set two thousand million times.
 const NEVER: i32 = i32::MIN;
 
-/// A version as ZooKeeper counts them: signed, and -1 means any.
+/// Converts a version to ZooKeeper's signed form, in which -1 means any version.
 fn expected(version: u32) -> i32 {
     match version.cast_signed() {
         -1 => NEVER,

@@ -1,7 +1,7 @@
-//! Commits of callers on their way into multis: the bounded queue, and which of them go together.
+//! Commits of callers on their way into multis: the bounded queue, and the choice of commits for the next multi.
 //!
-//! A piece is taken before it is sent and put back when it is certain that it was not applied. So a caller who
-//! has waited long enough knows by this alone whether his commit may still happen.
+//! A piece is taken before it is sent, and put back when it was certainly not applied. So when a caller's wait times
+//! out, the state of its piece tells whether the commit may still happen.
 //!
 //! ```text
 //! waiting ──take──▶ taken ──answered──▶ (answer sent)
@@ -20,7 +20,7 @@ use super::limits;
 use super::{CommitResult, Fence, Op, TreeError, path};
 use angarium_core::limits as core_limits;
 
-/// Fences of the pieces of a multi. Pieces share them as a rule, and a check costs next to nothing.
+/// Max fences of the pieces of a multi. Pieces usually share them, and a check costs next to nothing.
 const FENCES: usize = 2 * core_limits::TREE_BATCH_OPS;
 
 const WAITING: u8 = 0;
@@ -37,7 +37,7 @@ pub(super) struct Piece {
     reply: oneshot::Sender<PieceOutcome>,
 }
 
-/// The caller's end of a piece.
+/// The caller's side of a piece.
 pub(super) struct Ticket {
     state: Arc<AtomicU8>,
     answer: oneshot::Receiver<PieceOutcome>,
@@ -51,12 +51,12 @@ impl Piece {
         (Self { fences: fences.to_vec(), ops: ops.to_vec(), state, reply }, ticket)
     }
 
-    /// Tells the caller, if he still waits; the outcome is the same if not.
+    /// Sends the outcome to the caller. The outcome does not change if the caller no longer waits.
     pub(super) fn answer(self, outcome: PieceOutcome) {
         let _ = self.reply.send(outcome);
     }
 
-    /// False when no process waits for it any more: then it is never sent.
+    /// Takes the piece for sending. Returns false when its caller no longer waits: then it is never sent.
     fn take(&self) -> bool {
         let taken = self.state.compare_exchange(WAITING, TAKEN, Ordering::SeqCst, Ordering::SeqCst);
         taken.is_ok() && !self.reply.is_closed()
@@ -68,7 +68,7 @@ impl Piece {
 }
 
 impl Ticket {
-    /// The outcome, or after `max_wait` what is known without it.
+    /// Waits for the outcome, and after `max_wait` returns an error that tells whether the commit may still happen.
     pub(super) async fn outcome(self, max_wait: Duration) -> PieceOutcome {
         let Self { state, answer } = self;
         let late = match tokio::time::timeout(max_wait, answer).await {
@@ -83,11 +83,11 @@ impl Ticket {
     }
 }
 
-/// Pieces that wait, in the order of their calls.
+/// Waiting pieces, in the order of their calls.
 pub(super) struct PendingPieces {
-    /// Bounded, so that callers are told when too much waits already.
+    /// Bounded, so that callers are refused when too many pieces wait.
     queue: mpsc::Receiver<Piece>,
-    /// What was put back or looked at already: never more than one multi's worth.
+    /// Pieces that were put back or already received, at most those of one multi.
     front: VecDeque<Piece>,
 }
 
@@ -97,7 +97,7 @@ impl PendingPieces {
         (sender, Self { queue, front: VecDeque::new() })
     }
 
-    /// Waits until there is a piece. False when there will be none any more. May be dropped at any time.
+    /// Waits until there is a piece. Returns false when no more pieces can arrive. Cancel safe.
     pub(super) async fn any(&mut self) -> bool {
         if !self.front.is_empty() {
             return true;
@@ -127,7 +127,7 @@ impl PendingPieces {
         group
     }
 
-    /// Puts pieces back that were certainly not applied, before all others.
+    /// Puts back pieces that were certainly not applied, before all others.
     pub(super) fn put_back(&mut self, pieces: Vec<Piece>) {
         for piece in pieces.into_iter().rev() {
             piece.state.store(WAITING, Ordering::SeqCst);
@@ -136,10 +136,10 @@ impl PendingPieces {
     }
 }
 
-/// What the pieces of a multi do together.
+/// The combined size and effect of the pieces of a multi.
 ///
-/// No piece relies on a node that an earlier piece of the same multi changes. So each would fare alone as it
-/// fares in the multi, and one that is refused can be answered at once: no other piece has to do with it.
+/// No piece depends on a node that an earlier piece of the same multi changes. So each piece has the same outcome alone
+/// as in the multi, and a refused piece can be answered at once, because no other piece depends on it.
 #[derive(Default)]
 struct Sum {
     ops: usize,

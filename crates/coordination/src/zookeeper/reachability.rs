@@ -1,26 +1,26 @@
-//! Which servers cannot be reached, and why: for the error of a start. The client reports a timeout alone.
+//! Unreachable servers and the reasons, for the error of a start. The client itself only reports a timeout.
 
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a server may take to accept a connection.
+/// Max time for a server to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// The port of a server that is named without one.
+/// Port of a server that is named without one.
 const PORT: &str = "2181";
 
-/// The fault of each server; none when one of them accepts connections.
+/// Returns the fault of each server; none when one of them accepts connections.
 pub(super) async fn diagnose(servers: impl Iterator<Item = &str>) -> Option<String> {
     let mut found = Vec::new();
     for server in servers {
         let has_port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let place = if has_port { server.to_owned() } else { format!("{server}:{PORT}") };
-        match timeout(CONNECT, TcpStream::connect(&place)).await {
+        let address = if has_port { server.to_owned() } else { format!("{server}:{PORT}") };
+        match timeout(CONNECT, TcpStream::connect(&address)).await {
             Ok(Ok(_)) => return None,
-            Ok(Err(error)) => found.push(format!("{place}: {error}")),
-            Err(_) => found.push(format!("{place}: no answer within {} s", CONNECT.as_secs())),
+            Ok(Err(error)) => found.push(format!("{address}: {error}")),
+            Err(_) => found.push(format!("{address}: no answer within {} s", CONNECT.as_secs())),
         }
     }
     Some(found.join("; "))

@@ -1,4 +1,4 @@
-//! What an applied commit did, found out afterwards because its answer was lost.
+//! Reconstruction of the result of an applied commit whose answer was lost.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,9 @@ use zookeeper_client::{Client, Error as ZkError};
 use super::multi::{number_in, stat_of};
 use super::{CommitResult, Mode, Op, Stat, path};
 
-/// What an applied commit did, found out afterwards because its answer was lost. `transaction` is its number.
+/// Reconstructs the result of an applied commit whose answer was lost. `transaction` is the number of the commit.
 ///
-/// None when it can no longer be told, since another process has set one of its nodes in the meantime.
+/// Returns none when the tree no longer shows the result, because another process has set one of the nodes since.
 pub(super) async fn recall(
     client: &Client,
     ops: &[Op],
@@ -49,7 +49,7 @@ pub(super) async fn recall(
     Ok(Some(committed))
 }
 
-/// The version of a node, if `transaction` was the last to set it.
+/// Returns the version of a node, if `transaction` was the last to set it.
 async fn version_after(client: &Client, path: &str, transaction: u64) -> Result<Option<u32>, ZkError> {
     let stat = client.check_stat(path).await?.map(|stat| stat_of(&stat));
     Ok(stat.filter(|stat| stat.modified == transaction).map(|stat| stat.version))
@@ -60,7 +60,8 @@ fn sets_of(path: &str, ops: &[Op]) -> u32 {
     u32::try_from(sets).unwrap_or(u32::MAX)
 }
 
-/// The number in the name of the one node that `transaction` made so; none when there are more, or it is gone.
+/// Returns the number in the name of the one node that `transaction` created; none when there are several or it is
+/// gone.
 async fn number_after(client: &Client, path: &str, transaction: u64) -> Result<Option<u64>, ZkError> {
     let directory = path::parent(path).unwrap_or("/");
     let name = path.rsplit('/').next().unwrap_or(path);

@@ -1,4 +1,4 @@
-//! One session with the ensemble: made ready, watched, and closed. It does not outlive its expiry.
+//! One session with the ensemble: its start, its connection states and its close. It does not outlive its expiry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use super::address::Address;
 use super::directories::Directories;
 use super::writer::{WRITERS, Writer};
 
-/// How long a session that is closed may take to say so.
+/// Max time for the servers to confirm the close of a session.
 const CLOSE: Duration = Duration::from_secs(2);
 
-/// A session has ended; another one must be made.
+/// The session has ended; the keeper must create another one.
 #[derive(Debug, ThisError)]
 #[error("{0}")]
 pub(super) struct SessionLoss(pub(super) String);
 
-/// A session, and what is known of the tree in its life.
+/// A session, and the directory sizes known in it.
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) directories: Directories,
     states: States,
-    /// Cancelled when it has ended, so that no process holds on to it.
-    pub(super) over: CancellationToken,
+    /// Cancelled when the session has ended, so that its users drop it.
+    pub(super) ended: CancellationToken,
 }
 
-/// The states of a session, until its last.
+/// The states of a session, up to its last.
 type States = watch::Receiver<SessionState>;
 
-/// What a session states of its connection, as one after the other reads it.
+/// The connection states of a session, as one receiver reads them.
 pub(super) struct Connection(States);
 
 impl Session {
-    /// Connects, makes what the tree is on, and catches up with what was acknowledged in sessions before.
+    /// Connects, creates the root and the writer's node, and catches up with commits acknowledged in earlier sessions.
     ///
-    /// Everything here may be done twice, so an error or a lost future leaves nothing behind that matters.
+    /// Every step may be repeated, so an error or a dropped future leaves nothing harmful behind.
     pub(super) async fn start(address: &Address, timeout: Duration) -> Result<(Self, Writer), ZkError> {
         let connector = Client::connector().with_session_timeout(timeout);
         let client = connector.connect(&address.hosts()).await?;
@@ -51,11 +51,11 @@ impl Session {
         client.mkdir(WRITERS, &options).await?;
         let writer = Writer::create(&client).await?;
         client.sync("/").await?;
-        let (directories, over) = (Directories::default(), CancellationToken::new());
-        Ok((Self { client, directories, states, over }, writer))
+        let (directories, ended) = (Directories::default(), CancellationToken::new());
+        Ok((Self { client, directories, states, ended }, writer))
     }
 
-    /// Whether it has a connection now.
+    /// Returns whether the session has a connection now.
     pub(super) fn is_connected(&self) -> bool {
         *self.states.borrow() == SessionState::SyncConnected
     }
@@ -64,7 +64,8 @@ impl Session {
         Connection(self.states.clone())
     }
 
-    /// Gives it up, and waits until it is closed at the servers, once the last user of the client has gone.
+    /// Drops the session, and waits until the servers have closed it, which needs all other users of the client to drop
+    /// it.
     pub(super) async fn close(session: Arc<Self>) {
         let mut states = session.states.clone();
         drop(session);
@@ -75,11 +76,12 @@ impl Session {
     }
 }
 
-/// Tells the states of a session until its last.
+/// Forwards the states of a session until its last.
 ///
-/// A wait for the next state that is given up while that arrives writes into memory that is no longer its own
-/// (asyncs-sync 0.4.0: `Notify::remove` unlinks what `notify_all` has taken out of the list), and from then on every
-/// wait panics. So one task waits, which nothing gives up, and every other process is told by it.
+/// The client must not be polled for its next state by a future that may be dropped: a wait that is dropped at the
+/// moment a state arrives writes to freed memory (asyncs-sync 0.4.0: `Notify::remove` unlinks a node that `notify_all`
+/// has already taken out of the list), and every later wait panics. So one task waits, is never cancelled, and forwards
+/// each state to all receivers.
 #[expect(
     clippy::disallowed_methods,
     reason = "it lasts as long as the session, whose end a shutdown does not always wait for"
@@ -95,13 +97,13 @@ fn follow(mut states: StateWatcher) -> States {
 }
 
 impl Connection {
-    /// Waits until the session has a connection. May be dropped at any time.
+    /// Waits until the session has a connection. Cancel safe.
     pub(super) async fn up(&mut self) -> Result<(), SessionLoss> {
         let settled = self.0.wait_for(|state| *state == SessionState::SyncConnected || state.is_terminated());
         lost_if_terminated(*settled.await.map_err(|_| ended())?)
     }
 
-    /// Waits until the session loses or regains its connection, or ends. May be dropped at any time.
+    /// Waits until the session loses or regains its connection, or ends. Cancel safe.
     pub(super) async fn changed(&mut self) -> Result<(), SessionLoss> {
         self.0.changed().await.map_err(|_| ended())?;
         lost_if_terminated(*self.0.borrow_and_update())
@@ -112,7 +114,7 @@ fn lost_if_terminated(state: SessionState) -> Result<(), SessionLoss> {
     if state.is_terminated() { Err(SessionLoss(format!("the session is {state}"))) } else { Ok(()) }
 }
 
-/// No process follows the session any more, so its last state was read.
+/// Returns the error for a session whose last state was already read.
 fn ended() -> SessionLoss {
     SessionLoss("the session has expired".into())
 }

@@ -1,19 +1,19 @@
 //! Watches that outlive connections and sessions.
 //!
-//! The client's persistent watches die silently at every reconnect (zookeeper-client 0.11.2), and what happens
-//! while there is no connection is told to no process (ZOOKEEPER-4698). So after each the watch is set again, and who
-//! watches is told to read everything again.
+//! The client's persistent watches end silently at every reconnect (zookeeper-client 0.11.2), and ZooKeeper never
+//! reports changes made while there was no connection (ZOOKEEPER-4698). So after each reconnect this module sets the
+//! watch again and tells the watcher to read everything again.
 
 use std::sync::Arc;
 
 use zookeeper_client::{AddWatchMode, Client, EventType, SessionState};
 
-use super::keeper::{AGAIN, Shared};
+use super::keeper::{RETRY_PAUSE, Shared};
 use super::session::{Connection, SessionLoss};
 use crate::watch::{Event, Mailbox};
 
 impl Shared {
-    /// Feeds a mailbox in one session after the other, until no process reads it or the tree is closed.
+    /// Feeds a mailbox in one session after the other, until its reader is dropped or the tree is closed.
     pub(super) async fn feed(self: Arc<Self>, mailbox: Arc<Mailbox>) {
         loop {
             let connected = tokio::select! {
@@ -25,8 +25,8 @@ impl Shared {
             tokio::select! {
                 () = mailbox.abandoned() => return,
                 () = self.stop.cancelled() => break,
-                () = session.over.cancelled() => {}
-                _ = watch(&session.client, &mut connection, &mailbox) => session.over.cancelled().await,
+                () = session.ended.cancelled() => {}
+                _ = watch(&session.client, &mut connection, &mailbox) => session.ended.cancelled().await,
             }
             mailbox.post(Event::Lost);
         }
@@ -34,14 +34,14 @@ impl Shared {
     }
 }
 
-/// Watches until the session is lost. May be dropped at any time.
+/// Watches until the session is lost. Cancel safe.
 async fn watch(client: &Client, connection: &mut Connection, mailbox: &Mailbox) -> Result<(), SessionLoss> {
-    // The one before is dropped only when the next is set.
+    // The old watcher is dropped only after the new one is set.
     let mut watcher = None;
     loop {
         connection.up().await?;
         let Ok(fresh) = client.watch(mailbox.path(), AddWatchMode::PersistentRecursive).await else {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             continue;
         };
         let watcher = watcher.insert(fresh);
@@ -50,7 +50,7 @@ async fn watch(client: &Client, connection: &mut Connection, mailbox: &Mailbox) 
             let event = watcher.changed().await;
             match event.event_type {
                 EventType::Session if event.session_state == SessionState::SyncConnected => break,
-                // Nothing follows the last state of a session.
+                // No event follows the last state of a session.
                 EventType::Session if event.session_state.is_terminated() => {
                     return Err(SessionLoss(format!("the session is {}", event.session_state)));
                 }

@@ -1,4 +1,4 @@
-//! What is refused for its size or form, before anything is sent.
+//! Tests of the bounds: sizes and forms that are refused before anything is sent.
 
 use angarium_coordination::Op;
 use angarium_coordination::Refusal::{Full, NoNode, NodeExists};
@@ -22,24 +22,24 @@ pub(super) async fn a_commit_has_at_most_100_operations(tree: &Tree) {
 pub(super) async fn a_commit_has_at_most_256_kib(tree: &Tree) {
     commit(tree, &[create("/t")]).await;
     let data = |bytes: usize| Bytes::from(vec![b'x'; bytes]);
-    // Paths count too.
+    // Paths count towards the size too.
     let half = 128 * 1024 - "/t/a".len();
-    let over = [create_with("/t/a", data(half)), create_with("/t/b", data(half)), create("/t/c")];
-    assert_error!(refused(tree, &[], &over).await, Bounds(_));
+    let above = [create_with("/t/a", data(half)), create_with("/t/b", data(half)), create("/t/c")];
+    assert_error!(refused(tree, &[], &above).await, Bounds(_));
     assert_eq!(tree.children("/t").await.unwrap(), [""; 0]);
-    commit(tree, &over[..2]).await;
+    commit(tree, &above[..2]).await;
     let long = "x".repeat(3_000);
     let fences: Vec<_> = (0..99).map(|i| fence(format!("/{i}{long}"), 0)).collect();
     assert_error!(refused(tree, &fences, &[set("/t", "")]).await, Bounds(_));
 }
 
 pub(super) async fn a_value_has_at_most_128_kib(tree: &Tree) {
-    let most = Bytes::from(vec![0; 128 * 1024]);
-    let over = Bytes::from(vec![0; 128 * 1024 + 1]);
-    assert_error!(refused(tree, &[], &[create_with("/t", over.clone())]).await, Bounds(_));
-    commit(tree, &[create_with("/t", most.clone())]).await;
-    assert_error!(refused(tree, &[], &[set("/t", over)]).await, Bounds(_));
-    assert_eq!(tree.get("/t").await.unwrap().unwrap().data, most);
+    let max = Bytes::from(vec![0; 128 * 1024]);
+    let above = Bytes::from(vec![0; 128 * 1024 + 1]);
+    assert_error!(refused(tree, &[], &[create_with("/t", above.clone())]).await, Bounds(_));
+    commit(tree, &[create_with("/t", max.clone())]).await;
+    assert_error!(refused(tree, &[], &[set("/t", above)]).await, Bounds(_));
+    assert_eq!(tree.get("/t").await.unwrap().unwrap().data, max);
 }
 
 pub(super) async fn paths_invalid_in_zookeeper_are_refused(tree: &Tree) {
@@ -86,7 +86,7 @@ pub(super) async fn a_directory_has_at_most_8000_children(tree: &Tree) {
     let full = [create("/u/a"), create("/t/one more")];
     assert_error!(refused(tree, &[], &full).await, Refused { op: 1, why: Full });
     assert_eq!(tree.children("/u").await.unwrap(), [""; 0]);
-    // What else is in the way is said first.
+    // Another reason for a refusal takes precedence.
     assert_error!(refused(tree, &[], &[create("/t/7")]).await, Refused { op: 0, why: NodeExists });
     assert_error!(refused(tree, &[fence("/u", 1)], &full).await, Fenced(0));
     assert_error!(

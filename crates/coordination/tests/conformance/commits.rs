@@ -1,4 +1,4 @@
-//! What a commit does, alone.
+//! Tests of a single commit.
 
 use angarium_coordination::Refusal::{BadVersion, NoNode, NodeExists, NotEmpty};
 use angarium_coordination::TreeError::{Fenced, Refused};

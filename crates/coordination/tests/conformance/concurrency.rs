@@ -1,4 +1,4 @@
-//! What commits do to each other that are made at the same time.
+//! Tests of concurrent commits.
 
 use std::collections::HashSet;
 use std::sync::Arc;

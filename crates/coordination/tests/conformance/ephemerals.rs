@@ -1,4 +1,4 @@
-//! Nodes that end with their session, numbered ones, and sessions.
+//! Tests of ephemeral and numbered nodes, and of sessions.
 
 use angarium_coordination::Refusal::{NoNode, NodeExists};
 use angarium_coordination::TreeError::Refused;

@@ -1,4 +1,4 @@
-//! Connections, servers and sessions are lost in the middle of commits, and every answer is right.
+//! Tests with connections, servers and sessions lost during commits: every answer must be right.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) fn quick() -> ZooKeeperTimeouts {
     }
 }
 
-/// Sessions that outlive all that happens to their connections on a busy machine, and callers that wait for it.
+/// Sessions that outlive all faults of their connections on a busy machine, and callers that wait for them.
 fn lasting() -> ZooKeeperTimeouts {
     ZooKeeperTimeouts {
         session: Duration::from_secs(12),
@@ -34,8 +34,8 @@ fn lasting() -> ZooKeeperTimeouts {
     }
 }
 
-/// Callers that do not wait long for a session that lasts.
-fn impatient() -> ZooKeeperTimeouts {
+/// A long session, and callers that wait only briefly.
+fn short_wait() -> ZooKeeperTimeouts {
     ZooKeeperTimeouts {
         session: Duration::from_secs(10),
         operation: Duration::from_millis(500),
@@ -43,7 +43,7 @@ fn impatient() -> ZooKeeperTimeouts {
     }
 }
 
-/// Cuts the wire and waits until the tree has seen it.
+/// Cuts the connection and waits until the tree has noticed.
 pub(super) async fn cut(tree: &Tree, proxy: &Proxy) {
     proxy.set(Wire::Cut);
     while tree.check_open().is_ok() {
@@ -55,7 +55,7 @@ pub(super) async fn open(address: &Address, max_wait: ZooKeeperTimeouts) -> Tree
     Arc::new(ZooKeeperTree::open(address.clone(), max_wait).await.expect("ZooKeeper answers"))
 }
 
-/// A tree behind a wire, and another handle of the same tree that is not.
+/// A tree behind a proxy, and a direct handle of the same tree.
 pub(super) struct Wired {
     pub(super) tree: Tree,
     pub(super) witness: Tree,
@@ -72,7 +72,7 @@ pub(super) async fn wired(max_wait: ZooKeeperTimeouts) -> Wired {
     Wired { tree, witness, proxy }
 }
 
-/// Waits until the tree takes commits again.
+/// Waits until the tree accepts commits again.
 pub(super) async fn recovered(tree: &Tree, within: Duration) {
     let deadline = Instant::now() + within;
     while tree.check_open().is_err() {
@@ -104,10 +104,10 @@ async fn a_lost_answer_is_found_out() {
     let load = Load::start(&tree, CALLERS).await;
     for lost in [Wire::Deaf, Wire::Mute, Wire::Deaf, Wire::Silent, Wire::Deaf, Wire::Mute] {
         sleep(Duration::from_millis(120)).await;
-        // The commit under way is applied when answers are held back, and not when requests are.
+        // The commit in flight is applied when answers are held back, and not when requests are.
         proxy.set(lost);
         sleep(Duration::from_millis(50)).await;
-        // A wire that is whole again before the cut was seen carries what it held.
+        // If the proxy is restored before the tree noticed the cut, it delivers what it held back.
         cut(&tree, &proxy).await;
         proxy.set(Wire::Whole);
         recovered(&tree, Duration::from_secs(5)).await;
@@ -119,7 +119,7 @@ async fn a_lost_answer_is_found_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commit_with_lost_answer_still_returns_versions() {
     let Wired { tree, witness, proxy } = wired(quick()).await;
-    // The size of the directory is known from here on, so nothing is asked before the commit.
+    // The size of the directory is known from here on, so no read precedes the commit.
     commit(&tree, &[create("/t"), create("/u")]).await;
     commit(&tree, &[create("/t/known")]).await;
     proxy.set(Wire::Deaf);
@@ -144,7 +144,7 @@ async fn commit_with_lost_answer_still_returns_versions() {
 async fn connection_cut_while_resolving_costs_no_answer() {
     let Wired { tree, witness, proxy } = wired(lasting()).await;
     commit(&tree, &[create("/t")]).await;
-    // Of each of them the version must be asked for.
+    // For each of them the version must be read.
     let nodes: Vec<String> = (0..90).map(|node| format!("/t/{node}")).collect();
     commit(&tree, &nodes.iter().map(create).collect::<Vec<_>>()).await;
     proxy.set(Wire::Deaf);
@@ -174,7 +174,7 @@ async fn late_request_changes_nothing() {
         let (tree, stop, path) = (Arc::clone(&tree), stop.clone(), format!("/t/{caller}"));
         commit(&tree, &[create(&path)]).await;
         callers.spawn(async move {
-            // One applied twice would show in the version.
+            // A commit applied twice would show in the version.
             let mut sets = 0;
             while !stop.is_cancelled() {
                 let committed = commit(&tree, &[set(&path, "")]).await;
@@ -186,8 +186,8 @@ async fn late_request_changes_nothing() {
     }
     for _ in 0..3 {
         sleep(Duration::from_millis(150)).await;
-        // The client gives this connection up and finds out over another one what became of its commit; when
-        // it has gone on for a while, what it sent first arrives all the same.
+        // The client closes this connection and settles its commit over another one. Then the old connection continues,
+        // and the first request arrives after all.
         proxy.delay_present();
         sleep(Duration::from_millis(1_500)).await;
         recovered(&tree, Duration::from_secs(5)).await;
@@ -233,13 +233,13 @@ async fn restarted_server_is_used_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commits_without_connection_wait_then_are_not_sent() {
-    let Wired { tree, witness, proxy } = wired(impatient()).await;
+    let Wired { tree, witness, proxy } = wired(short_wait()).await;
     commit(&tree, &[create("/t")]).await;
     cut(&tree, &proxy).await;
     let began = Instant::now();
     assert_error!(tree.commit(&[], &[create("/t/a")]).await.unwrap_err(), TreeError::NotSent(_));
     assert_error!(tree.get("/t").await.unwrap_err(), TreeError::NotSent(_));
-    assert!(began.elapsed() >= 2 * impatient().operation, "both wait for the connection first");
+    assert!(began.elapsed() >= 2 * short_wait().operation, "both wait for the connection first");
     proxy.set(Wire::Whole);
     recovered(&tree, Duration::from_secs(8)).await;
     commit(&tree, &[create("/t/b")]).await;
@@ -266,13 +266,13 @@ async fn timely_reconnection_costs_only_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overdue_answer_is_unknown() {
-    let Wired { tree, witness, proxy } = wired(impatient()).await;
+    let Wired { tree, witness, proxy } = wired(short_wait()).await;
     commit(&tree, &[create("/t")]).await;
     commit(&tree, &[create("/t/.known")]).await;
     proxy.set(Wire::Deaf);
     let error = tree.commit(&[], &[create("/t/a")]).await.unwrap_err();
     assert!(matches!(error, TreeError::Unknown(_)) && !error.nothing_written(), "{error:?}");
-    // What waits behind it was not sent.
+    // The commit queued behind it was not sent.
     assert_error!(tree.commit(&[], &[create("/t/b")]).await.unwrap_err(), TreeError::NotSent(_));
     proxy.set(Wire::Whole);
     commit(&tree, &[create("/t/c")]).await;
@@ -301,7 +301,7 @@ async fn a_session_without_its_node_is_given_up() {
     // As if a server had silently given the client another session.
     for writer in other.children("/run/writers").await.unwrap() {
         let path = format!("/run/writers/{writer}");
-        // The tree that deletes its own node makes a new session too.
+        // A tree whose own node was deleted creates a new session too.
         drop(other.commit(&[], &[super::delete(path)]).await);
     }
     sleep(Duration::from_millis(500)).await;

@@ -1,7 +1,7 @@
-//! Many callers commit at the same time and write down what they are told; the tree itself is the judge.
+//! Many callers commit at the same time and record the answers; then the tree itself shows which answers are right.
 //!
-//! Each caller creates nodes below one of its own and sets that node in the same commits, so a commit that is
-//! applied twice shows as a refusal or as a version too many.
+//! Each caller creates nodes below its own node and sets that node in the same commits. So a commit that is applied
+//! twice shows as a refusal or as an extra version.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Tree, commit, create, set};
 
-/// What callers were told of their commits.
+/// Counts of the answers to all callers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) acknowledged: usize,
@@ -21,20 +21,20 @@ pub(super) struct Tally {
     pub(super) unknown: usize,
 }
 
-/// What one caller was told of each of its commits.
+/// The answers to one caller, one per commit.
 struct Record {
     caller: usize,
     answers: Vec<Result<u32, TreeError>>,
 }
 
-/// Callers at work.
+/// Running callers.
 pub(super) struct Load {
     callers: JoinSet<Record>,
     stop: CancellationToken,
 }
 
 impl Load {
-    /// Sets callers to work on a tree.
+    /// Starts callers on a tree.
     pub(super) async fn start(tree: &Tree, callers: usize) -> Self {
         commit(tree, &[create("/t")]).await;
         let stop = CancellationToken::new();
@@ -46,8 +46,8 @@ impl Load {
         load
     }
 
-    /// Ends the load once all its commits have an answer, and judges the answers by what is in the tree, which
-    /// is read through `witness`.
+    /// Stops the load once every commit has an answer, and compares the answers with the tree, which it reads through
+    /// `witness`.
     pub(super) async fn judge(self, witness: &Tree) -> Tally {
         self.stop.cancel();
         let mut tally = Tally::default();
@@ -77,7 +77,7 @@ impl Load {
                         tally.not_sent += 1;
                     }
                     Err(TreeError::Unknown(_)) => tally.unknown += 1,
-                    Err(error) => panic!("{path}/{i}: nobody else writes here, and {error}"),
+                    Err(error) => panic!("{path}/{i}: no other caller writes here, and {error}"),
                 }
             }
             assert!(present.len() <= record.answers.len());

@@ -1,5 +1,5 @@
-//! Watches, sessions and ephemeral nodes when connections, servers and sessions are lost, and when a tree is opened
-//! again.
+//! Tests of watches, sessions and ephemeral nodes after the loss of connections, servers and sessions, and after a tree
+//! is opened again.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::{Tree, commit, create, create_as, delete, set, version};
 use angarium_testbed::proxy::Wire;
 use angarium_testbed::zookeeper::ZooKeeper;
 
-/// Waits until the session is as wanted, in a time that is far too long for it.
+/// Waits for the wanted state of the session, with a timeout that is far too long for it.
 async fn until(session: &mut watch::Receiver<Session>, wanted: impl Fn(&Session) -> bool) -> Session {
     let found =
         tokio::time::timeout(Duration::from_secs(30), session.wait_for(|session| wanted(session))).await;
@@ -182,7 +182,7 @@ async fn a_lease_ends_before_the_session_does_at_the_servers() {
         }
     };
     lease(true).await;
-    // Renewed although nothing is asked.
+    // The lease is renewed although no call is made.
     sleep(2 * quick().session).await;
     assert!(tree.check_lease().is_ok());
     proxy.set(Wire::Silent);
@@ -202,7 +202,7 @@ async fn session_with_foreign_write_to_its_node_is_given_up() {
     let (tree, other) = (open(&address, quick()).await, open(&address, quick()).await);
     commit(&tree, &[create("/t")]).await;
     let writers = other.children("/run/writers").await.unwrap();
-    // As if two processes had been given one session: the numbers of commits can no longer tell what was applied.
+    // As if two processes had got the same session: the commit numbers can no longer tell what was applied.
     for writer in &writers {
         drop(other.commit(&[], &[set(format!("/run/writers/{writer}"), "")]).await);
     }

@@ -1,6 +1,6 @@
-//! The tree's promises ([`angarium_coordination::Coordination`]), kept by the embedded tree and by ZooKeeper's, alone
-//! and behind a tree of planned faults; what holds of either when faults are planned; and what ZooKeeper's adds: answers
-//! that stay true when connections, servers and sessions are lost.
+//! Conformance tests of [`angarium_coordination::Coordination`]. The embedded tree and that of ZooKeeper pass them,
+//! alone and behind a tree of planned faults. Further tests cover planned faults, and answers of ZooKeeper's tree that
+//! stay true when connections, servers and sessions are lost.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by them")]
 
 mod bounds;
@@ -30,7 +30,7 @@ use angarium_testbed::zookeeper::ZooKeeper;
 
 type Tree = Arc<dyn Coordination>;
 
-/// An empty tree, and what it is on.
+/// An empty tree and its backing store.
 struct Fresh {
     tree: Tree,
     _data: Option<TempDir>,
@@ -49,7 +49,7 @@ async fn zookeeper() -> Fresh {
     Fresh { tree: Arc::new(tree), _data: None }
 }
 
-/// The tree behind one that has no faults planned.
+/// Wraps the tree in one without planned faults.
 fn behind(Fresh { tree, _data }: Fresh) -> Fresh {
     Fresh { tree: Arc::new(FaultyTree::new(tree, Plan::default())), _data }
 }
@@ -62,7 +62,7 @@ async fn zookeeper_behind_faults() -> Fresh {
     behind(zookeeper().await)
 }
 
-/// Stamps a test for each fact and each implementation.
+/// Generates a test for each fact and each implementation.
 macro_rules! conformance {
     ($($subject:ident: $($fact:ident)+;)+) => {
         conformance!(@ embedded $($subject: $($fact)+;)+);
@@ -190,7 +190,7 @@ fn fence(path: impl Into<String>, version: u32) -> Fence {
     Fence { path: path.into(), version }
 }
 
-/// Checks an error without needing errors to be comparable.
+/// Compares an error by pattern, because errors are not comparable.
 macro_rules! assert_error {
     ($error:expr, $pattern:pat) => {
         let error = $error;

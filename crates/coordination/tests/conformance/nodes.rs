@@ -1,4 +1,4 @@
-//! What can be read of a node.
+//! Tests of reads of nodes.
 
 use bytes::Bytes;
 
@@ -156,7 +156,7 @@ pub(super) async fn a_page_of_children_begins_behind_a_name_and_has_a_bound(tree
     for name in ["a", "a.b", "b", "c"] {
         commit(tree, &[create(format!("/t/{name}")), create(format!("/t/{name}/below"))]).await;
     }
-    for (after, most, page) in [
+    for (after, max, page) in [
         (None, 9, vec!["a", "a.b", "b", "c"]),
         (None, 2, vec!["a", "a.b"]),
         (Some("a"), 2, vec!["a.b", "b"]),
@@ -165,7 +165,7 @@ pub(super) async fn a_page_of_children_begins_behind_a_name_and_has_a_bound(tree
         (Some(""), 1, vec!["a"]),
         (None, 0, vec![]),
     ] {
-        assert_eq!(tree.children_behind("/t", after, most).await.unwrap(), page, "{after:?} {most}");
+        assert_eq!(tree.children_behind("/t", after, max).await.unwrap(), page, "{after:?} {max}");
     }
     assert_eq!(tree.children_behind("/missing", None, 9).await.unwrap(), [""; 0]);
 }

@@ -1,5 +1,5 @@
-//! What holds of every tree when commits, connections and sessions fail: an unknown outcome is one of two, what arrives
-//! late meets its fence, and any process that was away is told to look again.
+//! Tests of any tree when commits, connections and sessions fail: an unknown outcome is one of two, a late commit meets
+//! its fence, and a process that was disconnected is told to read again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use angarium_testbed::faulty_tree::{Fault, FaultyTree, LinkOutage, Plan};
 
-/// A tree whose faults are planned, and the tree behind it, as another process would see it.
+/// A tree with planned faults, and the tree behind it, as another process sees it.
 struct PlannedFaults {
     tree: Tree,
     link: Arc<FaultyTree>,
@@ -48,7 +48,7 @@ async fn a_commit_without_an_outcome_is_there_whole_or_not_at_all(planned: Plann
         let ops = [set(directory, "new"), create_with(format!("{directory}/x"), "x")];
         let error = refused(&tree, &[], &ops).await;
         assert!(matches!(error, Unknown(_)) && !error.nothing_written(), "{error:?}");
-        // The next read shows it, as it would a commit that was acknowledged.
+        // The next read shows it, like an acknowledged commit.
         assert_eq!(version(&tree, directory).await, Some(u32::from(is_applied)));
         assert_eq!(version(&tree, &format!("{directory}/x")).await, is_applied.then_some(0));
     }
@@ -142,7 +142,7 @@ async fn lost_session_removes_ephemerals_and_next_number_is_greater(planned: Pla
     link.connect();
     assert!(tree.session().borrow().generation > first);
     commit(&tree, &[create_as("/t/e", Mode::Ephemeral)]).await;
-    // What belongs to this session does not go with the last one again.
+    // A node of this session is not removed together with the session before.
     link.suspend(LinkOutage::Refused);
     link.connect();
     assert_eq!(tree.children("/t").await.unwrap(), ["e", "kept"]);
@@ -162,7 +162,7 @@ async fn watcher_gets_session_loss_before_later_events(planned: PlannedFaults) {
     expect_event_of(&mut watch, "/t/a").await;
 }
 
-/// Stamps a test for each fact and each implementation behind the faults.
+/// Generates a test for each fact and each implementation behind the faults.
 macro_rules! planned {
     ($($fact:ident)+) => {
         planned!(@ embedded $($fact)+);

@@ -1,4 +1,4 @@
-//! What who watches is told, and when.
+//! Tests of the events of watches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::task::JoinSet;
 
 use super::{Tree, commit, create, create_as, delete, set};
 
-/// The next event, in a time that is far too long for it.
+/// Returns the next event, with a timeout that is far too long for it.
 pub(super) async fn next(watch: &mut Watch) -> Event {
     let next = tokio::time::timeout(Duration::from_secs(30), watch.next()).await;
     next.expect("there is an event").expect("the tree is open")
 }
 
-/// Events until one states that `path` changed, or that all may have.
+/// Reads events until one reports that `path`, or everything, may have changed.
 pub(super) async fn expect_event_of(watch: &mut Watch, path: &str) {
     loop {
         match next(watch).await {
@@ -65,7 +65,7 @@ pub(super) async fn a_node_read_after_its_event_shows_the_change(tree: &Tree) {
             commit(&writer, &[set("/t", "")]).await;
         }
     });
-    // Not one of them is missed: the last event arrives when there is nothing more to see.
+    // No event is missed: the last one arrives when the last change is visible.
     while tree.get("/t").await.unwrap().unwrap().version < 50 {
         next(&mut watch).await;
     }
@@ -88,7 +88,7 @@ pub(super) async fn slow_watcher_gets_resync(tree: &Tree) {
     for i in 0..10 {
         commit(tree, &(0..50).map(|j| create(format!("/t/{i} {j}"))).collect::<Vec<_>>()).await;
     }
-    // The tree may still be telling of the last ones.
+    // The tree may still be delivering the last events.
     let mut is_resync = false;
     while !is_resync {
         is_resync = next(&mut watch).await == Event::Resync;

@@ -1,5 +1,5 @@
-//! The writer's node of a session (P15): what becomes of a commit whose request was lost is settled there, at the servers,
-//! before anything else is sent.
+//! Tests of the writer's node of a session (P15): the servers settle a commit whose request was lost before anything
+//! else is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::faults::{Wired, cut, quick, wired};
 use super::{Tree, commit, create, set, version};
 use angarium_testbed::proxy::Wire;
 
-/// The writer's node of the tree behind the wire: the other one has never committed.
+/// Returns the writer's node of the tree behind the proxy. The other handle has never committed.
 async fn writer(witness: &Tree) -> (String, Node) {
     for name in witness.children("/run/writers").await.unwrap() {
         let path = format!("/run/writers/{name}");
@@ -23,7 +23,7 @@ async fn writer(witness: &Tree) -> (String, Node) {
     panic!("no writer's node was ever set");
 }
 
-/// A tree that has committed, and knows the size of the directory that it commits to.
+/// A tree that has committed, and knows the size of the directory of its commits.
 async fn begun() -> Wired {
     let wired = wired(quick()).await;
     commit(&wired.tree, &[create("/t")]).await;
@@ -31,12 +31,12 @@ async fn begun() -> Wired {
     wired
 }
 
-/// Begins a commit whose request never arrives.
+/// Starts a commit whose request never arrives.
 async fn begin_lost(tree: &Tree, wire: impl Fn(Wire)) -> JoinSet<Result<CommitResult, TreeError>> {
     wire(Wire::Mute);
     let (mut lost, caller) = (JoinSet::new(), Arc::clone(tree));
     lost.spawn(async move { caller.commit(&[], &[create("/t/a")]).await });
-    // It is sent at once; how soon that is depends on the machine.
+    // The commit is sent at once; the delay depends on the machine.
     sleep(Duration::from_millis(500)).await;
     assert!(lost.try_join_next().is_none(), "its request arrived");
     lost
@@ -54,8 +54,8 @@ async fn commit_with_lost_request_is_voided_before_resend() {
     cut(&tree, &proxy).await;
     proxy.set(Wire::Whole);
     outcome(lost).await.unwrap();
-    // Once so that the first request finds another version than it expects, however late it arrives; once by the
-    // second.
+    // The first set makes the first request find another version than it expects, however late it arrives. The second
+    // set is that of the second request.
     assert_eq!(version(&witness, &path).await, Some(before.version + 2));
     assert_eq!(version(&witness, "/t/a").await, Some(0));
 }

@@ -1,4 +1,4 @@
-//! What ZooKeeper's tree does besides: roots, several handles, cost, and its end.
+//! Tests of ZooKeeper's tree alone: roots, several handles, cost, and its close.
 
 use std::sync::Arc;
 use std::time::Duration;
