@@ -1,7 +1,8 @@
-//! A tree as lines of text, and back: all of it that outlives the processes, to be put into an empty tree.
+//! Export of a tree as lines of text, and import of the lines into an empty tree.
 //!
-//! The first line states which installation it is, then each node has one, parents before what is below them, and the
-//! last line states how many there were. Who serves what now is left out, and so are those who are up.
+//! The first line names the installation. Then each node has one line, parents before their children, and the last line
+//! has the number of nodes. The export leaves out everything that belongs to running processes: the registered
+//! replicas, and the owners of the slots.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,14 +17,14 @@ use angarium_coordination::{Fence, Node, Op};
 use angarium_core::error::Error;
 use angarium_core::limits;
 
-/// The form of the lines.
+/// Version of the format of the lines.
 const FORM: u32 = 1;
-/// Names of a directory that are read at a time.
+/// Max names of a directory per read.
 const PAGE: usize = 1_000;
-/// Bytes of nodes in a commit. The fence, and what a path takes beside its node, has room in what is left.
+/// Max bytes of nodes in a commit. The rest of the bound is for the fence, and for the paths.
 const COMMIT_BYTES: usize = limits::TREE_BATCH_BYTES / 2;
 
-/// Why a tree was not written down, or not put into another.
+/// Errors of an export or an import.
 #[derive(Debug, ThisError)]
 pub enum BackupError {
     #[error("the tree could not be used: {}", cause(.0))]
@@ -31,33 +32,33 @@ pub enum BackupError {
     /// The lines could not be read or written.
     #[error("the lines of the tree")]
     Lines(#[from] io::Error),
-    /// There is nothing to write down.
+    /// The tree to export is empty.
     #[error("the tree is empty: no service was started on it yet")]
     Empty,
-    /// There is an installation already. Nothing was written.
+    /// The tree has an installation already. Nothing was written.
     #[error("the tree is not empty: it holds installation {0}")]
     NotEmpty(Uuid),
     /// The lines are not those of a whole tree.
     #[error("line {line}: {why}")]
     Damaged {
-        /// Which one, from 1.
+        /// Number of the damaged line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Description of the damage.
         why: String,
     },
 }
 
-/// An error with its cause, which its text leaves out because it is written for clients.
+/// Returns the cause of an error as text. The text of the error itself leaves it out, because clients read that text.
 fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// What was written down, or put in place.
+/// Result of an export or an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// The installation, as it is in the tree now.
+    /// The installation as it is in the tree now.
     pub system: System,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u64,
 }
 
@@ -80,8 +81,8 @@ enum BackupLine<'a> {
 }
 
 impl Catalogue {
-    /// Hands every line to `write`, each with its end. What changes meanwhile may be in it or not; a queue, a claim or a
-    /// pool is in it whole or not at all.
+    /// Passes every line, with its line end, to `write`. Concurrent changes may be included or not; a queue, a claim or
+    /// a pool is included whole or not at all.
     pub async fn export(
         &self,
         write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
@@ -91,7 +92,7 @@ impl Catalogue {
         let mut nodes = 0;
         self.walk(&mut |path, node| {
             nodes += 1;
-            // Who had a slot is nothing to him who takes it.
+            // The next owner of a slot does not need the previous one.
             let data: &[u8] = if layout::is_slot(path) { b"{}" } else { &node.data };
             let wrong = |error| io::Error::other(format!("{path} is no JSON: {error}"));
             let data = match data {
@@ -105,8 +106,9 @@ impl Catalogue {
         Ok(Backup { system, nodes })
     }
 
-    /// Puts the lines into an empty tree, as `generation` or the one after that of the lines, if that is greater. The
-    /// installation is there when all of it is: one that was cut short may be repeated, and no service starts on it.
+    /// Imports the lines into an empty tree. The generation becomes `generation`, or that of the lines plus one if that
+    /// is greater. The last commit creates the installation: an interrupted import may be repeated, and until then no
+    /// service starts on the tree.
     pub async fn import(
         &self,
         lines: &mut (dyn Iterator<Item = io::Result<String>> + Send),
@@ -118,7 +120,7 @@ impl Catalogue {
         let mut lines = (1..).zip(lines);
         let mut system = head(lines.next())?;
         system.generation = system.generation.saturating_add(1).max(generation);
-        let mut filling = self.begin_import().await?;
+        let mut batch = self.begin_import().await?;
         let mut nodes = 0;
         for (line, text) in &mut lines {
             let text = text?;
@@ -126,13 +128,13 @@ impl Catalogue {
                 BackupLine::Node { path, data } if layout::outlives(&path) => {
                     nodes += 1;
                     let data = data.map_or(String::new(), |data| data.get().to_owned());
-                    filling.add(self, Op::create(path, data)).await?;
+                    batch.add(self, Op::create(path, data)).await?;
                 }
                 BackupLine::End { nodes: written } if written == nodes => {
                     if lines.next().is_some() {
                         return Err(BackupError::Damaged { line: line + 1, why: "more than the end".into() });
                     }
-                    filling.finish(self, &system).await?;
+                    batch.finish(self, &system).await?;
                     return Ok(Backup { system, nodes });
                 }
                 BackupLine::End { .. } => {
@@ -149,40 +151,41 @@ impl Catalogue {
         Err(BackupError::Damaged { line: nodes + 2, why: "the end is missing".into() })
     }
 
-    /// Marks the tree as being filled, and clears away what one that was cut short has left.
+    /// Marks the tree as being imported, and deletes the nodes that an interrupted import left.
     async fn begin_import(&self) -> Result<RestoreBatch, BackupError> {
         self.create_missing(&layout::ROOTS.map(str::to_owned)).await?;
         self.create_missing(&[layout::IMPORT.to_owned()]).await?;
-        // Of two at the same time the one before fails.
+        // Of two concurrent imports, this makes the earlier one fail.
         let mark = Op::Set { path: layout::IMPORT.into(), data: "{}".into(), version: None };
         let marked = self.tree.commit(&[], &[mark]).await.map_err(failed)?;
         let version = marked.first().copied().flatten().map_or(0, |stat| stat.version);
-        let mut left = Vec::new();
+        let mut leftover = Vec::new();
         self.walk(&mut |path, _| {
             if !layout::ROOTS.contains(&path) {
-                left.push(path.to_owned());
+                leftover.push(path.to_owned());
             }
             Ok(())
         })
         .await?;
-        let mut filling =
+        let mut batch =
             RestoreBatch { fence: Fence { path: layout::IMPORT.into(), version }, ops: Vec::new(), bytes: 0 };
-        for path in left.into_iter().rev() {
-            filling.add(self, Op::Delete { path }).await?;
+        for path in leftover.into_iter().rev() {
+            batch.add(self, Op::Delete { path }).await?;
         }
-        filling.flush(self).await?;
-        Ok(filling)
+        batch.flush(self).await?;
+        Ok(batch)
     }
 
-    /// Shows every node that outlives the processes, but for the system's own, parents before what is below them.
+    /// Passes every node of the export to `visit`, parents before their children. The nodes of the installation itself
+    /// are left out.
     async fn walk(
         &self,
-        see: &mut (dyn FnMut(&str, &Node) -> io::Result<()> + Send),
+        visit: &mut (dyn FnMut(&str, &Node) -> io::Result<()> + Send),
     ) -> Result<(), BackupError> {
         let mut directories = Vec::new();
         for root in layout::ROOTS {
             if let Some(node) = self.node(root).await? {
-                see(root, &node)?;
+                visit(root, &node)?;
                 directories.push(root.to_owned());
             }
         }
@@ -195,10 +198,10 @@ impl Catalogue {
                 let paths: Vec<String> = paths.filter(|path| layout::outlives(path)).collect();
                 for paths in paths.chunks(limits::TREE_BATCH_OPS) {
                     let nodes = self.tree.get_many(paths).await.map_err(failed)?;
-                    // One that is gone by now was not to be.
+                    // A node that was deleted meanwhile is left out.
                     for (path, node) in paths.iter().zip(nodes).filter_map(|(path, node)| Some((path, node?)))
                     {
-                        see(path, &node)?;
+                        visit(path, &node)?;
                         if node.children > 0 {
                             directories.push(path.clone());
                         }
@@ -214,9 +217,9 @@ impl Catalogue {
     }
 }
 
-/// Nodes on their way into a tree.
+/// Pending operations of an import.
 struct RestoreBatch {
-    /// No other replica is filling it.
+    /// Makes commits fail when another import has started.
     fence: Fence,
     ops: Vec<Op>,
     bytes: usize,
@@ -224,7 +227,7 @@ struct RestoreBatch {
 
 impl RestoreBatch {
     async fn add(&mut self, catalogue: &Catalogue, op: Op) -> Result<(), BackupError> {
-        // The roots were made with the mark.
+        // The roots were created with the mark.
         if layout::ROOTS.contains(&op.path()) {
             return Ok(());
         }
@@ -246,12 +249,12 @@ impl RestoreBatch {
         Ok(())
     }
 
-    /// Makes what was put into the tree an installation.
+    /// Completes the import: creates the installation and removes the mark.
     async fn finish(mut self, catalogue: &Catalogue, system: &System) -> Result<(), BackupError> {
         self.flush(catalogue).await?;
-        let made = Op::create(layout::SYSTEM, to_json(system));
-        let unmarked = Op::Delete { path: layout::IMPORT.into() };
-        catalogue.tree.commit(&[self.fence], &[made, unmarked]).await.map_err(failed)?;
+        let create = Op::create(layout::SYSTEM, to_json(system));
+        let unmark = Op::Delete { path: layout::IMPORT.into() };
+        catalogue.tree.commit(&[self.fence], &[create, unmark]).await.map_err(failed)?;
         Ok(())
     }
 }
@@ -266,7 +269,7 @@ fn parsed(line: u64, text: &str) -> Result<BackupLine<'_>, BackupError> {
     serde_json::from_str(text).map_err(|error| BackupError::Damaged { line, why: error.to_string() })
 }
 
-/// The installation that the first line names, if this program can put it into a tree.
+/// Returns the installation of the first line, if this program can import it.
 fn head(first: Option<(u64, io::Result<String>)>) -> Result<System, BackupError> {
     let damaged = |why: String| BackupError::Damaged { line: 1, why };
     let Some((line, text)) = first else { return Err(damaged("there is none".into())) };

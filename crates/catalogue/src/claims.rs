@@ -1,4 +1,4 @@
-//! Records of claims: one node each, whatever the number of messages.
+//! Records of claims: one node per claim, whatever its number of messages.
 
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
@@ -13,40 +13,40 @@ use angarium_core::names::{QueueRef, address};
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
 
-/// A claim as it is stored.
+/// The stored record of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRecord {
-    /// The queue of its messages, as its clients address it: a claim ends in time whether its queue is used or not.
+    /// The queue of its messages, as clients address it: a claim expires whether its queue is in use or not.
     #[serde(flatten, with = "address")]
     pub at: QueueRef,
-    /// The incarnation of the queue.
+    /// Incarnation of the queue.
     pub queue: QueueId,
-    /// Its messages. Those that were deleted since may still be named.
+    /// The claimed messages. Messages that were deleted since may still be listed.
     pub messages: Vec<ClaimedMessage>,
-    /// Seconds.
+    /// Time to live in seconds.
     pub ttl: u32,
-    /// Seconds.
+    /// Grace in seconds.
     pub grace: u32,
-    /// Milliseconds since the Unix epoch.
+    /// Creation time in milliseconds since the Unix epoch.
     pub created: u64,
-    /// Milliseconds since the Unix epoch.
+    /// Expiry in milliseconds since the Unix epoch.
     pub expires: u64,
-    /// The `Client-ID` that it was made under, if there was one.
+    /// The `Client-ID` of the request that created the claim, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,
-    /// The receive that made it, if that may be repeated.
+    /// The receive request that created the claim, if the request may be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptRecord>,
 }
 
-/// A receive that may be repeated, as it is stored.
+/// The stored record of a receive request that may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptRecord {
-    /// What its client calls it.
+    /// The client's id of the request.
     id: String,
-    /// Milliseconds since the Unix epoch.
+    /// Time of the request in milliseconds since the Unix epoch.
     received: u64,
-    /// How many messages it had.
+    /// Number of its messages.
     messages: usize,
 }
 
@@ -58,7 +58,7 @@ impl From<&Attempt> for AttemptRecord {
 }
 
 impl AttemptRecord {
-    /// What it states; none when it is not what this program writes.
+    /// Returns the decoded record; none when it has values that this program does not write.
     pub fn read(&self) -> Option<Attempt> {
         let (id, received) = (AttemptId::new(&self.id, "").ok()?, Timestamp::from_millis(self.received));
         Some(Attempt { id, received, messages: self.messages })
@@ -69,20 +69,19 @@ impl AttemptRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedMessage {
     pub id: MessageId,
-    /// How often it has been claimed, this claim included.
+    /// How often the message has been claimed, including this claim.
     pub attempt: u32,
 }
 
-/// The claims of a slot as a new owner finds them.
+/// The claims of a slot, read by a new owner.
 #[derive(Debug, Default)]
 pub struct SlotClaims {
-    /// Every claim.
     pub claims: Vec<(ClaimId, ClaimRecord)>,
-    /// One bit for each directory that is there.
+    /// Bit set of the existing bucket directories, one bit per bucket.
     pub buckets: u64,
 }
 
-/// One of the two claims that a claim is split into, with the record that it has from then on.
+/// One of the two claims of a split, with its new record.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitPart<'a> {
     pub id: ClaimId,
@@ -90,7 +89,7 @@ pub struct SplitPart<'a> {
 }
 
 impl Catalogue {
-    /// All claims of a slot. Its directories are read at the same time.
+    /// Reads all claims of a slot. The bucket directories are read concurrently.
     pub async fn claims(&self, slot: &OwnedSlot) -> Result<SlotClaims, Error> {
         let mut found = SlotClaims::default();
         let elements = self.tree.children(&layout::slot_claims(slot.slot)).await.map_err(failed)?;
@@ -117,7 +116,7 @@ impl Catalogue {
         found.map(|(id, node)| Ok((id, from_json(&node)?))).collect()
     }
 
-    /// Records a claim; with `new_bucket` also the directory it is in, if that is not there yet.
+    /// Creates the record of a claim. With `new_bucket`, also creates its bucket directory, if that is missing.
     pub async fn claim_create(
         &self,
         slot: &OwnedSlot,
@@ -130,7 +129,7 @@ impl Catalogue {
             let directory = Op::create(layout::bucket(slot.slot, id.bucket()), "{}");
             match self.commit_as_owner(slot, &[], &[directory, node.clone()]).await {
                 Ok(_) => return Ok(()),
-                // Another claim of this process made it at the same time.
+                // Another claim of this process created it at the same time.
                 Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -144,7 +143,7 @@ impl Catalogue {
         }
     }
 
-    /// Replaces the record of a claim. False when there is none any more.
+    /// Replaces the record of a claim. Returns false when the claim has no record any more.
     pub async fn claim_update(
         &self,
         slot: &OwnedSlot,
@@ -160,8 +159,9 @@ impl Catalogue {
         }
     }
 
-    /// Replaces the record of a claim by one with fewer messages and records the claim of the others, in one commit.
-    /// With `new_bucket` also the directory that one is in, if that is not there yet.
+    /// Splits a claim in one commit: replaces its record by one with fewer messages, and creates the record of a new
+    /// claim with the others. With `new_bucket`, also creates the bucket directory of the new claim, if that is
+    /// missing.
     pub async fn split_claim(
         &self,
         slot: &OwnedSlot,
@@ -178,9 +178,9 @@ impl Catalogue {
         }
     }
 
-    /// As [`Catalogue::split_claim`], after a try whose outcome is unknown. False when the old claim has no record any more, as once
-    /// all its messages were deleted; then the new one may have one. Commits reach the tree in order, so an answer settles the first
-    /// try too.
+    /// Repeats [`Catalogue::split_claim`] after an attempt with an unknown outcome. Commits reach the tree in order, so
+    /// an answer settles the first attempt too. Returns false when the old claim has no record any more, which happens
+    /// once all its messages are deleted; then the new claim may have a record.
     pub async fn repeat_split(
         &self,
         slot: &OwnedSlot,
@@ -189,7 +189,7 @@ impl Catalogue {
         new_bucket: bool,
     ) -> Result<bool, Error> {
         match self.commit_split(slot, old, new, new_bucket).await {
-            // The first try has made it, and its id is no other replica's.
+            // The first attempt created it: no other replica uses this id.
             Ok(()) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => Ok(true),
             Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
             Err(error) => Err(failed(error)),
@@ -210,7 +210,7 @@ impl Catalogue {
             let directory = Op::create(layout::bucket(slot.slot, new.id.bucket()), "{}");
             let ops = [&[directory], &ops[..]].concat();
             match self.commit_as_owner(slot, &[], &ops).await {
-                // Another claim of this process made it at the same time.
+                // Another claim of this process created it at the same time.
                 Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
                 outcome => return outcome.map(drop),
             }
@@ -218,16 +218,16 @@ impl Catalogue {
         self.commit_as_owner(slot, &[], &ops).await.map(drop)
     }
 
-    /// Removes the records of claims; those that are gone already stay so.
+    /// Deletes the records of claims. Records that are already deleted are no error.
     pub async fn claims_delete(&self, slot: &OwnedSlot, ids: &[ClaimId]) -> Result<(), Error> {
-        for (number, some) in ids.chunks(limits::TREE_BATCH_OPS - 1).enumerate() {
+        for (number, chunk) in ids.chunks(limits::TREE_BATCH_OPS - 1).enumerate() {
             let mut ops: Vec<Op> =
-                some.iter().map(|id| Op::Delete { path: layout::claim(slot.slot, *id) }).collect();
+                chunk.iter().map(|id| Op::Delete { path: layout::claim(slot.slot, *id) }).collect();
             loop {
                 match self.commit_as_owner(slot, &[], &ops).await {
                     Ok(_) => break,
                     Err(TreeError::Refused { op, why: Refusal::NoNode }) => drop(ops.remove(op)),
-                    // Those of the parts before are gone.
+                    // The records of the earlier chunks are already deleted.
                     Err(error) if number > 0 => return Err(failed(error).into_unknown()),
                     Err(error) => return Err(failed(error)),
                 }

@@ -1,7 +1,7 @@
-//! The registry: which replicas are up, each with a node that ends with its session.
+//! The registry of running replicas. Each replica has a node that ends with its session.
 //!
-//! A replica that joins, and one that relies on being alone, sets `/meta/system` at the version
-//! that it saw before it looked. So of two who look at the same time one has to look again (P9).
+//! A replica that joins, and a replica that relies on being alone, sets `/meta/system` at the version that it read
+//! before it read the registry. So of two concurrent ones, one fails and reads the registry again (P9).
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -10,36 +10,36 @@ use super::{Catalogue, Schema, System, failed, from_json, layout, to_json};
 use angarium_coordination::{Mode, Op, Refusal, TreeError, numbered};
 use angarium_core::error::{Error, Part};
 
-/// How often to look again when another replica changes a record at the same time.
+/// Max attempts when other replicas change a record at the same time.
 const TRIES: usize = 8;
 
 /// A running replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
-    /// Which one: a process started again on the same data is the same replica.
+    /// Id of the replica. A process restarted on the same data is the same replica.
     pub instance: Uuid,
-    /// Where others reach it.
+    /// Address for requests of other replicas.
     pub address: String,
-    /// Of its program.
+    /// Version of its program.
     pub version: String,
-    /// The newest form of records that it knows, see [`Schema`].
+    /// The newest format of records that it knows, see [`Schema`].
     pub schema: u32,
-    /// What it does.
+    /// State of the replica.
     pub state: ComponentState,
-    /// Its share of the slots.
+    /// Weight of its share of the slots.
     pub weight: u32,
-    /// When it registered: milliseconds since the Unix epoch.
+    /// Time of its registration in milliseconds since the Unix epoch.
     pub started: u64,
-    /// What it does not reach. None of programs that do not say so.
+    /// Parts that it cannot reach. None for programs that do not report this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<UnreachedParts>,
-    /// Pools in which queues lie that it has served since its start, by name, in order. None of programs that do not say
-    /// so, and when they are too many.
+    /// Names of pools with queues that it has served since its start, sorted. None for programs that do not report
+    /// this, and when there are too many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_pools: Option<Vec<String>>,
 }
 
-/// What a replica states again and again while it runs.
+/// The periodic report of a running replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReachReport {
     /// See [`Component::unreached`].
@@ -54,32 +54,32 @@ impl Default for ReachReport {
     }
 }
 
-/// What a replica has not reached for a session timeout. Empty when it reaches everything.
+/// Parts that a replica has not reached for a session timeout. Empty when it reaches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreachedParts {
-    /// Pools, by name, in order.
+    /// Names of pools, sorted.
     #[serde(default)]
     pub pools: Vec<String>,
-    /// Other replicas, in order.
+    /// Ids of other replicas, sorted.
     #[serde(default)]
     pub peers: Vec<Uuid>,
 }
 
-/// What a replica does.
+/// State of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ComponentState {
-    /// It opens its stores, and takes no slots yet.
+    /// It opens its stores and takes no slots yet.
     Starting,
-    /// It serves.
+    /// It serves requests.
     #[serde(alias = "up")]
     Running,
-    /// It hands its slots over and takes none.
+    /// It gives its slots up and takes none.
     Draining,
 }
 
 impl ComponentState {
-    /// As it is written.
+    /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -89,28 +89,28 @@ impl ComponentState {
     }
 }
 
-/// The registry as it was at one look.
+/// The registry at one moment.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    /// Each replica, with the name of its node.
+    /// All replicas, each with the name of its node.
     components: Vec<(String, Component)>,
     system: System,
-    /// Of the system's node.
+    /// Version of the node of the installation.
     version: u32,
 }
 
 impl Registry {
-    /// Every replica.
+    /// Returns every replica.
     pub fn all(&self) -> impl Iterator<Item = &Component> + Clone {
         self.components.iter().map(|(_, component)| component)
     }
 
-    /// Replicas other than this one.
+    /// Returns the replicas other than `me`.
     pub fn others(&self, me: Uuid) -> impl Iterator<Item = &Component> {
         self.all().filter(move |other| other.instance != me)
     }
 
-    /// The newest form of record that may be there.
+    /// Returns the newest format of records that may exist.
     pub fn schema(&self) -> Schema {
         Schema(self.system.schema)
     }
@@ -119,21 +119,23 @@ impl Registry {
         &self.system
     }
 
-    /// Makes a commit fail when a replica joined, or added a pool, since the look.
+    /// Returns an operation that fails the commit when a replica joined or a pool was added since the registry was
+    /// read.
     pub(super) fn unchanged(&self) -> Op {
         self.replace(&self.system)
     }
 
-    /// As [`Registry::unchanged`], and the installation is `system` from then on.
+    /// Returns the operation of [`Registry::unchanged`], which also replaces the record of the installation by
+    /// `system`.
     pub(super) fn replace(&self, system: &System) -> Op {
         Op::Set { path: layout::SYSTEM.into(), data: to_json(system), version: Some(self.version) }
     }
 }
 
 impl Catalogue {
-    /// Looks who is registered.
+    /// Reads the registry.
     pub async fn registry(&self) -> Result<Registry, Error> {
-        // First, so that every replica is seen who joined before its version.
+        // Read first, so that every replica that joined before this version is in the list.
         let node = self.node(layout::SYSTEM).await?;
         let node = node.ok_or_else(|| Error::unavailable(Part::Coordination, "the tree is empty"))?;
         let names = self.tree.children(layout::REPLICAS).await.map_err(failed)?;
@@ -141,7 +143,7 @@ impl Catalogue {
         let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
         let mut components = Vec::with_capacity(names.len());
         for (name, node) in names.into_iter().zip(nodes) {
-            // One that went between the two reads is not there.
+            // A replica that left between the two reads is omitted.
             if let Some(node) = node {
                 components.push((name, from_json(&node)?));
             }
@@ -149,16 +151,17 @@ impl Catalogue {
         Ok(Registry { components, system: from_json(&node)?, version: node.version })
     }
 
-    /// Registers a replica under the name of its host, in place of processes before it. Returns the name of its node;
-    /// none when the registry has changed since it was seen: then the caller looks again.
+    /// Registers a replica under its host name, and removes the nodes of its earlier processes. Returns the name of its
+    /// node; none when the registry has changed since it was read: then the caller reads it again.
     pub async fn component_join(
         &self,
-        seen: &Registry,
+        registry: &Registry,
         host: &str,
         me: &Component,
     ) -> Result<Option<String>, Error> {
-        let predecessors = seen.components.iter().filter(|(_, component)| component.instance == me.instance);
-        let mut ops = vec![seen.unchanged()];
+        let predecessors =
+            registry.components.iter().filter(|(_, component)| component.instance == me.instance);
+        let mut ops = vec![registry.unchanged()];
         ops.extend(predecessors.map(|(name, _)| Op::Delete { path: layout::replica(name) }));
         let path = layout::replica_of(host);
         ops.push(Op::Create { path: path.clone(), data: to_json(me), mode: Mode::Numbered });
@@ -176,16 +179,16 @@ impl Catalogue {
         }
     }
 
-    /// Tells a replica to hand its slots over, by what is said of it. False when it is not registered.
-    pub async fn component_drain(&self, seen: &Registry, instance: Uuid) -> Result<bool, Error> {
-        let found = seen.components.iter().find(|(_, component)| component.instance == instance);
+    /// Sets the state of a replica to draining, so that it gives its slots up. Returns false when it is not registered.
+    pub async fn component_drain(&self, registry: &Registry, instance: Uuid) -> Result<bool, Error> {
+        let found = registry.components.iter().find(|(_, component)| component.instance == instance);
         let Some((name, component)) = found else { return Ok(false) };
-        let told = Component { state: ComponentState::Draining, ..component.clone() };
-        self.component_update(&layout::replica(name), &told).await
+        let draining = Component { state: ComponentState::Draining, ..component.clone() };
+        self.component_update(&layout::replica(name), &draining).await
     }
 
-    /// Replaces what a replica states of its reach, and nothing else of its record: others write their part of that.
-    /// False when the node is gone with its session.
+    /// Replaces the reach report in the record of a replica. Other fields stay, because other replicas write them.
+    /// Returns false when the node has ended with its session.
     pub async fn component_report(&self, node: &str, report: &ReachReport) -> Result<bool, Error> {
         for _ in 0..TRIES {
             let Some(found) = self.node(node).await? else { return Ok(false) };
@@ -202,8 +205,8 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the record of this replica changes all the time"))
     }
 
-    /// Replaces what a replica states of itself at the node that its joining gave. False when that is gone with its
-    /// session.
+    /// Replaces the record of a replica at the node that [`Catalogue::component_join`] returned. Returns false when the
+    /// node has ended with its session.
     pub async fn component_update(&self, node: &str, me: &Component) -> Result<bool, Error> {
         let set = Op::Set { path: node.to_owned(), data: to_json(me), version: None };
         match self.tree.commit(&[], &[set]).await {

@@ -1,4 +1,4 @@
-//! Records of queues that are deleted, and whose messages and claims are still to be cleaned away (P4).
+//! Records of deleted queues whose messages and claims are not removed yet (P4).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,26 +9,26 @@ use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
 use angarium_core::names::{PoolName, QueueRef};
 
-/// A deleted queue as it is stored.
+/// The stored record of a deleted queue.
 #[derive(Serialize, Deserialize)]
 struct DroppedRecord {
-    /// The pools it lay in.
+    /// The pools that held it.
     placement: Vec<String>,
 }
 
-/// A deleted queue of which something may be left.
+/// A deleted queue that may still have data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedQueue {
-    /// The incarnation that is gone.
+    /// The deleted incarnation.
     pub id: QueueId,
-    /// The pools it lay in.
+    /// The pools that held it.
     pub placement: Vec<PoolName>,
 }
 
 impl Catalogue {
-    /// Deletes the record of a queue and notes what is to be cleaned, in one commit. A queue that is gone stays so.
-    /// With the last queue of a project in the slot its directory leaves, if it can: a client chooses the regions of
-    /// its projects, and the projects of a slot have a bound.
+    /// Deletes the record of a queue and creates a record of the pending removal, in one commit. A queue that is
+    /// already deleted is no error. After the last queue of a project in the slot, the project's directory is removed
+    /// too, if possible: clients choose the ids of their projects, and the number of projects per slot is bounded.
     pub async fn queue_delete(
         &self,
         slot: &OwnedSlot,
@@ -46,7 +46,7 @@ impl Catalogue {
                 self.remove_if_empty(slot, queue).await;
                 Ok(())
             }
-            // It is bounded as every directory is; what is in it is being cleaned.
+            // The directory has the bound of every directory. Its queues are being removed.
             Err(TreeError::Refused { op: 1, why: Refusal::Full }) => Err(Error::TooMany {
                 what: "deleted queues waiting for removal in one slot",
                 bound: angarium_core::limits::TREE_CHILDREN,
@@ -55,8 +55,8 @@ impl Catalogue {
         }
     }
 
-    /// Removes the directory of a project without queues in a slot. What fails leaves it, which costs nothing but its place; who
-    /// creates a queue there makes it again.
+    /// Removes the directory of a project that has no queues in a slot. A failure leaves an empty directory, which only
+    /// counts towards the bound. The next creation of a queue there creates the directory again.
     async fn remove_if_empty(&self, slot: &OwnedSlot, queue: &QueueRef) {
         let path = layout::project(slot.slot, &queue.project);
         let is_empty = |node: Node| node.children == 0;
@@ -65,7 +65,7 @@ impl Catalogue {
         }
     }
 
-    /// The queues of a slot that are deleted and not yet cleaned away.
+    /// Returns the deleted queues of a slot that are not removed yet.
     pub async fn dropped(&self, slot: &OwnedSlot) -> Result<Vec<DroppedQueue>, Error> {
         let mut found = Vec::new();
         for element in self.tree.children(&layout::slot_dropped(slot.slot)).await.map_err(failed)? {
@@ -80,7 +80,7 @@ impl Catalogue {
         Ok(found)
     }
 
-    /// Removes the note of a deleted queue: nothing of it is left.
+    /// Deletes the record of a deleted queue, once nothing of the queue is left.
     pub async fn dropped_delete(&self, slot: &OwnedSlot, id: QueueId) -> Result<(), Error> {
         let op = Op::Delete { path: layout::dropped(slot.slot, id) };
         match self.commit_as_owner(slot, &[], &[op]).await {

@@ -1,4 +1,4 @@
-//! Records of flavors, and the commits that change a flavor together with its pools.
+//! Records of flavors, and commits that change a flavor together with its pools.
 
 use super::{Catalogue, PoolEntry, failed, from_json, layout, to_json};
 use angarium_coordination::{Fence, Op, Refusal, TreeError};
@@ -11,24 +11,23 @@ use angarium_core::pool::Pool;
 #[derive(Clone, Debug)]
 pub struct FlavorEntry {
     pub name: FlavorName,
-    /// Its record.
     pub flavor: Flavor,
-    /// The version a commit that relies on the record must check.
+    /// Version of the record. A commit that relies on the record checks it.
     pub version: u32,
 }
 
 impl FlavorEntry {
-    /// A fence that holds while the record is as it was read.
+    /// Returns a fence on the version of the record.
     pub(super) fn fence(&self) -> Fence {
         Fence { path: layout::flavor(&self.name), version: self.version }
     }
 }
 
-/// A pool as it was read, and as it shall be.
+/// A pool as it was read, with its new value.
 pub type PoolUpdate = (PoolEntry, Pool);
 
 impl Catalogue {
-    /// The names of all flavors, in order.
+    /// Returns the names of all flavors, sorted.
     pub async fn flavor_names(&self) -> Result<Vec<FlavorName>, Error> {
         let elements = self.tree.children(layout::FLAVORS).await.map_err(failed)?;
         let name = |element: &String| {
@@ -40,14 +39,14 @@ impl Catalogue {
         Ok(names)
     }
 
-    /// A flavor, if there is one of this name.
+    /// Returns a flavor, if it exists.
     pub async fn flavor(&self, name: &FlavorName) -> Result<Option<FlavorEntry>, Error> {
         let Some(node) = self.node(&layout::flavor(name)).await? else { return Ok(None) };
         Ok(Some(FlavorEntry { name: name.clone(), flavor: from_json(&node)?, version: node.version }))
     }
 
-    /// Records a new flavor and changes pools with it, all or none. False when something changed since it was
-    /// read: then the caller looks again.
+    /// Creates a flavor and changes pools with it, all or none. Returns false when a record has changed since it was
+    /// read: then the caller reads it again.
     pub async fn flavor_create(
         &self,
         name: &FlavorName,
@@ -58,7 +57,8 @@ impl Catalogue {
         self.commit_with_pools(op, pools).await
     }
 
-    /// Replaces a flavor and changes pools with it, all or none. False when something changed since it was read.
+    /// Replaces a flavor and changes pools with it, all or none. Returns false when a record has changed since it was
+    /// read.
     pub async fn flavor_set(
         &self,
         entry: &FlavorEntry,
@@ -70,7 +70,8 @@ impl Catalogue {
         self.commit_with_pools(op, pools).await
     }
 
-    /// Removes a flavor and changes pools with it, all or none. False when something changed since it was read.
+    /// Deletes a flavor and changes pools with it, all or none. Returns false when a record has changed since it was
+    /// read.
     pub async fn flavor_delete(&self, entry: &FlavorEntry, pools: &[PoolUpdate]) -> Result<bool, Error> {
         self.commit_with_pools(Op::Delete { path: layout::flavor(&entry.name) }, pools).await
     }

@@ -1,24 +1,24 @@
-//! Every path of the tree, in one place. They are on disk and in ZooKeeper, and never change.
+//! All paths of the tree. They are stored on disk and in ZooKeeper, and never change.
 //!
 //! | path | data |
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
-//! | `/meta/peer-secret` | text that replicas show each other |
-//! | `/meta/receipts` | `{key}`: what receipts are made with |
-//! | `/meta/import` | `{}`; there while a tree is put in from a file: until `/meta/system` is made in its place |
+//! | `/meta/peer-secret` | the shared secret of the replicas, as text |
+//! | `/meta/receipts` | `{key}`: the key of the receipts |
+//! | `/meta/import` | `{}`; exists during an import, until `/meta/system` replaces it |
 //! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`angarium_core::pool::Pool`] |
 //! | `/meta/flavors/{flavor}` | [`angarium_core::flavor::Flavor`] |
-//! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its modifying transaction the epoch |
+//! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its last transaction the epoch |
 //! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
-//! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue of which something may be left |
-//! | `/run/{hh}/pauses` | acts: what was done lately that is not to be done again at once; since the first one |
-//! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`]: those that move a queue's messages away; the directory since the first one |
-//! | `/run/clock` | as `/run/time`; written for the time of the write alone |
-//! | `/run/time` | `{time}`: how far tree time had come, which all replicas go by |
-//! | `/run/writers/{session}` | of the tree in ZooKeeper itself: the number of a session's last commit; ephemeral |
+//! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue that may still have data |
+//! | `/run/{hh}/pauses` | recent acts that must not be repeated at once; created with the first one |
+//! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`] of a queue; the directory is created with the first one |
+//! | `/run/clock` | like `/run/time`; written to read the clock of the tree, its time is not used |
+//! | `/run/time` | `{time}`: the last recorded tree time, which all replicas continue from |
+//! | `/run/writers/{session}` | used by the tree in ZooKeeper: number of a session's last commit; ephemeral |
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
 
@@ -40,24 +40,24 @@ pub(super) const QUEUES: &str = "/queues";
 pub(super) const RUN: &str = "/run";
 pub(super) const TIME: &str = "/run/time";
 pub(super) const CLOCK: &str = "/run/clock";
-/// Of the tree in ZooKeeper itself.
+/// Used by the tree in ZooKeeper itself.
 const WRITERS: &str = "/run/writers";
-/// What all others are below.
+/// The directories above all other nodes.
 pub(super) const ROOTS: [&str; 3] = [META, QUEUES, RUN];
 
-/// Whether a node is of an installation wherever that is: not of a process, nor made in each tree.
+/// Returns whether an export includes a node: it belongs to no process, and it is not created in every tree.
 pub(super) fn outlives(path: &str) -> bool {
     let below = |directory: &str| path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
     let is_root = |root: &&str| path == *root || below(root).is_some();
     let is_up = below(COMPONENTS).is_some_and(|kind| kind.contains('/'));
     let is_owner = below(SLOTS).is_some_and(|slot| slot.contains('/'));
     let is_writer = path == WRITERS || below(WRITERS).is_some();
-    // The secret is recreated where there is none.
+    // The secret is created again where it is missing.
     let is_made = [SYSTEM, IMPORT, PEER_SECRET].contains(&path);
     ROOTS.iter().any(is_root) && !is_up && !is_owner && !is_writer && !is_made
 }
 
-/// Whether a node states who serves a slot.
+/// Returns whether a node is that of a slot or below it.
 pub(super) fn is_slot(path: &str) -> bool {
     path.strip_prefix(SLOTS).is_some_and(|rest| rest.starts_with('/'))
 }
@@ -74,12 +74,12 @@ pub(super) fn slot(slot: Slot) -> String {
     format!("{SLOTS}/{slot}")
 }
 
-/// A node of the registry, by its name.
+/// Returns the path of a node of the registry.
 pub(super) fn replica(name: &str) -> String {
     format!("{REPLICAS}/{name}")
 }
 
-/// The node of a host, to which a number is added.
+/// Returns the path of a numbered node of a host, without its number.
 pub(super) fn replica_of(host: &str) -> String {
     format!("{REPLICAS}/{}-", escape(host))
 }
@@ -136,8 +136,8 @@ pub(super) fn tasks(slot: Slot, queue: QueueId) -> String {
     format!("{RUN}/{slot}/tasks/{queue}")
 }
 
-/// Free text as one path element: what is not a letter, digit, `_` or `-` becomes `%` and two hex digits, and
-/// so does a dot that begins an element, since `.` and `..` are no elements.
+/// Encodes free text as one path element. Every byte except letters, digits, `_`, `-` and `.` becomes `%` and two hex
+/// digits; a leading dot too, because `.` and `..` are no valid elements.
 pub(super) fn escape(text: &str) -> String {
     let mut element = String::with_capacity(text.len());
     for (index, byte) in text.bytes().enumerate() {
@@ -151,7 +151,7 @@ pub(super) fn escape(text: &str) -> String {
     element
 }
 
-/// The text of an escaped element; none when it is not one.
+/// Decodes an escaped element; none when it is not one.
 pub(super) fn unescape(element: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(element.len());
     let mut rest = element.as_bytes();

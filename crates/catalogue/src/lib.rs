@@ -1,7 +1,7 @@
-//! Typed records in the tree: which queues and pools there are, where each queue is, which claims live.
+//! Typed records in the tree: queues, pools, flavors, slots, claims and replicas.
 //!
-//! It turns records into nodes and tree errors into the situations of the core. It decides nothing: who may
-//! write is the fence its callers pass in.
+//! This crate converts records to nodes, and errors of the tree to errors of the core. It makes no decisions: its
+//! callers pass the fences that decide about writes.
 
 mod backup;
 mod claims;
@@ -64,17 +64,17 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The records in `tree`.
+    /// Creates the catalogue of the records in `tree`.
     pub fn new(tree: Arc<dyn Coordination>) -> Self {
         Self { tree, syncs: Arc::default(), in_force: Arc::default() }
     }
 
-    /// Whether a change made now has a chance.
+    /// Checks that a change made now can succeed.
     pub fn check_open(&self) -> Result<(), Error> {
         self.tree.check_open().map_err(failed)
     }
 
-    /// The session with the tree that ephemeral records belong to.
+    /// Returns the session with the tree, which owns the ephemeral records.
     pub fn session(&self) -> Receiver<Session> {
         self.tree.session()
     }
@@ -84,17 +84,17 @@ impl Catalogue {
         self.tree.session_timeout()
     }
 
-    /// Whether what is in memory of the tree still holds.
+    /// Checks that the lease lasts: data of the tree in memory still holds.
     pub fn check_lease(&self) -> Result<(), Error> {
         self.tree.check_lease().map_err(failed)
     }
 
-    /// The damage that calls have met: how many, and what to tell an operator.
+    /// Returns the number of calls that met damage, and a text for the operator.
     pub fn damage(&self) -> Option<(u64, String)> {
         self.tree.damage()
     }
 
-    /// Whether a restart would not help.
+    /// Checks that the tree can recover without a restart.
     pub fn check_alive(&self) -> Result<(), Error> {
         self.tree.check_alive().map_err(failed)
     }
@@ -104,7 +104,7 @@ impl Catalogue {
     }
 }
 
-/// What a failed call to the tree means to a request.
+/// Converts an error of the tree.
 fn failed(error: TreeError) -> Error {
     match error {
         error @ TreeError::Damaged(_) => Error::damaged(Part::Coordination, error),

@@ -1,8 +1,8 @@
-//! The queues of a project in order of their names, out of the directories of all slots. A node whose name is not one that
-//! [`layout::escape`] makes is no queue: no request can name it, so it is left out.
+//! Sorted listing of the queues of a project, from the directories of all slots. A node whose name [`layout::escape`]
+//! cannot produce is no queue: no request can name it, so it is left out.
 //!
-//! A page costs one small read of each of the 256 directories, however many queues there are. Who looks through many
-//! names reads more from each directory at once, and none again that is at its end: 100,000 names are four reads of each.
+//! A page costs one small read of each of the 256 directories, however many queues there are. A long walk reads larger
+//! parts of each directory, and skips directories that it has read to the end: 100,000 names cost four reads of each.
 
 use futures_util::future::try_join_all;
 
@@ -13,30 +13,30 @@ use angarium_core::ids::Slot;
 use angarium_core::limits::TREE_READS_AT_ONCE;
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 
-/// Names that are first read from each directory. Of many queues, which the directories share evenly, four from
-/// each give about 140 names in order.
+/// Names in the first read of each directory. Queues spread evenly over the directories, so with many queues four names
+/// from each give about 140 names in order.
 const SHARE: usize = 4;
-/// How many times more each read of a walk takes than the one before.
+/// Growth factor of the names per read within a walk.
 const GROWTH: usize = 8;
-/// Names that one read takes from a directory at most: 256 of them are in memory at once.
+/// Max names per read of a directory. 256 directories times this number are in memory at once.
 const SHARE_MAX: usize = 256;
-/// Directories of names that a long listing reads before others have their turn: some thousands of names, which an embedded
-/// tree reads in a few milliseconds of one thread.
+/// Directories that a long listing reads before it yields to other tasks: some thousands of names, which an embedded
+/// tree reads in a few milliseconds on one thread.
 const LISTING_DIRECTORIES: usize = 16;
 
-/// A walk through the names of the queues of a project, in order: that of ASCII, but names that begin with a dot come
-/// first.
+/// A sorted walk through the names of the queues of a project. The order is that of ASCII, except that names with a
+/// leading dot come first.
 pub struct QueueNames<'c> {
     catalogue: &'c Catalogue,
     project: ProjectId,
     after: Option<String>,
     share: usize,
-    /// The directories that may have more behind `after`.
+    /// The directories that may have more names after `after`.
     directories: Vec<Slot>,
 }
 
 impl QueueNames<'_> {
-    /// The next names; none at the end.
+    /// Returns the next names; none at the end.
     pub async fn next(&mut self) -> Result<Option<Vec<QueueName>>, Error> {
         if self.directories.is_empty() {
             return Ok(None);
@@ -45,23 +45,23 @@ impl QueueNames<'_> {
         let (tree, project) = (&self.catalogue.tree, &self.project);
         let mut pages = Vec::with_capacity(self.directories.len());
         let at_once = if share == SHARE { self.directories.len() } else { LISTING_DIRECTORIES };
-        for some in self.directories.chunks(at_once) {
-            let read = some.iter().map(|slot| async move {
+        for chunk in self.directories.chunks(at_once) {
+            let read = chunk.iter().map(|slot| async move {
                 tree.children_behind(&layout::project(*slot, project), after, share).await
             });
             pages.extend(try_join_all(read).await.map_err(failed)?);
-            // An embedded tree reads without waiting for anything.
+            // An embedded tree may read without ever yielding.
             tokio::task::yield_now().await;
         }
-        // A directory that gave its whole share may have more behind its last name: up to the least of these names
-        // nothing is missing.
+        // A directory that returned its whole share may have more names after its last one. So names are complete only
+        // up to the smallest of these last names.
         let end = pages.iter().filter(|page| page.len() == share).filter_map(|page| page.last()).min();
         let end = end.cloned();
-        let is_behind = |name: &String| end.as_ref().is_some_and(|end| name > end);
-        let has_more = pages.iter().map(|page| page.len() == share || page.iter().any(is_behind));
+        let is_after = |name: &String| end.as_ref().is_some_and(|end| name > end);
+        let has_more = pages.iter().map(|page| page.len() == share || page.iter().any(is_after));
         let mut has_more: std::vec::IntoIter<bool> = has_more.collect::<Vec<_>>().into_iter();
         self.directories.retain(|_| has_more.next().unwrap_or(false));
-        let mut names: Vec<String> = pages.into_iter().flatten().filter(|name| !is_behind(name)).collect();
+        let mut names: Vec<String> = pages.into_iter().flatten().filter(|name| !is_after(name)).collect();
         names.sort_unstable();
         self.after = end;
         self.share = (share * GROWTH).min(SHARE_MAX);
@@ -70,13 +70,13 @@ impl QueueNames<'_> {
 }
 
 impl Catalogue {
-    /// The names of the queues of a project behind `after`.
+    /// Starts a walk through the names of the queues of a project after `after`.
     pub fn queue_names(&self, project: &ProjectId, after: Option<&str>) -> QueueNames<'_> {
         let (project, after) = (project.clone(), after.map(layout::escape));
         QueueNames { catalogue: self, project, after, share: SHARE, directories: Slot::all().collect() }
     }
 
-    /// The projects that have, or had, queues in a slot.
+    /// Returns the projects that have, or had, queues in a slot.
     pub async fn slot_projects(&self, slot: Slot) -> Result<Vec<ProjectId>, Error> {
         let elements = self.tree.children(&layout::slot_queues(slot)).await.map_err(failed)?;
         Ok(elements.iter().filter_map(|element| project(element)).collect())
@@ -89,14 +89,14 @@ impl Catalogue {
         Ok(elements.iter().filter_map(queue).collect())
     }
 
-    /// How many queues a project has, at the cost of reading 256 nodes. Nodes that are no queues count too.
+    /// Returns the number of queues of a project. Costs 256 node reads. Nodes that are no queues count too.
     pub async fn queue_count(&self, project: &ProjectId) -> Result<u64, Error> {
         let nodes: Vec<String> = Slot::all().map(|slot| layout::project(slot, project)).collect();
         let nodes = self.tree.get_many(&nodes).await.map_err(failed)?;
         Ok(nodes.into_iter().flatten().map(|node| u64::from(node.children)).sum())
     }
 
-    /// How many queues all projects have, at the cost of reading a node for each project in each slot.
+    /// Returns the number of queues of all projects. Costs one node read per project and slot.
     pub async fn queues_of_all(&self) -> Result<u64, Error> {
         let mut queues = 0;
         for slot in Slot::all() {
@@ -109,7 +109,7 @@ impl Catalogue {
         Ok(queues)
     }
 
-    /// The slots in which a project has queues, at the same cost.
+    /// Returns the slots in which a project has queues. Costs 256 node reads.
     pub async fn slots_of(&self, project: &ProjectId) -> Result<Vec<Slot>, Error> {
         let nodes = Slot::all().map(|slot| async move {
             let node = self.node(&layout::project(slot, project)).await?;
@@ -118,14 +118,14 @@ impl Catalogue {
         Ok(try_join_all(nodes).await?.into_iter().flatten().collect())
     }
 
-    /// The records of all queues that a project has in one slot, at the cost of reading each.
+    /// Returns the records of all queues that a project has in one slot. Costs one read per queue.
     pub async fn queues_of(&self, slot: &OwnedSlot, project: &ProjectId) -> Result<Vec<QueueRecord>, Error> {
         let directory = layout::project(slot.slot, project);
         let mut records = Vec::new();
         let mut elements = self.tree.children(&directory).await.map_err(failed)?;
         elements.retain(|element| queue_name(element).is_some());
-        for some in elements.chunks(TREE_READS_AT_ONCE) {
-            let nodes = some.iter().map(|element| {
+        for chunk in elements.chunks(TREE_READS_AT_ONCE) {
+            let nodes = chunk.iter().map(|element| {
                 let path = format!("{directory}/{element}");
                 async move { self.node(&path).await }
             });
@@ -136,19 +136,19 @@ impl Catalogue {
         Ok(records)
     }
 
-    /// The records of queues, each where it is found; one that was deleted meanwhile is absent.
+    /// Returns the records of queues, in the order of `queues`; none for a queue that was deleted meanwhile.
     pub async fn queue_records(&self, queues: &[QueueRef]) -> Result<Vec<Option<QueueRecord>>, Error> {
         let paths: Vec<String> = queues.iter().map(|queue| layout::queue(queue.slot(), queue)).collect();
         let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
         nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
     }
 
-    /// The records of queues as [`Catalogue::queue_records`] reads them, with an error in place of each record that is damaged
-    /// or cannot be decoded.
+    /// Returns the records of queues like [`Catalogue::queue_records`], but with a separate error for each record that
+    /// is damaged or cannot be decoded.
     ///
     /// # Errors
     ///
-    /// That of a tree that does not answer.
+    /// The error of a tree that does not answer.
     pub async fn queue_records_each(
         &self,
         queues: &[QueueRef],
@@ -160,7 +160,7 @@ impl Catalogue {
             Err(TreeError::Damaged(_)) => {}
             Err(error) => return Err(failed(error)),
         }
-        // One of them is damaged; the error does not name it.
+        // One of the nodes is damaged, and the error does not name it. So each node is read alone.
         let mut records = Vec::with_capacity(paths.len());
         for path in &paths {
             records.push(match self.node(path).await {

@@ -1,4 +1,4 @@
-//! Changing the record of a queue: its metadata, or where it is.
+//! Changes of the record of a queue: its metadata or its placement.
 
 use std::iter;
 
@@ -7,7 +7,7 @@ use angarium_coordination::{Fence, Op, Refusal, TreeError};
 use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
 
-/// A record of a queue as it was read, and what states whether it has changed since.
+/// The record of a queue and its version when it was read.
 #[derive(Clone, Debug)]
 pub struct QueueEntry {
     pub record: QueueRecord,
@@ -15,14 +15,14 @@ pub struct QueueEntry {
 }
 
 impl Catalogue {
-    /// The record of a queue for a change of it, if there is one.
+    /// Reads the record of a queue in order to change it. None when there is no such queue.
     pub async fn queue_entry(&self, slot: &OwnedSlot, queue: &QueueRef) -> Result<Option<QueueEntry>, Error> {
         let Some(node) = self.node(&layout::queue(slot.slot, queue)).await? else { return Ok(None) };
         Ok(Some(QueueEntry { record: from_json(&node)?, version: node.version }))
     }
 
-    /// Replaces the record of a queue in one commit that checks the slot's owner. False when it has changed since
-    /// it was read, or is gone: then the caller looks again.
+    /// Replaces the record of a queue in one commit that checks the slot's owner. Returns false when the record has
+    /// changed or was deleted since it was read: then the caller reads it again.
     pub async fn queue_set(
         &self,
         slot: &OwnedSlot,
@@ -32,8 +32,9 @@ impl Catalogue {
         self.queue_replace(slot, queue, entry, &[]).await
     }
 
-    /// As [`Catalogue::queue_set`], of a record that puts the queue into a pool, or relies on the flavor of the one
-    /// where it is: false too when the record of the pool or of the flavor is not as it was read.
+    /// Replaces the record of a queue like [`Catalogue::queue_set`], when the new record moves the queue to `pool`, or
+    /// relies on the `flavor` of its pool. Returns false also when the record of the pool or of the flavor has changed
+    /// since it was read.
     pub async fn queue_place(
         &self,
         slot: &OwnedSlot,

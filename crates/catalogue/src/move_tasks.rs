@@ -1,4 +1,4 @@
-//! Records of tasks that move the messages of a queue away: one node for each queue that had one.
+//! Records of message move tasks: one node for each queue that had one.
 
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
@@ -11,18 +11,18 @@ use angarium_core::limits;
 use angarium_core::move_task::MoveTask;
 use angarium_core::names::{ProjectId, QueueRef, address};
 
-/// The tasks of one queue.
+/// The move tasks of one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveTasks {
-    /// The queue, as its clients address it: a task continues whether its queue is used or not.
+    /// The queue, as clients address it: a task continues whether its queue is in use or not.
     #[serde(flatten, with = "address")]
     pub at: QueueRef,
-    /// The newest first, at most [`limits::MOVE_TASKS`]. Only the first one may be active.
+    /// Tasks, the newest first, at most [`limits::MOVE_TASKS`]. Only the first one may be active.
     pub tasks: Vec<MoveTask>,
 }
 
 impl Catalogue {
-    /// The tasks of a queue; none when it never had one.
+    /// Returns the tasks of a queue; none when it never had one.
     pub async fn move_tasks(&self, slot: &OwnedSlot, queue: QueueId) -> Result<Option<MoveTasks>, Error> {
         let node = self.node(&layout::tasks(slot.slot, queue)).await?;
         node.as_ref().map(from_json).transpose()
@@ -32,8 +32,8 @@ impl Catalogue {
         let damaged = |error: uuid::Error| Error::unavailable(Part::Coordination, error);
         let names = self.tree.children(&layout::slot_tasks(slot)).await.map_err(failed)?;
         let mut active = Vec::new();
-        for some in names.chunks(limits::LISTING_RECORDS) {
-            let ids = some.iter().map(|name| name.parse().map_err(damaged));
+        for chunk in names.chunks(limits::LISTING_RECORDS) {
+            let ids = chunk.iter().map(|name| name.parse().map_err(damaged));
             let ids = ids.collect::<Result<Vec<QueueId>, _>>()?;
             let paths: Vec<String> = ids.iter().map(|id| layout::tasks(slot, *id)).collect();
             let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
@@ -48,14 +48,14 @@ impl Catalogue {
         Ok(active)
     }
 
-    /// Queues of a project that have an active task, at the cost of reading the records of all slots.
+    /// Returns the queues of a project that have an active task. Costs a read of the task records of all slots.
     pub async fn queues_with_move_tasks(&self, project: &ProjectId) -> Result<Vec<QueueRef>, Error> {
         let active = try_join_all(Slot::all().map(|slot| self.active_move_tasks(slot))).await?;
         let queues = active.into_iter().flatten().map(|(_, queue)| queue);
         Ok(queues.filter(|queue| queue.project == *project).collect())
     }
 
-    /// Records the tasks of a queue. The task that reads and writes them keeps others of the same process away.
+    /// Writes the tasks of a queue. The caller must serialize its reads and writes within this process.
     pub async fn move_tasks_write(
         &self,
         slot: &OwnedSlot,
@@ -86,10 +86,10 @@ impl Catalogue {
         }
     }
 
-    /// Removes the tasks of a queue that is gone; those that are gone already stay so.
+    /// Deletes the tasks of a deleted queue. Tasks that are already deleted are no error.
     pub async fn move_tasks_delete(&self, slot: &OwnedSlot, queue: QueueId) -> Result<(), Error> {
         let path = layout::tasks(slot.slot, queue);
-        // Most queues never had one, and a look costs less than a commit.
+        // Most queues never had a task, and a read costs less than a commit.
         if self.node(&path).await?.is_none() {
             return Ok(());
         }

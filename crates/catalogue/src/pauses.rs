@@ -1,4 +1,4 @@
-//! What was done to queues of a slot lately, and must not be done again at once: one node for each slot where there was any.
+//! Recent acts on the queues of a slot that must not be repeated at once: one node for each slot that had any.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,36 +7,34 @@ use angarium_coordination::{Op, Refusal, TreeError};
 use angarium_core::error::Error;
 use angarium_core::names::{QueueRef, address};
 
-/// What is done to a queue.
+/// An act on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Act {
-    /// All its messages are removed.
+    /// All its messages were purged.
     Purge,
-    /// It is deleted itself.
+    /// The queue was deleted.
     Deletion,
 }
 
-/// An act on a queue, by its name: whether the queue is there still does not matter.
+/// A recorded act on a queue. The queue is identified by its name, whether it still exists or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActRecord {
     #[serde(flatten, with = "address")]
     pub at: QueueRef,
-    /// What was done to it.
     pub act: Act,
-    /// When that began, in milliseconds since 1970.
+    /// Start of the act in milliseconds since the Unix epoch.
     pub since: u64,
 }
 
 impl Catalogue {
-    /// What is noted of the queues of a slot, the oldest first.
+    /// Returns the recorded acts on the queues of a slot, the oldest first.
     pub async fn noted_acts(&self, slot: &OwnedSlot) -> Result<Vec<ActRecord>, Error> {
         let node = self.node(&layout::pauses(slot.slot)).await?;
         Ok(node.as_ref().map(from_json).transpose()?.unwrap_or_default())
     }
 
-    /// Notes these acts in place of those before. The task that reads and writes them keeps others of the same
-    /// process away.
+    /// Replaces the recorded acts of a slot. The caller must serialize its reads and writes within this process.
     pub async fn noted_acts_write(&self, slot: &OwnedSlot, acts: &[ActRecord]) -> Result<(), Error> {
         let (path, data) = (layout::pauses(slot.slot), to_json(&acts));
         let set = Op::Set { path: path.clone(), data: data.clone(), version: None };

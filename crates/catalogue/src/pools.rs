@@ -12,9 +12,9 @@ use angarium_core::pool::Pool;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolUsers {
     Nothing,
-    /// Data of deleted queues, which is being removed.
+    /// Data of deleted queues, whose removal is in progress.
     Remains,
-    /// A queue that exists.
+    /// An existing queue.
     Queues,
 }
 
@@ -22,26 +22,25 @@ pub enum PoolUsers {
 #[derive(Clone, Debug)]
 pub struct PoolEntry {
     pub name: PoolName,
-    /// Its record.
     pub pool: Pool,
-    /// The version a commit that relies on the record must check.
+    /// Version of the record. A commit that relies on the record checks it.
     pub version: u32,
 }
 
 impl PoolEntry {
-    /// A fence that holds while the record is as it was read.
+    /// Returns a fence on the version of the record.
     pub(super) fn fence(&self) -> Fence {
         Fence { path: layout::pool(&self.name), version: self.version }
     }
 
-    /// Replaces the record, if it is still as it was read.
+    /// Returns an operation that replaces the record, and fails if it has changed since it was read.
     pub(super) fn set(&self, pool: &Pool) -> Op {
         Op::Set { path: layout::pool(&self.name), data: to_json(pool), version: Some(self.version) }
     }
 }
 
 impl Catalogue {
-    /// The names of all pools, in order.
+    /// Returns the names of all pools, sorted.
     pub async fn pool_names(&self) -> Result<Vec<PoolName>, Error> {
         let elements = self.tree.children(layout::POOLS).await.map_err(failed)?;
         let name = |element: &String| {
@@ -53,24 +52,24 @@ impl Catalogue {
         Ok(names)
     }
 
-    /// All pools, by name.
+    /// Returns all pools, by name.
     pub async fn pools(&self) -> Result<Vec<PoolEntry>, Error> {
         let mut pools = Vec::new();
         for name in self.pool_names().await? {
-            // One that went between the two reads is not there.
+            // A pool that was deleted between the two reads is omitted.
             pools.extend(self.pool(&name).await?);
         }
         Ok(pools)
     }
 
-    /// A pool, if there is one of this name.
+    /// Returns a pool, if it exists.
     pub async fn pool(&self, name: &PoolName) -> Result<Option<PoolEntry>, Error> {
         let Some(node) = self.node(&layout::pool(name)).await? else { return Ok(None) };
         Ok(Some(PoolEntry { name: name.clone(), pool: from_json(&node)?, version: node.version }))
     }
 
-    /// Records a new pool. None when another replica added a pool or joined since the registry was seen: then the
-    /// caller looks again (P9).
+    /// Creates the record of a pool. Returns none when another replica added a pool or joined since the registry was
+    /// read: then the caller reads the registry again (P9).
     pub async fn pool_add(
         &self,
         registry: &Registry,
@@ -85,7 +84,7 @@ impl Catalogue {
         }
     }
 
-    /// Replaces the record of a pool. None when it has changed or is gone: then the caller looks again.
+    /// Replaces the record of a pool. Returns none when it has changed or was deleted: then the caller reads it again.
     pub async fn pool_set(&self, entry: &PoolEntry, pool: &Pool) -> Result<Option<PoolEntry>, Error> {
         match self.tree.commit(&[], &[entry.set(pool)]).await {
             Ok(_) => Ok(Some(PoolEntry { pool: pool.clone(), version: entry.version + 1, ..entry.clone() })),
@@ -94,8 +93,8 @@ impl Catalogue {
         }
     }
 
-    /// Points a pool to another storage, which no other pool may have begun to use meanwhile. None when something
-    /// changed: then the caller looks again.
+    /// Points a pool to another storage, which no other pool may have started to use meanwhile. Returns none when the
+    /// registry or the record has changed: then the caller reads them again.
     pub async fn pool_move(
         &self,
         registry: &Registry,
@@ -110,7 +109,7 @@ impl Catalogue {
         }
     }
 
-    /// Removes the record of a pool. False when it has changed or is gone.
+    /// Deletes the record of a pool. Returns false when it has changed or is already deleted.
     pub async fn pool_delete(&self, entry: &PoolEntry) -> Result<bool, Error> {
         let op = Op::Delete { path: layout::pool(&entry.name) };
         match self.tree.commit(&[entry.fence()], &[op]).await {
@@ -120,28 +119,28 @@ impl Catalogue {
         }
     }
 
-    /// Users of a pool in one slot.
+    /// Returns the users of a pool in one slot.
     ///
-    /// After a commit that lets no new queue into the pool the answer is final: the reads show that commit and
-    /// what came before it. A queue that is deleted moves from the one directory to the other in one commit, so
-    /// the order of the two reads matters. It costs a read for each queue of the slot until one is found, many at once.
+    /// After a commit that admits no new queue to the pool, the answer is final: the reads include that commit and
+    /// everything before it. A deletion moves a queue from the first directory to the second in one commit, so the
+    /// order of the two reads matters. Costs one read per queue of the slot until one is found, many concurrently.
     pub async fn slot_uses_pool(&self, slot: Slot, pool: &PoolName) -> Result<PoolUsers, Error> {
         let queues = layout::slot_queues(slot);
         for project in self.tree.children(&queues).await.map_err(failed)? {
             let directory = format!("{queues}/{project}");
-            if self.some_record_names(&directory, pool).await? {
+            if self.any_record_names(&directory, pool).await? {
                 return Ok(PoolUsers::Queues);
             }
         }
-        let is_cleaned = self.some_record_names(&layout::slot_dropped(slot), pool).await?;
+        let is_cleaned = self.any_record_names(&layout::slot_dropped(slot), pool).await?;
         Ok(if is_cleaned { PoolUsers::Remains } else { PoolUsers::Nothing })
     }
 
-    async fn some_record_names(&self, directory: &str, pool: &PoolName) -> Result<bool, Error> {
+    async fn any_record_names(&self, directory: &str, pool: &PoolName) -> Result<bool, Error> {
         let elements = self.tree.children(directory).await.map_err(failed)?;
         let paths: Vec<String> = elements.iter().map(|element| format!("{directory}/{element}")).collect();
-        for some in paths.chunks(limits::TREE_READS_AT_ONCE) {
-            for node in self.tree.get_many(some).await.map_err(failed)?.iter().flatten() {
+        for chunk in paths.chunks(limits::TREE_READS_AT_ONCE) {
+            for node in self.tree.get_many(chunk).await.map_err(failed)?.iter().flatten() {
                 let placed: StoredPlacement = from_json(node)?;
                 if placed.placement.iter().any(|name| name == pool.as_str()) {
                     return Ok(true);

@@ -1,4 +1,4 @@
-//! Records of queues: id, placement and metadata in one node, so that they cannot disagree.
+//! Records of queues: id, placement and metadata in one node, so that they are always consistent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,48 +11,48 @@ use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
 
-/// A queue as it is stored.
+/// The stored record of a queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueueRecord {
-    /// This incarnation of the queue.
+    /// Id of this incarnation of the queue.
     pub id: QueueId,
-    /// The pools it is in: one; or, while it moves from one to another, both and [`MOVES`].
+    /// The pools of the queue: one name; or, during a migration, both names and [`MIGRATES`].
     pub placement: Vec<String>,
-    /// A JSON object.
+    /// Metadata, a JSON object.
     pub metadata: Box<RawValue>,
-    /// Milliseconds since the Unix epoch.
+    /// Creation time in milliseconds since the Unix epoch.
     pub created: u64,
-    /// When its metadata was last changed, likewise; absent when it never was.
+    /// Time of the last change of the metadata, likewise; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<u64>,
-    /// What is known of its migration, while it moves.
+    /// State of the migration, while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migration: Option<MigrationRecord>,
 }
 
-/// The migration of a queue as it is stored.
+/// The stored state of the migration of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigrationRecord {
-    /// Milliseconds since the Unix epoch at which it began, or was turned round.
+    /// Start of the migration, or its last reversal, in milliseconds since the Unix epoch.
     pub started: u64,
-    /// Messages a second that are copied at most; without a bound when it is absent.
+    /// Max messages copied per second; absent without a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// Whether it was canceled, and returns to where it came from.
+    /// Whether the migration was canceled and the queue returns to its old pool.
     #[serde(default)]
     pub is_canceled: bool,
 }
 
-/// The third element of the placement of a queue that moves. It names no pool, so that a program which knows no
-/// migration and would look into the last pool only refuses the queue (503) instead of serving a half of it.
-const MOVES: &str = "";
+/// Third element of the placement of a migrating queue. It is no valid pool name, so a program that knows no
+/// migrations, and takes the last element for the pool, refuses the queue (503) instead of serving a half of it.
+const MIGRATES: &str = "";
 
-/// The pools that a queue is in.
+/// The pools of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
-    /// The one that takes what is new.
+    /// The pool that receives new messages.
     pub pool: PoolName,
-    /// The one that it leaves, while it moves.
+    /// The pool that the queue leaves, during a migration.
     pub older: Option<PoolName>,
 }
 
@@ -61,26 +61,26 @@ impl Placement {
         Self { pool, older: None }
     }
 
-    /// Both pools, the older one first, or the only one.
+    /// Returns the pools, the older one first.
     pub fn pools(&self) -> impl Iterator<Item = &PoolName> {
         self.older.iter().chain([&self.pool])
     }
 
-    /// Whether something of the queue may lie in a pool.
+    /// Returns whether a pool may hold data of the queue.
     pub fn contains(&self, pool: &PoolName) -> bool {
         self.pools().any(|name| name == pool)
     }
 
-    /// As it is recorded.
+    /// Returns the stored form.
     fn stored(&self) -> Vec<String> {
         match &self.older {
             None => vec![self.pool.to_string()],
-            Some(older) => vec![older.to_string(), self.pool.to_string(), MOVES.to_owned()],
+            Some(older) => vec![older.to_string(), self.pool.to_string(), MIGRATES.to_owned()],
         }
     }
 }
 
-/// Where a queue is: the part of its record, or of what is left of it, that reports it.
+/// The placement in the record of a queue, or in that of a deleted queue.
 #[derive(Deserialize)]
 pub(super) struct StoredPlacement {
     pub(super) placement: Vec<String>,
@@ -98,20 +98,20 @@ impl QueueRecord {
         }
     }
 
-    /// The pools that it is in.
+    /// Returns the pools of the queue.
     pub fn placement(&self) -> Result<Placement, Error> {
         let damaged = || Error::unavailable(Part::Coordination, "the placement of a queue is damaged");
         let pool = |name: &String| PoolName::new(name).map_err(|_| damaged());
         match &self.placement[..] {
             [only] => Ok(Placement::one(pool(only)?)),
-            [older, newer, moves] if moves == MOVES => {
+            [older, newer, migrates] if migrates == MIGRATES => {
                 Ok(Placement { pool: pool(newer)?, older: Some(pool(older)?) })
             }
             _ => Err(damaged()),
         }
     }
 
-    /// Puts it into other pools.
+    /// Sets the placement and the migration.
     pub fn place(&mut self, placement: &Placement, migration: Option<MigrationRecord>) {
         self.placement = placement.stored();
         self.migration = migration;
@@ -119,16 +119,16 @@ impl QueueRecord {
 }
 
 impl Catalogue {
-    /// The record of a queue, if there is one.
+    /// Returns the record of a queue, if it exists.
     pub async fn queue(&self, slot: &OwnedSlot, queue: &QueueRef) -> Result<Option<QueueRecord>, Error> {
         let node = self.node(&layout::queue(slot.slot, queue)).await?;
         node.as_ref().map(from_json).transpose()
     }
 
-    /// Records a queue in one commit that checks the slot's owner and that its pool, and the flavor that chose it,
-    /// are as they were read.
+    /// Creates a queue in one commit that checks the slot's owner, and that the records of its pool and of the flavor
+    /// that chose the pool have not changed since they were read.
     ///
-    /// False when one of them has changed since, or the queue exists: then the caller looks again.
+    /// Returns false when one of them has changed, or the queue exists: then the caller reads them again.
     pub async fn queue_create(
         &self,
         slot: &OwnedSlot,
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn old_program_finds_no_pool_in_migrating_queue() {
         let both = Placement { pool: PoolName::new("b").unwrap(), older: PoolName::new("a").ok() };
-        // It takes the last element for the pool of the queue.
+        // Such a program takes the last element for the pool of the queue.
         assert!(PoolName::new(both.stored().last().unwrap()).is_err());
     }
 }

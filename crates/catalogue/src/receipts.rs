@@ -1,4 +1,4 @@
-//! The key that the installation makes receipts with: made once, and the same at every replica.
+//! The key of the receipts. It is created once per installation, and all replicas share it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ struct KeyRecord {
 }
 
 impl Catalogue {
-    /// The key; `fresh` when there was none, from now on.
+    /// Returns the key of the receipts. Creates it as `fresh` when there is none.
     pub async fn receipt_key(&self, fresh: [u8; 32]) -> Result<ReceiptKey, Error> {
         if let Some(node) = self.node(layout::RECEIPTS).await? {
             return from_json::<KeyRecord>(&node).map(|record| ReceiptKey::new(record.key));

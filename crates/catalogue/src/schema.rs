@@ -1,9 +1,9 @@
-//! Which form of records may be written: none that a replica which is up cannot read, and none that an older program
-//! which arrives later would misread.
+//! The format of records: no replica may write records that a registered replica cannot read, or that an older program
+//! which joins later would misread.
 //!
-//! `/meta/system` names the form in force. It begins with the first one, so that an upgrade can be taken back, and is
-//! raised when the first record of a newer form is to be written, if every replica that is registered knows it. A
-//! program that does not know the form in force does not start.
+//! `/meta/system` names the format in force. An installation starts with the first one, so that an upgrade can be
+//! undone. The format is raised before the first record of a newer one is written, if every registered replica knows
+//! it. A program that does not know the format in force does not start.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,26 +11,26 @@ use super::{Catalogue, System, failed};
 use angarium_coordination::{Refusal, TreeError};
 use angarium_core::error::{Error, Part};
 
-/// How often to look again when the registry changes at the same time.
+/// Max attempts when the registry changes at the same time.
 const TRIES: usize = 8;
 
-/// A form of the records in the tree and of what belongs to them in the pools. Each knows those before it.
+/// A format of the records in the tree, and of related data in the pools. Each format includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Schema(pub u32);
 
 impl Schema {
-    /// Queues without order of groups.
+    /// Queues without message groups.
     pub const FIRST: Self = Self(1);
-    /// Queues in order of groups, with ids of deduplication: programs before it serve them in no order.
+    /// Queues ordered by message groups, with deduplication ids. Older programs would deliver their messages unordered.
     pub const GROUPS: Self = Self(2);
-    /// Queues that lie in two pools, while they move from one to the other: programs before it look into one of them.
+    /// Queues in two pools, during a migration. Older programs would read only one of the pools.
     pub const MIGRATIONS: Self = Self(3);
-    /// Messages that live by the retention of their queue: earlier programs take their stored form for damaged.
+    /// Messages with the retention of their queue. Older programs take their stored form for damage.
     pub const RETENTION: Self = Self(4);
-    /// The newest that this program knows.
+    /// The newest format that this program knows.
     pub const KNOWN: Self = Self::RETENTION;
 
-    /// Whether this program can read records of this form.
+    /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {
         if self <= Self::KNOWN {
             return Ok(());
@@ -45,30 +45,30 @@ impl Schema {
     }
 }
 
-/// The form that was last seen in force: it never returns.
+/// The last format seen in force. It is never lowered.
 #[derive(Debug, Default)]
 pub(super) struct SchemaInForce(AtomicU32);
 
 impl Catalogue {
-    /// Whether records of form `needed` may be written, as far as this process has seen.
+    /// Returns whether this process has seen that records of format `needed` may be written.
     pub fn is_in_force(&self, needed: Schema) -> bool {
         self.in_force.0.load(Ordering::Acquire) >= needed.0
     }
 
-    /// Sees to it that records of form `needed` may be written. Refused as unavailable, with nothing written, while a replica
-    /// that does not know the form is registered.
+    /// Raises the format in force to `needed`, if it is older. Fails as unavailable, with nothing written, while a
+    /// registered replica does not know the format.
     pub async fn schema_reach(&self, needed: Schema) -> Result<(), Error> {
         for _ in 0..TRIES {
             if self.is_in_force(needed) {
                 return Ok(());
             }
-            let seen = self.registry().await?;
-            let old = seen.all().find(|component| component.schema < needed.0);
-            match (seen.schema() >= needed, old) {
+            let registry = self.registry().await?;
+            let old = registry.all().find(|component| component.schema < needed.0);
+            match (registry.schema() >= needed, old) {
                 (true, _) => {}
                 (false, None) => {
-                    let raised = System { schema: needed.0, ..seen.system().clone() };
-                    match self.tree.commit(&[], &[seen.replace(&raised)]).await {
+                    let raised = System { schema: needed.0, ..registry.system().clone() };
+                    match self.tree.commit(&[], &[registry.replace(&raised)]).await {
                         Ok(_) => {}
                         Err(TreeError::Refused { why: Refusal::BadVersion, .. }) => continue,
                         Err(error) => return Err(failed(error)),

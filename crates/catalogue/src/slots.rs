@@ -1,4 +1,4 @@
-//! Records of slots: who may write to a slot's part of the tree and of the pools.
+//! Records of slots: the replica that may write to a slot's part of the tree and of the pools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,39 +11,40 @@ use angarium_coordination::{CommitResult, Fence, Mode, Op, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
 
-/// How often to look again when owners change at the same time: a session that ends takes its nodes along.
+/// Max attempts when owners change at the same time. An ending session removes its owner nodes.
 const TRIES: usize = 4;
 
-/// Who takes slots.
+/// The replica that takes slots.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// The replica.
+    /// Id of the replica.
     pub instance: Uuid,
-    /// Where others reach it.
+    /// Address for requests of other replicas.
     pub address: String,
-    /// Tells what this process wrote from what others of the same replica did.
+    /// Distinguishes this process from other processes of the same replica.
     pub nonce: Uuid,
 }
 
-/// A slot that this process took, as it must be named in every commit for it.
+/// A slot that this process took. Every commit for the slot names it.
 #[derive(Clone, Debug)]
 pub struct OwnedSlot {
     pub slot: Slot,
-    /// The version of its node: the fence of its commits.
+    /// Version of the slot's node: the fence of its commits.
     pub version: u32,
-    /// The transaction that took it: its epoch in the pools.
+    /// The transaction that took the slot: its epoch in the pools.
     pub transaction: u64,
-    /// Whether a commit for it was refused, because another replica took it.
+    /// Whether a commit for the slot was refused, because another replica took it.
     is_lost: Arc<AtomicBool>,
 }
 
 impl OwnedSlot {
-    /// A slot that was taken by `transaction`, which gave its node `version`.
+    /// Creates an owned slot, taken by `transaction`, which gave its node `version`.
     pub fn new(slot: Slot, version: u32, transaction: u64) -> Self {
         Self { slot, version, transaction, is_lost: Arc::default() }
     }
 
-    /// Whether a commit for it was refused because another replica has taken it since. Then all will be.
+    /// Returns whether a commit for the slot was refused because another replica has taken it since. Every later commit
+    /// is refused too.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
@@ -52,7 +53,7 @@ impl OwnedSlot {
         self.is_lost.store(true, Ordering::Relaxed);
     }
 
-    /// A fence that holds while no other replica took the slot.
+    /// Returns a fence that holds while no other replica has taken the slot.
     fn fence(&self) -> Fence {
         Fence { path: layout::slot(self.slot), version: self.version }
     }
@@ -64,24 +65,24 @@ struct SlotRecord {
     nonce: Uuid,
 }
 
-/// Who serves a slot, as others find it. It is there as long as the session of that replica.
+/// The owner of a slot, as other replicas read it. The record lasts as long as the owner's session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotOwner {
-    /// The replica.
+    /// Id of the replica.
     pub instance: Uuid,
-    /// Where others reach it.
+    /// Address for requests of other replicas.
     pub address: String,
 }
 
 impl Catalogue {
-    /// Who has each of these slots; none where no replica is up who has it.
+    /// Returns the owner of each slot; none for a slot without a running owner.
     pub async fn slot_owners(&self, slots: &[Slot]) -> Result<Vec<Option<SlotOwner>>, Error> {
         let paths: Vec<String> = slots.iter().map(|slot| layout::owner(*slot)).collect();
         let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
         nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
     }
 
-    /// The transaction that last took a slot, as the whole ensemble knows it.
+    /// Returns the transaction that last took a slot. Waits until reads show the latest state of the ensemble.
     pub async fn slot_transaction(&self, slot: Slot) -> Result<u64, Error> {
         self.catch_up().await?;
         let path = layout::slot(slot);
@@ -89,9 +90,9 @@ impl Catalogue {
         node.map(|node| node.modified).ok_or_else(|| missing(&path))
     }
 
-    /// Takes slots in one commit, at most [`angarium_core::limits::SLOTS_TAKEN`]: from then on commits of their
-    /// owners before are refused. Those that another replica has, whose session lasts, are left out; those of a process
-    /// of this replica before are taken.
+    /// Takes slots in one commit, at most [`angarium_core::limits::SLOTS_TAKEN`]. From then on, commits of the previous
+    /// owners are refused. Slots of another replica whose session lasts are left out; slots of an earlier process of
+    /// this replica are taken.
     pub async fn slots_take(&self, slots: &[Slot], me: &Owner) -> Result<Vec<OwnedSlot>, Error> {
         let paths: Vec<String> = slots.iter().map(|slot| layout::slot(*slot)).collect();
         for _ in 0..TRIES {
@@ -107,7 +108,7 @@ impl Catalogue {
             if open.is_empty() {
                 return Ok(Vec::new());
             }
-            let ops = taking(&open, me);
+            let ops = take_ops(&open, me);
             let committed = match self.tree.commit(&[], &ops).await {
                 Ok(committed) => committed,
                 Err(TreeError::Refused { .. }) => continue,
@@ -124,15 +125,15 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
-    /// Makes owner nodes again after a session was lost, for slots that no replica took in the meantime; the others are
-    /// lost, as [`OwnedSlot::is_lost`] states. At most [`angarium_core::limits::SLOTS_TAKEN`].
+    /// Creates the owner nodes again after a session was lost, for slots that no other replica took meanwhile. The
+    /// other slots are lost: see [`OwnedSlot::is_lost`]. At most [`angarium_core::limits::SLOTS_TAKEN`] slots.
     pub async fn slots_hold(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
         let mut held: Vec<&OwnedSlot> = owned.iter().collect();
         for _ in 0..TRIES + owned.len() {
             let slots: Vec<Slot> = held.iter().map(|owned| owned.slot).collect();
             let fences: Vec<Fence> = held.iter().map(|owned| owned.fence()).collect();
             let owners = self.slot_owners(&slots).await?;
-            let ops = owning(slots.iter().copied().zip(&owners), me);
+            let ops = owner_ops(slots.iter().copied().zip(&owners), me);
             match self.tree.commit(&fences, &ops).await {
                 Ok(_) => return Ok(()),
                 Err(TreeError::Fenced(index)) if index < held.len() => held.remove(index).lose(),
@@ -143,8 +144,8 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
-    /// Gives slots up, at most [`angarium_core::limits::SLOTS_TAKEN`]: the replica that is to have one may take it from
-    /// now on. One that another replica has taken, or whose owner's session has ended, is given up already.
+    /// Gives slots up, at most [`angarium_core::limits::SLOTS_TAKEN`], so that other replicas may take them. A slot
+    /// that another replica has taken, or whose owner's session has ended, counts as given up.
     pub async fn slots_give_up(&self, owned: &[OwnedSlot], me: &Owner) -> Result<(), Error> {
         let mut held: Vec<&OwnedSlot> = owned.iter().collect();
         for _ in 0..TRIES + owned.len() {
@@ -166,8 +167,8 @@ impl Catalogue {
         Err(Error::unavailable(Part::Coordination, "the owners of slots change all the time"))
     }
 
-    /// Commits for the owner of a slot: refused, with every replica told who has the slot in hand, once another replica
-    /// took it. The fence of the slot is number 0, those given follow.
+    /// Commits for the owner of a slot. Once another replica has taken the slot, the commit is refused, and the slot is
+    /// marked as lost. The fence of the slot has index 0, followed by `fences`.
     pub(super) async fn commit_as_owner(
         &self,
         slot: &OwnedSlot,
@@ -184,8 +185,9 @@ impl Catalogue {
     }
 }
 
-/// What takes these slots, whose nodes have these versions, and puts this owner's nodes in place of those of processes before it.
-fn taking(slots: &[(Slot, u32, Option<SlotOwner>)], me: &Owner) -> Vec<Op> {
+/// Returns the operations that take slots at these versions and replace owner nodes of earlier processes of this
+/// replica.
+fn take_ops(slots: &[(Slot, u32, Option<SlotOwner>)], me: &Owner) -> Vec<Op> {
     let record = to_json(&SlotRecord { instance: me.instance, nonce: me.nonce });
     let set = |(slot, version, _): &(Slot, u32, Option<SlotOwner>)| Op::Set {
         path: layout::slot(*slot),
@@ -193,12 +195,13 @@ fn taking(slots: &[(Slot, u32, Option<SlotOwner>)], me: &Owner) -> Vec<Op> {
         version: Some(*version),
     };
     let mut ops: Vec<Op> = slots.iter().map(set).collect();
-    ops.extend(owning(slots.iter().map(|(slot, _, owner)| (*slot, owner)), me));
+    ops.extend(owner_ops(slots.iter().map(|(slot, _, owner)| (*slot, owner)), me));
     ops
 }
 
-/// What puts this owner's nodes in place of those of processes before it. Where another replica's is, the commit is refused.
-fn owning<'o>(slots: impl Iterator<Item = (Slot, &'o Option<SlotOwner>)>, me: &Owner) -> Vec<Op> {
+/// Returns the operations that create this owner's nodes, in place of those of earlier processes of this replica. The
+/// commit is refused where another replica has an owner node.
+fn owner_ops<'o>(slots: impl Iterator<Item = (Slot, &'o Option<SlotOwner>)>, me: &Owner) -> Vec<Op> {
     let record = to_json(&SlotOwner { instance: me.instance, address: me.address.clone() });
     let mut ops = Vec::new();
     for (slot, owner) in slots {

@@ -1,4 +1,4 @@
-//! Catching up with what other replicas have changed. Many who ask at the same time share one question to the tree.
+//! Catching up with changes of other replicas. Concurrent callers share one sync of the tree.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,27 +7,26 @@ use tokio::sync::Mutex;
 use super::{Catalogue, failed};
 use angarium_core::error::Error;
 
-/// The questions that were asked.
+/// The syncs of a catalogue.
 #[derive(Default)]
 pub(super) struct Syncs {
-    /// How many have begun.
-    begun: AtomicU64,
-    /// The number of the last one that succeeded. Held while one is under way, so that those who wait share the next.
-    done: Mutex<u64>,
+    /// Number of syncs that were started.
+    started: AtomicU64,
+    /// Number of the last successful sync. Locked during a sync, so that waiting callers share the next one.
+    finished: Mutex<u64>,
 }
 
 impl Catalogue {
-    /// From its return on, reads show every change that was acknowledged before the call, no matter which replica made
-    /// it.
+    /// Waits until reads show every change that was acknowledged before the call, by any replica.
     pub async fn catch_up(&self) -> Result<(), Error> {
-        let before = self.syncs.begun.load(Ordering::Acquire);
-        let mut done = self.syncs.done.lock().await;
-        if *done > before {
+        let before = self.syncs.started.load(Ordering::Acquire);
+        let mut finished = self.syncs.finished.lock().await;
+        if *finished > before {
             return Ok(());
         }
-        let number = self.syncs.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let number = self.syncs.started.fetch_add(1, Ordering::AcqRel) + 1;
         self.tree.sync().await.map_err(failed)?;
-        *done = number;
+        *finished = number;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What the installation is, and the nodes it is on.
+//! The record of the installation, and the creation of its nodes.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -12,22 +12,22 @@ use angarium_core::limits;
 /// The installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
-    /// Which one: no other has this id.
+    /// Unique id of the installation.
     pub id: Uuid,
-    /// Greater each time its tree is put into another; the greater part of every epoch.
+    /// Grows with each import of its tree into another; the upper part of every epoch.
     pub generation: u32,
-    /// The newest form of its records, see [`Schema`].
+    /// The format of its records that is in force, see [`Schema`].
     pub schema: u32,
-    /// Its number of slots.
+    /// Number of slots.
     pub slots: u32,
 }
 
 impl Catalogue {
-    /// The installation; made with the id `fresh` when the tree is empty. Refused when its records are of a form that this
-    /// program does not know.
+    /// Returns the installation. Creates it with the id `fresh` when the tree is empty. Fails when this program does
+    /// not know the format of its records.
     pub async fn system(&self, fresh: Uuid) -> Result<System, Error> {
         if let Some(system) = self.recorded_system().await? {
-            // Trees that were made before there was a registry.
+            // Older trees have no registry.
             self.create_missing(&[layout::COMPONENTS.to_owned(), layout::REPLICAS.to_owned()]).await?;
             return Ok(system);
         }
@@ -60,11 +60,11 @@ impl Catalogue {
         for path in paths.chunks(limits::TREE_BATCH_OPS) {
             self.create_missing(path).await?;
         }
-        // Last, so that a system that is there is on all its nodes.
+        // The last commit, so that an existing installation has all its nodes.
         let op = Op::create(layout::SYSTEM, to_json(&system));
         match self.tree.commit(&[], &[op]).await {
             Ok(_) => Ok(system),
-            // Another replica starts at the same time: there is one installation, and it was first.
+            // Another replica started at the same time and created the installation first.
             Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => {
                 let gone =
                     || Error::unavailable(Part::Coordination, "the record of the installation is gone");
@@ -74,14 +74,14 @@ impl Catalogue {
         }
     }
 
-    /// The installation, if it is recorded.
+    /// Returns the installation, if it is recorded.
     async fn recorded_system(&self) -> Result<Option<System>, Error> {
         let Some(node) = self.node(layout::SYSTEM).await? else { return Ok(None) };
         let system: System = from_json(&node)?;
         Schema(system.schema).check_known().map(|()| Some(system))
     }
 
-    /// What replicas show each other to be believed; `fresh` when there is none yet.
+    /// Returns the secret that replicas authenticate with. Creates it as `fresh` when there is none.
     pub async fn peer_secret(&self, fresh: &str) -> Result<String, Error> {
         let create = Op::create(layout::PEER_SECRET, fresh.to_owned());
         match self.tree.commit(&[], &[create]).await {
@@ -94,7 +94,7 @@ impl Catalogue {
         text.ok_or_else(|| Error::unavailable(Part::Coordination, "the secret of the replicas is no text"))
     }
 
-    /// Makes nodes that may be there already from a start that was cut short.
+    /// Creates nodes. Nodes left by an interrupted start are no error.
     pub(super) async fn create_missing(&self, paths: &[String]) -> Result<(), Error> {
         let create = |path: &String| Op::create(path.clone(), "{}");
         let ops: Vec<Op> = paths.iter().map(create).collect();

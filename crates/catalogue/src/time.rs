@@ -1,5 +1,5 @@
-//! The record of the time: how far tree time had come, so that the next start and other replicas go on from there, and so
-//! that the clock of the tree can be learnt from the write.
+//! The record of the tree time. The next start and other replicas continue from it, and the write of it shows the clock
+//! of the tree.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,31 +15,31 @@ struct TimeRecord {
     time: u64,
 }
 
-/// The record as it was read.
+/// The record of the time when it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct LastTime {
-    /// What was recorded, and when.
+    /// The recorded time, and the tree's clock at the write.
     pub recorded: TimeRecords,
-    /// The transaction that wrote it: greater than that of any write before.
+    /// The transaction that wrote it. It is greater than that of every earlier write.
     pub transaction: u64,
 }
 
 /// A write that showed the tree's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeWrite {
-    /// What the tree's clock showed at the write or later.
+    /// Time of the tree's clock at the write or later.
     pub servers: Timestamp,
-    /// The transaction that wrote it, or a later one.
+    /// The transaction of the write, or a later one.
     pub transaction: u64,
 }
 
 impl Catalogue {
-    /// Whether the tree has a clock of its own, which then is every replica's.
+    /// Returns whether the tree has its own clock, which all replicas follow.
     pub fn keeps_time(&self) -> bool {
         self.tree.keeps_time()
     }
 
-    /// How far time had come at the last write of the record; none before the first.
+    /// Returns the last recorded time; none before the first record.
     pub async fn time(&self) -> Result<Option<LastTime>, Error> {
         let Some(node) = self.node(layout::TIME).await? else { return Ok(None) };
         let TimeRecord { time } = from_json(&node)?;
@@ -47,12 +47,12 @@ impl Catalogue {
         Ok(Some(LastTime { recorded, transaction: node.modified }))
     }
 
-    /// Records the time, and returns what the tree's clock showed.
+    /// Records the time, and returns the time of the tree's clock.
     pub async fn time_record(&self, now: Timestamp) -> Result<TimeWrite, Error> {
         self.time_write(layout::TIME, now).await
     }
 
-    /// Returns what the tree's clock shows by a write that leaves the record as it is.
+    /// Returns the time of the tree's clock, by a write to another node than the record.
     pub async fn time_probe(&self, now: Timestamp) -> Result<Timestamp, Error> {
         self.time_write(layout::CLOCK, now).await.map(|written| written.servers)
     }
@@ -65,7 +65,7 @@ impl Catalogue {
             Ok(committed) => transaction = committed.into_iter().flatten().next().map(|stat| stat.modified),
             Err(TreeError::Refused { why: Refusal::NoNode, .. }) => {
                 match self.tree.commit(&[], &[Op::create(path, data)]).await {
-                    // Another replica may have just made it, which shows the clock as well.
+                    // Another replica may have just created it, which shows the clock as well.
                     Ok(_) | Err(TreeError::Refused { why: Refusal::NodeExists, .. }) => {}
                     Err(error) => return Err(failed(error)),
                 }

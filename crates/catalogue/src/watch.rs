@@ -1,36 +1,36 @@
-//! Being told that records have changed which every replica keeps in memory: pools, components, and who has which slot.
-//! Flavors are read when they are needed, and queues are no replica's but their owner's.
+//! Notification of changed records that every replica keeps in memory: pools, components, and owners of slots. Flavors
+//! are read on demand, and only the owner of a queue keeps its record.
 
 use super::{Catalogue, failed, layout};
 use angarium_coordination::{Event, Watch};
 use angarium_core::error::Error;
 use angarium_core::ids::Slot;
 
-/// What may have changed.
+/// Records that may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaChange {
     /// The record of a pool.
     Pools,
-    /// Who is registered, or what it states of itself.
+    /// The registered replicas, or one of their records.
     Components,
-    /// Who has a slot.
+    /// The owner of a slot.
     Slot(Slot),
     /// Any of these. The first change of every watch.
     Resync,
 }
 
-/// A watch of the records that every replica keeps in memory: one for all of them. Dropping it ends it.
+/// A watch of the records that every replica keeps in memory. Dropping it ends the watch.
 pub struct MetaWatch(Watch);
 
 impl Catalogue {
-    /// Watches pools, components and slots, no matter which replica changes them.
+    /// Watches the changes of pools, components and slot owners by any replica.
     pub fn watch_meta(&self) -> Result<MetaWatch, Error> {
         self.tree.watch_tree(layout::META).map(MetaWatch).map_err(failed)
     }
 }
 
 impl MetaWatch {
-    /// Waits for the next change. None when the tree is closed. May be dropped at any time.
+    /// Waits for the next change. Returns none when the tree is closed. Cancel safe.
     pub async fn next(&mut self) -> Option<MetaChange> {
         loop {
             match self.0.next().await? {
@@ -40,14 +40,14 @@ impl MetaWatch {
                     }
                 }
                 Event::Resync => return Some(MetaChange::Resync),
-                // When there is another session everything is looked at again.
+                // A resync follows when there is another session.
                 Event::Lost => {}
             }
         }
     }
 }
 
-/// What a node is about; none of those that no replica keeps in memory.
+/// Returns the kind of record of a node; none for records that are not kept in memory.
 fn change_of(path: &str) -> Option<MetaChange> {
     let below = |directory: &str| path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
     if below(layout::POOLS).is_some() {
