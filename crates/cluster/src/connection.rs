@@ -1,5 +1,5 @@
-//! Connections to other replicas, kept for the next request. The task with a request in flight drives its
-//! connection: there is no task between, which would have to be woken twice for each. It never looks into a request.
+//! Kept connections to other replicas. The task that waits for a response drives the connection itself: a task in
+//! between would need two extra wake-ups per request. This module never inspects a request.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -23,26 +23,26 @@ use tower::Service;
 use super::peers::PeerFailure;
 use crate::limits;
 
-/// Connects, and keeps the connections that no replica uses.
+/// Opens connections, and keeps the idle ones.
 pub(super) struct Connections {
     connector: HttpConnector,
     idle: Arc<IdleConnections>,
 }
 
-/// Connections without a request, by the address of the replica; the one used last is at the end. The lock is held for single
-/// looks.
+/// Idle connections by the address of the replica, the most recently used last. The lock is held for single operations.
 #[derive(Default)]
 struct IdleConnections(Mutex<HashMap<String, Vec<(PeerConnection, Instant)>>>);
 
 struct PeerConnection {
     sender: SendRequest<Full<Bytes>>,
-    /// None once it has ended, for whatever reason. It is dropped in that moment: by that hyper gives a request back that it
-    /// has taken and not begun to write. One that is kept would hold the request without an answer.
+    /// None once the connection has ended, for any reason. It is dropped at once, because the drop makes hyper return a
+    /// request that it has accepted but not begun to write; otherwise that request would wait forever.
     connection: Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>,
     host: HeaderValue,
 }
 
-/// A connection with a request under way. Dropped before [`BusyConnection::give_back`] it is cut, by which the other replica knows.
+/// A connection with a request in flight. Dropping it before [`BusyConnection::give_back`] closes the connection, which
+/// tells the other replica that the request was abandoned.
 pub(super) struct BusyConnection {
     link: PeerConnection,
     address: String,
@@ -54,7 +54,8 @@ impl Default for Connections {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(limits::PEER_CONNECT));
-        // A replica whose machine vanished closes nothing: the system finds it out, at rest and under a request.
+        // A vanished machine does not close its connections. Keepalive and the user timeout make the operating system
+        // detect this, with and without a request in flight.
         connector.set_keepalive(Some(limits::PEER_PROBE));
         connector.set_keepalive_interval(Some(limits::PEER_PROBE));
         connector.set_keepalive_retries(Some(limits::PEER_PROBES));
@@ -65,9 +66,9 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// Sends a request, which names a path and no host, to the replica at `address`, and returns the head of its answer; the
-    /// body is read with [`BusyConnection::poll_frame`]. A kept connection that has ended takes no request; one that ends before it has
-    /// begun to write the request gives it back, and the request is sent on the next.
+    /// Sends a request, which names a path and no host, to the replica at `address`, and returns the head of the
+    /// response. The body is read with [`BusyConnection::poll_frame`]. A kept connection that has ended is skipped; one
+    /// that ends before the request is written returns the request, which is then sent on the next connection.
     pub(super) async fn exchange(
         &self,
         address: &str,
@@ -91,10 +92,10 @@ impl Connections {
     }
 
     async fn connect(&self, address: &str) -> Result<PeerConnection, PeerFailure> {
-        let no_place = |why: String| PeerFailure::NotSent(format!("{address:?} is no address: {why}"));
+        let invalid = |why: String| PeerFailure::NotSent(format!("{address:?} is no address: {why}"));
         let uri = Uri::builder().scheme(Scheme::HTTP).authority(address).path_and_query("/").build();
-        let uri = uri.map_err(|error| no_place(error.to_string()))?;
-        let host = HeaderValue::try_from(address).map_err(|error| no_place(error.to_string()))?;
+        let uri = uri.map_err(|error| invalid(error.to_string()))?;
+        let host = HeaderValue::try_from(address).map_err(|error| invalid(error.to_string()))?;
         let stream = self.open(uri).await?;
         let (sender, connection) =
             http1::handshake(stream).await.map_err(|error| PeerFailure::NotSent(described(&error)))?;
@@ -118,7 +119,7 @@ impl IdleConnections {
         if since.elapsed() < limits::PEER_IDLE {
             return Some(link);
         }
-        // Those before it have rested longer.
+        // The connections before it have been idle for longer.
         idle.remove(address);
         None
     }
@@ -126,7 +127,7 @@ impl IdleConnections {
     fn put(&self, address: &str, link: PeerConnection) {
         let mut idle = self.0.lock();
         let Some(links) = idle.get_mut(address) else {
-            // A replica that has gone leaves some behind.
+            // Idle connections to replicas that have left are dropped here.
             idle.retain(|_, links| {
                 links.last().is_some_and(|(_, since)| since.elapsed() < limits::PEER_IDLE)
             });
@@ -140,30 +141,30 @@ impl IdleConnections {
 }
 
 impl PeerConnection {
-    /// Whether it takes a request still, after a look at what has come since it was last used: the other replica may
-    /// have closed it, which no replica has read.
+    /// Returns whether the connection still accepts a request. Reads pending events first, because the other replica
+    /// may have closed the connection since its last use.
     async fn is_usable(&mut self) -> bool {
-        let look = poll_fn(|cx| {
+        let polled = poll_fn(|cx| {
             drive(&mut self.connection, cx);
             Poll::Ready(())
         });
-        look.await;
+        polled.await;
         self.connection.is_some() && self.sender.is_ready()
     }
 
-    /// The head of the answer, or why there is none, with the request if it was not sent.
+    /// Returns the head of the response, or the failure, with the request if it was not sent.
     async fn send(
         &mut self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, (PeerFailure, Option<Request<Full<Bytes>>>)> {
         request.headers_mut().insert(header::HOST, self.host.clone());
         let Self { sender, connection, .. } = self;
-        let mut answer = pin!(sender.try_send_request(request));
-        let answered = poll_fn(|cx| {
+        let mut sent = pin!(sender.try_send_request(request));
+        let response = poll_fn(|cx| {
             drive(connection, cx);
-            answer.as_mut().poll(cx)
+            sent.as_mut().poll(cx)
         });
-        answered.await.map_err(|mut refused| {
+        response.await.map_err(|mut refused| {
             let unsent = refused.take_message();
             let why = described(refused.error());
             (if unsent.is_some() { PeerFailure::NotSent(why) } else { PeerFailure::Unknown(why) }, unsent)
@@ -171,7 +172,7 @@ impl PeerConnection {
     }
 }
 
-/// Reads and writes what can be. A failure is told to the waiter for the answer or its body.
+/// Reads and writes as far as possible. The waiter for the response or its body receives a failure.
 fn drive(connection: &mut Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>, cx: &mut Context<'_>) {
     if let Some(driven) = connection
         && Pin::new(driven).poll(cx).is_ready()
@@ -181,13 +182,13 @@ fn drive(connection: &mut Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>, c
 }
 
 impl BusyConnection {
-    /// The next part of the body of its answer.
+    /// Returns the next frame of the response body.
     pub(super) fn poll_frame(
         &mut self,
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        // What is read next depends on whether a replica asks for it.
+        // Polled first, because hyper reads more only after the reader has asked for it.
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
             return Poll::Ready(frame);
         }
@@ -195,13 +196,13 @@ impl BusyConnection {
         Pin::new(body).poll_frame(cx)
     }
 
-    /// The whole body of its answer, after which the connection is kept. None if that has more than `most` bytes.
-    pub(super) async fn whole(mut self, mut body: Incoming, most: usize) -> hyper::Result<Option<Bytes>> {
+    /// Returns the whole response body and keeps the connection. Returns none if the body has more than `max` bytes.
+    pub(super) async fn whole(mut self, mut body: Incoming, max: usize) -> hyper::Result<Option<Bytes>> {
         let (mut frames, mut bytes) = (Vec::new(), 0);
         while let Some(frame) = poll_fn(|cx| self.poll_frame(&mut body, cx)).await {
             let Ok(data) = frame?.into_data() else { continue };
             bytes += data.len();
-            if bytes > most {
+            if bytes > max {
                 return Ok(None);
             }
             frames.push(data);
@@ -218,7 +219,7 @@ impl BusyConnection {
         }))
     }
 
-    /// Lets the connection find out that its answer has been read.
+    /// Lets the connection notice that its response was read.
     pub(super) fn settle(&mut self, cx: &mut Context<'_>) {
         drive(&mut self.link.connection, cx);
     }
@@ -231,7 +232,7 @@ impl BusyConnection {
     }
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 pub(super) fn described(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -251,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine that vanished sends no end of a connection: the system of this one must look for it.
+    /// A vanished machine sends no end of a connection: the operating system must probe for it.
     #[tokio::test]
     async fn links_are_probed_by_the_system() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -266,7 +267,8 @@ mod tests {
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(limits::PEER_UNHEARD));
     }
 
-    /// Between the look at a kept link and the request: it has an answer in any case, and the request back.
+    /// The connection ends between the check of a kept connection and the request. The caller gets a failure,
+    /// and the request back.
     #[tokio::test]
     async fn link_ended_under_request_gives_it_back() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -282,7 +284,7 @@ mod tests {
         };
         let (answer, ()) = tokio::join!(link.send(request()), answering);
         assert!(answer.is_ok(), "{:?}", answer.err().map(|(failure, _)| failure));
-        // No look is in between.
+        // No check happens in between.
         let sent = tokio::time::timeout(limits::PEER_CONNECT, link.send(request())).await.unwrap();
         assert!(matches!(sent, Err((PeerFailure::NotSent(_), Some(_)))), "it is given back");
         assert!(!link.is_usable().await);

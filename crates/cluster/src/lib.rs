@@ -1,6 +1,6 @@
-//! Who is up and who should serve what: the registry, the places of slots, and the numbers that fence out owners before.
+//! Membership of replicas and ownership of slots: the registry, the assignment of slots, and requests between replicas.
 //!
-//! It knows nothing of what is in a slot.
+//! This crate does not know the contents of a slot.
 
 mod connection;
 pub mod limits;

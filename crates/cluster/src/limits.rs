@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-/// How long a connection to another replica may take to come about.
+/// Max time to connect to another replica.
 pub const PEER_CONNECT: Duration = Duration::from_secs(1);
-/// How long a connection to another replica is kept without use: less than that one keeps it.
+/// Max idle time of a kept connection. It is shorter than the idle timeout of the other replica.
 pub const PEER_IDLE: Duration = Duration::from_secs(30);
-/// Connections to one replica that are kept without use.
+/// Max idle connections to one replica.
 pub const PEER_IDLE_CONNECTIONS: usize = 256;
-/// Bytes of the answer of another replica to a question about its own work.
+/// Max bytes of the response to a peer RPC.
 pub const PEER_ANSWER_BYTES: usize = 16 << 20;
-/// Bytes of an answer that is passed on which are kept, so that the request can be made again if it breaks off. A
-/// longer one is passed on as it arrives, and is not in memory as a whole.
+/// Max bytes of a forwarded response that is held in memory, so that the request can be repeated if the response breaks
+/// off. A longer response is forwarded as it arrives, and is never in memory as a whole.
 pub const PEER_ANSWER_KEPT: u64 = 64 << 10;
-/// How long such an answer may stand still.
+/// Max pause within such a response.
 pub const PEER_STEP: Duration = Duration::from_secs(10);
-/// How long a question to another replica about its own work may take.
+/// Timeout of a peer RPC.
 pub const PEER_RPC_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection to another replica rests until the system asks whether that is still there, and how long it waits for
-/// each of [`PEER_PROBES`] answers.
+/// Idle time of a connection to another replica before the operating system probes it, and the wait for the answer to
+/// each of [`PEER_PROBES`] probes.
 pub const PEER_PROBE: Duration = Duration::from_secs(2);
-/// See [`PEER_PROBE`].
+/// Number of unanswered probes after which a connection counts as lost, see [`PEER_PROBE`].
 pub const PEER_PROBES: u32 = 3;
-/// How long the system of another replica may leave what was sent to it without an acknowledgement. Less than a session by
-/// default: a replica whose machine vanished keeps a request no longer than its queues wait for another owner.
+/// Max time that data sent to another replica may stay unacknowledged by its operating system. It is shorter than the
+/// default session timeout: a request to a vanished machine does not wait longer than its queues wait for a new owner.
 pub const PEER_UNHEARD: Duration = Duration::from_secs(8);

@@ -1,6 +1,6 @@
-//! What replicas ask each other of their own accord, beside the requests of clients that they pass on: about messages
-//! that move between queues which two of them serve, about claims that no replica got, and what a project holds. Only
-//! the wire is known here, not what it means.
+//! Peer RPCs: requests that a replica sends on its own, beside forwarded requests of clients. They concern message
+//! transfers between queues of two replicas, undelivered claims, and the holdings of a project. This module knows only
+//! the wire format, not the meaning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use angarium_core::error::{Error, Part};
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 
-/// The header by which a replica shows that it is one.
+/// The header with the secret that authenticates a replica.
 pub const SECRET: &str = "x-angarium-secret";
 
-/// Where a question leaves. These paths are on the listener for replicas only.
+/// Paths of the peer RPCs. Only the listener for replicas serves them.
 pub const ARRIVE: &str = "/peer/moves/arrive";
 /// See [`ARRIVE`].
 pub const DEPART: &str = "/peer/moves/depart";
@@ -41,7 +41,7 @@ pub const LOADS: &str = "/peer/loads";
 /// See [`ARRIVE`].
 pub const COUNTS: &str = "/peer/counts";
 
-/// A queue by its names.
+/// Project and name of a queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueueAddress {
     project: String,
@@ -60,7 +60,7 @@ impl QueueAddress {
     }
 }
 
-/// As what an owner of a slot speaks: the parts of its epoch.
+/// The epoch of the calling owner of a slot, in parts.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct OwnerEpoch {
     pub slot: u8,
@@ -70,193 +70,193 @@ pub struct OwnerEpoch {
     pub transaction: u64,
 }
 
-/// To the owner of the target: messages that are set aside at their source are to be taken over.
+/// Asks the owner of the target to take over messages that are marked for transfer at their source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ArrivalRequest {
-    /// Where they go.
+    /// The target queue.
     pub target: QueueAddress,
-    /// Where they are.
+    /// The source queue.
     pub source: QueueAddress,
-    /// The incarnation of that queue.
+    /// Incarnation of the source queue.
     pub source_id: QueueId,
-    /// The pool that they lie in.
+    /// The pool that holds them.
     pub pool: String,
-    /// Which ones.
+    /// Ids of the messages.
     pub ids: Vec<MessageId>,
-    /// Seconds that they live from now on, if their life begins again.
+    /// New time to live in seconds, if their lifetime restarts.
     pub ttl: Option<u32>,
-    /// Whether they are in order of groups there, and so in a target that is made for them.
+    /// Whether the source is ordered by message groups, so that a target created for them must be too.
     pub is_ordered: bool,
-    /// Seconds of the retention of a target that is made for them, if they live by that of their queue. Replicas of before do not
-    /// say it.
+    /// Retention in seconds of a target created for them, if they have the retention of their queue. Older replicas do
+    /// not send it.
     #[serde(default)]
     pub retention: Option<u32>,
 }
 
-/// To the owner of the source: the target has these messages, prepared, and they are to be removed.
+/// Tells the owner of the source that the target has prepared these messages, so that the source may remove them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DepartureRequest {
-    /// Where they are.
+    /// The source queue.
     pub source: QueueAddress,
-    /// The incarnation of that queue.
+    /// Incarnation of the source queue.
     pub source_id: QueueId,
-    /// Which ones.
+    /// Ids of the messages.
     pub ids: Vec<MessageId>,
-    /// Who reports it. One that was replaced is not heard any more, once its successor has spoken.
+    /// The calling owner. After a call of its successor, calls of a replaced owner are refused.
     pub owner: OwnerEpoch,
 }
 
-/// To the owner of the source: what it has of these messages.
+/// Asks the owner of the source for the states of these messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StatesRequest {
-    /// Where they are, or were.
+    /// The source queue, which may be deleted.
     pub source: QueueAddress,
-    /// The incarnation of that queue; any when absent.
+    /// Incarnation of the source queue; any when absent.
     pub source_id: Option<QueueId>,
-    /// Which ones.
+    /// Ids of the messages.
     pub ids: Vec<MessageId>,
-    /// Who asks.
+    /// The calling owner.
     pub owner: OwnerEpoch,
 }
 
-/// The answer to [`StatesRequest`]. Those that are in neither list are gone.
+/// The response to [`StatesRequest`]. Messages in neither list are gone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StatesResponse {
-    /// Those that are set aside to be moved.
+    /// Messages marked for transfer.
     pub moving: Vec<MessageId>,
-    /// Those that stay.
+    /// Messages that stay in the source.
     pub kept: Vec<MessageId>,
 }
 
-/// To the replica that has granted a claim: its holder left before the answer was handed over.
+/// Tells the replica that granted a claim that its client left before the response was delivered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UndeliveredClaim {
     pub queue: QueueAddress,
     pub claim: ClaimId,
 }
 
-/// How much of a project is counted by a replica.
+/// Asks a replica how much of a project it counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HoldingsRequest {
-    /// Of which one.
+    /// The project.
     pub project: String,
 }
 
-/// The answer to [`HoldingsRequest`].
+/// The response to [`HoldingsRequest`].
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct HoldingsResponse {
     pub queues: u64,
     pub messages: u64,
-    /// The bytes of those.
+    /// Bytes of these messages.
     pub bytes: u64,
 }
 
-/// What a replica serves and how it does. Everything is asked.
+/// Asks a replica for a report of its state and its work.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ReportRequest {}
 
-/// The answer to [`ReportRequest`].
+/// The response to [`ReportRequest`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReportResponse {
-    /// Why it is not ready, if it is not.
+    /// Why the replica is not ready; none when it is.
     pub not_ready: Option<String>,
-    /// Its session with the tree: `connected`, `suspended` or `lost`.
+    /// State of its session with the tree: `connected`, `suspended` or `lost`.
     pub session: String,
-    /// Slots that it serves.
+    /// Number of slots that it serves.
     pub slots: u64,
-    /// Queues that it has opened.
+    /// Number of queues that it has opened.
     pub open_queues: u64,
-    /// Claims that wait for messages.
+    /// Number of claims that wait for messages.
     pub waiting_claims: u64,
-    /// Messages under claims in the queues that are open.
+    /// Number of claimed messages in its open queues.
     pub claimed_messages: u64,
-    /// Pools that did not answer when it last asked.
+    /// Pools that did not answer the last check.
     pub silent_pools: Vec<String>,
 }
 
-/// How much is written to the queues that a replica serves.
+/// Asks a replica for the write load of its queues.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct LoadsRequest {}
 
-/// The answer to [`LoadsRequest`].
+/// The response to [`LoadsRequest`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LoadsResponse {
     /// The busiest queues, at most [`core_limits::LOADS`].
     pub queues: Vec<QueueLoad>,
 }
 
-/// How much is written to a queue.
+/// The write load of a queue.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct QueueLoad {
-    /// Which one.
+    /// Id of the queue.
     pub queue: QueueId,
-    /// How often its pools change something of it in a minute: posts, deletions, ends of claims.
+    /// Number of changes in its pools per minute: posts, deletes, ends of claims.
     pub per_minute: u64,
 }
 
-/// To the owner of queues: how much is in each of them.
+/// Asks the owner of queues for the counts of each queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountsRequest {
-    /// Which ones, at most [`core_limits::PAGE_MAX`].
+    /// The queues, at most [`core_limits::PAGE_MAX`].
     pub queues: Vec<QueueAddress>,
 }
 
-/// The answer to [`CountsRequest`].
+/// The response to [`CountsRequest`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CountsResponse {
-    /// Of each queue in the order of the question; none of one that is not there, or whose pool does not say.
+    /// Counts in the order of the request; none for a queue that does not exist, or whose pool does not answer.
     pub queues: Vec<Option<QueueCounts>>,
 }
 
-/// How much is in a queue, and how fast that changes.
+/// Counts of a queue, and their rates of change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueCounts {
-    /// Messages that can be claimed.
+    /// Number of claimable messages.
     pub ready: u64,
-    /// Messages whose delay is not over.
+    /// Number of delayed messages.
     pub delayed: u64,
-    /// Messages under a live claim.
+    /// Number of messages under a live claim.
     pub claimed: u64,
-    /// Messages on their way to or from another queue.
+    /// Number of messages in transfer to or from another queue.
     pub in_transfer: u64,
-    /// Seconds since the oldest message was posted that is ready or claimed.
+    /// Seconds since the post of the oldest message that is ready or claimed.
     pub oldest_age: Option<u64>,
-    /// Messages that came in a minute: posted, or moved from another queue.
+    /// Messages added per minute: posted, or transferred from another queue.
     pub posted_per_minute: u64,
-    /// Messages that went in a minute: deleted, expired, or moved to another queue.
+    /// Messages removed per minute: deleted, expired, or transferred to another queue.
     pub removed_per_minute: u64,
 }
 
-/// Whether it has a session with the tree.
+/// Asks a replica whether it has a session with the tree.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct SessionRequest {}
 
-/// The answer to [`SessionRequest`].
+/// The response to [`SessionRequest`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct SessionResponse {
-    /// Whether it is registered in a session that has a connection.
+    /// Whether it is registered in a session that is connected.
     pub has_session: bool,
 }
 
-/// What is known of a replica that was reached.
+/// Status of a replica that was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// Whether it has a session. None when it did not say, as programs that do not know the question.
+    /// Whether it has a session. None when the response does not tell, as with programs that do not know this RPC.
     pub has_session: Option<bool>,
 }
 
-/// To the owner of a queue: it is to go to another pool.
+/// Asks the owner of a queue to migrate it to another pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeerMigrationRequest {
-    /// Which queue.
+    /// The queue.
     pub queue: QueueAddress,
-    /// Which pool.
+    /// The target pool.
     pub pool: String,
-    /// Messages a second that are copied at most.
+    /// Max messages copied per second.
     pub rate: Option<u32>,
 }
 
-/// A replica that can ask others.
+/// A client for peer RPCs.
 #[derive(Clone, Debug)]
 pub struct PeerClient {
     peers: Arc<Peers>,
@@ -264,20 +264,20 @@ pub struct PeerClient {
 }
 
 impl PeerClient {
-    /// Over these connections, showing this secret.
+    /// Creates a client that uses `peers` and authenticates with `secret`.
     pub fn new(peers: Arc<Peers>, secret: PeerSecret) -> Self {
         Self { peers, secret }
     }
 
-    /// Asks the replica at `address`, and waits no longer than [`limits::PEER_RPC_TIMEOUT`]. What it may have done without an
-    /// answer is unknown.
+    /// Calls the replica at `address`, and waits at most [`limits::PEER_RPC_TIMEOUT`]. After a call without a response
+    /// it is unknown whether the replica acted on it.
     pub async fn ask<A: DeserializeOwned>(
         &self,
         address: &str,
         path: &'static str,
-        question: &impl Serialize,
+        message: &impl Serialize,
     ) -> Result<A, Error> {
-        let request = self.request(path, question);
+        let request = self.request(path, message);
         let unknown = |why: String| Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
         let answer = self.peers.send(address, request, limits::PEER_RPC_TIMEOUT).await;
         let answer = answer.map_err(|failure| match failure {
@@ -292,17 +292,18 @@ impl PeerClient {
         serde_json::from_slice(answer.body()).map_err(|error| unknown(error.to_string()))
     }
 
-    /// Asks the replica at `address` whether it has a session; none when it does not answer within `max_wait`. Any answer shows
-    /// that it is reached.
+    /// Asks the replica at `address` whether it has a session. Returns none when it does not answer within `max_wait`.
+    /// Any response shows that it was reached.
     pub async fn reach(&self, address: &str, max_wait: Duration) -> Option<PeerStatus> {
         let request = self.request(SESSION, &SessionRequest {});
         let answer = self.peers.send(address, request, max_wait).await.ok()?;
-        let said = serde_json::from_slice(answer.body()).ok().filter(|_| answer.status() == StatusCode::OK);
-        Some(PeerStatus { has_session: said.map(|SessionResponse { has_session }| has_session) })
+        let response =
+            serde_json::from_slice(answer.body()).ok().filter(|_| answer.status() == StatusCode::OK);
+        Some(PeerStatus { has_session: response.map(|SessionResponse { has_session }| has_session) })
     }
 
-    fn request(&self, path: &'static str, question: &impl Serialize) -> Request<Bytes> {
-        let body = serde_json::to_vec(question).expect("questions have text keys and no failing parts");
+    fn request(&self, path: &'static str, message: &impl Serialize) -> Request<Bytes> {
+        let body = serde_json::to_vec(message).expect("messages have text keys and no failing parts");
         let mut request = Request::new(Bytes::from(body));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = http::Uri::from_static(path);

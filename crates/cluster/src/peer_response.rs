@@ -1,4 +1,4 @@
-//! The answer of another replica as it is passed on: a short one whole, a long one as it arrives.
+//! A forwarded response of another replica: a short one whole, a long one as a stream.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,25 +13,25 @@ use tokio::time::{Sleep, sleep};
 use super::connection::BusyConnection;
 use crate::limits;
 
-/// The body of an answer.
+/// The body of a forwarded response.
 pub type PeerResponseBody = Either<Full<Bytes>, StreamTail>;
 
-/// What results from an answer that is too long to be kept. It fails when nothing arrives for [`limits::PEER_STEP`];
-/// then its reader sees it break off, and has no answer.
+/// The streamed body of a response that is too long to be held in memory. It fails when nothing arrives for
+/// [`limits::PEER_STEP`]; then its reader sees it break off, and has no complete response.
 pub struct StreamTail {
     body: Incoming,
-    /// Where it is from; none once it is read.
+    /// The connection it is read from; none once it is read.
     link: Option<BusyConnection>,
-    /// Set while something is waited for.
-    late: Option<Pin<Box<Sleep>>>,
-    /// The request is under way until the answer is read.
-    _place: OwnedSemaphorePermit,
+    /// The timeout of the current wait for data.
+    step_timeout: Option<Pin<Box<Sleep>>>,
+    /// Counts the request as in flight until the response is read.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl StreamTail {
-    /// The rest of an answer to a request that holds this place.
-    pub(super) fn new(body: Incoming, link: BusyConnection, place: OwnedSemaphorePermit) -> Self {
-        Self { body, link: Some(link), late: None, _place: place }
+    /// Creates the rest of a response to a request that holds this permit.
+    pub(super) fn new(body: Incoming, link: BusyConnection, permit: OwnedSemaphorePermit) -> Self {
+        Self { body, link: Some(link), step_timeout: None, _permit: permit }
     }
 }
 
@@ -52,7 +52,7 @@ impl Body for StreamTail {
         let me = &mut *self;
         let Some(link) = &mut me.link else { return Poll::Ready(None) };
         if let Poll::Ready(frame) = link.poll_frame(&mut me.body, cx) {
-            me.late = None;
+            me.step_timeout = None;
             if frame.is_none()
                 && let Some(mut link) = me.link.take()
             {
@@ -61,8 +61,8 @@ impl Body for StreamTail {
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let late = me.late.get_or_insert_with(|| Box::pin(sleep(limits::PEER_STEP)));
-        ready!(late.as_mut().poll(cx));
+        let step_timeout = me.step_timeout.get_or_insert_with(|| Box::pin(sleep(limits::PEER_STEP)));
+        ready!(step_timeout.as_mut().poll(cx));
         Poll::Ready(Some(Err("the answer of the other replica does not go on".into())))
     }
 

@@ -1,5 +1,5 @@
-//! Requests to other replicas: over connections that are kept, bounded in number, each with a deadline. It never looks
-//! into a request and never repeats one: a failure states whether the request can have been carried out.
+//! Requests to other replicas, over kept connections, bounded in number, each with a timeout. This module never
+//! inspects a request and never repeats one: a failure tells whether the request may have been carried out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use angarium_core::limits as core_limits;
 
 pub use super::peer_response::PeerResponseBody;
 
-/// Why there is no answer of another replica.
+/// Why there is no response of another replica.
 #[derive(Debug, ThisError)]
 pub enum PeerFailure {
     /// The request was not sent: nothing was done.
     #[error("it was not sent: {0}")]
     NotSent(String),
-    /// It may have been carried out.
+    /// The request may have been carried out.
     #[error("it has no answer: {0}")]
     Unknown(String),
 }
 
-/// The way to the other replicas. Clones would share connections; there is one for a process.
+/// The client for requests to other replicas. A process has one, because it owns the connections.
 pub struct Peers {
     connections: Connections,
-    /// Requests that may be under way at once.
-    places: Arc<Semaphore>,
+    /// Bounds the requests in flight.
+    permits: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Peers {
@@ -48,22 +48,22 @@ impl Default for Peers {
     fn default() -> Self {
         Self {
             connections: Connections::default(),
-            places: Arc::new(Semaphore::new(core_limits::PEER_REQUESTS)),
+            permits: Arc::new(Semaphore::new(core_limits::PEER_REQUESTS)),
         }
     }
 }
 
 impl Peers {
-    /// Sends a question to the replica at `address`, and returns its whole answer, which has [`limits::PEER_ANSWER_BYTES`] at
-    /// most. `request` names a path and no host. Dropped before it is done, it cuts the connection, by which the other replica
-    /// knows.
+    /// Sends a request to the replica at `address`, and returns the whole response of at most
+    /// [`limits::PEER_ANSWER_BYTES`]. `request` names a path and no host. Dropping the future closes the connection,
+    /// which tells the other replica that the request was abandoned.
     pub async fn send(
         &self,
         address: &str,
         request: Request<Bytes>,
         max_wait: Duration,
     ) -> Result<Response<Bytes>, PeerFailure> {
-        let _place = self.place()?;
+        let _permit = self.permit()?;
         within(max_wait, async {
             let (answer, link) = self.exchange(address, request).await?;
             let (parts, body) = answer.into_parts();
@@ -72,21 +72,21 @@ impl Peers {
         .await
     }
 
-    /// As [`Peers::send`], for an answer that is passed on. One of [`limits::PEER_ANSWER_KEPT`] at most is there as a
-    /// whole; of a longer one the header is, and the rest arrives as it is read.
+    /// Sends a request like [`Peers::send`], for a response that is forwarded. A response of at most
+    /// [`limits::PEER_ANSWER_KEPT`] is returned whole; of a longer one the header, and the body is streamed.
     pub async fn pass_on(
         &self,
         address: &str,
         request: Request<Bytes>,
         max_wait: Duration,
     ) -> Result<Response<PeerResponseBody>, PeerFailure> {
-        let place = self.place()?;
+        let permit = self.permit()?;
         within(max_wait, async {
             let (answer, link) = self.exchange(address, request).await?;
             let (parts, body) = answer.into_parts();
             let is_short = body.size_hint().upper().is_some_and(|bytes| bytes <= limits::PEER_ANSWER_KEPT);
             if !is_short {
-                return Ok(Response::from_parts(parts, Either::Right(StreamTail::new(body, link, place))));
+                return Ok(Response::from_parts(parts, Either::Right(StreamTail::new(body, link, permit))));
             }
             let body = whole(link, body, limits::PEER_ANSWER_BYTES).await?;
             Ok(Response::from_parts(parts, Either::Left(Full::new(body))))
@@ -94,9 +94,9 @@ impl Peers {
         .await
     }
 
-    fn place(&self) -> Result<OwnedSemaphorePermit, PeerFailure> {
+    fn permit(&self) -> Result<OwnedSemaphorePermit, PeerFailure> {
         let busy = |_| PeerFailure::NotSent("too many requests to other replicas are in flight".into());
-        Arc::clone(&self.places).try_acquire_owned().map_err(busy)
+        Arc::clone(&self.permits).try_acquire_owned().map_err(busy)
     }
 
     async fn exchange(
@@ -108,11 +108,11 @@ impl Peers {
     }
 }
 
-/// The whole body of an answer, of `most` bytes at most.
-async fn whole(link: BusyConnection, body: Incoming, most: usize) -> Result<Bytes, PeerFailure> {
-    match link.whole(body, most).await {
+/// Returns the whole body of a response, at most `max` bytes.
+async fn whole(link: BusyConnection, body: Incoming, max: usize) -> Result<Bytes, PeerFailure> {
+    match link.whole(body, max).await {
         Ok(Some(body)) => Ok(body),
-        Ok(None) => Err(PeerFailure::Unknown(format!("its answer has more than {most} bytes"))),
+        Ok(None) => Err(PeerFailure::Unknown(format!("its answer has more than {max} bytes"))),
         Err(error) => Err(PeerFailure::Unknown(described(&error))),
     }
 }
@@ -164,7 +164,7 @@ mod tests {
                 assert!(text.starts_with("POST /v2/queues/q/messages?a=b HTTP/1.1"), "{text}");
                 stream.write_all(answers.as_bytes()).await.unwrap();
             }
-            // Nothing is said on the last one.
+            // The last connection gets no response.
             let (stream, _) = listener.accept().await.unwrap();
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(stream);
@@ -197,14 +197,14 @@ mod tests {
             for _ in 0..3 {
                 let answer = peers.send(&address, request(), Duration::from_secs(5)).await.unwrap();
                 assert_eq!(answer.body(), "body");
-                // The end of a connection gets here.
+                // The end of a connection arrives here.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         tokio::join!(serving, asking);
     }
 
-    /// As after the restart of a replica: each of its connections has ended while it rested.
+    /// As after the restart of a replica: each of its connections has ended while it was idle.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn links_ended_at_rest_swallow_no_request() {
         const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
@@ -222,7 +222,7 @@ mod tests {
             for stream in &mut streams {
                 stream.write_all(ANSWER).await.unwrap();
             }
-            // All of them rest now.
+            // All of them are idle now.
             tokio::time::sleep(Duration::from_millis(200)).await;
             for mut stream in streams {
                 stream.shutdown().await.unwrap();
@@ -234,11 +234,11 @@ mod tests {
             }
         };
         let peers = Peers::default();
-        let ask = || peers.send(&address, request(), Duration::from_secs(5));
+        let send = || peers.send(&address, request(), Duration::from_secs(5));
         let asking = async {
             for _ in 0..2 {
-                let asked = tokio::join!(ask(), ask(), ask(), ask());
-                for answer in [asked.0, asked.1, asked.2, asked.3] {
+                let responses = tokio::join!(send(), send(), send(), send());
+                for answer in [responses.0, responses.1, responses.2, responses.3] {
                     assert_eq!(answer.unwrap().body(), "body");
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
@@ -265,7 +265,8 @@ mod tests {
         assert_eq!(stream.read(&mut [0; 1_024]).await.unwrap(), 0);
     }
 
-    /// It is not kept, so it may break off after its first bytes have left. Then it is no answer.
+    /// A long response is not held in memory, so it may break off after its first bytes were forwarded. Then it is no
+    /// complete response.
     #[tokio::test]
     async fn long_response_is_streamed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -278,7 +279,7 @@ mod tests {
                 assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {long}\r\n\r\nbegin");
                 stream.write_all(head.as_bytes()).await.unwrap();
-                // The beginning is there before the end is sent.
+                // The beginning is available before the end is sent.
                 answers.recv().await.unwrap();
                 stream.write_all(&vec![b' '; rest]).await.unwrap();
             }
@@ -290,11 +291,11 @@ mod tests {
                 let mut body = sent.into_body();
                 let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
                 assert!(first.starts_with(b"begin"));
-                assert_eq!(peers.places.available_permits(), core_limits::PEER_REQUESTS - 1);
+                assert_eq!(peers.permits.available_permits(), core_limits::PEER_REQUESTS - 1);
                 asked.send(()).await.unwrap();
                 let rest = body.collect().await.map(|rest| rest.to_bytes().len());
                 assert_eq!(rest.is_ok_and(|rest| first.len() + rest == long), is_whole);
-                assert_eq!(peers.places.available_permits(), core_limits::PEER_REQUESTS);
+                assert_eq!(peers.permits.available_permits(), core_limits::PEER_REQUESTS);
             }
         };
         tokio::join!(serving, asking);

@@ -1,4 +1,4 @@
-//! Joining the registry, and the rule that storage on one replica's disk is for one replica alone.
+//! Joining the registry, and the rule that storage on the disk of a replica allows no other replica.
 
 use uuid::Uuid;
 
@@ -7,29 +7,29 @@ use angarium_core::error::{Error, Part};
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
 
-/// How often to look again when the registry changes at the same time.
+/// Max attempts when the registry changes at the same time.
 const TRIES: usize = 8;
 
 /// This replica, as the others know it.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    /// Kept in its data directory: the next process there has the same.
+    /// Id kept in its data directory, so the next process there has the same id.
     pub instance: Uuid,
-    /// The name of its host.
+    /// Host name.
     pub host: String,
-    /// Where others reach it.
+    /// Address for requests of other replicas.
     pub address: String,
-    /// Its share of the slots.
+    /// Weight of its share of the slots.
     pub weight: u32,
 }
 
 impl Replica {
-    /// A replica of weight 1.
+    /// Creates a replica of weight 1.
     pub fn new(instance: Uuid, host: impl Into<String>, address: impl Into<String>) -> Self {
         Self { instance, host: host.into(), address: address.into(), weight: 1 }
     }
 
-    /// What it states of itself.
+    /// Returns its record for the registry.
     pub fn component(&self, state: ComponentState, started: Timestamp) -> Component {
         Component {
             instance: self.instance,
@@ -45,30 +45,30 @@ impl Replica {
     }
 }
 
-/// Registers a replica of this host, in place of processes of its own before it, and returns the name of its node. Refused
-/// while another replica is registered and a pool is on the disk of one: the other could not serve its queues. Refused too when
-/// the records have a form by now that this program does not know.
+/// Registers a replica of this host, in place of its own earlier processes, and returns the name of its node. Refused
+/// while another replica is registered and a pool is on the disk of one replica: the other could not serve its queues.
+/// Refused too when this program does not know the format of the records in force.
 pub async fn join(catalogue: &Catalogue, host: &str, me: &Component) -> Result<String, Error> {
     for _ in 0..TRIES {
-        let seen = catalogue.registry().await?;
-        seen.schema().check_known()?;
-        if let Some(other) = seen.others(me.instance).next() {
+        let registry = catalogue.registry().await?;
+        registry.schema().check_known()?;
+        if let Some(other) = registry.others(me.instance).next() {
             check_shared(catalogue, other).await?;
         }
-        if let Some(node) = catalogue.component_join(&seen, host, me).await? {
+        if let Some(node) = catalogue.component_join(&registry, host, me).await? {
             return Ok(node);
         }
     }
     Err(changing())
 }
 
-/// Whether a pool may be on this replica's disk: not while another replica is up, for none could reach it. It holds for
-/// a commit that finds the registry as it was seen (P9).
-pub fn check_alone(seen: &Registry, me: &Replica, pool: &PoolName) -> Result<(), Error> {
-    match seen.others(me.instance).next() {
+/// Checks that a pool may be on this replica's disk, which other registered replicas could not reach. The result holds
+/// for a commit that finds the registry unchanged (P9).
+pub fn check_alone(registry: &Registry, me: &Replica, pool: &PoolName) -> Result<(), Error> {
+    match registry.others(me.instance).next() {
         Some(other) => {
             let why =
-                format!("pool {pool} would be on the disk of one replica, and {} is up too", told(other));
+                format!("pool {pool} would be on the disk of one replica, and {} is up too", describe(other));
             Err(Error::NotAlone(why))
         }
         None => Ok(()),
@@ -80,14 +80,14 @@ async fn check_shared(catalogue: &Catalogue, other: &Component) -> Result<(), Er
     let Some(entry) = pools.iter().find(|entry| entry.pool.uri.is_embedded()) else { return Ok(()) };
     let why = format!(
         "{} is up, and pool {} ({}) is on the disk of one replica: a second one cannot serve its queues",
-        told(other),
+        describe(other),
         entry.name,
         entry.pool.uri.as_str()
     );
     Err(Error::NotAlone(why))
 }
 
-fn told(other: &Component) -> String {
+fn describe(other: &Component) -> String {
     format!("replica {} at {}", other.instance, other.address)
 }
 

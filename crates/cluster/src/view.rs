@@ -1,4 +1,5 @@
-//! Which replica should have which slot: the same for every replica who sees the same replicas. Pure.
+//! The assignment of slots to replicas. It is a pure function of the registered replicas, so all replicas compute the
+//! same.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,35 +9,35 @@ use angarium_catalogue::{Component, ComponentState, UnreachedParts};
 use angarium_core::ids::Slot;
 use angarium_engine::placement::{Candidate, rendezvous};
 
-/// With fewer other replicas it is not known whether a replica is cut off, or who does not reach it.
+/// Min number of other replicas needed to decide that a replica is cut off. With fewer, it is unknown which side fails.
 const CUT_OFF_OTHERS: usize = 2;
 
-/// The replicas that should have slots, each with its share, and which of them should have which slot.
+/// The replicas that should own slots, each with its share, and the assignment of slots to them.
 ///
-/// Of the replicas that serve those are preferred that the others reach, and of these those that reach the most pools
-/// in use. A pool that none of them reaches does not count, nor does one of which none of them states that queues lie
-/// in it. It is so only while each of them states what it does not reach: a program that does not say it does not look
-/// at it either, and all must have the same view. While one of them does not say which pools are used all pools count,
-/// as that one sees it.
+/// Among the serving replicas, those are preferred that the others can reach, and among these the ones that reach the
+/// most pools in use. A pool does not count if none of them reaches it, or if none of them reports queues in it. The
+/// preference applies only while every serving replica reports what it cannot reach: a program without these reports
+/// does not evaluate them either, and all replicas must compute the same view. While one of them does not report which
+/// pools are in use, all pools count, because that replica counts all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssignmentView {
-    /// In order.
+    /// Serving replicas with their weights, sorted.
     serving: Vec<(Uuid, u32)>,
-    /// Those of them that should have no slot, since others reach more. In order.
+    /// Serving replicas that get no slot, because others reach more. Sorted.
     passed_over: Vec<Uuid>,
-    /// Whether these run; otherwise all of them drain.
+    /// Whether the serving replicas run; otherwise all of them drain.
     is_running: bool,
-    /// By slot; none while no replica serves.
+    /// The owner of each slot; none while no replica serves.
     owners: Vec<Option<Uuid>>,
 }
 
 impl AssignmentView {
-    /// The view of these replicas. Those that start should have no slot, and those that drain only while none runs:
-    /// queues that no replica serves are worse than a replica that is not empty yet.
+    /// Computes the view of these replicas. A starting replica gets no slot, and a draining one only while none runs:
+    /// queues without an owner are worse than a replica that takes longer to drain.
     pub fn of<'c>(components: impl Iterator<Item = &'c Component> + Clone) -> Self {
         let with = |state: ComponentState| {
             let found = components.clone().filter(move |component| component.state == state);
-            // A process that has just taken the place of another one of the same replica may be there twice.
+            // A process that has just replaced another one of the same replica may be listed twice.
             found.map(|one| (one.instance, one)).collect::<BTreeMap<_, _>>()
         };
         let running = with(ComponentState::Running);
@@ -60,12 +61,12 @@ impl AssignmentView {
         Self { serving, passed_over, is_running, owners }
     }
 
-    /// Whether the same replicas serve as in another view, with the same shares.
+    /// Returns whether the same replicas serve as in another view, with the same weights.
     pub fn has_replicas_of(&self, other: &Self) -> bool {
         (self.is_running, &self.serving) == (other.is_running, &other.serving)
     }
 
-    /// Whether each replica that serves in both views is passed over in both or in neither.
+    /// Returns whether each replica that serves in both views is passed over in both or in neither.
     pub fn prefers_as(&self, other: &Self) -> bool {
         let serves = |view: &Self, one: &Uuid| view.serving.iter().any(|(instance, _)| instance == one);
         let moved = |from: &Self, to: &Self| {
@@ -74,33 +75,33 @@ impl AssignmentView {
         !moved(self, other) && !moved(other, self)
     }
 
-    /// Who should have a slot.
+    /// Returns the assigned owner of a slot.
     pub fn owner(&self, Slot(slot): Slot) -> Option<Uuid> {
         self.owners.get(usize::from(slot)).copied().flatten()
     }
 
-    /// Replicas that serve and should have no slot, since others reach more. In order.
+    /// Returns the serving replicas that get no slot, because others reach more. Sorted.
     pub fn yielding_replicas(&self) -> &[Uuid] {
         &self.passed_over
     }
 
-    /// How many run.
+    /// Returns the number of running replicas.
     pub fn running(&self) -> usize {
         if self.is_running { self.serving.len() } else { 0 }
     }
 
-    /// Whether a replica runs beside this replica, who could take its slots.
+    /// Returns whether another replica runs that could take the slots of this one.
     pub fn has_heirs(&self, me: Uuid) -> bool {
         self.is_running && self.serving.iter().any(|(instance, _)| *instance != me)
     }
 }
 
-/// Those of the replicas that serve which should have slots: see [`AssignmentView`].
+/// Returns the serving replicas that should own slots: see [`AssignmentView`].
 fn preferred<'c>(serving: &[&'c Component]) -> Vec<&'c Component> {
     let unreached: Option<HashMap<Uuid, &UnreachedParts>> =
         serving.iter().map(|one| Some((one.instance, one.unreached.as_ref()?))).collect();
     let Some(unreached) = unreached else { return serving.to_vec() };
-    // One without a weight gets no slot, whatever it reaches.
+    // A replica without a weight gets no slot, whatever it reaches.
     let able: Vec<&Component> = serving.iter().copied().filter(|one| one.weight > 0).collect();
     let is_cut_off = |one: &Component| {
         let others = serving.iter().filter(|other| other.instance != one.instance);
@@ -119,8 +120,8 @@ fn preferred<'c>(serving: &[&'c Component]) -> Vec<&'c Component> {
         let pools = unreached[&one.instance].pools.iter().filter(|pool| is_used(pool));
         pools.filter(|pool| best.iter().any(|other| !misses(other, pool))).count()
     };
-    let least = best.iter().map(|one| missed(one)).min().unwrap_or_default();
-    best.iter().copied().filter(|one| missed(one) == least).collect()
+    let min_missed = best.iter().map(|one| missed(one)).min().unwrap_or_default();
+    best.iter().copied().filter(|one| missed(one) == min_missed).collect()
 }
 
 #[cfg(test)]
@@ -172,18 +173,18 @@ mod tests {
         assert!(!view.has_heirs(one[0].instance));
     }
 
-    /// The numbers of the replicas that should have slots, of running ones that do not reach these pools and replicas.
+    /// Returns the indexes of the replicas that own slots.
     fn owners(all: &[Component]) -> BTreeSet<usize> {
         let view = AssignmentView::of(all.iter());
         let number = |instance| all.iter().position(|one| one.instance == instance).unwrap();
         Slot::all().filter_map(|slot| view.owner(slot)).map(number).collect()
     }
 
-    /// Makes a replica say that it does not reach these.
+    /// Makes a replica report that it does not reach these.
     fn misses(all: &mut [Component], one: usize, pools: &[&str], peers: &[usize]) {
         let peers = peers.iter().map(|peer| all[*peer].instance).collect();
         let pools = pools.iter().map(ToString::to_string).collect();
-        // Queues lie in each of them.
+        // Every pool has queues.
         all[one].used_pools = Some(Vec::clone(&pools));
         all[one].unreached = Some(UnreachedParts { pools, peers });
     }
@@ -194,7 +195,7 @@ mod tests {
         let before = AssignmentView::of(all.iter());
         misses(&mut all, 0, &["a"], &[]);
         assert_eq!(owners(&all), [1, 2].into());
-        // Those of the others stay where they are.
+        // Slots of the other replicas do not move.
         let after = AssignmentView::of(all.iter());
         let moved: Vec<Slot> = Slot::all().filter(|slot| before.owner(*slot) != after.owner(*slot)).collect();
         assert!(!moved.is_empty());
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(owners(&all), [0, 1, 2].into(), "no queue lies in what they miss");
         all[2].used_pools = Some(vec!["b".to_owned(), "c".to_owned()]);
         assert_eq!(owners(&all), [0, 2].into());
-        // Each replica that knows of it: the one that misses it too.
+        // Every replica that serves a queue of the pool reports it, the one that misses it too.
         all[0].used_pools = Some(vec!["a".to_owned()]);
         assert_eq!(owners(&all), [2].into());
     }
@@ -242,10 +243,10 @@ mod tests {
         assert_eq!(owners(&all), [0, 1, 2].into(), "one of two is not most");
         misses(&mut all, 2, &[], &[0]);
         assert_eq!(owners(&all), [1, 2].into());
-        // It reaches no replica either, and reports it.
+        // It reaches no replica either, and reports that.
         misses(&mut all, 0, &[], &[1, 2]);
         assert_eq!(owners(&all), [1, 2].into());
-        // It is cut off whatever it reaches beside.
+        // It is cut off even if it reaches more pools.
         misses(&mut all, 1, &["a"], &[0]);
         misses(&mut all, 2, &["a"], &[0]);
         assert_eq!(owners(&all), [1, 2].into());
@@ -285,13 +286,14 @@ mod tests {
         misses(&mut all, 0, &["a"], &[]);
         let cut = AssignmentView::of(all.iter());
         assert!(cut.has_replicas_of(&plain) && !cut.prefers_as(&plain) && !plain.prefers_as(&cut));
-        // The one that was passed over leaves: that is no change of preference.
+        // The replica that was passed over leaves: that is no change of preference.
         let left = AssignmentView::of(all[1..].iter());
         assert!(!left.has_replicas_of(&cut) && left.prefers_as(&cut) && cut.prefers_as(&left));
     }
 
     proptest! {
-        /// Of N the expected share is 256 / N; five standard deviations of the binomial are allowed for.
+        /// The expected share of one of N replicas is 256 / N; the test allows five standard deviations of the
+        /// binomial.
         #[test]
         fn joining_or_leaving_replica_moves_only_its_share(seed in 0_u128..1 << 60, count in 2_u32..12) {
             let all = running((seed..).take(count as usize + 1));
@@ -299,8 +301,8 @@ mod tests {
             let moved: Vec<Slot> = Slot::all().filter(|slot| few.owner(*slot) != many.owner(*slot)).collect();
             prop_assert!(moved.iter().all(|slot| many.owner(*slot) == Some(all[0].instance)));
             let share = 1.0 / f64::from(count + 1);
-            let most = 256.0 * share + 5.0 * (256.0 * share * (1.0 - share)).sqrt();
-            prop_assert!((moved.len() as f64) < most, "{} slots of {} replicas moved", moved.len(), count + 1);
+            let max = 256.0 * share + 5.0 * (256.0 * share * (1.0 - share)).sqrt();
+            prop_assert!((moved.len() as f64) < max, "{} slots of {} replicas moved", moved.len(), count + 1);
         }
 
         #[test]
