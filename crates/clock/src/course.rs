@@ -1,32 +1,32 @@
-//! The course of tree time over the machine's monotonic time: where it is, and how it follows the clock of the coordination
-//! servers without a step. Pure: monotonic time is an argument.
+//! The course of tree time over the machine's monotonic time: its current value, and how it follows the clock of the
+//! coordination servers without a step. Pure: monotonic time is an argument.
 
 use crate::limits;
 
-/// Where tree time is and where it is going. `passed` is monotonic time in milliseconds, everywhere.
+/// The state of tree time. In all methods, `passed` is monotonic time in milliseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
-    /// Tree time less `passed`, as of `from`.
+    /// Tree time minus `passed`, at `from`.
     pub(super) base: u64,
-    /// The `passed` from which `correction` is made.
+    /// The value of `passed` at which the adjustment starts.
     from: u64,
-    /// What is still to be added to the base, or taken off, to be where the servers' clock is, in milliseconds, once the lead is
-    /// given up.
+    /// Remaining adjustment of the base in milliseconds, positive or negative, that brings tree time to the servers'
+    /// clock once the lead is given up.
     correction: i64,
-    /// How far it is ahead of the other replicas, which it waits for, in milliseconds.
+    /// Lead over the other replicas in milliseconds. This replica slows down until they have caught up.
     lead: u64,
-    /// The clock of the servers less `passed`, as last learnt; none before the first time.
+    /// The servers' clock minus `passed`, as last learned; none before the first time.
     servers: Option<u64>,
-    /// Whether the servers' clock made a step that is not followed to its end yet.
+    /// Whether the servers' clock made a large step that tree time has not followed to the end.
     is_behind_step: bool,
 }
 
-/// What was learnt of the servers' clock.
+/// An observation of the servers' clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ServerTime {
-    /// The step that it made since it was learnt before, in milliseconds.
+    /// Step of the servers' clock since the last observation, in milliseconds.
     pub(super) step: i64,
-    /// How far it is from tree time, in milliseconds.
+    /// Difference of the servers' clock from tree time, in milliseconds.
     pub(super) gap: i64,
 }
 
@@ -35,47 +35,48 @@ impl Course {
         Self { base, from: 0, correction: 0, lead: 0, servers: None, is_behind_step: false }
     }
 
-    /// Tree time.
+    /// Returns tree time.
     pub(super) fn at(&self, passed: u64) -> u64 {
-        let (made, given_up) = self.made(passed);
-        self.base.saturating_add(passed).saturating_add_signed(made).saturating_sub(given_up)
+        let (applied, given_up) = self.applied(passed);
+        self.base.saturating_add(passed).saturating_add_signed(applied).saturating_sub(given_up)
     }
 
-    /// Whether nothing is to be corrected.
+    /// Returns whether there is no remaining adjustment.
     pub(super) fn is_steady(&self) -> bool {
         self.correction == 0 && self.lead == 0
     }
 
-    /// What of the correction is made by then, and what of the lead is given up. The servers' clock is followed for a while only
-    /// after it was last seen: a replica that is cut off from it runs on at the rate of real time.
-    fn made(&self, passed: u64) -> (i64, u64) {
+    /// Returns the part of the correction that is applied by then, and the part of the lead that is given up. After the
+    /// servers' clock was last seen, tree time follows it only for a while: a cut-off replica continues at the rate of
+    /// real time.
+    fn applied(&self, passed: u64) -> (i64, u64) {
         let unseen = u64::try_from(limits::CLOCK_SLEW_UNSEEN.as_millis()).unwrap_or(u64::MAX);
         let elapsed = passed.saturating_sub(self.from);
-        let most = i64::try_from(elapsed.min(unseen) / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX);
-        (self.correction.clamp(-most, most), self.lead.min(elapsed / limits::CLOCK_LEAD_PARTS))
+        let max = i64::try_from(elapsed.min(unseen) / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX);
+        (self.correction.clamp(-max, max), self.lead.min(elapsed / limits::CLOCK_LEAD_PARTS))
     }
 
-    /// What is left of the lead, in milliseconds.
+    /// Returns the remaining lead in milliseconds.
     pub(super) fn lead(&self, passed: u64) -> u64 {
-        self.lead - self.made(passed).1
+        self.lead - self.applied(passed).1
     }
 
-    /// Enters what is made of the correction by now into the base.
+    /// Adds the part of the adjustment that is applied by now to the base.
     fn settle(&mut self, passed: u64) {
-        let (made, given_up) = self.made(passed);
-        self.base = self.base.saturating_add_signed(made).saturating_sub(given_up);
-        self.correction -= made;
+        let (applied, given_up) = self.applied(passed);
+        self.base = self.base.saturating_add_signed(applied).saturating_sub(given_up);
+        self.correction -= applied;
         self.lead -= given_up;
         self.from = passed;
     }
 
-    /// Sets the base, with nothing to correct.
+    /// Sets the base, without a remaining adjustment.
     pub(super) fn set(&mut self, base: u64, passed: u64) {
         (self.base, self.from, self.correction, self.lead) = (base, passed, 0, 0);
     }
 
-    /// Takes in the least and the greatest offset of the servers' clock that agree with an answer. It is taken to be where it
-    /// was before as far as that agrees.
+    /// Records the bounds of the servers' clock offset that are consistent with a response. The offset stays as close
+    /// to its last value as these bounds allow.
     pub(super) fn learn(&mut self, offset: Bounds, passed: u64) -> ServerTime {
         self.settle(passed);
         let before = self.servers.unwrap_or(self.base);
@@ -85,49 +86,50 @@ impl Course {
         ServerTime { step, gap: difference(servers, self.base.saturating_sub(self.lead)) }
     }
 
-    /// Follows the servers' clock over this gap from now on.
+    /// Starts to follow the servers' clock over this gap.
     pub(super) fn follow(&mut self, ServerTime { step, gap }: ServerTime) {
-        let told = i64::try_from(limits::CLOCK_STEP_TOLD.as_millis()).unwrap_or(i64::MAX);
-        self.is_behind_step |= step.abs() > told;
-        self.is_behind_step &= gap.abs() > told / 5;
+        let large = i64::try_from(limits::CLOCK_STEP_TOLD.as_millis()).unwrap_or(i64::MAX);
+        self.is_behind_step |= step.abs() > large;
+        self.is_behind_step &= gap.abs() > large / 5;
         self.correction = gap;
     }
 
-    /// Does not follow the servers' clock.
+    /// Stops following the servers' clock.
     pub(super) fn hold(&mut self) {
         self.is_behind_step = false;
         self.correction = 0;
     }
 
-    /// Leaves over to the time of the other replicas, which is within `time` by now: at once to a
-    /// later one, at half the rate to an earlier one. Returns by how much it was behind; negative when it was ahead.
+    /// Adopts the time of the other replicas, which is within `time` by now: a later one at once, an earlier one by
+    /// running at half the rate. Returns by how much this replica was behind; negative when it was ahead.
     pub(super) fn agree(&mut self, time: Bounds, passed: u64) -> i64 {
         self.settle(passed);
-        let here = self.at(passed);
-        let behind = difference(here.clamp(time.low, time.high), here);
-        // What is left of the way to the servers' clock stays as far.
+        let own = self.at(passed);
+        let behind = difference(own.clamp(time.low, time.high), own);
+        // The remaining distance to the servers' clock does not change.
         self.correction -= difference(self.lead, 0) + behind;
         self.lead = behind.min(0).unsigned_abs();
         self.base = self.base.saturating_add_signed(behind.max(0));
         behind
     }
 
-    /// Moves by `step`, either way, before any caller was told the time. What is left of the way to the servers' clock
-    /// follows.
+    /// Moves tree time by `step`, forwards or backwards, before any caller has read it. The remaining correction
+    /// changes by the opposite amount.
     pub(super) fn shift(&mut self, step: i64, passed: u64) {
         self.settle(passed);
         self.base = self.base.saturating_add_signed(step);
         self.correction -= step;
     }
 
-    /// How far the servers' clock is from tree time after a step that is not followed to its end, in milliseconds.
+    /// Returns the difference of the servers' clock from tree time in milliseconds, while a large step is being
+    /// followed.
     pub(super) fn gap(&self, passed: u64) -> Option<i64> {
         let servers = self.servers.filter(|_| self.is_behind_step)?;
         Some(difference(servers, self.at(passed).saturating_sub(passed)))
     }
 }
 
-/// The least and the greatest value that something may have, in milliseconds.
+/// Min and max of a value in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) low: u64,

@@ -1,4 +1,4 @@
-//! The one place that reads clocks. Every caller else gets a `Clock` or an instant.
+//! The only crate that reads clocks. All other code gets a `Clock` or an instant.
 
 mod course;
 pub mod limits;
@@ -17,16 +17,16 @@ use angarium_core::limits as core_limits;
 use angarium_core::time::Timestamp;
 use course::{Bounds, Course, ServerTime, difference};
 
-/// Tells the time: tree time, by which messages and claims live (P3).
+/// The clock for tree time, which decides when messages and claims expire (P3).
 ///
-/// It never returns, whatever happens to the machine's clock, while the process runs or between two runs:
-/// [`Clock::resume`] tells it how far time had come. On a tree with a clock of its own it follows that one:
-/// [`Clock::begin`], [`Clock::learn`]. It follows by at most 1 s in 10 s, so a step of the servers' clock ends no claim
-/// and no life early; [`Clock::agree`] holds replicas together meanwhile.
+/// Tree time never runs backwards, whatever the machine's clock does, while the process runs and between two runs:
+/// [`Clock::resume`] sets the last recorded time. On a tree with its own clock, tree time follows that clock:
+/// [`Clock::begin`], [`Clock::learn`]. It follows by at most 1 s in 10 s, so a step of the servers' clock expires no
+/// claim and no message early; meanwhile [`Clock::agree`] keeps the replicas together.
 ///
-/// A step of more than a day is more likely a broken clock than the truth, and would end the life of everything. It is
-/// not made, but reported: time continues from where it was until an operator accepts the step. Clones are the same
-/// clock.
+/// A step of more than a day is more likely a broken clock than the truth, and would expire everything. Such a step is
+/// reported and not followed: tree time continues from its last value until an operator accepts the step. Clones share
+/// one clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     source: Source,
@@ -35,63 +35,63 @@ pub struct Clock {
 
 #[derive(Debug)]
 struct Shared {
-    /// Tree time less the time that has passed, while `is_steady`. A copy of that of the course.
+    /// Tree time minus the passed time, while `is_steady`. A copy of the base of the course.
     base: AtomicU64,
-    /// Whether the course has nothing to correct, so that `base` is all there is to know.
+    /// Whether the course has no remaining adjustment, so that `base` alone determines the time.
     is_steady: AtomicBool,
-    /// Where time is going. Held for single looks and changes.
+    /// The course of tree time. The lock is held for single reads and changes.
     course: Mutex<Course>,
-    /// The latest instant that was told.
-    told: AtomicU64,
-    /// Milliseconds of a step that was not made; 0 when there is none.
+    /// The latest time that was returned.
+    last_returned: AtomicU64,
+    /// Milliseconds of a step that was not followed; 0 when there is none.
     doubt: AtomicU64,
-    /// Milliseconds for which the machine was suspended, as far as was noticed. A monotonic clock leaves them out.
+    /// Milliseconds for which the machine was suspended, as far as detected. A monotonic clock does not count them.
     slept: AtomicU64,
     /// Whether an operator accepts steps of any size.
     accepts: AtomicBool,
-    /// Milliseconds since the Unix epoch that the wall clock of a manual clock shows.
+    /// Wall clock of a manual clock, in milliseconds since the Unix epoch.
     wall: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// A monotonic clock, set by the wall clock once.
+    /// A monotonic clock, set by the wall clock at its start.
     System {
         started: Instant,
-        /// [`since_boot`] at that moment.
+        /// Value of [`since_boot`] at the start.
         booted: u64,
     },
-    /// Moved by hand, for tests.
+    /// A clock moved by tests.
     Manual,
 }
 
-/// When another caller was asked for the time.
+/// The moment before a request for another clock's time.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockQuery(u64);
 
-/// What the replicas have recorded last.
+/// The last record of the time by a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeRecords {
     /// Tree time at the write.
     pub time: Timestamp,
-    /// What the clock of the servers showed at the write.
+    /// The servers' clock at the write.
     pub servers: Timestamp,
 }
 
 impl TimeRecords {
-    /// How far the servers' clock was ahead of tree time, in milliseconds; negative when it was behind.
+    /// Returns how far the servers' clock was ahead of tree time, in milliseconds; negative when it was behind.
     pub fn gap(&self) -> i64 {
         difference(self.servers.as_millis(), self.time.as_millis())
     }
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Creates a clock that runs with the machine's clock.
     pub fn system() -> Self {
         Self::of(Source::System { started: Instant::now(), booted: since_boot() }, wall_millis())
     }
 
-    /// A clock that is at `millis` until it is moved.
+    /// Creates a clock that stays at `millis` until it is advanced.
     pub fn manual(millis: u64) -> Self {
         Self::of(Source::Manual, millis)
     }
@@ -101,7 +101,7 @@ impl Clock {
             base: AtomicU64::new(base),
             is_steady: AtomicBool::new(true),
             course: Mutex::new(Course::new(base)),
-            told: AtomicU64::new(0),
+            last_returned: AtomicU64::new(0),
             doubt: AtomicU64::new(0),
             slept: AtomicU64::new(0),
             accepts: AtomicBool::new(false),
@@ -110,7 +110,7 @@ impl Clock {
         Self { source, shared: Arc::new(shared) }
     }
 
-    /// Accepts steps of any size, because an operator states that they are right.
+    /// Accepts steps of any size, on behalf of an operator.
     pub fn accept_steps(&self) {
         self.shared.accepts.store(true, Ordering::Relaxed);
     }
@@ -122,18 +122,19 @@ impl Clock {
             let course = self.shared.course.lock();
             course.at(self.passed())
         };
-        Timestamp::from_millis(self.shared.told.fetch_max(now, Ordering::Relaxed).max(now))
+        Timestamp::from_millis(self.shared.last_returned.fetch_max(now, Ordering::Relaxed).max(now))
     }
 
-    /// Now, as the other replicas have it: without a lead that is being given up.
+    /// Returns the time shared by the other replicas: tree time without the remaining lead.
     pub fn agreed(&self) -> Timestamp {
         let now = self.now();
         let lead = self.shared.course.lock().lead(self.passed());
         Timestamp::from_millis(now.as_millis().saturating_sub(lead))
     }
 
-    /// What the machine's wall clock shows, whatever tree time is: for dates that other machines write by theirs, as those of
-    /// signatures. It may go back. A manual clock shows what it was set to and advanced by, without the steps of tree time.
+    /// Returns the machine's wall clock, independent of tree time. It is for dates that other machines write, such as
+    /// those of signatures, and may run backwards. A manual clock returns its start plus all advances, without the
+    /// steps of tree time.
     pub fn wall(&self) -> Timestamp {
         Timestamp::from_millis(match self.source {
             Source::System { .. } => wall_millis(),
@@ -141,7 +142,7 @@ impl Clock {
         })
     }
 
-    /// Milliseconds since the start of a machine's clock. The time that a suspension took is in from [`Clock::asking`] on.
+    /// Returns the milliseconds since the clock started. Suspended time is included from the next [`Clock::asking`] on.
     fn passed(&self) -> u64 {
         let slept = self.shared.slept.load(Ordering::Relaxed);
         match self.source {
@@ -161,18 +162,20 @@ impl Clock {
         outcome
     }
 
-    /// The step of more than a day that was not made, if there is one.
+    /// Returns the step of more than a day that was not followed, if there is one.
     pub fn doubt(&self) -> Option<Duration> {
         let step = self.shared.doubt.load(Ordering::Relaxed);
         (step > 0).then(|| Duration::from_millis(step))
     }
 
-    /// How far the servers' clock is from tree time, in milliseconds, after a step of it that is being followed.
+    /// Returns the difference of the servers' clock from tree time in milliseconds, while a large step is being
+    /// followed.
     pub fn gap(&self) -> Option<i64> {
         self.shared.course.lock().gap(self.passed())
     }
 
-    /// Continues from `last`, when something was last written: not from before, and not from more than a day later.
+    /// Continues from `last`, the time of the last write. Tree time starts at that time or later, but at most a day
+    /// later.
     pub fn resume(&self, last: Timestamp) {
         let last = last.as_millis();
         if last == 0 {
@@ -189,8 +192,8 @@ impl Clock {
         });
     }
 
-    /// Continues from `last` if that is later. Another storage than the first may have been quiet for any time: it
-    /// states nothing of a clock that is ahead.
+    /// Continues from `last` if that is later. The last write of a further storage may be old, so it is no evidence
+    /// that the clock is ahead.
     pub fn not_before(&self, last: Timestamp) {
         self.change(|course, passed| {
             let base = last.as_millis().saturating_sub(passed);
@@ -198,7 +201,7 @@ impl Clock {
         });
     }
 
-    /// To be kept before another caller is asked for the time.
+    /// Returns the moment before a request for another clock's time. The response is passed on together with it.
     pub fn asking(&self) -> ClockQuery {
         if let Source::System { started, booted } = self.source {
             let awake = u64::try_from(started.elapsed().as_millis()).unwrap_or(0);
@@ -211,16 +214,17 @@ impl Clock {
         ClockQuery(self.passed())
     }
 
-    /// Begins with the clock of the tree, which showed `theirs` some time after it was asked. To be called once, before
-    /// any caller was told the time.
+    /// Starts from the clock of the tree, which showed `theirs` at some moment after `query`. Must be called once,
+    /// before any caller reads the time.
     ///
-    /// Time continues from what was last recorded, by as much as the clock of the tree has moved since then: so a step
-    /// that others are still following is no step here. Without a record the clock of the tree is the time.
-    pub fn begin(&self, asked: ClockQuery, theirs: Timestamp, last: Option<TimeRecords>) {
+    /// Tree time continues from the last record, by as much as the clock of the tree has moved since that record. So a
+    /// step that other replicas are still following is no step here. Without a record, tree time starts at the clock of
+    /// the tree.
+    pub fn begin(&self, query: ClockQuery, theirs: Timestamp, last: Option<TimeRecords>) {
         self.shared.doubt.store(0, Ordering::Relaxed);
-        self.shared.told.store(0, Ordering::Relaxed);
+        self.shared.last_returned.store(0, Ordering::Relaxed);
         self.change(|course, passed| {
-            let offset = bounds(asked, theirs, passed);
+            let offset = bounds(query, theirs, passed);
             *course = Course::new(course.base.clamp(offset.low, offset.high));
             course.learn(offset, passed);
             let Some(TimeRecords { time, servers }) = last else { return };
@@ -230,9 +234,9 @@ impl Clock {
                 return course.set(now.max(time).saturating_sub(passed), passed);
             }
             let is_old = self.is_doubtful(age);
-            let goes_on = if is_old { time } else { carried(time, servers.as_millis(), age) };
-            course.set(goes_on.saturating_sub(passed), passed);
-            let gap = difference(now, goes_on);
+            let continued = if is_old { time } else { carry_forward(time, servers.as_millis(), age) };
+            course.set(continued.saturating_sub(passed), passed);
+            let gap = difference(now, continued);
             if self.is_doubtful(gap.unsigned_abs()) {
                 self.report(gap.unsigned_abs())
             } else {
@@ -241,31 +245,31 @@ impl Clock {
         });
     }
 
-    /// As [`Clock::agree`], right after [`Clock::begin`]: no caller acts on what it told so far, so it leaves either
-    /// way at once.
-    pub fn begin_beside(&self, asked: ClockQuery, theirs: Timestamp) {
+    /// Adopts the time of another replica like [`Clock::agree`], right after [`Clock::begin`]. No caller has acted on
+    /// the time yet, so it moves at once in either direction.
+    pub fn begin_beside(&self, query: ClockQuery, theirs: Timestamp) {
         let behind = self.change(|course, passed| {
-            let time = beside(asked, theirs, passed);
-            let here = course.at(passed);
-            let behind = difference(here.clamp(time.low, time.high), here);
+            let time = peer_bounds(query, theirs, passed);
+            let own = course.at(passed);
+            let behind = difference(own.clamp(time.low, time.high), own);
             course.shift(behind, passed);
             behind
         });
-        self.shared.told.store(0, Ordering::Relaxed);
-        tell_agreed(behind);
+        self.shared.last_returned.store(0, Ordering::Relaxed);
+        log_agreed(behind);
     }
 
-    /// Leaves over to the time of the other replicas, one of which has recorded `theirs` some time after it was asked:
-    /// at once to a later time, at half the rate to an earlier one.
-    pub fn agree(&self, asked: ClockQuery, theirs: Timestamp) {
-        tell_agreed(self.change(|course, passed| course.agree(beside(asked, theirs, passed), passed)));
+    /// Adopts the time of the other replicas, one of which recorded `theirs` at some moment after `query`: a later time
+    /// at once, an earlier one by running at half the rate.
+    pub fn agree(&self, query: ClockQuery, theirs: Timestamp) {
+        log_agreed(self.change(|course, passed| course.agree(peer_bounds(query, theirs, passed), passed)));
     }
 
-    /// Learns what the clock of the tree showed some time after it was asked, no further than the length of the question
-    /// leaves room for. Tree time follows it by at most 1 s in 10 s, and never stops.
-    pub fn learn(&self, asked: ClockQuery, theirs: Timestamp) {
+    /// Learns that the clock of the tree showed `theirs` at some moment after `query`. Its offset changes only as far
+    /// as the duration of the request leaves no doubt. Tree time follows by at most 1 s in 10 s, and never stops.
+    pub fn learn(&self, query: ClockQuery, theirs: Timestamp) {
         self.change(|course, passed| {
-            let learnt = course.learn(bounds(asked, theirs, passed), passed);
+            let learnt = course.learn(bounds(query, theirs, passed), passed);
             if self.is_doubtful(learnt.gap.unsigned_abs()) {
                 course.hold();
                 self.report(learnt.gap.unsigned_abs());
@@ -297,7 +301,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock on. The machine's clock moves by itself.
+    /// Advances a manual clock. Has no effect on the machine's clock.
     pub fn advance(&self, millis: u64) {
         if let Source::Manual = self.source {
             self.shared.slept.fetch_add(millis, Ordering::Relaxed);
@@ -312,39 +316,39 @@ fn wall_millis() -> u64 {
     u64::try_from(wall.as_millis()).unwrap_or(u64::MAX / 2)
 }
 
-/// The least and the greatest offset of the servers' clock that agree with an answer.
-fn bounds(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> Bounds {
+/// Returns the bounds of the servers' clock offset that are consistent with a response.
+fn bounds(ClockQuery(started): ClockQuery, theirs: Timestamp, passed: u64) -> Bounds {
     let theirs = theirs.as_millis();
-    Bounds { low: theirs.saturating_sub(passed), high: theirs.saturating_sub(asked) }
+    Bounds { low: theirs.saturating_sub(passed), high: theirs.saturating_sub(started) }
 }
 
-/// The least and the greatest that tree time can be by now at a replica that recorded `theirs` some time after it was asked.
-fn beside(ClockQuery(asked): ClockQuery, theirs: Timestamp, passed: u64) -> Bounds {
-    let longest = passed.saturating_sub(asked);
-    let latest = theirs.as_millis().saturating_add(longest + longest / limits::CLOCK_SLEW_PARTS);
-    Bounds { low: theirs.as_millis(), high: latest }
+/// Returns the bounds of the current tree time of a replica that recorded `theirs` at some moment after the request.
+fn peer_bounds(ClockQuery(started): ClockQuery, theirs: Timestamp, passed: u64) -> Bounds {
+    let max_age = passed.saturating_sub(started);
+    let max = theirs.as_millis().saturating_add(max_age + max_age / limits::CLOCK_SLEW_PARTS);
+    Bounds { low: theirs.as_millis(), high: max }
 }
 
-fn tell_agreed(behind: i64) {
+fn log_agreed(behind: i64) {
     if u128::from(behind.unsigned_abs()) > core_limits::CLOCK_LOOK.as_millis() {
         info!(behind_ms = behind, "tree time taken from replicas");
     }
 }
 
-/// Tree time that was recorded as `time` when the servers' clock showed `servers`, after that has moved on by `age`. Who is
-/// beside it has followed the servers' clock meanwhile.
-fn carried(time: u64, servers: u64, age: u64) -> u64 {
+/// Returns the tree time that was recorded as `time` when the servers' clock showed `servers`, after that clock has
+/// moved on by `age`. Running replicas have followed the servers' clock meanwhile.
+fn carry_forward(time: u64, servers: u64, age: u64) -> u64 {
     let gap = difference(servers, time);
-    let most = if u128::from(gap.unsigned_abs()) > limits::CLOCK_STEP.as_millis() {
+    let max = if u128::from(gap.unsigned_abs()) > limits::CLOCK_STEP.as_millis() {
         0
     } else {
         i64::try_from(age / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX)
     };
-    time.saturating_add(age).saturating_add_signed(gap.clamp(-most, most))
+    time.saturating_add(age).saturating_add_signed(gap.clamp(-max, max))
 }
 
-/// Milliseconds since the machine started. It continues while the machine is suspended and while this process is
-/// stopped, so a lease that is measured by it ends in time.
+/// Returns the milliseconds since the machine started. They include the time while the machine was suspended or this
+/// process was stopped, so a lease measured by them ends in time.
 pub fn since_boot() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The clock by hand: how it follows the servers' clock, and replicas of which one is cut off, starts, or steps.
+//! Tests with manual clocks: following the servers' clock, and replicas of which one is cut off, starts, or steps.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn recorded(time: u64, servers: u64) -> Option<TimeRecords> {
     Some(TimeRecords { time: at(time), servers: at(servers) })
 }
 
-/// A clock that follows servers, and shows what they do.
+/// Returns a clock that follows servers which run at its rate.
 fn following() -> Clock {
     let clock = Clock::manual(NOW - 7_000);
     clock.begin(clock.asking(), at(NOW), None);
@@ -107,12 +107,12 @@ fn time_without_the_servers_runs_at_the_rate_of_the_machine() {
 #[test]
 fn start_continues_record_at_server_pace() {
     for (last, servers, expected) in [
-        // After a step of an hour that is being followed.
+        // After a step of an hour that is still being followed.
         (recorded(NOW, NOW + 3_600_000), NOW + 3_603_000, NOW + 3_300),
         (recorded(NOW, NOW - 3_600_000), NOW - 3_597_000, NOW + 2_700),
-        // The servers' clock went back while none ran.
+        // The servers' clock moved back while no replica ran.
         (recorded(NOW, NOW), NOW - 3_600_000, NOW),
-        // None ran for an hour.
+        // No replica ran for an hour.
         (recorded(NOW, NOW), NOW + 3_600_000, NOW + 3_600_000),
     ] {
         let clock = Clock::manual(NOW + 5 * DAY);
@@ -136,10 +136,10 @@ fn start_after_a_day_continues_record_until_accepted() {
 #[test]
 fn a_slow_answer_moves_it_no_further_than_it_must() {
     let clock = following();
-    let asked = clock.asking();
+    let query = clock.asking();
     clock.advance(50);
-    // What an honest clock may have shown at any time since it was asked.
-    clock.learn(asked, at(NOW + 30));
+    // The time that a correct clock may have shown at any moment of the request.
+    clock.learn(query, at(NOW + 30));
     clock.advance(1_000);
     assert_eq!(clock.now(), at(NOW + 1_050));
 }
@@ -164,7 +164,7 @@ struct World {
     servers: u64,
     record: TimeRecords,
     replicas: Vec<Clock>,
-    /// What is left until each records.
+    /// Tenths of a second until each replica records the time.
     due: Vec<u64>,
 }
 
@@ -178,16 +178,17 @@ impl World {
         Self { servers: NOW, record, replicas, due: vec![100, 2_000, 4_900] }
     }
 
-    /// What [`angarium_broker`] does each tick.
+    /// Does what [`angarium_broker`] does at each tick.
     fn record(&mut self, replica: usize) {
         let clock = &self.replicas[replica];
-        let asked = clock.asking();
+        let query = clock.asking();
         self.record = TimeRecords { time: clock.now(), servers: at(self.servers) };
-        clock.learn(asked, at(self.servers));
+        clock.learn(query, at(self.servers));
         self.due[replica] = u64::try_from(core_limits::TREE_CLOCK_TICK.as_millis()).unwrap();
     }
 
-    /// Lets so many tenths of a second pass for all, of which these reach the tree, and holds their times together.
+    /// Lets tenths of a second pass for all replicas, of which only `reaching` reach the tree, and checks the spread of
+    /// their times.
     fn pass(&mut self, tenths: u64, reaching: &[usize]) {
         for _ in 0..tenths {
             let before: Vec<_> = self.replicas.iter().map(Clock::now).collect();
@@ -218,14 +219,14 @@ impl World {
         self.servers = self.servers.saturating_add_signed(by);
     }
 
-    /// Starts a replica again: its machine shows any time.
+    /// Restarts a replica, whose machine clock may show any time.
     fn restart(&mut self, replica: usize) {
         let clock = Clock::manual(NOW - DAY);
         clock.begin(clock.asking(), at(self.servers), Some(self.record));
-        // Its registration has another one record.
-        let asked = clock.asking();
+        // The registration makes another replica record the time.
+        let query = clock.asking();
         self.record((replica + 1) % 3);
-        clock.begin_beside(asked, self.record.time);
+        clock.begin_beside(query, self.record.time);
         self.replicas[replica] = clock;
     }
 }
@@ -268,9 +269,9 @@ fn isolated_replica_adopts_shared_time() {
         world.pass(3_000, &[0, 1]);
         let before = world.replicas[2].now();
         assert!(world.spread(&[0, 2]) > 20_000);
-        let asked = world.replicas[2].asking();
+        let query = world.replicas[2].asking();
         world.record(0);
-        world.replicas[2].agree(asked, world.record.time);
+        world.replicas[2].agree(query, world.record.time);
         let agreed = world.replicas[2].agreed().as_millis();
         assert!(agreed.abs_diff(world.replicas[0].now().as_millis()) <= 1, "a lead is not told to others");
         if step > 0 {
