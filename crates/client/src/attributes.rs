@@ -1,10 +1,11 @@
-//! Owns the names of the attributes of queues that a person may set: a key with an underscore that is none of them is a slip, and
-//! a server would keep it without effect.
+//! Names of the queue attributes that a user may set. A key with an underscore that is none of them is a misspelling,
+//! and the server would store it without effect.
 
 use super::failure::Failure;
 use angarium_settings::spelling::nearest;
 
-/// The reserved keys, of Zaqar, of the server, and those that its endpoint of SQS keeps. A test compares them with the server's.
+/// Reserved keys: those of Zaqar and of the server, and those stored for the SQS endpoint. A test compares them with
+/// the server's list.
 pub const KNOWN: &[&str] = &[
     "_content_based_deduplication",
     "_dead_letter_queue",
@@ -29,11 +30,11 @@ pub const KNOWN: &[&str] = &[
     "_tags",
 ];
 
-/// Refuses keys that look like attributes and are none.
+/// Refuses keys that start with an underscore and are no attribute.
 pub fn check<'a>(mut keys: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     let Some(key) = keys.find(|key| key.starts_with('_') && !KNOWN.contains(key)) else { return Ok(()) };
-    let meant = nearest(key, KNOWN.iter().copied());
-    let hint = meant.map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
+    let similar = nearest(key, KNOWN.iter().copied());
+    let hint = similar.map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
     Err(Failure::Usage(format!(
         "there is no attribute `{key}`{hint}\n  keys that begin with an underscore are attributes; \
          --allow-unknown sets it all the same, and it has no effect"

@@ -1,4 +1,5 @@
-//! `angarium pool balance` and `angarium pool map`: which queues should lie elsewhere, and where all lie now.
+//! `angarium pool balance` and `angarium pool map`: proposed moves of queues between pools, and their current
+//! placement.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use super::printer::{Display, Printer};
 use super::remote::{ApiRequest, Remote, with_query};
 use super::table::Table;
 
-/// Letters of a bar that represents everything.
+/// Width of a full bar in characters.
 const BAR: usize = 24;
 
 #[derive(Args, Clone, Debug)]
@@ -70,7 +71,7 @@ impl PlanMove {
     }
 }
 
-/// Shows the moves, or begins them.
+/// Shows the proposed moves, or starts them.
 pub(super) fn balance(remote: &Remote, printer: &mut Printer, args: &BalanceArgs) -> Result<(), Failure> {
     const PATH: &str = "/v2/admin/balance";
     let reply = if args.apply {
@@ -80,7 +81,7 @@ pub(super) fn balance(remote: &Remote, printer: &mut Printer, args: &BalanceArgs
                 body[key] = json!(value);
             }
         }
-        remote.ask(ApiRequest::new(Method::POST, PATH).json(&body)?)?
+        remote.call(ApiRequest::new(Method::POST, PATH).json(&body)?)?
     } else {
         remote.get(with_query(PATH, &[("limit", args.limit.map(|limit| limit.to_string()))]))?
     };
@@ -133,7 +134,7 @@ struct MapMove {
     queues: u64,
 }
 
-/// Shows where all queues lie, or writes the picture of it.
+/// Shows the placement of all queues, or writes it as a picture.
 pub(super) fn map(remote: &Remote, printer: &mut Printer, args: &MapArgs) -> Result<(), Failure> {
     const PATH: &str = "/v2/admin/map";
     if let Some(file) = &args.svg {
@@ -157,7 +158,7 @@ pub(super) fn map(remote: &Remote, printer: &mut Printer, args: &MapArgs) -> Res
     printer.show(&Display { people, json: reply.json_text()?, plain })
 }
 
-/// A part from 0 to 1 as a bar, and in percent.
+/// Formats a share from 0 to 1 as a bar and a percentage.
 fn bar(part: f64) -> String {
     let part = part.clamp(0.0, 1.0);
     let full = (part * BAR as f64).round() as usize;

@@ -1,6 +1,6 @@
-//! Owns what all client commands share: which server, as whom, and in which form the answer is shown.
-//! A flag or its environment variable wins over the context; a server that is named by its URL has no context, so that
-//! no token moves to a server that it was not kept for.
+//! Options shared by all client commands: server, identity and output format. A flag or its environment variable takes
+//! precedence over the context. A server given by its URL has no context, so that no token is sent to a server that it
+//! was not stored for.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use http::HeaderName;
 use http::header::AUTHORIZATION;
 use uuid::Uuid;
 
-use super::context_file::{Context, Contexts, usual_path};
+use super::context_file::{Context, Contexts, default_path};
 use super::failure::Failure;
 use super::printer::{Form, Printer};
 use super::remote::{Identity, Remote};
 use angarium_settings::units;
 
-/// The server when no user states: the one that `angarium serve` starts.
-const USUAL_URL: &str = "http://127.0.0.1:8888";
+/// Default server: the one that `angarium serve` starts.
+const DEFAULT_URL: &str = "http://127.0.0.1:8888";
 const HEADING: &str = "Server";
 
 /// Flags of every client command.
@@ -56,21 +56,21 @@ pub struct CallerArgs {
     output: Form,
 }
 
-/// Where a server's address came from, for people.
+/// Source of a server's address, shown to the user.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A flag or its environment variable.
-    Given,
+    Flag,
     /// A context of this name.
     Context(String),
-    /// No user said.
-    Usual,
+    /// The default.
+    Default,
 }
 
 impl CallerArgs {
-    /// The server that is meant.
+    /// Returns the client for the selected server.
     pub fn remote(&self) -> Result<Remote, Failure> {
-        let (context, _) = self.chosen()?;
+        let (context, _) = self.resolve()?;
         let client = context.client_id.unwrap_or_else(Uuid::new_v4).to_string();
         let mut headers = vec![(HeaderName::from_static("client-id"), client)];
         headers.extend(context.project.map(|id| (HeaderName::from_static("x-project-id"), id)));
@@ -82,35 +82,35 @@ impl CallerArgs {
         Remote::new(Identity { url: &context.url, headers, ca, max_wait: self.timeout() })
     }
 
-    /// How long an answer may take.
+    /// Returns the timeout of a response.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout.into())
     }
 
-    /// The form that is asked for.
+    /// Returns the selected output format.
     pub fn form(&self) -> Form {
         self.output
     }
 
-    /// What shows the results.
+    /// Returns a printer for results.
     pub fn printer(&self) -> Printer {
         Printer::new(self.output)
     }
 
-    /// The server and the caller, of the flags and of the context; and where the server's address came from.
-    pub fn chosen(&self) -> Result<(Context, Origin), Failure> {
-        let (kept, origin) = self.kept()?;
+    /// Returns the server and the identity, from the flags and the context, and the source of the server's address.
+    pub fn resolve(&self) -> Result<(Context, Origin), Failure> {
+        let (stored, origin) = self.stored_context()?;
         let context = Context {
-            url: kept.url,
-            project: self.project.clone().or(kept.project),
-            token: self.token.clone().or(kept.token),
-            client_id: self.client_id.or(kept.client_id),
-            ca: self.ca.clone().or(kept.ca),
+            url: stored.url,
+            project: self.project.clone().or(stored.project),
+            token: self.token.clone().or(stored.token),
+            client_id: self.client_id.or(stored.client_id),
+            ca: self.ca.clone().or(stored.ca),
         };
         Ok((context, origin))
     }
 
-    fn kept(&self) -> Result<(Context, Origin), Failure> {
+    fn stored_context(&self) -> Result<(Context, Origin), Failure> {
         let bare = |url: &str| Context { url: url.to_owned(), ..Context::default() };
         if let Some(url) = &self.url {
             if self.context.is_some() {
@@ -118,20 +118,20 @@ impl CallerArgs {
                     "a URL and a context are both named (--url, ANGARIUM_URL, --context, ANGARIUM_CONTEXT)";
                 return Err(Failure::Usage(why.into()));
             }
-            return Ok((bare(url), Origin::Given));
+            return Ok((bare(url), Origin::Flag));
         }
-        // Without a home there are no contexts to look at.
+        // Without a home directory there are no contexts to read.
         let path = match &self.contexts {
             Some(path) => path.clone(),
-            None if self.context.is_some() => usual_path()?,
-            None => match usual_path() {
+            None if self.context.is_some() => default_path()?,
+            None => match default_path() {
                 Ok(path) => path,
-                Err(_) => return Ok((bare(USUAL_URL), Origin::Usual)),
+                Err(_) => return Ok((bare(DEFAULT_URL), Origin::Default)),
             },
         };
         let contexts = Contexts::read(&path)?;
         let Some(name) = self.context.as_ref().or(contexts.current.as_ref()) else {
-            return Ok((bare(USUAL_URL), Origin::Usual));
+            return Ok((bare(DEFAULT_URL), Origin::Default));
         };
         Ok((contexts.named(name)?.clone(), Origin::Context(name.clone())))
     }
@@ -149,8 +149,8 @@ mod tests {
         caller: CallerArgs,
     }
 
-    /// The choice of these arguments beside a file with two contexts, of which the first is current.
-    fn chosen(arguments: &[&str]) -> Result<(Context, Origin), Failure> {
+    /// Resolves these arguments with a file of two contexts, of which the first is current.
+    fn resolve(arguments: &[&str]) -> Result<(Context, Origin), Failure> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("contexts.toml");
         let text = "current = \"a\"\n[contexts.a]\nurl = \"http://a\"\ntoken = \"secret\"\nproject = \"p\"\n\
@@ -158,32 +158,32 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let file = ["program", "--contexts", path.to_str().unwrap()];
         let parsed = Program::try_parse_from(file.into_iter().chain(arguments.iter().copied())).unwrap();
-        parsed.caller.chosen()
+        parsed.caller.resolve()
     }
 
     #[test]
     fn the_current_context_is_meant_when_none_is_named() {
-        let (context, origin) = chosen(&[]).unwrap();
+        let (context, origin) = resolve(&[]).unwrap();
         assert_eq!((context.url.as_str(), context.token.as_deref()), ("http://a", Some("secret")));
         assert_eq!(origin, Origin::Context("a".into()));
-        assert_eq!(chosen(&["--context", "b"]).unwrap().0.url, "http://b");
+        assert_eq!(resolve(&["--context", "b"]).unwrap().0.url, "http://b");
     }
 
     #[test]
     fn a_flag_wins_over_the_context() {
-        let (context, _) = chosen(&["--project", "q", "--token", "other"]).unwrap();
+        let (context, _) = resolve(&["--project", "q", "--token", "other"]).unwrap();
         assert_eq!((context.project.as_deref(), context.token.as_deref()), (Some("q"), Some("other")));
     }
 
     #[test]
     fn a_server_named_by_its_url_gets_no_token_of_a_context() {
-        let (context, origin) = chosen(&["--url", "http://c"]).unwrap();
-        assert_eq!((context.token, context.project, origin), (None, None, Origin::Given));
+        let (context, origin) = resolve(&["--url", "http://c"]).unwrap();
+        assert_eq!((context.token, context.project, origin), (None, None, Origin::Flag));
     }
 
     #[test]
     fn missing_context_or_context_with_url_is_refused() {
-        assert!(chosen(&["--context", "c"]).is_err());
-        assert!(chosen(&["--context", "a", "--url", "http://c"]).is_err());
+        assert!(resolve(&["--context", "c"]).is_err());
+        assert!(resolve(&["--context", "a", "--url", "http://c"]).is_err());
     }
 }

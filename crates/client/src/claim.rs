@@ -92,8 +92,8 @@ pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     match &args.command {
         ClaimCommand::Create { queue, limit, terms, wait } => {
-            let wanted = ClaimRequest { queue, limit: *limit, terms, wait: wait.map(u64::from) };
-            let granted = claim(&remote, &wanted)?;
+            let request = ClaimRequest { queue, limit: *limit, terms, wait: wait.map(u64::from) };
+            let granted = claim(&remote, &request)?;
             if granted.is_none() {
                 notice::tell_if_missing(&remote, queue);
             }
@@ -155,29 +155,29 @@ fn path(queue: &str, claim: &str) -> String {
     format!("{}/claims/{}", queue::path(queue), encoded(claim))
 }
 
-/// What is to be claimed.
+/// Parameters of a claim to create.
 pub struct ClaimRequest<'a> {
-    /// The queue.
+    /// Name of the queue.
     pub queue: &'a str,
-    /// How many messages at most.
+    /// Max number of messages.
     pub limit: Option<u32>,
-    /// For how long.
+    /// Time to live and grace.
     pub terms: &'a Terms,
     /// Seconds to wait for a message.
     pub wait: Option<u64>,
 }
 
-/// A claim that was granted.
+/// A granted claim.
 pub struct ClaimGrant {
-    /// Its id.
+    /// Id of the claim.
     pub id: String,
     /// Its messages, oldest first.
     pub messages: Vec<Message>,
     reply: Reply,
 }
 
-/// Claims messages; none when there is nothing to claim.
-pub fn claim(remote: &Remote, wanted: &ClaimRequest<'_>) -> Result<Option<ClaimGrant>, Failure> {
+/// Claims messages. Returns none when there is nothing to claim.
+pub fn claim(remote: &Remote, request: &ClaimRequest<'_>) -> Result<Option<ClaimGrant>, Failure> {
     #[derive(Deserialize)]
     struct ClaimReply {
         id: Option<String>,
@@ -185,29 +185,29 @@ pub fn claim(remote: &Remote, wanted: &ClaimRequest<'_>) -> Result<Option<ClaimG
     }
 
     let query = [
-        ("limit", wanted.limit.map(|limit| limit.to_string())),
-        ("wait", wanted.wait.map(|wait| wait.to_string())),
+        ("limit", request.limit.map(|limit| limit.to_string())),
+        ("wait", request.wait.map(|wait| wait.to_string())),
     ];
-    let at = with_query(&format!("{}/claims", queue::path(wanted.queue)), &query);
-    let longer = Duration::from_secs(wanted.wait.unwrap_or(0));
-    let reply = remote.ask(ApiRequest::new(Method::POST, at).json(wanted.terms)?.longer(longer))?;
+    let at = with_query(&format!("{}/claims", queue::path(request.queue)), &query);
+    let extra_wait = Duration::from_secs(request.wait.unwrap_or(0));
+    let reply = remote.call(ApiRequest::new(Method::POST, at).json(request.terms)?.extra_wait(extra_wait))?;
     if reply.status == StatusCode::NO_CONTENT {
         return Ok(None);
     }
     let ClaimReply { id, messages } = reply.parse()?;
-    // Zaqar states it only there.
+    // Zaqar returns the claim's id only in this header.
     let location = reply.headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
     let id = id.or_else(|| Some(location?.rsplit('/').next()?.to_owned()));
     let id = id.ok_or_else(|| reply.strange("it does not name the claim"))?;
     Ok(Some(ClaimGrant { id, messages, reply }))
 }
 
-/// Begins the time of a claim again.
+/// Renews a claim: its time to live restarts.
 pub fn renew(remote: &Remote, queue: &str, claim: &str, terms: &Terms) -> Result<(), Failure> {
-    remote.ask(ApiRequest::new(Method::PATCH, path(queue, claim)).json(terms)?).map(drop)
+    remote.call(ApiRequest::new(Method::PATCH, path(queue, claim)).json(terms)?).map(drop)
 }
 
-/// Ends a claim.
+/// Releases a claim.
 pub fn release(remote: &Remote, queue: &str, claim: &str) -> Result<(), Failure> {
     remote.delete(path(queue, claim)).map(drop)
 }
@@ -238,7 +238,7 @@ fn show(
     let row = |message: &Message| vec![message.id().to_owned(), message.age(), cut(&message.body)];
     let rows: Vec<_> = messages.iter().map(row).collect();
     let people = format!("claim {id}\n{more}{}", Table::new(&["ID", "AGE", "BODY"]).cut().with_head(&rows));
-    // The body as JSON, so that a line has always three parts.
+    // The body is JSON, so that a line always has three fields.
     let line = |message: &Message| format!("{id}\t{}\t{}", message.id(), one_line(&message.body));
     let plain = messages.iter().map(line).collect();
     args.caller.printer().show(&Display { people, json: reply.json_text()?, plain })

@@ -1,4 +1,4 @@
-//! `angarium components` and `angarium drain`: the replicas of the service, and one that hands its queues over.
+//! `angarium components` and `angarium drain`: list the replicas of the service, and drain one of them.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use super::remote::{ApiRequest, Remote, Reply};
 use super::table::Table;
 use angarium_settings::units;
 
-/// How often a replica that hands its queues over is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// Pause between two checks of a draining replica.
+const CHECK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Show the replicas of the service, and how many of the 256 slots each serves (administrators)
 #[derive(Args, Clone, Debug)]
@@ -71,14 +71,14 @@ impl Component {
     }
 }
 
-fn look(remote: &Remote) -> Result<(Reply, Components), Failure> {
+fn fetch(remote: &Remote) -> Result<(Reply, Components), Failure> {
     let reply = remote.get("/v2/components")?;
     let components = reply.parse()?;
     Ok((reply, components))
 }
 
 pub(super) fn components(args: &ComponentsArgs) -> Result<(), Failure> {
-    let (reply, found) = look(&args.caller.remote()?)?;
+    let (reply, found) = fetch(&args.caller.remote()?)?;
     let rows: Vec<_> = found.components.iter().map(Component::row).collect();
     let plain = found.components.iter().map(|one| one.instance.clone()).collect();
     let people = Table::new(&["INSTANCE", "ADDRESS", "STATE", "WEIGHT", "SLOTS", "VERSION"]).with_head(&rows);
@@ -89,15 +89,15 @@ pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     let instance = match &args.instance {
         Some(instance) => instance.clone(),
-        None => look(&remote)?.1.answered_by,
+        None => fetch(&remote)?.1.answered_by,
     };
     if Uuid::parse_str(&instance).is_err() {
         return Err(Failure::Usage(format!("{instance:?} is no instance: `angarium components` shows them")));
     }
-    remote.ask(ApiRequest::new(Method::POST, format!("/v2/components/{instance}/drain")))?;
+    remote.call(ApiRequest::new(Method::POST, format!("/v2/components/{instance}/drain")))?;
     let start = Instant::now();
     loop {
-        let Components { components: found, unowned_slots, .. } = look(&remote)?.1;
+        let Components { components: found, unowned_slots, .. } = fetch(&remote)?.1;
         let left = found.iter().find(|one| one.instance == instance).map_or(0, |one| one.slots.len());
         if left == 0 && unowned_slots.is_empty() {
             let sentence = format!("replica {instance} serves no queue any more");
@@ -108,6 +108,6 @@ pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
             let why = format!("replica {instance} still has {left} slots, and {unowned} have no owner");
             return Err(Failure::Found(why));
         }
-        sleep(LOOK);
+        sleep(CHECK_PAUSE);
     }
 }

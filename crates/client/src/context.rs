@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::context_file::{Context, Contexts, usual_path};
+use super::context_file::{Context, Contexts, default_path};
 use super::failure::Failure;
 use super::printer::{Form, Item, Printer};
 
@@ -64,7 +64,7 @@ fn client_id(text: &str) -> Result<Uuid, String> {
 }
 
 pub(super) fn run(args: ContextArgs) -> Result<(), Failure> {
-    let path = args.contexts.map_or_else(usual_path, Ok)?;
+    let path = args.contexts.map_or_else(default_path, Ok)?;
     let mut all = Contexts::read(&path)?;
     let mut printer = Printer::new(args.output);
     let (name, sentence) = match args.command {
@@ -83,7 +83,7 @@ pub(super) fn run(args: ContextArgs) -> Result<(), Failure> {
             context.project = project.or(context.project);
             context.token = token.map(typed).transpose()?.or(context.token);
             context.client_id = client_id.or(context.client_id);
-            // A relative path would mean another file in another directory.
+            // A relative path would name another file in another directory.
             let ca = ca.map(std::path::absolute).transpose();
             context.ca = ca.map_err(|error| Failure::Usage(format!("--ca: {error}")))?.or(context.ca);
             keep(&mut all, &name, context);
@@ -107,7 +107,7 @@ fn keep(all: &mut Contexts, name: &str, context: Context) {
     all.contexts.insert(name.to_owned(), context);
 }
 
-/// A token as it is given, or the first line of standard input.
+/// Returns the given token, or the first line of standard input for `-`.
 fn typed(token: String) -> Result<String, Failure> {
     if token != "-" {
         return Ok(token);

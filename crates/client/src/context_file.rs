@@ -1,5 +1,5 @@
-//! Owns the file of contexts: named servers with project, token and client id. It is read whole, written whole, and
-//! readable by its owner only. Never connects anywhere.
+//! The file of contexts: named servers with project, token and client id. It is read and written as a whole, and only
+//! its owner can read it. This module opens no connection.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -12,14 +12,14 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 
-/// Bytes of the file: far above any list of servers that a person keeps.
+/// Max bytes of the file, far above any real list of servers.
 const FILE_BYTES: u64 = 1 << 20;
 
-/// A server, and as whom it is asked.
+/// A server, and the identity to use on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    /// The server's root.
+    /// Root URL of the server.
     pub url: String,
     /// The tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct Context {
     /// The bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The id by which listings know one's own messages.
+    /// The id that marks the user's own messages in listings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<Uuid>,
     /// A file of certificates to trust in place of the public ones.
@@ -38,16 +38,16 @@ pub struct Context {
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contexts {
-    /// The one that is meant when none is named.
+    /// Name of the context that is used when none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// By their names.
+    /// Contexts by name.
     #[serde(default)]
     pub contexts: BTreeMap<String, Context>,
 }
 
 impl Contexts {
-    /// Reads the file; one that does not exist holds no contexts.
+    /// Reads the file. A missing file has no contexts.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let unreadable = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
         match fs::metadata(path) {
@@ -57,7 +57,7 @@ impl Contexts {
             Err(error) => return Err(unreadable(error.to_string())),
         }
         let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-        // Without the excerpt: it could show a token.
+        // Without the excerpt of the file, which could show a token.
         toml::from_str(&text).map_err(|error| unreadable(error.message().to_owned()))
     }
 
@@ -69,7 +69,7 @@ impl Contexts {
         })
     }
 
-    /// Writes the file in one step, so that a reader or a crash never meets half of it.
+    /// Writes the file atomically, so that a reader or a crash never sees a partial file.
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
         let text = toml::to_string_pretty(self).map_err(|error| Failure::Usage(error.to_string()))?;
         write_private(path, &text)
@@ -84,13 +84,13 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     written.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| {
-        // The error is told; what is left behind is empty or whole and private.
+        // The error is reported. A leftover file is private, whatever its contents.
         let _ = fs::remove_file(&fresh);
     })
 }
 
-/// Where the file is when no user states: below `XDG_CONFIG_HOME`, or `~/.config`.
-pub fn usual_path() -> Result<PathBuf, Failure> {
+/// Returns the default path of the file: below `XDG_CONFIG_HOME`, or `~/.config`.
+pub fn default_path() -> Result<PathBuf, Failure> {
     let config = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let config = config.or_else(|| std::env::home_dir().map(|home| home.join(".config")));
     let config =
@@ -123,7 +123,7 @@ mod tests {
         let path = directory.path().join("contexts.toml");
         assert_eq!(Contexts::read(&path).unwrap(), Contexts::default());
         fs::write(&path, "[contexts.a]\nurl = \"http://a\"\npasword = \"secret\"").unwrap();
-        let told = Contexts::read(&path).unwrap_err().to_string();
-        assert!(told.contains("pasword") && !told.contains("secret"), "{told}");
+        let text = Contexts::read(&path).unwrap_err().to_string();
+        assert!(text.contains("pasword") && !text.contains("secret"), "{text}");
     }
 }

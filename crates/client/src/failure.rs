@@ -1,59 +1,59 @@
-//! Owns the ways in which a client command can end badly, the exit code of each, and what a person is told.
-//! Never prints, and never decides whether to try again.
+//! Failures of client commands: their exit codes and their texts for the user. This module never prints, and never
+//! decides about a retry.
 
 use std::io;
 
 use serde::Deserialize;
 
-/// Why a command did not do what it was asked for.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The server said no: it is wrong, missing, or not allowed.
+    /// The server refused the request: it is invalid, its target is missing, or it is not allowed.
     #[error("{0}")]
     Refused(Refusal),
-    /// The command succeeded in asking, and what it found is bad.
+    /// The requests succeeded, but the result is bad.
     #[error("{0}")]
     Found(String),
-    /// The arguments, the input or the contexts cannot be used.
+    /// The arguments, the input or the contexts are invalid.
     #[error("{0}")]
     Usage(String),
-    /// There is no connection to the server, or no answer to a question that changes nothing. Nothing was done.
+    /// There is no connection to the server, or no response to a read. Nothing was done.
     #[error("{url} cannot be reached: {why}")]
     Unreachable {
-        /// The server.
+        /// URL of the server.
         url: String,
-        /// What the connection met.
+        /// Error of the connection.
         why: String,
     },
-    /// The server cannot serve now; it is certain that nothing was written.
+    /// The server is unavailable. It is certain that nothing was written.
     #[error("{0}\n  nothing was written: try again later")]
     Unavailable(Refusal),
-    /// What answers does not speak this API.
+    /// The response does not follow this API.
     #[error("the answer to {asked} is not what the API promises: {why}")]
     Strange {
-        /// Method and path.
+        /// Method and path of the request.
         asked: String,
-        /// What is wrong with it.
+        /// What is wrong with the response.
         why: String,
     },
-    /// The request went out, and it is unknown how far it got.
+    /// The request was sent, and its outcome is unknown.
     #[error("{0}\n  it may have been done or not: look before you repeat it")]
     Unknown(String),
-    /// A part of the work is done for certain, and then something went wrong.
+    /// A part of the work was certainly done, then the rest failed.
     #[error("{then}\n  before that, {done}")]
     Partly {
-        /// What is done.
+        /// The part that was done.
         done: String,
-        /// What went wrong.
+        /// The failure of the rest.
         then: Box<Failure>,
     },
-    /// The reader of the output has gone; there is no reader to tell.
+    /// The reader of the output has closed it, so there is no reader to inform.
     #[error("the output was closed")]
     OutputClosed,
 }
 
 impl Failure {
-    /// The exit code of the process: part of the command line's interface, so it never changes.
+    /// Returns the exit code of the process. The codes are part of the command line's interface and never change.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::OutputClosed => 0,
@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// What writing to the standard output met.
+    /// Converts an error of standard output.
     pub fn of_output(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
@@ -75,7 +75,7 @@ impl Failure {
     }
 }
 
-/// The exit codes, for the help of the program.
+/// The exit codes, for the program's help.
 pub const EXIT_CODES: &str = "\
 Exit codes of the client commands:
   0  done
@@ -85,16 +85,16 @@ Exit codes of the client commands:
   4  unavailable: the server cannot serve now, nothing was written; or it does not speak this API
   5  unknown: the request may have been carried out or not";
 
-/// An answer that is an error, as Zaqar and Angarium write it. Zaqar has the title and the description only.
+/// An error response, as Zaqar and Angarium send it. Zaqar sends only the title and the description.
 #[derive(Debug, Default, Deserialize)]
 pub struct Refusal {
-    /// The kind of error, for a person.
+    /// Kind of the error, for a person.
     #[serde(default)]
     title: String,
-    /// What is wrong.
+    /// Explanation of the error.
     #[serde(default)]
     description: Option<String>,
-    /// The kind of error, for a program.
+    /// Kind of the error, for a program.
     #[serde(default)]
     code: Option<String>,
     /// Whether it is certain that nothing was written.
@@ -103,7 +103,7 @@ pub struct Refusal {
     /// Whether the same request may succeed later.
     #[serde(default)]
     may_retry: Option<bool>,
-    /// By which the server's log finds the request.
+    /// Id of the request in the server's log.
     #[serde(default)]
     request_id: Option<String>,
     #[serde(skip)]
@@ -111,17 +111,17 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether the caller may not do this, or is not known.
+    /// Returns whether the caller is not authenticated or not allowed.
     pub fn is_of_access(&self) -> bool {
         matches!(self.status, 401 | 403)
     }
 
-    /// Whether what was asked for does not exist.
+    /// Returns whether the target of the request does not exist.
     pub fn is_missing(&self) -> bool {
         self.status == 404
     }
 
-    /// The failure that an answer with this status and body tells of. `id` is the request's id from the header.
+    /// Converts an error response with this status and body. `id` is the request id from the header.
     pub fn of(status: u16, body: &[u8], id: Option<&str>) -> Failure {
         let mut refusal: Self = serde_json::from_slice(body).unwrap_or_default();
         refusal.status = status;
@@ -130,9 +130,9 @@ impl Refusal {
         }
         match (status, refusal.nothing_written) {
             (500.., Some(false)) => Failure::Unknown(refusal.to_string()),
-            // A gateway, or a server that states nothing of it.
+            // The sender is a gateway, or a server that does not report whether anything was written.
             (500.., None) if status != 503 => Failure::Unknown(refusal.to_string()),
-            // As what is more than a whole quota.
+            // For example, a request that alone exceeds a quota.
             (429, _) if refusal.may_retry == Some(false) => Failure::Refused(refusal),
             (408 | 429 | 500.., _) => Failure::Unavailable(refusal),
             _ => Failure::Refused(refusal),
@@ -158,10 +158,10 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Text of others as a terminal may show it: what would steer it is written out.
+/// Escapes control characters in foreign text, so that a terminal can show it.
 pub fn printable(text: &str) -> String {
     let steers = |c: char| {
-        // The directions of text, by which a name can be made to look like another.
+        // Marks of text direction can make one name look like another.
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };

@@ -66,7 +66,7 @@ pub(super) fn run(args: &FlavorArgs) -> Result<(), Failure> {
     match &args.command {
         FlavorCommand::List { extent } => list(args, &remote, extent),
         FlavorCommand::Create { flavor, pools } => {
-            remote.ask(ApiRequest::new(Method::PUT, path(flavor)).json(&json!({"pool_list": pools}))?)?;
+            remote.call(ApiRequest::new(Method::PUT, path(flavor)).json(&json!({"pool_list": pools}))?)?;
             args.caller.printer().done(&format!("flavor {flavor} is created"), &json!({"name": flavor}))
         }
         FlavorCommand::Show { flavor } => {
@@ -76,7 +76,7 @@ pub(super) fn run(args: &FlavorArgs) -> Result<(), Failure> {
             args.caller.printer().show(&Display { people: pairs(&object), json: reply.json_text()?, plain })
         }
         FlavorCommand::Update { flavor, pools } => {
-            remote.ask(ApiRequest::new(Method::PATCH, path(flavor)).json(&json!({"pool_list": pools}))?)?;
+            remote.call(ApiRequest::new(Method::PATCH, path(flavor)).json(&json!({"pool_list": pools}))?)?;
             args.caller.printer().done(&format!("flavor {flavor} is changed"), &json!({"name": flavor}))
         }
         FlavorCommand::Delete { flavors } => {

@@ -1,4 +1,4 @@
-//! `angarium ping` and `angarium health`: whether a server answers, and how its storage is.
+//! `angarium ping` and `angarium health`: whether a server responds, and the state of its pools.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -50,7 +50,7 @@ pub struct HealthArgs {
 
 pub(super) fn ping(args: &PingArgs, here: LocalAddress) -> Result<(), Failure> {
     let remote = if args.here {
-        Remote::beside(&here().map_err(Failure::Usage)?, args.caller.timeout())?
+        Remote::local(&here().map_err(Failure::Usage)?, args.caller.timeout())?
     } else {
         args.caller.remote()?
     };
@@ -59,22 +59,22 @@ pub(super) fn ping(args: &PingArgs, here: LocalAddress) -> Result<(), Failure> {
         Probe::Live => "/livez",
         Probe::Ready => "/readyz",
     };
-    let asked = Instant::now();
+    let started = Instant::now();
     remote.get(path)?;
-    let milliseconds = asked.elapsed().as_secs_f64() * 1e3;
+    let milliseconds = started.elapsed().as_secs_f64() * 1e3;
     let sentence = format!("{} answers after {milliseconds:.1} ms", remote.base());
     args.caller.printer().done(&sentence, &json!({"url": remote.base(), "milliseconds": milliseconds}))
 }
 
-/// How a pool does. Zaqar states of it only whether it can be reached.
+/// Health of a pool. Zaqar only reports whether it is reachable.
 #[derive(Debug, Deserialize)]
 pub struct PoolHealth {
-    /// Whether it can be reached.
+    /// Whether it is reachable.
     pub storage_reachable: bool,
     /// Whether it accepts writes.
     #[serde(default)]
     pub writable: Option<bool>,
-    /// Why not.
+    /// Reason for a problem.
     #[serde(default)]
     pub description: Option<String>,
     #[serde(default)]
@@ -106,7 +106,7 @@ impl PoolHealth {
     }
 }
 
-/// The pools of a health document by their names: below `pools`, or beside the catalogue as in Zaqar.
+/// Returns the pools of a health document by name: below `pools`, or at the top level as in Zaqar.
 pub fn pools(reply: &Reply) -> Result<BTreeMap<String, PoolHealth>, Failure> {
     let mut parts: BTreeMap<String, Box<RawValue>> = reply.parse()?;
     if let Some(pools) = parts.remove("pools") {
@@ -117,7 +117,7 @@ pub fn pools(reply: &Reply) -> Result<BTreeMap<String, PoolHealth>, Failure> {
     Ok(parts.into_iter().filter_map(health).collect())
 }
 
-/// Which operations fail. Each of them has a status, and most of the time they are all the same.
+/// Lists the failing operations. Usually all operations have the same status.
 fn failing(operations: &RawValue) -> String {
     #[derive(Deserialize)]
     struct Operation {

@@ -1,15 +1,15 @@
-//! The client commands: what a person or a script asks of a server, over HTTP.
+//! The client commands: requests of a person or a script to a server, over HTTP.
 //!
 //! ```text
-//! mod (which command) → queue, message, claim, pool, flavor, quota, component, health, doctor, top (one file per noun: what is asked and shown)
+//! mod (which command) → queue, message, claim, pool, flavor, quota, component, health, doctor, top (one file per noun)
 //!                         → caller (flags, context) → context_file
-//!                         → remote (one request, one answer) → failure (what went wrong, the exit code), tls_words
+//!                         → remote (one request, one response) → failure (errors, exit codes), tls_words
 //!                         → listing (page after page), setting (KEY=VALUE), attributes (their names)
 //!                         → printer (table, JSON, plain) → table, screen; progress, notice (standard error)
 //! ```
 //!
-//! It knows the REST API only from outside: nothing here touches the product's own parts, so that it can speak to any
-//! server of this API, Zaqar's own among them.
+//! This crate uses only the REST API, and no inner part of the product except the stores that `doctor` reads. So it
+//! works with any server of this API, including Zaqar.
 
 mod attributes;
 mod balance;
@@ -75,10 +75,11 @@ pub enum ClientCommand {
     Context(context::ContextArgs),
 }
 
-/// States where the service answers that the settings of this environment start, or what is wrong with them.
+/// A function that returns the address of the service started by the settings of this environment, or the error in
+/// them.
 pub type LocalAddress = fn() -> Result<String, String>;
 
-/// Carries out a command.
+/// Runs a command.
 pub fn run(command: ClientCommand, here: LocalAddress) -> Result<(), Failure> {
     match command {
         ClientCommand::Queue(args) => queue::run(&args),

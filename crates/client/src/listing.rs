@@ -1,5 +1,5 @@
-//! Owns the way through a listing: page after page by the links that the server gives, up to a number of items.
-//! Never sends a page's link to another server, and never asks for the same page twice in a row.
+//! Paging through a listing by the server's links, up to a number of items. A link is never sent to another server, and
+//! the same page is never requested twice in a row.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::failure::Failure;
 use super::remote::{ApiRequest, Remote, with_query};
 
-/// Items of a page: the most that a server of Zaqar's defaults gives.
+/// Items per page: the max that a Zaqar server with default settings returns.
 const PAGE: u64 = 20;
 
 /// How much of a listing.
@@ -32,13 +32,13 @@ fn check_min_one(text: &str) -> Result<u64, &'static str> {
 }
 
 impl ExtentArgs {
-    /// At most so many, from the first one on.
+    /// Returns the extent of the first `limit` items.
     pub fn first(limit: u64) -> Self {
         Self { limit: Some(limit), all: false, marker: None }
     }
 }
 
-/// A listing under way. Of its items one page is in memory.
+/// A listing in progress. One page of items is in memory.
 pub struct Listing<'a> {
     remote: &'a Remote,
     key: &'static str,
@@ -54,7 +54,7 @@ struct Link {
 }
 
 impl<'a> Listing<'a> {
-    /// Of the items under `key` in the answers to `path`, with these parameters of the query.
+    /// Creates a listing of the items under `key` in the responses to `path`, with these query parameters.
     pub fn new(
         remote: &'a Remote,
         path: &str,
@@ -68,15 +68,15 @@ impl<'a> Listing<'a> {
         Self { remote, key, next: Some(with_query(path, &query)), left, headers: &[] }
     }
 
-    /// With these headers.
+    /// Adds headers to the requests.
     pub fn with_headers(self, headers: &'static [(&'static str, &'static str)]) -> Self {
         Self { headers, ..self }
     }
 
-    /// The next items; none at the end. The last page may be short, or empty.
+    /// Returns the next items; none at the end. The last page may be short or empty.
     pub fn page(&mut self) -> Result<Option<Vec<Box<RawValue>>>, Failure> {
         let Some(path) = self.next.take() else { return Ok(None) };
-        let reply = self.remote.ask(ApiRequest::new(Method::GET, path.clone()).headers(self.headers))?;
+        let reply = self.remote.call(ApiRequest::new(Method::GET, path.clone()).headers(self.headers))?;
         let mut body: BTreeMap<String, Box<RawValue>> = reply.parse()?;
         let missing = || reply.strange(format!("it has no {}", self.key));
         let items = body.remove(self.key).ok_or_else(missing)?;
@@ -92,7 +92,7 @@ impl<'a> Listing<'a> {
                 body.remove("links").map_or(Ok(Vec::new()), |links| serde_json::from_str(links.get()));
             let links: Vec<Link> = links.map_err(|error| reply.strange(error.to_string()))?;
             let next = links.into_iter().find(|link| link.rel == "next").map(|link| link.href);
-            // A path and nothing else: the base of the server leaves before it.
+            // Only a path is followed: the server's base URL is put before it.
             self.next = next.filter(|href| href.starts_with('/') && *href != path);
         }
         Ok(Some(items))

@@ -1,4 +1,4 @@
-//! `angarium queue migrate`, `migration` and `cancel-migration`: a queue that moves to another pool. For
+//! `angarium queue migrate`, `migration` and `cancel-migration`: migration of a queue to another pool. For
 //! administrators.
 
 use std::thread::sleep;
@@ -15,8 +15,8 @@ use super::queue::path;
 use super::remote::{ApiRequest, Remote, Reply};
 use angarium_settings::units;
 
-/// How often a queue that is waited for is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+/// Pause between two checks of a migration.
+const CHECK_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct MigrateArgs {
@@ -45,14 +45,14 @@ fn at(queue: &str) -> String {
     format!("{}/migrate", path(queue))
 }
 
-/// Begins a migration, and waits for its end if that is wanted.
+/// Starts a migration, and waits for its end if requested.
 pub(super) fn migrate(remote: &Remote, printer: &mut Printer, args: &MigrateArgs) -> Result<(), Failure> {
     let MigrateArgs { queue, pool, rate, wait } = args;
     let mut body = json!({"pool": pool});
     if let Some(rate) = rate {
         body["rate"] = json!(rate);
     }
-    let begun = remote.ask(ApiRequest::new(Method::POST, at(queue)).json(&body)?)?;
+    let begun = remote.call(ApiRequest::new(Method::POST, at(queue)).json(&body)?)?;
     let Some(seconds) = wait else { return show(printer, &begun) };
     let start = Instant::now();
     loop {
@@ -68,19 +68,19 @@ pub(super) fn migrate(remote: &Remote, printer: &mut Printer, args: &MigrateArgs
                     "queue {queue} is still on its way: {left} messages are left"
                 )));
             }
-            Ok(_) => sleep(LOOK),
+            Ok(_) => sleep(CHECK_PAUSE),
         }
     }
 }
 
-/// Shows how far a migration is.
-pub(super) fn look(remote: &Remote, printer: &mut Printer, queue: &str) -> Result<(), Failure> {
+/// Shows the progress of a migration.
+pub(super) fn show_progress(remote: &Remote, printer: &mut Printer, queue: &str) -> Result<(), Failure> {
     show(printer, &remote.get(at(queue))?)
 }
 
-/// Turns a migration round.
+/// Cancels a migration: the queue returns to its old pool.
 pub(super) fn cancel(remote: &Remote, printer: &mut Printer, queue: &str) -> Result<(), Failure> {
-    show(printer, &remote.ask(ApiRequest::new(Method::DELETE, at(queue)))?)
+    show(printer, &remote.call(ApiRequest::new(Method::DELETE, at(queue)))?)
 }
 
 fn show(printer: &mut Printer, reply: &Reply) -> Result<(), Failure> {

@@ -103,7 +103,7 @@ struct PoolDetails {
     options: Vec<Setting>,
 }
 
-/// What is said of a pool.
+/// The settings of a pool in a request.
 #[derive(Serialize)]
 struct PoolInput<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,8 +130,8 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
     match &args.command {
         PoolCommand::List { extent } => list(args, &remote, extent),
         PoolCommand::Create { pool, uri, weight, more } => {
-            let said = PoolInput::new(Some(uri), Some(*weight), more);
-            remote.ask(ApiRequest::new(Method::PUT, path(pool)).json(&said)?)?;
+            let input = PoolInput::new(Some(uri), Some(*weight), more);
+            remote.call(ApiRequest::new(Method::PUT, path(pool)).json(&input)?)?;
             args.caller.printer().done(&format!("pool {pool} is registered"), &json!({"name": pool}))
         }
         PoolCommand::Show { pool } => {
@@ -141,13 +141,13 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
             args.caller.printer().show(&Display { people: pairs(&object), json: reply.json_text()?, plain })
         }
         PoolCommand::Update { pool, uri, weight, state, more } => {
-            let said = PoolInput { state: *state, ..PoolInput::new(uri.as_deref(), *weight, more) };
-            remote.ask(ApiRequest::new(Method::PATCH, path(pool)).json(&said)?)?;
+            let input = PoolInput { state: *state, ..PoolInput::new(uri.as_deref(), *weight, more) };
+            remote.call(ApiRequest::new(Method::PATCH, path(pool)).json(&input)?)?;
             args.caller.printer().done(&format!("pool {pool} is changed"), &json!({"name": pool}))
         }
-        PoolCommand::Drain(wanted) => pool_drain::drain(&remote, &mut args.caller.printer(), wanted),
-        PoolCommand::Balance(wanted) => balance::balance(&remote, &mut args.caller.printer(), wanted),
-        PoolCommand::Map(wanted) => balance::map(&remote, &mut args.caller.printer(), wanted),
+        PoolCommand::Drain(drain) => pool_drain::drain(&remote, &mut args.caller.printer(), drain),
+        PoolCommand::Balance(plan) => balance::balance(&remote, &mut args.caller.printer(), plan),
+        PoolCommand::Map(map) => balance::map(&remote, &mut args.caller.printer(), map),
         PoolCommand::Delete { pools } => {
             let mut printer = args.caller.printer();
             pools.iter().try_for_each(|pool| {

@@ -1,4 +1,4 @@
-//! `angarium pool drain`: all queues of a pool go to others. For administrators.
+//! `angarium pool drain`: migration of all queues of a pool to other pools. For administrators.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use super::printer::{Display, Printer};
 use super::remote::{ApiRequest, Remote, Reply};
 use angarium_settings::units;
 
-/// How often a pool that is waited for is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+/// Pause between two checks of a draining pool.
+const CHECK_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct DrainArgs {
@@ -39,7 +39,7 @@ struct Progress {
     moving: u64,
 }
 
-/// Begins to drain a pool, waits for its end if that is wanted, or ends it.
+/// Starts to drain a pool and waits for the end if requested, or cancels the drain.
 pub(super) fn drain(remote: &Remote, printer: &mut Printer, args: &DrainArgs) -> Result<(), Failure> {
     let DrainArgs { pool, rate, wait, undo } = args;
     let at = format!("{}/drain", path(pool));
@@ -48,7 +48,7 @@ pub(super) fn drain(remote: &Remote, printer: &mut Printer, args: &DrainArgs) ->
         return printer.done(&format!("pool {pool} is active"), &json!({"name": pool}));
     }
     let body = rate.map_or_else(|| json!({}), |rate| json!({"rate": rate}));
-    let mut reply = remote.ask(ApiRequest::new(Method::POST, at.clone()).json(&body)?)?;
+    let mut reply = remote.call(ApiRequest::new(Method::POST, at.clone()).json(&body)?)?;
     let start = Instant::now();
     while let Some(seconds) = wait {
         let Progress { done, waiting, moving } = reply.parse()?;
@@ -59,7 +59,7 @@ pub(super) fn drain(remote: &Remote, printer: &mut Printer, args: &DrainArgs) ->
             let left = waiting + moving;
             return Err(Failure::Found(format!("pool {pool} is not empty: {left} queues are left")));
         }
-        sleep(LOOK);
+        sleep(CHECK_PAUSE);
         reply = remote.get(at.clone())?;
     }
     show(printer, &reply)

@@ -1,7 +1,8 @@
-//! Owns standard output: results as a table for people, as JSON or as plain lines for programs. What others have written never
-//! steers a terminal, in whatever form it is shown there; where there is none, programs get it as it is. Colours are for
-//! terminals, and not where `NO_COLOR` is set.
-//! A reader that has gone is no error, but work that waits for its output stops there. Never writes to standard error.
+//! Results on standard output: a table for people, JSON or plain lines for programs.
+//!
+//! Foreign text never controls a terminal, in any format; without a terminal, programs get it unchanged. Colours are
+//! used only on terminals, and not if `NO_COLOR` is set. A closed output is no error, but stops a command that depends
+//! on it. This module never writes to standard error.
 
 use std::io::{BufWriter, StdoutLock, Write};
 
@@ -23,10 +24,10 @@ pub enum Form {
     Plain,
 }
 
-/// A result in all its forms.
+/// A result in all formats.
 #[derive(Debug, Default)]
 pub struct Display {
-    /// For people, with its line ends.
+    /// Text for people, with line ends.
     pub people: String,
     /// One JSON document.
     pub json: String,
@@ -34,7 +35,7 @@ pub struct Display {
     pub plain: Vec<String>,
 }
 
-/// Shows results.
+/// The printer of results.
 pub struct Printer {
     form: Form,
     is_terminal: bool,
@@ -43,19 +44,19 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Of standard output, which no other user writes to meanwhile.
+    /// Creates a printer that locks standard output.
     pub fn new(form: Form) -> Self {
         let out = std::io::stdout().lock();
         let has_colours = AutoStream::choice(&out) != ColorChoice::Never;
         Self { form, is_terminal: screen::is_terminal(), has_colours, out: BufWriter::new(out) }
     }
 
-    /// The form asked for.
+    /// Returns the output format.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// Shows a result, and returns when it has left the process.
+    /// Prints a result, and returns when it has left the process.
     pub fn show(&mut self, shown: &Display) -> Result<(), Failure> {
         match self.form {
             Form::Table => self.people(&shown.people)?,
@@ -68,22 +69,22 @@ impl Printer {
         self.flush()
     }
 
-    /// Shows something that was done: a sentence for people, and its JSON.
+    /// Prints a completed action: a sentence for people, and its JSON.
     pub fn done(&mut self, sentence: &str, json: &serde_json::Value) -> Result<(), Failure> {
         self.show(&Display { people: format!("{sentence}\n"), json: json.to_string(), plain: Vec::new() })
     }
 
-    /// Begins a list whose items come page by page.
+    /// Starts a list whose items are added page by page.
     pub fn list(&mut self, heads: &'static [&'static str]) -> List<'_> {
         List { printer: self, table: Table::new(heads), items: 0 }
     }
 
-    /// As [`Printer::list`]; cells of the last column are cut where the terminal ends.
+    /// Starts a list like [`Printer::list`]. Cells of the last column are cut at the edge of the terminal.
     pub fn cut_list(&mut self, heads: &'static [&'static str]) -> List<'_> {
         List { printer: self, table: Table::new(heads).cut(), items: 0 }
     }
 
-    /// Text that may have colours.
+    /// Prints text that may have colours.
     fn people(&mut self, text: &str) -> Result<(), Failure> {
         if self.has_colours {
             return self.write(text);
@@ -113,25 +114,25 @@ impl Printer {
     }
 }
 
-/// A list that is being shown.
+/// A list that is being printed.
 pub struct List<'a> {
     printer: &'a mut Printer,
     table: Table,
     items: u64,
 }
 
-/// One item of a list in all its forms.
+/// One list item in all formats.
 pub struct Item {
-    /// The cells of its row.
+    /// Cells of its table row.
     pub row: Vec<String>,
-    /// Its JSON.
+    /// JSON text.
     pub json: String,
-    /// Its bare value.
+    /// Plain line.
     pub plain: String,
 }
 
 impl List<'_> {
-    /// Shows a page.
+    /// Prints a page.
     pub fn page(&mut self, items: Vec<Item>) -> Result<(), Failure> {
         match self.printer.form {
             _ if items.is_empty() => return Ok(()),
@@ -153,12 +154,12 @@ impl List<'_> {
         self.printer.flush()
     }
 
-    /// Whether nothing was shown so far.
+    /// Returns whether no item was printed so far.
     pub fn is_empty(&self) -> bool {
         self.items == 0
     }
 
-    /// Ends the list. A table of nothing reports it.
+    /// Ends the list. An empty table prints `nothing`.
     pub fn end(self, nothing: &str) -> Result<(), Failure> {
         match (self.printer.form, self.items) {
             (Form::Table, 0) => self.printer.write(&format!("{nothing}\n"))?,

@@ -1,16 +1,16 @@
-//! Owns the progress of long work on standard error: a bar where the length is known, a count where it is not, and
-//! nothing where no user looks. Never writes to standard output.
+//! Progress of long work on standard error: a bar if the length is known, a count if not, and nothing without a
+//! terminal. This module never writes to standard output.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Longer than this many bytes, work is worth a bar.
+/// Min bytes of work for which a bar is shown.
 const WORTH: u64 = 1 << 20;
 
-/// Progress that is shown on a terminal only. It is taken away when it ends.
+/// A progress display. It is removed from the terminal on drop.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// Of work on `length` bytes.
+    /// Creates the display for work on `length` bytes.
     pub fn new(length: Option<u64>) -> Self {
         let template = match length {
             Some(0..WORTH) => return Self(ProgressBar::hidden()),
@@ -18,14 +18,14 @@ impl Progress {
             None => "{spinner} {bytes} in {elapsed}, {msg}",
         };
         let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
-        // The templates are constant; a style that is none would leave the bar of the library.
+        // The templates are constant and valid. An invalid one would leave the library's default bar.
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Self(bar)
     }
 
-    /// Notes more bytes, and how many messages are done in all.
+    /// Adds processed bytes, and sets the total number of processed messages.
     pub fn advance(&self, bytes: u64, messages: usize) {
         self.0.inc(bytes);
         if !self.0.is_hidden() {

@@ -1,5 +1,5 @@
-//! `angarium queue`: list, create, show, count, change, purge and delete queues. Their counts are in
-//! [`super::queue_counts`], their migration in [`super::migration`].
+//! `angarium queue`: list, create, show, count, change, purge and delete queues. [`super::queue_counts`] has the
+//! counts, [`super::migration`] the migrations.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::remote::{ApiRequest, Remote, encoded};
 use super::setting::Setting;
 use super::table::{one_line, pairs};
 
-/// The media type of a change of metadata, which Zaqar insists on.
+/// Media type of a metadata change, which Zaqar requires.
 const PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
 
 /// Queues and their metadata
@@ -117,7 +117,7 @@ enum QueueCommand {
     },
 }
 
-/// What a purge can be kept to.
+/// Resource type of a purge.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PurgeKind {
     Messages,
@@ -158,8 +158,10 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
             change(args, &remote, queue, keys.iter().map(remove).collect())
         }
         QueueCommand::Purge { queues, only } => purge(args, &remote, queues, *only),
-        QueueCommand::Migrate(asked) => migration::migrate(&remote, &mut args.caller.printer(), asked),
-        QueueCommand::Migration { queue } => migration::look(&remote, &mut args.caller.printer(), queue),
+        QueueCommand::Migrate(migrate) => migration::migrate(&remote, &mut args.caller.printer(), migrate),
+        QueueCommand::Migration { queue } => {
+            migration::show_progress(&remote, &mut args.caller.printer(), queue)
+        }
         QueueCommand::CancelMigration { queue } => {
             migration::cancel(&remote, &mut args.caller.printer(), queue)
         }
@@ -177,12 +179,12 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
     }
 }
 
-/// The path of a queue.
+/// Returns the path of a queue.
 pub fn path(queue: &str) -> String {
     format!("/v2/queues/{}", encoded(queue))
 }
 
-/// An item of a listing.
+/// Decodes an item of a listing.
 pub fn parsed<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, Failure> {
     let strange = |error: serde_json::Error| Failure::Strange {
         asked: "the listing".to_owned(),
@@ -196,7 +198,7 @@ fn create(args: &QueueArgs, remote: &Remote, queues: &[String], settings: &[Sett
         settings.iter().map(|setting| (setting.key.as_str(), &*setting.value)).collect();
     let mut printer = args.caller.printer();
     for queue in queues {
-        let created = remote.ask(ApiRequest::new(Method::PUT, path(queue)).json(&metadata)?)?;
+        let created = remote.call(ApiRequest::new(Method::PUT, path(queue)).json(&metadata)?)?;
         let created = created.status == StatusCode::CREATED;
         let sentence = if created { "is created" } else { "exists already, and stays as it is" };
         printer.done(&format!("queue {queue} {sentence}"), &json!({"name": queue, "created": created}))?;
@@ -220,7 +222,7 @@ impl Change {
 }
 
 fn change(args: &QueueArgs, remote: &Remote, queue: &str, changes: Vec<Change>) -> Result<(), Failure> {
-    let reply = remote.ask(ApiRequest::new(Method::PATCH, path(queue)).json(&changes)?.media(PATCH))?;
+    let reply = remote.call(ApiRequest::new(Method::PATCH, path(queue)).json(&changes)?.media(PATCH))?;
     let metadata: BTreeMap<String, Box<RawValue>> = reply.parse()?;
     let plain = metadata.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
     args.caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })
@@ -240,8 +242,8 @@ fn purge(
     };
     queues.iter().try_for_each(|queue| {
         notice::tell_if_missing(remote, queue);
-        let ask = ApiRequest::new(Method::POST, format!("{}/purge", path(queue)));
-        remote.ask(ask.json(&json!({"resource_types": kinds}))?)?;
+        let request = ApiRequest::new(Method::POST, format!("{}/purge", path(queue)));
+        remote.call(request.json(&json!({"resource_types": kinds}))?)?;
         printer.done(&format!("queue {queue} is purged"), &json!({"name": queue}))
     })
 }

@@ -1,4 +1,4 @@
-//! `angarium queue list` and `angarium queue stats`: which queues there are, and how many messages they have.
+//! `angarium queue list` and `angarium queue stats`: the queues of a project, and their message counts.
 
 use std::collections::BTreeMap;
 
@@ -16,34 +16,33 @@ use super::setting::raw;
 use super::table::{Table, one_line, worded};
 use angarium_settings::units::span;
 
-/// What a list has beside the names.
+/// Optional columns of a list of queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
-    /// The metadata.
     pub detailed: bool,
-    /// Their counts.
+    /// Message counts.
     pub counted: bool,
 }
 
-/// A queue of a listing.
+/// A queue in a listing.
 #[derive(Deserialize)]
 pub struct QueueEntry {
     pub name: String,
     #[serde(default)]
     metadata: BTreeMap<String, Box<RawValue>>,
-    /// Its counts, if the server has them.
+    /// Message counts, if the server has them.
     #[serde(default)]
     pub stats: Option<ListCounts>,
 }
 
-/// The numbers of messages of a queue.
+/// Message counts of a queue.
 #[derive(Deserialize)]
 pub struct ListCounts {
-    /// Messages that can be claimed.
+    /// Claimable messages.
     pub ready: u64,
     /// Messages under a claim.
     pub claimed: u64,
-    /// Messages whose delay is not over.
+    /// Delayed messages.
     pub delayed: u64,
     in_transfer: u64,
     #[serde(default)]
@@ -58,8 +57,8 @@ struct Rates {
 }
 
 impl QueueEntry {
-    /// Its cells: ready, claimed, delayed, in transfer, the age of the oldest message, and the rates of what arrives
-    /// and leaves.
+    /// Returns its cells: ready, claimed, delayed, in transfer, age of the oldest message, and the rates of posts and
+    /// removals.
     pub fn counts(&self) -> [String; 7] {
         let Some(stats) = &self.stats else { return [const { "-" }; 7].map(ToOwned::to_owned) };
         let numbers =
@@ -71,12 +70,12 @@ impl QueueEntry {
     }
 }
 
-/// Whether the server counts queues in their listing. One that does not, as Zaqar, takes the parameter for a filter, and its
-/// directory of resources does not name it.
+/// Returns whether the server can count queues in their listing. A server without this feature, such as Zaqar, would
+/// take the parameter for a filter, and its resource directory does not name the parameter.
 ///
 /// # Errors
 ///
-/// Those of a server that does not answer.
+/// Those of a server that does not respond.
 pub fn counts_queues(remote: &Remote) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Home {
@@ -86,13 +85,13 @@ pub fn counts_queues(remote: &Remote) -> Result<bool, Failure> {
         Ok(Home { resources }) => {
             Ok(resources.get("rel/queues").is_some_and(|queues| queues.get().contains("with_stats")))
         }
-        // The listing reports the failure, or succeeds.
+        // The listing itself will report the failure, or succeed.
         Err(Failure::Refused(_) | Failure::Strange { .. }) => Ok(false),
         Err(failure) => Err(failure),
     }
 }
 
-/// Lists queues, page by page.
+/// Lists queues page by page.
 pub fn list(
     caller: &CallerArgs,
     remote: &Remote,
@@ -101,7 +100,7 @@ pub fn list(
 ) -> Result<(), Failure> {
     let Columns { detailed, counted } = columns;
     let counted = counted && counts_queues(remote)?;
-    let yes = |wanted: bool| wanted.then(|| "true".to_owned());
+    let yes = |flag: bool| flag.then(|| "true".to_owned());
     let parameters = [("detailed", yes(detailed)), ("with_stats", yes(counted))];
     let mut listing = Listing::new(remote, "/v2/queues", "queues", extent, &parameters);
     let mut printer = caller.printer();
@@ -138,7 +137,7 @@ struct Stats {
     messages: Counts,
 }
 
-/// The figures of a queue. Zaqar has claimed, free and total.
+/// Message counts of a queue. Zaqar has claimed, free and total.
 #[derive(Deserialize)]
 struct Counts {
     claimed: u64,
@@ -179,7 +178,7 @@ impl Counts {
     }
 }
 
-/// Shows the counts of each of these queues.
+/// Shows the counts of each queue.
 pub fn stats(caller: &CallerArgs, remote: &Remote, queues: &[String]) -> Result<(), Failure> {
     let heads = &["NAME", "READY", "CLAIMED", "DELAYED", "TRANSFER", "TOTAL", "OLDEST", "NEWEST"];
     let (mut rows, mut json, mut plain) = (Vec::new(), BTreeMap::new(), Vec::new());

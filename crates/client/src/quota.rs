@@ -1,4 +1,4 @@
-//! `angarium quota`: what the project may hold, and what it holds.
+//! `angarium quota`: the quota of the project and its use.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,5 @@
-//! Owns the wire to a server: one request, one whole answer, and what went wrong on the way.
-//! Never repeats a request, never follows a redirect, never passes a proxy, and sends its token to no other host
-//! than the one it was made for.
+//! The connection to a server: one request, one whole response, and the failures in between. This module never repeats
+//! a request, never follows a redirect, never uses a proxy, and sends its token only to the host that the token is for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +12,15 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use super::failure::{Failure, Refusal};
 use super::tls_words;
 
-/// Longest wait for a connection.
+/// Max time to connect.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Largest answer that is read: well above a page of the largest messages.
+/// Max bytes of a response: well above a page of the largest messages.
 const ANSWER_BYTES: u64 = 256 << 20;
-/// The media type of bodies that are not said to be another.
+/// Media type of bodies without another one.
 const JSON: &str = "application/json";
 const REQUEST_ID: &str = "x-openstack-request-id";
 
-/// A server, and as whom it is asked.
+/// A client for one server, with an identity.
 pub struct Remote {
     agent: ureq::Agent,
     base: String,
@@ -29,20 +28,20 @@ pub struct Remote {
     max_wait: Duration,
 }
 
-/// What to ask.
+/// A request.
 pub struct ApiRequest {
     method: Method,
     path: String,
     body: Option<Vec<u8>>,
     media: &'static str,
-    longer: Duration,
+    extra_wait: Duration,
     headers: &'static [(&'static str, &'static str)],
 }
 
 impl ApiRequest {
-    /// A request without a body. `path` begins with a slash and is encoded already.
+    /// Creates a request without a body. `path` begins with a slash and is already encoded.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), body: None, media: JSON, longer: Duration::ZERO, headers: &[] }
+        Self { method, path: path.into(), body: None, media: JSON, extra_wait: Duration::ZERO, headers: &[] }
     }
 
     pub fn json(self, body: &impl serde::Serialize) -> Result<Self, Failure> {
@@ -50,69 +49,69 @@ impl ApiRequest {
         Ok(Self { body: Some(body), ..self })
     }
 
-    /// With a body of another kind of JSON.
+    /// Sets the media type of the body, another kind of JSON.
     pub fn media(self, media: &'static str) -> Self {
         Self { media, ..self }
     }
 
-    /// With these headers beside those of every request.
+    /// Adds these headers to those of every request.
     pub fn headers(self, headers: &'static [(&'static str, &'static str)]) -> Self {
         Self { headers, ..self }
     }
 
-    /// The server is asked to wait, so its answer is waited for that much longer.
-    pub fn longer(self, longer: Duration) -> Self {
-        Self { longer, ..self }
+    /// Extends the timeout, because the server is asked to wait.
+    pub fn extra_wait(self, extra_wait: Duration) -> Self {
+        Self { extra_wait, ..self }
     }
 
-    /// Method and path, for people.
+    /// Returns method and path, for people.
     fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 }
 
-/// A whole answer that is no error.
+/// A successful response.
 #[derive(Debug)]
 pub struct Reply {
-    asked: String,
-    /// Its status, a success.
+    name: String,
+    /// Status code, always a success.
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
 impl Reply {
-    /// The body as a value.
+    /// Decodes the body.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body).map_err(|error| self.strange(error.to_string()))
     }
 
-    /// The body as it came. Only text that is JSON passes.
+    /// Returns the body unchanged, if it is valid JSON.
     pub fn json_text(&self) -> Result<String, Failure> {
         let raw: Box<serde_json::value::RawValue> = self.parse()?;
         Ok(raw.get().to_owned())
     }
 
-    /// The failure of an answer that lacks something.
+    /// Returns the failure for a response that does not follow the API.
     pub fn strange(&self, why: impl Into<String>) -> Failure {
-        Failure::Strange { asked: self.asked.clone(), why: why.into() }
+        Failure::Strange { asked: self.name.clone(), why: why.into() }
     }
 }
 
-/// What a [`Remote`] is made of.
+/// The parts of a [`Remote`].
 pub struct Identity<'a> {
-    /// The server's root.
+    /// Root URL of the server.
     pub url: &'a str,
-    /// Its headers: project, client id, token.
+    /// Headers of every request: project, client id, token.
     pub headers: Vec<(HeaderName, String)>,
-    /// Certificates to trust in place of the public ones, as PEM text.
+    /// Certificates to trust instead of the public ones, as PEM text.
     pub ca: Option<Vec<u8>>,
-    /// How long a whole answer may take.
+    /// Timeout of a whole response.
     pub max_wait: Duration,
 }
 
 impl Remote {
-    /// Checks the parts; connects nowhere.
+    /// Checks the parts. Opens no connection.
     pub fn new(identity: Identity<'_>) -> Result<Self, Failure> {
         let base = root(identity.url)?;
         let mut headers = HeaderMap::new();
@@ -129,64 +128,66 @@ impl Remote {
         Ok(Self { agent: agent(tls.build()), base, headers, max_wait: identity.max_wait })
     }
 
-    /// A server on this machine, which is asked nothing that others must not hear, so its certificate is not looked at: that
-    /// has the name by which clients elsewhere know it.
-    pub fn beside(url: &str, max_wait: Duration) -> Result<Self, Failure> {
+    /// Creates a client for a server on this machine. The certificate is not verified, because it has the name for
+    /// clients on other machines; so the client sends nothing secret.
+    pub fn local(url: &str, max_wait: Duration) -> Result<Self, Failure> {
         let tls = TlsConfig::builder().disable_verification(true).build();
         Ok(Self { agent: agent(tls), base: root(url)?, headers: HeaderMap::new(), max_wait })
     }
 
-    /// The server's root, without a slash at its end.
+    /// Returns the root URL of the server, without a trailing slash.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// Asks for a path.
+    /// Sends a GET request.
     pub fn get(&self, path: impl Into<String>) -> Result<Reply, Failure> {
-        self.ask(ApiRequest::new(Method::GET, path))
+        self.call(ApiRequest::new(Method::GET, path))
     }
 
-    /// Asks to delete what is at a path.
+    /// Sends a DELETE request.
     pub fn delete(&self, path: impl Into<String>) -> Result<Reply, Failure> {
-        self.ask(ApiRequest::new(Method::DELETE, path))
+        self.call(ApiRequest::new(Method::DELETE, path))
     }
 
-    /// Sends one request, once, and waits for the whole answer.
-    pub fn ask(&self, ask: ApiRequest) -> Result<Reply, Failure> {
-        let asked = ask.name();
-        let reads = ask.method == Method::GET || ask.method == Method::HEAD;
-        let (status, headers, body) = self.send(ask).map_err(|error| self.broken(&asked, reads, &error))?;
+    /// Sends a request once, and waits for the whole response.
+    pub fn call(&self, request: ApiRequest) -> Result<Reply, Failure> {
+        let name = request.name();
+        let reads = request.method == Method::GET || request.method == Method::HEAD;
+        let (status, headers, body) =
+            self.send(request).map_err(|error| self.failure_of(&name, reads, &error))?;
         if status.is_client_error() || status.is_server_error() {
             let id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
             return Err(match Refusal::of(status.as_u16(), &body, id) {
-                // A read that may have been done has done nothing.
-                Failure::Unknown(why) if reads => Failure::Strange { asked, why },
+                // A read has no effect, so its unknown outcome is harmless.
+                Failure::Unknown(why) if reads => Failure::Strange { asked: name, why },
                 failure => failure,
             });
         }
-        let reply = Reply { asked, status, headers, body };
+        let reply = Reply { name, status, headers, body };
         if !status.is_success() {
             return Err(reply.strange(format!("its status is {status}; redirects are not followed")));
         }
         Ok(reply)
     }
 
-    fn send(&self, ask: ApiRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), ureq::Error> {
-        let mut request =
-            Request::builder().method(ask.method.clone()).uri(format!("{}{}", self.base, ask.path));
+    fn send(&self, api_request: ApiRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), ureq::Error> {
+        let mut request = Request::builder()
+            .method(api_request.method.clone())
+            .uri(format!("{}{}", self.base, api_request.path));
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        for (name, value) in ask.headers {
+        for (name, value) in api_request.headers {
             request = request.header(*name, *value);
         }
-        if ask.body.is_some() {
-            request = request.header(http::header::CONTENT_TYPE, ask.media);
+        if api_request.body.is_some() {
+            request = request.header(http::header::CONTENT_TYPE, api_request.media);
         }
-        let max_wait = self.max_wait + ask.longer;
-        let takes_body = [Method::POST, Method::PUT, Method::PATCH].contains(&ask.method);
-        let answer = match ask.body {
-            // A length of nothing is said, as curl does.
+        let max_wait = self.max_wait + api_request.extra_wait;
+        let takes_body = [Method::POST, Method::PUT, Method::PATCH].contains(&api_request.method);
+        let answer = match api_request.body {
+            // A request without a body sends a content length of 0, as curl does.
             None if !takes_body => self.run(request.body(()), max_wait)?,
             body => self.run(request.body(body.unwrap_or_default()), max_wait)?,
         };
@@ -204,8 +205,8 @@ impl Remote {
         self.agent.run(request)
     }
 
-    /// What a broken exchange means for the one who asked.
-    fn broken(&self, asked: &str, reads: bool, error: &ureq::Error) -> Failure {
+    /// Converts a failed exchange to a failure of the caller.
+    fn failure_of(&self, name: &str, reads: bool, error: &ureq::Error) -> Failure {
         let unsent = match error {
             ureq::Error::HostNotFound
             | ureq::Error::ConnectionFailed
@@ -220,7 +221,7 @@ impl Remote {
         let why = match error {
             ureq::Error::Io(error) => match tls_words::of_io(error) {
                 Some(words) => words,
-                // A server that wanted a handshake and got a request, or the other way round.
+                // A server that expected a handshake and got a request, or the reverse.
                 None if is_cut_off(error) && self.base.starts_with("http://") => {
                     "the connection was closed: does it speak TLS (https://)?".to_owned()
                 }
@@ -239,7 +240,7 @@ impl Remote {
         if unsent || reads {
             return Failure::Unreachable { url: self.base.clone(), why };
         }
-        Failure::Unknown(format!("{asked}: the answer was lost: {why}"))
+        Failure::Unknown(format!("{name}: the answer was lost: {why}"))
     }
 }
 
@@ -254,7 +255,7 @@ fn agent(tls: TlsConfig) -> ureq::Agent {
     config.build().into()
 }
 
-/// What the system states, without its number.
+/// Returns the text of a system error without its number.
 fn in_words(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::ConnectionRefused {
         return "the connection is refused: is it running there?".to_owned();
@@ -263,16 +264,16 @@ fn in_words(error: &std::io::Error) -> String {
     text.split_once(" (os error ").map_or(text.clone(), |(words, _)| words.to_owned())
 }
 
-/// Whether the other side has ended the connection before it answered.
+/// Returns whether the other side closed the connection before it responded.
 fn is_cut_off(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }
 
-/// Errors that a socket reports only while it connects.
+/// Returns whether a socket reports this error only while it connects.
 fn before_sending(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
-    // A handshake that TLS refused arrives as an error of the socket.
+    // A handshake refused by TLS is reported as a socket error.
     tls_words::of_io(error).is_some()
         || matches!(
             error.kind(),
@@ -299,7 +300,7 @@ fn trusted(pem: &[u8]) -> Result<RootCerts, Failure> {
     Ok(RootCerts::Specific(Arc::new(certificates)))
 }
 
-/// `http[s]://HOST[:PORT][/PREFIX]`, without a slash at its end.
+/// Checks `http[s]://HOST[:PORT][/PREFIX]`, and removes a trailing slash.
 fn root(url: &str) -> Result<String, Failure> {
     let wrong = |why: &str| Failure::Usage(format!("{url}: {why}"));
     let uri: Uri = url.parse().map_err(|_| wrong("it is no URL"))?;
@@ -316,7 +317,7 @@ fn root(url: &str) -> Result<String, Failure> {
     Ok(url.trim_end_matches('/').to_owned())
 }
 
-/// Text as one part of a path or as a value of a query.
+/// Encodes text as one path segment or query value.
 pub fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     text.bytes().fold(String::new(), |mut out, byte| {
@@ -329,7 +330,7 @@ pub fn encoded(text: &str) -> String {
     })
 }
 
-/// A path with the parameters that have a value.
+/// Returns a path with those parameters that have a value.
 pub fn with_query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
     let given = parameters.iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
     given.enumerate().fold(path.to_owned(), |mut path, (index, (name, value))| {

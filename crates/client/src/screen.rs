@@ -1,26 +1,26 @@
-//! The terminal behind standard output: whether there is one, and how wide it is.
+//! The terminal of standard output: whether there is one, and its size.
 
 use std::io::{IsTerminal, stdout};
 
 use super::failure::printable;
 
-/// Whether a person looks at standard output.
+/// Returns whether standard output is a terminal.
 pub fn is_terminal() -> bool {
     stdout().is_terminal()
 }
 
-/// Columns and lines of the terminal; none where there is none, or where it does not say.
+/// Returns columns and lines of the terminal; none without a terminal, or if it does not report its size.
 pub fn size() -> Option<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
-/// Columns of the terminal.
+/// Returns the columns of the terminal.
 pub fn width() -> Option<u16> {
     size().filter(|_| is_terminal()).map(|(columns, _)| columns)
 }
 
-/// Text of others as lines that cannot steer a terminal.
+/// Escapes foreign text, except its line ends and tabs, so that it cannot control a terminal.
 pub fn lines(text: &str) -> String {
     let parts = text.split_inclusive(['\n', '\t']);
     parts.fold(String::with_capacity(text.len()), |shown, part| {
@@ -29,7 +29,8 @@ pub fn lines(text: &str) -> String {
     })
 }
 
-/// JSON text that cannot steer a terminal, and means the same: what would steer it is only ever in strings, and escaped there.
+/// Escapes JSON text so that it cannot control a terminal. Its meaning stays the same, because control characters occur
+/// only in strings.
 pub fn json(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
         let is_blank = matches!(c, '\n' | '\r' | '\t');

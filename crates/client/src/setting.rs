@@ -1,4 +1,4 @@
-//! Owns what a person writes as a JSON value: KEY=VALUE, and text that is meant as JSON or as itself.
+//! Parsing of values that users write as JSON or text, and of KEY=VALUE.
 
 use std::str::FromStr;
 
@@ -9,9 +9,9 @@ use super::failure::Failure;
 /// One key and its value.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The key: what is before the first `=`.
+    /// The key: the text before the first `=`.
     pub key: String,
-    /// The value: JSON where the text is JSON, or the text as a string.
+    /// The value: JSON if the text is JSON, otherwise the text as a string.
     pub value: Box<RawValue>,
 }
 
@@ -28,12 +28,12 @@ impl FromStr for Setting {
     }
 }
 
-/// Text that must be JSON, without the blanks around it.
+/// Parses JSON text. Blanks around it are ignored.
 pub fn raw(text: &str) -> Result<Box<RawValue>, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::Usage(format!("this is not JSON: {error}")))
 }
 
-/// Text as a JSON string.
+/// Converts text to a JSON string.
 pub fn string(text: &str) -> Result<Box<RawValue>, Failure> {
     serde_json::value::to_raw_value(text).map_err(|error| Failure::Usage(error.to_string()))
 }

@@ -1,5 +1,5 @@
-//! Owns columns: text aligned by the width that a terminal gives it, within the terminal's width where there is one. Never
-//! prints; what it colours is stripped of that again where no colours are wanted.
+//! Tables: text aligned by its display width, within the width of the terminal if there is one. This module never
+//! prints. The printer removes the colours where none are wanted.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::screen;
 
 /// Blanks between two columns.
 const GAP: u16 = 2;
-/// Columns of a body in a list where no terminal states how wide it is; `message get` shows all of it.
+/// Width of a body in a list without a known terminal width. `message get` shows the whole body.
 const BODY_WIDTH: usize = 60;
-/// Characters of a body that are looked at for a cell: more than a screen is wide.
+/// Max characters of a body that are considered for a cell, more than the width of a screen.
 const BODY_CHARS: usize = 1_000;
-/// The least that is left for the last column; on a narrower terminal lines are longer than it is.
-const LEAST: u16 = 12;
+/// Min width of the last column. On a narrower terminal, lines exceed the terminal's width.
+const MIN_WIDTH: u16 = 12;
 
-/// Columns that keep their widths from page to page, and grow where a later page needs it.
+/// A table whose columns keep their widths from page to page, and grow if a later page needs it.
 #[derive(Debug)]
 pub struct Table {
     heads: &'static [&'static str],
@@ -29,29 +29,29 @@ pub struct Table {
 }
 
 impl Table {
-    /// With these heads. On a terminal the last column is as wide as there is room, and its cells go on in the next line.
+    /// Creates a table with these heads. On a terminal, the last column takes the remaining width, and its cells wrap.
     pub fn new(heads: &'static [&'static str]) -> Self {
         Self::within(heads, screen::width())
     }
 
-    /// As [`Table::new`], for a screen that is so wide.
+    /// Creates a table like [`Table::new`], for a screen of this width.
     pub fn within(heads: &'static [&'static str], screen: Option<u16>) -> Self {
         Self { heads, widths: heads.iter().map(|head| columns(head)).collect(), screen, is_cut: false }
     }
 
-    /// Cells of the last column that are too wide are cut.
+    /// Cuts cells of the last column that are too wide, instead of wrapping them.
     pub fn cut(self) -> Self {
         Self { is_cut: true, ..self }
     }
 
-    /// The heads, then the rows.
+    /// Formats the heads and the rows.
     pub fn with_head(&mut self, rows: &[Vec<String>]) -> String {
         self.fit(rows);
         let heads = self.heads.iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)).collect();
         self.lines(Some(heads), rows)
     }
 
-    /// The rows alone.
+    /// Formats the rows alone.
     pub fn rows(&mut self, rows: &[Vec<String>]) -> String {
         self.fit(rows);
         self.lines(None, rows)
@@ -71,14 +71,16 @@ impl Table {
         table.set_truncation_indicator("…").set_content_arrangement(ContentArrangement::Disabled);
         let Some((last, before)) = self.widths.split_last() else { return String::new() };
         let taken = before.iter().map(|width| width + GAP).sum::<u16>();
-        let room =
-            self.screen.map(|screen| screen.saturating_sub(taken)).filter(|room| room >= &LEAST.min(*last));
+        let room = self
+            .screen
+            .map(|screen| screen.saturating_sub(taken))
+            .filter(|room| room >= &MIN_WIDTH.min(*last));
         table.add_rows(heads);
         for row in rows {
-            // The first cell names what the others tell of.
+            // The first cell is a name, so it gets no colour.
             let named = row.iter().take(1).map(|name| Cell::new_owned(printable(name)));
-            let told = row.iter().skip(1).map(|cell| toned(cell));
-            let mut cells = comfy_table::Row::from(named.chain(told).collect::<Vec<_>>());
+            let others = row.iter().skip(1).map(|cell| coloured(cell));
+            let mut cells = comfy_table::Row::from(named.chain(others).collect::<Vec<_>>());
             if self.is_cut {
                 cells.max_height(1);
             }
@@ -94,8 +96,8 @@ impl Table {
     }
 }
 
-/// A cell in the colour of what it states.
-fn toned(text: &str) -> Cell {
+/// Returns a cell, coloured by the state in its text.
+fn coloured(text: &str) -> Cell {
     let cell = Cell::new_owned(printable(text));
     match text {
         "NO" | "lost" | "silent" | "unreachable" => cell.fg(Color::Red),
@@ -109,7 +111,7 @@ fn columns(text: &str) -> u16 {
     u16::try_from(text.width()).unwrap_or(u16::MAX / 2)
 }
 
-/// An object as lines of key and value, in the order of its keys; what is in it has its keys behind a dot.
+/// Formats an object as lines of key and value, sorted by key. Nested keys are joined with dots.
 pub fn pairs(object: &BTreeMap<String, Box<RawValue>>) -> String {
     let mut rows = Vec::new();
     for (key, value) in object {
@@ -118,7 +120,7 @@ pub fn pairs(object: &BTreeMap<String, Box<RawValue>>) -> String {
     Table::new(&["", ""]).rows(&rows)
 }
 
-/// A value as lines below a key.
+/// Adds a value as rows below a key.
 pub fn flatten(key: &str, value: &RawValue, rows: &mut Vec<Vec<String>>) {
     if let Ok(object) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(value.get())
         && !object.is_empty()
@@ -135,7 +137,7 @@ pub fn flatten(key: &str, value: &RawValue, rows: &mut Vec<Vec<String>>) {
     }
 }
 
-/// A value on one line, for a person: the parts of a list with commas.
+/// Formats a value on one line for a person. List elements are separated by commas.
 pub fn worded(value: &RawValue) -> String {
     match value.get() {
         "null" | "{}" | "[]" => "-".to_owned(),
@@ -147,26 +149,27 @@ pub fn worded(value: &RawValue) -> String {
     }
 }
 
-/// A JSON value as one line: a string is written without its quotes.
+/// Formats a JSON value on one line. A string is written without its quotes.
 pub fn bare(value: &RawValue) -> String {
     serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| one_line(value))
 }
 
-/// JSON text on one line. Its line ends lie between values, where a blank means the same: in strings they are escaped.
+/// Formats JSON text on one line. Line ends occur only between values, where a blank is equivalent; strings escape
+/// them.
 pub fn one_line(value: &RawValue) -> String {
     value.get().replace(['\n', '\r'], " ")
 }
 
-/// The beginning of a body, for a cell. What does not fit on the screen is cut there.
+/// Returns the beginning of a body for a cell. The table cuts what exceeds the screen.
 pub fn cut(value: &RawValue) -> String {
     let text = bare(value);
-    let most = if screen::width().is_some() { BODY_CHARS } else { BODY_WIDTH };
-    if text.width() <= most {
+    let max = if screen::width().is_some() { BODY_CHARS } else { BODY_WIDTH };
+    if text.width() <= max {
         return text;
     }
     let mut shown = String::new();
     for c in text.chars().take(BODY_CHARS) {
-        if shown.width() >= most - 1 {
+        if shown.width() >= max - 1 {
             break;
         }
         shown.push(c);
@@ -182,7 +185,7 @@ mod tests {
         cells.map(ToOwned::to_owned).to_vec()
     }
 
-    /// Text without the escapes that colour it.
+    /// Removes colour escapes from text.
     fn plain(text: &str) -> String {
         let mut parts = text.split('\u{1b}');
         let first = parts.next().unwrap_or_default().to_owned();

@@ -1,15 +1,15 @@
-//! The texts for a TLS handshake that failed: the reason, and what can be done about it.
+//! Texts for failed TLS handshakes: the reason and advice.
 
 use std::io;
 
 use rustls::{CertificateError, Error};
 
-/// What went wrong, if it is TLS that an error of a socket tells of.
+/// Describes the TLS error inside a socket error, if there is one.
 pub fn of_io(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<Error>().map(of)
 }
 
-/// What went wrong.
+/// Describes a TLS error.
 pub fn of(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) => of_certificate(why),
@@ -45,7 +45,7 @@ fn of_certificate(why: &CertificateError) -> String {
     }
 }
 
-/// The name in what the library writes as `DnsName("name")`.
+/// Extracts the name from the library's form `DnsName("name")`.
 fn bare_name(name: &str) -> &str {
     name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name).trim_matches('"')
 }
@@ -62,9 +62,9 @@ mod tests {
             (CertificateError::NotValidForName, "not for this name"),
             (CertificateError::BadEncoding, "cannot be used"),
         ] {
-            let told = of(&Error::InvalidCertificate(error.clone()));
-            assert!(told.contains(words), "{told}");
-            assert!(!told.contains(&format!("{error:?}")), "{told}");
+            let text = of(&Error::InvalidCertificate(error.clone()));
+            assert!(text.contains(words), "{text}");
+            assert!(!text.contains(&format!("{error:?}")), "{text}");
         }
         let io = io::Error::other(Error::NoCertificatesPresented);
         assert_eq!(of_io(&io).as_deref(), Some("it shows no certificate"));

@@ -1,4 +1,4 @@
-//! What is looked at on this machine: the data directory, the disk below it and the limits of a process. Writes nothing.
+//! Checks of this machine: the data directory, its disk and the limits of a process. Writes nothing.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,18 +11,18 @@ use uuid::Uuid;
 
 use super::Check;
 
-/// Free bytes below which a disk is soon full.
+/// Free bytes below which the disk is nearly full.
 const ROOM_WARNING: u64 = 1 << 30;
-/// Free bytes below which a service cannot go on.
+/// Free bytes below which a service cannot continue.
 const ROOM_WRONG: u64 = 64 << 20;
-/// Open files that a service with many connections needs at least.
+/// Min number of open files for a service with many connections.
 const FILES: u64 = 4_096;
-/// `f_type` of file systems that forget at the end of the machine's run (tmpfs, ramfs).
+/// `f_type` of file systems that lose their contents when the machine stops (tmpfs, ramfs).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
-/// `f_type` of NFS, whose locks and syncs are another machine's word.
+/// `f_type` of NFS, whose locks and syncs depend on another machine.
 const NFS: u64 = 0x6969;
 
-/// All checks of a data directory.
+/// Runs all checks of a data directory.
 pub(super) fn checks(data: &Path) -> Vec<Check> {
     let mut checks = vec![directory(data)];
     checks.extend(identity(data));
@@ -63,7 +63,7 @@ fn directory(data: &Path) -> Check {
     }
 }
 
-/// Whether the two files that say which replica the directory belongs to are whole. A directory without them had no start.
+/// Checks the two files with the replica's id. A directory without them was never used by a service.
 fn identity(data: &Path) -> Option<Check> {
     const NAME: &str = "instance";
     let read = |name: &str| {

@@ -1,5 +1,5 @@
-//! `angarium doctor`: looks at a server from outside and at a data directory on this machine, and states what to do.
-//! Changes nothing.
+//! `angarium doctor`: checks a server from outside and a data directory on this machine, and gives advice. Changes
+//! nothing.
 
 mod data;
 mod server;
@@ -25,17 +25,17 @@ pub struct DoctorArgs {
     data: Option<PathBuf>,
 }
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// Nothing is wrong.
+    /// No problem.
     Ok,
-    /// It works, and is worth a thought.
+    /// It works, but deserves attention.
     Warning,
-    /// Something is wrong.
+    /// A problem.
     Wrong,
-    /// It could not be looked at.
+    /// The check could not run.
     Skipped,
 }
 
@@ -50,15 +50,15 @@ impl Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// A check with its result.
 #[derive(Clone, Debug, Serialize)]
 struct Check {
-    /// What was looked at.
+    /// Name of the check.
     name: String,
     verdict: Verdict,
-    /// What was found.
+    /// Finding.
     found: String,
-    /// What to do.
+    /// Advice for the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
@@ -89,7 +89,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     }
     let json = serde_json::to_string(&checks).map_err(|error| Failure::Found(error.to_string()))?;
     let plain = checks.iter().map(|check| format!("{} {}", check.verdict.as_str(), check.name)).collect();
-    args.caller.printer().show(&Display { people: told(&checks), json, plain })?;
+    args.caller.printer().show(&Display { people: format_checks(&checks), json, plain })?;
     match checks.iter().filter(|check| check.verdict == Verdict::Wrong).count() {
         0 => Ok(()),
         1 => Err(Failure::Found("1 check found something wrong".into())),
@@ -97,15 +97,15 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     }
 }
 
-/// The checks for a person, each with its advice below it.
-fn told(checks: &[Check]) -> String {
+/// Formats the checks for a person, each with its advice below it.
+fn format_checks(checks: &[Check]) -> String {
     let row =
         |first: &str, second: &str, found: &str| vec![first.to_owned(), second.to_owned(), found.to_owned()];
     let rows: Vec<_> = checks
         .iter()
         .flat_map(|check| {
             let advice = check.advice.as_ref().map(|advice| row("", "", &format!("→ {advice}")));
-            // An error has lines of its own; a table has none.
+            // An error may have several lines, a table cell only one.
             let found = check.found.replace('\n', ";");
             std::iter::once(row(check.verdict.as_str(), &check.name, &found)).chain(advice)
         })

@@ -1,5 +1,5 @@
-//! What is looked at from outside: whether the server answers, serves, takes the token, has the same version and the
-//! same time, and how its pools are.
+//! Checks of a server from outside: whether it answers, is ready, accepts the token, has the same version and the same
+//! time, and whether its pools work.
 
 use http::header::{DATE, SERVER};
 use jiff::Timestamp;
@@ -12,24 +12,24 @@ use crate::failure::Failure;
 use crate::health::{self, PoolHealth};
 use crate::remote::{Remote, Reply};
 
-/// Seconds of difference between two clocks that are worth a thought: claims and ids bear more, people who compare
-/// logs do not.
+/// Seconds of difference between two clocks above which the check warns. Claims and ids tolerate more; a person who
+/// compares logs does not.
 const CLOCK_SECONDS: i64 = 5;
 
-/// The answer of `/readyz`.
+/// The response of `/readyz`.
 #[derive(Default, Deserialize)]
 struct Readiness {
     warnings: Vec<String>,
 }
 
-/// All checks of the server that `caller` means.
+/// Runs all checks of the caller's server.
 pub(super) fn checks(caller: &CallerArgs) -> Result<Vec<Check>, Failure> {
-    let (context, origin) = caller.chosen()?;
+    let (context, origin) = caller.resolve()?;
     let remote = caller.remote()?;
     let from = match origin {
-        Origin::Given => "named by --url or ANGARIUM_URL".to_owned(),
+        Origin::Flag => "named by --url or ANGARIUM_URL".to_owned(),
         Origin::Context(name) => format!("of context {name}"),
-        Origin::Usual => "the usual one: none is named".to_owned(),
+        Origin::Default => "the usual one: none is named".to_owned(),
     };
     let mut checks = vec![Check::ok("server", format!("{}, {from}", context.url))];
     let alive = match remote.get("/livez") {
@@ -65,7 +65,7 @@ pub(super) fn checks(caller: &CallerArgs) -> Result<Vec<Check>, Failure> {
 fn ready(remote: &Remote) -> Check {
     match remote.get("/readyz") {
         Ok(reply) => {
-            // An older server has no warnings to tell.
+            // An older server returns no warnings.
             let Readiness { warnings } = reply.parse().unwrap_or_default();
             if warnings.is_empty() {
                 return Check::ok("ready", "posts and claims are served");
@@ -109,7 +109,7 @@ fn clock(reply: &Reply, now: Timestamp) -> Check {
     }
 }
 
-/// Whether the project and the token are taken.
+/// Checks that the server accepts the project and the token.
 fn access(remote: &Remote) -> Check {
     match remote.get("/v2/queues?limit=1") {
         Ok(_) => Check::ok("access", "queues of the project can be listed"),

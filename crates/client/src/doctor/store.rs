@@ -1,5 +1,5 @@
-//! The embedded stores below a data directory, read as a whole: their logs and their tables, and the messages in them, which
-//! are counted again.
+//! Checks of the embedded stores below a data directory. Each store is read completely: its logs, its tables, and its
+//! messages, which are counted again.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -14,18 +14,18 @@ use angarium_journal::{Inspection, StoreCopy, inspect};
 use angarium_storage::Totals;
 use angarium_storage::open::{Audit, AuditedQueue, audit};
 
-/// How deep below the data directory a store of a pool may be.
+/// Max depth of a pool's store below the data directory.
 const DEPTH: usize = 4;
-/// Damaged places that are told of one store; the rest is counted.
-const TOLD: usize = 20;
-/// The file that a store has.
+/// Max damaged places that are listed per store. The others are only counted.
+const MAX_FINDINGS: usize = 20;
+/// A file that every store has.
 const VERSION: &str = "version";
 const LOCK: &str = "lock";
-/// Where the tree keeps the records of queues, and how deep.
+/// Directory of the queue records in the tree, and the depth of the records.
 const QUEUES: &str = "/queues/";
 const QUEUE_DEPTH: u8 = 4;
 
-/// Checks of each store below `data`.
+/// Runs the checks of each store below `data`.
 pub(super) fn checks(data: &Path) -> Vec<Check> {
     let mut stores = Vec::new();
     find(data, DEPTH, &mut stores);
@@ -62,21 +62,21 @@ fn checks_of(data: &Path, store: &Path) -> Vec<Check> {
     };
     let copy = StoreCopy::open(store, &std::env::temp_dir());
     let spaces = copy.as_ref().ok().and_then(Option::as_ref).map(StoreCopy::spaces).unwrap_or_default();
-    let mut checks = told(&name, &found, &Places { store, spaces: &spaces });
+    let mut checks = store_checks(&name, &found, &StoreFiles { store, spaces: &spaces });
     checks.extend(count_again(&name, copy));
     checks
 }
 
-/// What the places of a store hold.
-struct Places<'a> {
+/// The files of a store and their contents.
+struct StoreFiles<'a> {
     store: &'a Path,
-    /// Numbers and names of key spaces, if they are known.
+    /// Numbers and names of the key spaces, if they are known.
     spaces: &'a [(u64, &'static str)],
 }
 
-impl Places<'_> {
-    /// What is at stake when a file is damaged.
-    fn stake(&self, file: &Path) -> String {
+impl StoreFiles<'_> {
+    /// Returns what a damaged file affects, for a person.
+    fn affected(&self, file: &Path) -> String {
         let inner = file.strip_prefix(self.store).unwrap_or(file);
         let Ok(inner) = inner.strip_prefix("keyspaces") else { return String::new() };
         let number: Option<u64> = inner.iter().next().and_then(|part| part.to_str()?.parse().ok());
@@ -91,7 +91,7 @@ impl Places<'_> {
     }
 }
 
-/// What a key space holds, for a person.
+/// Describes the contents of a key space.
 fn holds(space: &str) -> &'static str {
     match space {
         "tree" => "queues, claims and pools",
@@ -121,7 +121,7 @@ fn count_again(name: &str, copy: io::Result<Option<StoreCopy>>) -> Vec<Check> {
         Ok(None) => return Vec::new(),
         Err(error) => return not_counted(error.to_string()),
     };
-    // What has a right checksum is read by code that trusts it.
+    // Data with a right checksum is decoded by code that trusts it, so that code may panic.
     let audited = catch_unwind(AssertUnwindSafe(|| {
         let view = copy.view();
         (audit(&view), names_of(nodes_on_disk(&view, QUEUE_DEPTH, QUEUES)))
@@ -162,7 +162,7 @@ fn audited_checks(name: &str, found: &Audit, names: &HashMap<String, String>) ->
         );
         return vec![Check::ok(name, counted)];
     }
-    shorten(name, checks.split_off(checks.len().min(TOLD)).len(), &mut checks);
+    shorten(name, checks.split_off(checks.len().min(MAX_FINDINGS)).len(), &mut checks);
     checks
 }
 
@@ -171,7 +171,7 @@ fn amount(totals: &Totals) -> String {
     format!("{messages} messages with {bytes} bytes, {delayed} delayed, {in_transfer} in transfer")
 }
 
-/// Paths of queues by their ids, from the records in the tree.
+/// Returns the paths of queues by their ids, from the records in the tree.
 fn names_of(records: Vec<(String, Bytes)>) -> HashMap<String, String> {
     let named = |(path, data): (String, Bytes)| {
         let record: serde_json::Value = serde_json::from_slice(&data).ok()?;
@@ -181,14 +181,14 @@ fn names_of(records: Vec<(String, Bytes)>) -> HashMap<String, String> {
     records.into_iter().filter_map(named).collect()
 }
 
-/// Notes how many findings are left out.
+/// Adds the number of omitted findings.
 fn shorten(name: &str, left_out: usize, checks: &mut Vec<Check>) {
     if left_out > 0 {
         checks.push(Check::wrong(name, format!("{left_out} more"), "see the first ones"));
     }
 }
 
-fn told(name: &str, found: &Inspection, places: &Places<'_>) -> Vec<Check> {
+fn store_checks(name: &str, found: &Inspection, files: &StoreFiles<'_>) -> Vec<Check> {
     let read = format!(
         "{} groups in {} logs and {} tables with {} MiB were read",
         found.groups,
@@ -206,13 +206,13 @@ fn told(name: &str, found: &Inspection, places: &Places<'_>) -> Vec<Check> {
         }];
     }
     let advice = "keep a copy, then restore from a backup";
-    let mut checks: Vec<_> = (found.damage.iter().take(TOLD))
+    let mut checks: Vec<_> = (found.damage.iter().take(MAX_FINDINGS))
         .map(|damage| {
-            let stake = places.stake(&damage.file);
-            let place = format!("{} at byte {}{stake}", damage.file.display(), damage.offset);
-            Check::wrong(name, format!("{place}: {}", damage.found), advice)
+            let affected = files.affected(&damage.file);
+            let position = format!("{} at byte {}{affected}", damage.file.display(), damage.offset);
+            Check::wrong(name, format!("{position}: {}", damage.found), advice)
         })
         .collect();
-    shorten(name, found.damage.len().saturating_sub(TOLD), &mut checks);
+    shorten(name, found.damage.len().saturating_sub(MAX_FINDINGS), &mut checks);
     checks
 }

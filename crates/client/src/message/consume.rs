@@ -1,5 +1,5 @@
-//! `angarium message consume`: claim, do, delete. A message is deleted only after it was printed, or after the command
-//! that it was given to has succeeded; what is not done returns, or waits for its claim to end.
+//! `angarium message consume`: claim, process, delete. A message is deleted only after it was printed, or after the
+//! command that processes it has succeeded. Other messages are released, or become claimable when their claim expires.
 
 use std::io::Write;
 use std::process::{Command, ExitStatus, Stdio};
@@ -17,14 +17,14 @@ use crate::notice;
 use crate::printer::{Display, Printer};
 use crate::remote::Remote;
 
-/// Messages of a claim when they are only printed: few, so that little arrives twice after a broken pipe.
-const PRINTED_AT_ONCE: u32 = 10;
-/// Seconds that the server is asked to wait while an empty queue is followed.
+/// Messages per claim when they are only printed. Few, so that a broken pipe causes few duplicate deliveries.
+const PRINTED_PER_CLAIM: u32 = 10;
+/// Seconds that the server may wait for a message while an empty queue is followed.
 const FOLLOW_WAIT: u64 = 20;
-/// Least time between two claims that found nothing, for servers that do not wait.
+/// Min time between two claims without a result, for servers that do not wait.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Seconds of a claim when no user states: what the server gives.
-const USUAL_TTL: u64 = 300;
+/// Default lifetime of a claim in seconds, that of the server.
+const DEFAULT_TTL: u64 = 300;
 
 /// Arguments of `message consume`.
 #[derive(Args, Clone, Debug)]
@@ -49,26 +49,26 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &ConsumeArgs) -> R
     let mut printer = caller.printer();
     let (mut left, mut failed) = (args.count.unwrap_or(u64::MAX), 0_u64);
     while left > 0 {
-        let most = if args.command.is_empty() { PRINTED_AT_ONCE } else { 1 };
-        let limit = u32::try_from(left).unwrap_or(most).min(most);
+        let max = if args.command.is_empty() { PRINTED_PER_CLAIM } else { 1 };
+        let limit = u32::try_from(left).unwrap_or(max).min(max);
         let wait = args.follow.then_some(FOLLOW_WAIT);
-        let asked = Instant::now();
-        let wanted = ClaimRequest { queue: &args.queue, limit: Some(limit), terms: &args.terms, wait };
-        let Some(granted) = claim(remote, &wanted)? else {
+        let started = Instant::now();
+        let request = ClaimRequest { queue: &args.queue, limit: Some(limit), terms: &args.terms, wait };
+        let Some(granted) = claim(remote, &request)? else {
             if !args.follow {
                 if left == args.count.unwrap_or(u64::MAX) {
                     notice::tell_if_missing(remote, &args.queue);
                 }
                 break;
             }
-            std::thread::sleep(PAUSE.saturating_sub(asked.elapsed()));
+            std::thread::sleep(PAUSE.saturating_sub(started.elapsed()));
             continue;
         };
         left = left.saturating_sub(granted.messages.len() as u64);
         if args.command.is_empty() {
             print(&mut printer, remote, &args.queue, &granted)?;
         } else {
-            failed += give(remote, args, &granted)?;
+            failed += run_for_each(remote, args, &granted)?;
         }
     }
     if failed == 1 {
@@ -84,7 +84,7 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &ConsumeArgs) -> R
     Ok(())
 }
 
-/// Prints each message, then deletes it. The rest is given back when a user has stopped reading.
+/// Prints each message and deletes it. When the output is closed, the claim is released.
 fn print(printer: &mut Printer, remote: &Remote, queue: &str, granted: &ClaimGrant) -> Result<(), Failure> {
     for message in &granted.messages {
         let json = json!({"id": message.id(), "body": message.body}).to_string();
@@ -100,14 +100,14 @@ fn print(printer: &mut Printer, remote: &Remote, queue: &str, granted: &ClaimGra
     Ok(())
 }
 
-/// Gives each message to the command. Answers how many of them were not done.
-fn give(remote: &Remote, args: &ConsumeArgs, granted: &ClaimGrant) -> Result<u64, Failure> {
+/// Runs the command for each message. Returns the number of messages that it failed for.
+fn run_for_each(remote: &Remote, args: &ConsumeArgs, granted: &ClaimGrant) -> Result<u64, Failure> {
     let mut failed = 0;
     for message in &granted.messages {
-        let status = match attend(remote, args, granted, message) {
+        let status = match run_command(remote, args, granted, message) {
             Ok(status) => status,
             Err(failure) => {
-                // A command that cannot be run is no fault of the message.
+                // A command that cannot be started is no failure of the message.
                 release(remote, &args.queue, &granted.id)?;
                 return Err(failure);
             }
@@ -123,7 +123,7 @@ fn give(remote: &Remote, args: &ConsumeArgs, granted: &ClaimGrant) -> Result<u64
 }
 
 /// Runs the command for one message, and renews the claim while it runs.
-fn attend(
+fn run_command(
     remote: &Remote,
     args: &ConsumeArgs,
     granted: &ClaimGrant,
@@ -140,13 +140,13 @@ fn attend(
         .spawn()
         .map_err(broken)?;
     let input = child.stdin.take();
-    let every = Duration::from_secs(args.terms.ttl.unwrap_or(USUAL_TTL)) / 3;
+    let every = Duration::from_secs(args.terms.ttl.unwrap_or(DEFAULT_TTL)) / 3;
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // A command that does not read its input decides by itself what that means.
+            // A command may ignore its input.
             input.map(|mut input| input.write_all(message.plain().as_bytes()))
         });
-        // One message, sent once, by the thread that waits for the command.
+        // The channel for the exit status: one message from the thread that waits for the command.
         let (ended, end) = sync_channel(1);
         scope.spawn(move || ended.send(child.wait()));
         loop {

@@ -19,10 +19,10 @@ use super::remote::{ApiRequest, Remote, encoded, with_query};
 use super::table::{Table, bare, cut, one_line};
 use angarium_settings::units::span;
 
-/// Heads of a table of messages.
+/// Column heads of a table of messages.
 const HEADS: &[&str] = &["ID", "STATE", "AGE", "TTL", "BODY"];
 
-/// The header that asks for what Zaqar does not know of messages. Zaqar leaves it aside.
+/// The header that requests message details unknown to Zaqar. Zaqar ignores it.
 const DETAILED: &[(&str, &str)] = &[("x-message-details", "true")];
 
 /// Messages
@@ -85,7 +85,7 @@ enum MessageCommand {
     Consume(consume::ConsumeArgs),
 }
 
-/// A message as it is answered.
+/// A message in a response.
 #[derive(Debug, Deserialize)]
 pub struct Message {
     #[serde(default)]
@@ -98,11 +98,11 @@ pub struct Message {
     age: Option<u64>,
     #[serde(default)]
     details: Option<Details>,
-    /// What was posted.
+    /// The posted body.
     pub body: Box<RawValue>,
 }
 
-/// What Zaqar does not know of a message.
+/// Message details unknown to Zaqar.
 #[derive(Debug, Deserialize)]
 struct Details {
     #[serde(default)]
@@ -112,7 +112,7 @@ struct Details {
 }
 
 impl Message {
-    /// Its state, with the time until it can be claimed if that is delayed.
+    /// Returns the state, with the remaining delay of a delayed message.
     fn state(&self) -> String {
         match &self.details {
             Some(Details { state: Some(state), delay: Some(left) }) => format!("{state} {}", span(*left)),
@@ -121,24 +121,24 @@ impl Message {
         }
     }
 
-    /// Its id; some of Zaqar's answers have it in the path only.
+    /// Returns the id. Some responses of Zaqar have it only in the path.
     pub fn id(&self) -> &str {
         let in_path = || self.href.as_deref()?.rsplit('/').next()?.split('?').next();
         self.id.as_deref().or_else(in_path).unwrap_or("-")
     }
 
-    /// How long ago it was posted.
+    /// Returns the time since the post.
     pub fn age(&self) -> String {
         self.age.map_or_else(|| "-".to_owned(), span)
     }
 
-    /// Its cells under [`HEADS`].
+    /// Returns the cells for [`HEADS`].
     pub fn row(&self) -> Vec<String> {
         let seconds = |seconds: Option<u64>| seconds.map_or("-".into(), span);
         vec![self.id().to_owned(), self.state(), seconds(self.age), seconds(self.ttl), cut(&self.body)]
     }
 
-    /// Its bare value: a body that is a string without its quotes, any other as JSON on one line.
+    /// Returns the bare body: a string without its quotes, any other value as JSON on one line.
     pub fn plain(&self) -> String {
         bare(&self.body)
     }
@@ -149,7 +149,7 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
     match &args.command {
         MessageCommand::Post(post) => post::run(&args.caller, &remote, post),
         MessageCommand::List { queue, extent, include_claimed, include_delayed, no_echo } => {
-            let yes = |asked: bool| asked.then(|| "true".to_owned());
+            let yes = |flag: bool| flag.then(|| "true".to_owned());
             let parameters = [
                 ("echo", yes(!no_echo)),
                 ("include_claimed", yes(*include_claimed)),
@@ -176,7 +176,7 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
     }
 }
 
-/// Shows messages, page by page. True when there were none.
+/// Shows messages page by page. Returns true when there were none.
 fn list(caller: &CallerArgs, mut listing: Listing<'_>) -> Result<bool, Failure> {
     let mut printer = caller.printer();
     let mut shown = printer.cut_list(HEADS);
@@ -198,11 +198,11 @@ fn path(queue: &str, id: &str) -> String {
     format!("{}/messages/{}", queue::path(queue), encoded(id))
 }
 
-/// Shows whole bodies: this is where a person looks when a list has cut them.
+/// Shows whole bodies, because lists cut them.
 fn get(caller: &CallerArgs, remote: &Remote, queue: &str, ids: &[String]) -> Result<(), Failure> {
     let mut printer = caller.printer();
     for id in ids {
-        let reply = remote.ask(ApiRequest::new(Method::GET, path(queue, id)).headers(DETAILED))?;
+        let reply = remote.call(ApiRequest::new(Method::GET, path(queue, id)).headers(DETAILED))?;
         let message: Message = reply.parse()?;
         let rows = [
             vec!["id".to_owned(), message.id().to_owned()],
@@ -217,7 +217,7 @@ fn get(caller: &CallerArgs, remote: &Remote, queue: &str, ids: &[String]) -> Res
     Ok(())
 }
 
-/// Deletes a message, under a claim or free.
+/// Deletes a message, claimed or free.
 fn delete(remote: &Remote, queue: &str, id: &str, claim: Option<&str>) -> Result<(), Failure> {
     remote.delete(with_query(&path(queue, id), &[("claim_id", claim.map(ToOwned::to_owned))])).map(drop)
 }
@@ -229,12 +229,12 @@ fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<
     }
 
     let at = with_query(&format!("{}/messages", queue::path(queue)), &[("pop", Some(count.to_string()))]);
-    let reply = remote.ask(ApiRequest::new(Method::DELETE, at))?;
+    let reply = remote.call(ApiRequest::new(Method::DELETE, at))?;
     let PopReply { messages } = reply.parse()?;
     if messages.is_empty() {
         notice::tell_if_missing(remote, queue);
     }
-    let rows: Vec<_> = messages.iter().map(whole).collect();
+    let rows: Vec<_> = messages.iter().map(full_row).collect();
     let people = if rows.is_empty() {
         "there is nothing to pop\n".to_owned()
     } else {
@@ -244,8 +244,8 @@ fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<
     caller.printer().show(&Display { people, json: reply.json_text()?, plain })
 }
 
-/// The row of a message that is nowhere else any more: its body is not cut.
-fn whole(message: &Message) -> Vec<String> {
+/// Returns the row of a popped message. Its body is not cut, because it exists nowhere else any more.
+fn full_row(message: &Message) -> Vec<String> {
     let seconds = |seconds: Option<u64>| seconds.map_or("-".into(), span);
     vec![message.id().to_owned(), seconds(message.age), seconds(message.ttl), bare(&message.body)]
 }

@@ -1,4 +1,5 @@
-//! `angarium message post`: bodies from an argument, a file or standard input, in requests that the server takes.
+//! `angarium message post`: bodies from an argument, a file or standard input, split into requests that the server
+//! accepts.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -18,11 +19,12 @@ use crate::remote::{ApiRequest, Remote};
 use crate::setting::{raw, string};
 use angarium_settings::units;
 
-/// Bytes of bodies in one request: with what is around them below the 262,144 that Zaqar, and this service of before, allow.
+/// Max bytes of bodies per request. With the surrounding JSON, the request is below the 262,144 bytes that Zaqar and
+/// older versions of this service allow.
 const REQUEST_BYTES: usize = 200_000;
-/// Messages in one request: what is around small bodies must fit as well.
+/// Max messages per request, because the JSON around small bodies counts too.
 const REQUEST_MESSAGES: usize = 500;
-/// Bytes of one body that are read: no server takes as much, and it is the server that reports it.
+/// Max bytes that are read of one body. The server refuses much smaller bodies, and reports its own bound.
 const BODY_BYTES: u64 = 64 << 20;
 
 /// Arguments of `message post`.
@@ -77,9 +79,9 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &PostArgs) -> Resu
     }
 }
 
-/// The input, and its length in bytes where that is known.
+/// Returns the input, and its length in bytes if that is known.
 fn open(args: &PostArgs) -> Result<(Box<dyn BufRead>, Option<u64>), Failure> {
-    // Lines of one argument would be one line: it names their file.
+    // With `--lines`, the argument names a file: lines in one argument would be unusual.
     let named_file = args.body.as_deref().filter(|body| args.lines && *body != "-").map(PathBuf::from);
     if let Some(path) = args.file.as_ref().or(named_file.as_ref()) {
         let what = if args.lines { "the file of lines " } else { "" };
@@ -94,21 +96,21 @@ fn open(args: &PostArgs) -> Result<(Box<dyn BufRead>, Option<u64>), Failure> {
     }
 }
 
-/// A post under way, of one request or of many.
+/// A post in progress, of one or more requests.
 struct Post<'a> {
     remote: &'a Remote,
     args: &'a PostArgs,
     form: Form,
     shown: List<'a>,
     waiting: Vec<MessageInput>,
-    /// Of the bodies that wait.
+    /// Bytes of the waiting bodies.
     bytes: usize,
-    /// Messages that the server has, for certain.
+    /// Number of messages that the server has certainly accepted.
     posted: usize,
 }
 
 impl Post<'_> {
-    /// The whole input as one message.
+    /// Posts the whole input as one message.
     fn whole(&mut self, input: Box<dyn BufRead>) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         input.take(BODY_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -116,7 +118,7 @@ impl Post<'_> {
         self.send()
     }
 
-    /// Each line as a message.
+    /// Posts each line as a message.
     fn lines(&mut self, mut input: Box<dyn BufRead>, progress: &Progress) -> Result<(), Failure> {
         for number in 1_u64.. {
             let mut line = Vec::new();
@@ -137,9 +139,9 @@ impl Post<'_> {
         self.send()
     }
 
-    /// Adds a message; what waits is sent first when both do not fit into one request.
-    fn add(&mut self, text: &[u8], place: &str) -> Result<(), Failure> {
-        let wrong = |why: &str| Failure::Usage(format!("{place}: {why}"));
+    /// Adds a message. Sends the waiting messages first if it does not fit into their request.
+    fn add(&mut self, text: &[u8], position: &str) -> Result<(), Failure> {
+        let wrong = |why: &str| Failure::Usage(format!("{position}: {why}"));
         let text = std::str::from_utf8(text).map_err(|_| wrong("it is not UTF-8 text"))?;
         let body = if self.args.json { raw(text) } else { string(text) };
         let body = body.map_err(|failure| wrong(&failure.to_string()))?;
@@ -152,7 +154,7 @@ impl Post<'_> {
         Ok(())
     }
 
-    /// Posts what waits, all or none, and shows the ids.
+    /// Posts the waiting messages, all or none, and shows their ids.
     fn send(&mut self) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Messages<'a> {
@@ -166,8 +168,8 @@ impl Post<'_> {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        let ask = ApiRequest::new(Method::POST, format!("{}/messages", queue::path(&self.args.queue)));
-        let reply = self.remote.ask(ask.json(&Messages { messages: &self.waiting })?)?;
+        let request = ApiRequest::new(Method::POST, format!("{}/messages", queue::path(&self.args.queue)));
+        let reply = self.remote.call(request.json(&Messages { messages: &self.waiting })?)?;
         self.posted += self.waiting.len();
         self.waiting.clear();
         self.bytes = 0;

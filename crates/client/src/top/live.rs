@@ -1,4 +1,4 @@
-//! Owns the terminal while `top` draws on it: its other screen, and its keys one by one. Gives it back when it is dropped.
+//! The terminal while `top` draws on it: its alternate screen and single key presses. It is restored on drop.
 
 use std::io::{self, Stdout, Write, stdout};
 use std::time::Duration;
@@ -15,27 +15,27 @@ use super::signals::Signals;
 use crate::failure::Failure;
 use crate::screen;
 
-/// Where a terminal does not say how large it is.
+/// Size of a terminal that does not report it.
 const SIZE: (u16, u16) = (80, 24);
 
-/// How often signals and the page that was asked for are looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// Pause between two checks for signals and for the requested page.
+const CHECK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is next.
+/// The next event of the drawing loop.
 pub enum Next {
-    /// The user has ended it.
+    /// The user quits.
     End,
-    /// A signal has ended it. With its number.
+    /// A signal ends the program, with its number.
     Signal(i32),
-    /// The same is drawn again: the screen has another size.
+    /// The screen was resized: draw again.
     Draw,
     /// The user wants a new page now.
-    Look,
-    /// What was waited for is there.
+    Refresh,
+    /// The condition of the wait is true.
     Due,
 }
 
-/// A terminal that is drawn on.
+/// A terminal in drawing mode.
 pub struct LiveScreen {
     signals: Signals,
     out: Stdout,
@@ -43,7 +43,7 @@ pub struct LiveScreen {
 }
 
 impl LiveScreen {
-    /// Takes the terminal over.
+    /// Switches the terminal to drawing mode.
     pub fn begin() -> Result<Self, Failure> {
         let none = |error: io::Error| {
             Failure::Usage(format!("the terminal cannot be drawn on ({error}): use --once"))
@@ -56,7 +56,7 @@ impl LiveScreen {
         Ok(live)
     }
 
-    /// Draws what `page` makes for a screen of so many columns and lines, over what was drawn before.
+    /// Draws the text that `page` returns for this number of columns and lines, over the last text.
     pub fn draw(&mut self, page: impl FnOnce((u16, u16)) -> String) -> Result<(), Failure> {
         let size = screen::size().unwrap_or(SIZE);
         let page = page(size);
@@ -76,8 +76,8 @@ impl LiveScreen {
         draw().map_err(|error| Failure::of_output(&error))
     }
 
-    /// Waits for a key that means something, for another size of the screen, for a signal, or until `is_due`. A page that is
-    /// asked for meanwhile does not hold it up.
+    /// Waits for a key with a meaning, a resize, a signal, or until `is_due`. A page request in progress does not block
+    /// it.
     pub fn wait(&mut self, is_due: impl Fn() -> bool) -> Result<Next, Failure> {
         let lost = |error: io::Error| Failure::Usage(format!("the terminal is gone: {error}"));
         loop {
@@ -87,12 +87,12 @@ impl LiveScreen {
             if is_due() {
                 return Ok(Next::Due);
             }
-            if !event::poll(LOOK).map_err(lost)? {
+            if !event::poll(CHECK_PAUSE).map_err(lost)? {
                 continue;
             }
             match event::read().map_err(lost)? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if let Some(next) = meaning(key) {
+                    if let Some(next) = action_of(key) {
                         return Ok(next);
                     }
                 }
@@ -103,18 +103,18 @@ impl LiveScreen {
     }
 }
 
-fn meaning(key: KeyEvent) -> Option<Next> {
+fn action_of(key: KeyEvent) -> Option<Next> {
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => Some(Next::End),
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Next::End),
-        KeyCode::Char(' ') | KeyCode::Enter => Some(Next::Look),
+        KeyCode::Char(' ') | KeyCode::Enter => Some(Next::Refresh),
         _ => None,
     }
 }
 
 impl Drop for LiveScreen {
     fn drop(&mut self) {
-        // Without a terminal there is no one to tell.
+        // Errors are ignored: without a terminal there is no user to inform.
         let _ = execute!(self.out, EnableLineWrap, cursor::Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }

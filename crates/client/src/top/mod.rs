@@ -1,9 +1,9 @@
-//! `angarium top`: queues and replicas as they are now, drawn again and again until the user ends it; or once, for a script.
+//! `angarium top`: queues and replicas now, drawn again and again until the user quits; or once, for a script.
 //!
 //! ```text
-//! mod (arguments, the loop) → pages (asks beside the loop) → seen (what is asked)
-//!                           → view (what is drawn)
-//!                           → live (the terminal: taken over, drawn on, given back) → signals
+//! mod (arguments, the loop) → pages (requests beside the loop) → snapshot (the requests)
+//!                           → view (the drawn text)
+//!                           → live (the terminal: switch, draw, restore) → signals
 //! ```
 
 mod live;
@@ -24,7 +24,7 @@ use super::screen;
 use angarium_settings::units;
 use live::{LiveScreen, Next};
 use pages::Pages;
-use snapshot::{Snapshot, look};
+use snapshot::{Snapshot, fetch};
 
 /// Show queues and replicas as they are now, again and again
 ///
@@ -54,44 +54,44 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     if args.once || !screen::is_terminal() || args.caller.form() != Form::Table {
-        let seen = look(&remote, args.limit)?;
-        let people = view::page(&seen, remote.base(), screen::width().map(|width| (width, u16::MAX)));
-        let shown = Display { people, json: seen.json()?, plain: seen.names() };
+        let snapshot = fetch(&remote, args.limit)?;
+        let people = view::page(&snapshot, remote.base(), screen::width().map(|width| (width, u16::MAX)));
+        let shown = Display { people, json: snapshot.json()?, plain: snapshot.names() };
         return args.caller.printer().show(&shown);
     }
-    // What cannot be shown at all is told before the terminal is taken over.
-    let seen = look(&remote, args.limit)?;
-    let ended = draw(args, remote, seen)?;
-    // The terminal is as it was before.
+    // The first request runs before the terminal is switched, so that its failure is reported normally.
+    let snapshot = fetch(&remote, args.limit)?;
+    let ended = draw(args, remote, snapshot)?;
+    // The terminal is restored here.
     if let Next::Signal(number) = ended {
         std::process::exit(128 + number);
     }
     Ok(())
 }
 
-/// Draws until the user or a signal ends it. Pages are asked for beside that: a service that hangs holds nothing up.
-fn draw(args: &TopArgs, remote: Remote, mut seen: Snapshot) -> Result<Next, Failure> {
+/// Draws until the user or a signal ends it. Page requests run in another thread, so a hanging service blocks nothing.
+fn draw(args: &TopArgs, remote: Remote, mut snapshot: Snapshot) -> Result<Next, Failure> {
     let base = remote.base().to_owned();
     let mut live = LiveScreen::begin()?;
     let mut pages = Pages::new(remote, args.limit);
     let mut due = Instant::now() + args.interval;
     loop {
-        live.draw(|size| view::page(&seen, &base, Some(size)))?;
+        live.draw(|size| view::page(&snapshot, &base, Some(size)))?;
         match live.wait(|| pages.has_answer() || (pages.is_idle() && Instant::now() >= due))? {
             ended @ (Next::End | Next::Signal(_)) => return Ok(ended),
             Next::Draw => continue,
-            Next::Look => pages.ask(),
-            Next::Due if pages.is_idle() => pages.ask(),
+            Next::Refresh => pages.request(),
+            Next::Due if pages.is_idle() => pages.request(),
             Next::Due => {}
         }
         match pages.take() {
             None => continue,
-            Some(Ok(new)) => seen = new,
-            // A server that restarts is looked at until it is back; what was last seen stays.
+            Some(Ok(new)) => snapshot = new,
+            // A restarting server is polled until it is back. The last page stays on the screen.
             Some(Err(
                 failure @ (Failure::Unreachable { .. } | Failure::Unavailable(_) | Failure::Strange { .. }),
             )) => {
-                seen.trouble = Some(failure.to_string());
+                snapshot.last_error = Some(failure.to_string());
             }
             Some(Err(failure)) => return Err(failure),
         }

@@ -1,4 +1,5 @@
-//! The signals that end a program on a terminal. Owns their handlers: without them a signal would leave the terminal as it is drawn on.
+//! Handlers of the signals that end a program on a terminal. Without them, a signal would leave the terminal in drawing
+//! mode.
 
 use std::io;
 use std::sync::Arc;
@@ -7,11 +8,11 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Which signal came, once one did.
+/// Number of the received signal; 0 before one.
 pub struct Signals(Arc<AtomicI32>);
 
 impl Signals {
-    /// Takes the signals from here on.
+    /// Installs the handlers.
     pub fn take() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let entered = runtime.enter();
@@ -19,8 +20,8 @@ impl Signals {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         drop(entered);
-        let came = Arc::new(AtomicI32::new(0));
-        let note = Arc::clone(&came);
+        let received = Arc::new(AtomicI32::new(0));
+        let note = Arc::clone(&received);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let kind = runtime.block_on(async {
                 tokio::select! {
@@ -31,10 +32,10 @@ impl Signals {
             });
             note.store(kind.as_raw_value(), Ordering::Release);
         })?;
-        Ok(Self(came))
+        Ok(Self(received))
     }
 
-    /// The number of the signal that came.
+    /// Returns the number of the received signal, if there is one.
     pub fn get(&self) -> Option<i32> {
         let number = self.0.load(Ordering::Acquire);
         (number != 0).then_some(number)

@@ -1,4 +1,4 @@
-//! What `top` asks the server for.
+//! The data of `top`, requested from the server.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -10,59 +10,59 @@ use crate::queue::parsed;
 use crate::queue_counts::{QueueEntry, counts_queues};
 use crate::remote::Remote;
 
-/// Queues and replicas at a moment.
+/// Queues and replicas at one moment.
 #[derive(Default)]
 pub struct Snapshot {
-    /// Those with most ready messages first.
+    /// Queues, those with the most ready messages first.
     pub queues: Vec<QueueEntry>,
-    /// Whether there may be more than were looked at.
+    /// Whether there may be more queues.
     pub is_cut: bool,
-    /// None where the caller is no administrator.
+    /// Replicas; none when the caller is no administrator.
     pub replicas: Option<Vec<Replica>>,
-    /// Why there is nothing newer.
-    pub trouble: Option<String>,
+    /// The failure of the last request, if it failed.
+    pub last_error: Option<String>,
     json: (Vec<Box<RawValue>>, Vec<Box<RawValue>>),
 }
 
-/// A replica, and what it said of itself.
+/// A replica with its own report.
 #[derive(Deserialize)]
 pub struct Replica {
-    /// Which one.
+    /// Id of the replica.
     pub instance: String,
-    /// Where the others reach it.
+    /// Address for requests of other replicas.
     pub address: String,
-    /// Whether it answered.
+    /// Whether it responded.
     pub answer: Answer,
-    /// What it serves; none when it has never answered.
+    /// Its last report; none when it has never responded.
     #[serde(default)]
     pub serves: Option<ReplicaService>,
 }
 
-/// Whether the service answered.
+/// Whether the replica responded.
 #[derive(Deserialize)]
 pub struct Answer {
-    /// True when it did.
+    /// True if it responded.
     pub given: bool,
 }
 
-/// What a replica serves.
+/// The report of a replica.
 #[derive(Deserialize)]
 pub struct ReplicaService {
     /// Whether it serves posts and claims.
     pub ready: bool,
-    /// Its session with what holds queues and claims.
+    /// State of its session with the tree.
     pub session: String,
     pub slots: u64,
-    /// Queues that it has opened.
+    /// Number of open queues.
     pub open_queues: u64,
-    /// Claims that wait for messages.
+    /// Number of claims that wait for messages.
     pub waiting_claims: u64,
-    /// Messages under claims.
+    /// Number of claimed messages.
     pub claimed_messages: u64,
 }
 
-/// Looks at the first `limit` queues of the project, and at all replicas.
-pub fn look(remote: &Remote, limit: u64) -> Result<Snapshot, Failure> {
+/// Requests the first `limit` queues of the project and all replicas.
+pub fn fetch(remote: &Remote, limit: u64) -> Result<Snapshot, Failure> {
     if !counts_queues(remote)? {
         let why = format!(
             "{} does not count queues in their listing: it is older, or another service",
@@ -70,24 +70,26 @@ pub fn look(remote: &Remote, limit: u64) -> Result<Snapshot, Failure> {
         );
         return Err(Failure::Found(why));
     }
-    let mut seen = Snapshot::default();
+    let mut snapshot = Snapshot::default();
     let parameters = [("with_stats", Some("true".to_owned()))];
     let mut listing = Listing::new(remote, "/v2/queues", "queues", &ExtentArgs::first(limit), &parameters);
     while let Some(page) = listing.page()? {
         for json in page {
-            seen.queues.push(parsed(&json)?);
-            seen.json.0.push(json);
+            snapshot.queues.push(parsed(&json)?);
+            snapshot.json.0.push(json);
         }
     }
-    seen.is_cut = seen.queues.len() as u64 == limit;
+    snapshot.is_cut = snapshot.queues.len() as u64 == limit;
     let ready = |queue: &QueueEntry| queue.stats.as_ref().map(|stats| stats.ready);
-    seen.queues.sort_by(|one, other| ready(other).cmp(&ready(one)).then_with(|| one.name.cmp(&other.name)));
-    seen.look_at_replicas(remote)?;
-    Ok(seen)
+    snapshot
+        .queues
+        .sort_by(|one, other| ready(other).cmp(&ready(one)).then_with(|| one.name.cmp(&other.name)));
+    snapshot.fetch_replicas(remote)?;
+    Ok(snapshot)
 }
 
 impl Snapshot {
-    fn look_at_replicas(&mut self, remote: &Remote) -> Result<(), Failure> {
+    fn fetch_replicas(&mut self, remote: &Remote) -> Result<(), Failure> {
         #[derive(Deserialize)]
         struct Stats {
             components: Vec<Box<RawValue>>,
@@ -104,13 +106,13 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Both as one document.
+    /// Returns both as one JSON document.
     pub fn json(&self) -> Result<String, Failure> {
         let document = json!({"queues": self.json.0, "replicas": self.json.1});
         serde_json::to_string(&document).map_err(|error| Failure::Found(error.to_string()))
     }
 
-    /// The names of the queues, as they stand.
+    /// Returns the names of the queues, in their order.
     pub fn names(&self) -> Vec<String> {
         self.queues.iter().map(|queue| queue.name.clone()).collect()
     }

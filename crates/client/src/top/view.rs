@@ -1,28 +1,28 @@
-//! What `top` draws: a line of sums, the replicas, and as many queues as there is room for. Pure.
+//! The text of `top`: a line of totals, the replicas, and as many queues as fit. Pure.
 
 use super::snapshot::{Replica, Snapshot};
 use crate::failure::printable;
 use crate::queue_counts::QueueEntry;
 use crate::table::Table;
 
-/// All that is shown of what was seen, in lines no longer and no more than the screen has; without a screen all of it.
-pub fn page(seen: &Snapshot, base: &str, screen: Option<(u16, u16)>) -> String {
+/// Formats a snapshot within the columns and lines of the screen; without a screen, all of it.
+pub fn page(snapshot: &Snapshot, base: &str, screen: Option<(u16, u16)>) -> String {
     let (width, height) =
         screen.map_or((None, usize::MAX), |(width, height)| (Some(width), usize::from(height)));
-    let mut page = sums(seen, base);
-    if let Some(replicas) = &seen.replicas {
+    let mut page = sums(snapshot, base);
+    if let Some(replicas) = &snapshot.replicas {
         let rows: Vec<_> = replicas.iter().map(row).collect();
         let heads = &["REPLICA", "ADDRESS", "STATE", "SLOTS", "OPEN", "WAITING", "CLAIMED"];
         page.push_str(&format!("\n{}", Table::within(heads, width).with_head(&rows)));
     }
     page.push('\n');
-    // The head, and a line for what is left out.
+    // The head, and a line for omitted queues.
     let room = height.saturating_sub(page.lines().count() + 2);
-    let rows: Vec<_> = seen.queues.iter().take(room).map(queue_row).collect();
+    let rows: Vec<_> = snapshot.queues.iter().take(room).map(queue_row).collect();
     let heads = &["QUEUE", "READY", "CLAIMED", "DELAYED", "TRANSFER", "OLDEST", "IN/S", "OUT/S"];
     page.push_str(&Table::within(heads, width).with_head(&rows));
-    let left_out = seen.queues.len() - rows.len();
-    match (left_out, seen.is_cut) {
+    let left_out = snapshot.queues.len() - rows.len();
+    match (left_out, snapshot.is_cut) {
         (0, false) => {}
         (0, true) => page.push_str("there may be more queues: --limit looks at more\n"),
         (more, _) => page.push_str(&format!("{more} more queues\n")),
@@ -30,19 +30,19 @@ pub fn page(seen: &Snapshot, base: &str, screen: Option<(u16, u16)>) -> String {
     page
 }
 
-fn sums(seen: &Snapshot, base: &str) -> String {
-    let sum = |count: fn(&QueueEntry) -> u64| seen.queues.iter().map(count).sum::<u64>();
+fn sums(snapshot: &Snapshot, base: &str) -> String {
+    let sum = |count: fn(&QueueEntry) -> u64| snapshot.queues.iter().map(count).sum::<u64>();
     let ready = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.ready));
     let claimed = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.claimed));
     let delayed = sum(|queue| queue.stats.as_ref().map_or(0, |stats| stats.delayed));
-    let queues = match seen.queues.len() {
+    let queues = match snapshot.queues.len() {
         1 => "1 queue".to_owned(),
         queues => format!("{queues} queues"),
     };
     let base = printable(base);
     let sums = format!("{base}  {queues}  {ready} ready  {claimed} claimed  {delayed} delayed\n");
-    match &seen.trouble {
-        Some(trouble) => format!("{sums}{}\n", printable(trouble.lines().next().unwrap_or_default())),
+    match &snapshot.last_error {
+        Some(last_error) => format!("{sums}{}\n", printable(last_error.lines().next().unwrap_or_default())),
         None => sums,
     }
 }
@@ -56,7 +56,7 @@ fn row(replica: &Replica) -> Vec<String> {
     let state = match (replica.answer.given, serves.ready) {
         (false, _) => "silent",
         (true, true) => "ready",
-        // A session that is lost or suspended states more than that it is not ready.
+        // A lost or suspended session tells more than `not ready`.
         (true, false) if serves.session == "connected" => "not ready",
         (true, false) => &serves.session,
     };
