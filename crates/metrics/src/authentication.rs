@@ -1,47 +1,47 @@
-//! Failed authentication: how often, by its reason.
+//! Counters of failed authentication, by reason.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// Why a caller was not taken for whom it states it is.
+/// Reason of a failed authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AuthenticationFailure {
-    /// A request of REST has no token.
+    /// A REST request has no token.
     MissingToken,
-    /// Its credentials are not of the form `Bearer TOKEN`.
+    /// The credentials do not have the form `Bearer TOKEN`.
     MalformedToken,
-    /// Its token is none of those that are accepted.
+    /// The token is unknown.
     UnknownToken,
-    /// The time of its token has passed.
+    /// The token has expired.
     ExpiredToken,
-    /// Its token is not for a project.
+    /// The token has no project scope.
     UnscopedToken,
-    /// None of the roles of its token counts here.
+    /// The token has no accepted role.
     UnknownRole,
-    /// Its token is for another project.
+    /// The token is for another project.
     ForeignProject,
-    /// A request of SQS has no signature.
+    /// An SQS request has no signature.
     MissingSignature,
-    /// Its signature lacks a part, or has one that cannot be read.
+    /// The signature lacks a part, or has an invalid one.
     MalformedSignature,
-    /// It is signed with a key that is not known.
+    /// The key of the signature is unknown.
     UnknownKey,
-    /// Its signature is not that of the request.
+    /// The signature does not match the request.
     SignatureMismatch,
-    /// Its signature is not of now, or that of its URL has ended.
+    /// The signature is not current, or the one of a presigned URL has expired.
     ExpiredSignature,
-    /// It is for SQS, and there are no keys for it.
+    /// An SQS request, but no keys are configured.
     NoKeys,
-    /// A connection to the address of the peers did not show their secret.
+    /// A connection to the listener for replicas did not send the peer secret.
     PeerSecret,
-    /// A page of another site made a browser send it.
+    /// A page of another site made a browser send the request.
     ForeignOrigin,
 }
 
 impl AuthenticationFailure {
-    /// Each of them, in their order.
+    /// All variants in their order.
     pub const ALL: [Self; 15] = [
         Self::MissingToken,
         Self::MalformedToken,
@@ -60,7 +60,7 @@ impl AuthenticationFailure {
         Self::ForeignOrigin,
     ];
 
-    /// Its name.
+    /// Returns the value of the label `reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MissingToken => "missing_token",
@@ -87,7 +87,7 @@ struct Labels {
     reason: &'static str,
 }
 
-/// The counters of failures. Each is there from the start, so that the first failure is a rise.
+/// The failure counters. All exist from the start, so that the first failure is an increase.
 pub(super) struct Failures([Counter; AuthenticationFailure::ALL.len()]);
 
 impl Failures {

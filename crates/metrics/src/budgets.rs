@@ -1,5 +1,4 @@
-//! Budgets of the bytes that clients make the service hold: read when the page is asked for, so that counting costs requests
-//! nothing.
+//! Gauges of the byte budgets for client data. They are read when a page is requested, so they cost requests nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -11,17 +10,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// A budget, by what it bounds.
+/// A byte budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ByteBudget {
-    /// Bodies of requests, from their arrival to the answer.
+    /// Request bodies, from their arrival to the response.
     Bodies,
-    /// Answers that clients have not read.
+    /// Responses that clients have not read yet.
     Answers,
 }
 
 impl ByteBudget {
-    /// As it is written.
+    /// Returns the value of the label `budget`.
     fn as_str(self) -> &'static str {
         match self {
             Self::Bodies => "bodies",
@@ -30,16 +29,16 @@ impl ByteBudget {
     }
 }
 
-/// How a budget is used.
+/// Use of a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetFigures {
     /// Bytes held now.
     pub used: usize,
-    /// Bytes that may be held.
+    /// Max bytes.
     pub total: usize,
-    /// How often more was refused since the start.
+    /// Number of refusals since the start.
     pub refused: u64,
-    /// How many slow holders were ended since the start to make room.
+    /// Number of slow holders that were cut off since the start to free bytes.
     pub ended: u64,
 }
 
@@ -50,13 +49,13 @@ struct BudgetLabels {
 
 type ReadFigures = Box<dyn Fn() -> BudgetFigures + Send + Sync>;
 
-/// Every budget that is watched.
+/// All watched budgets.
 pub(super) struct Budgets {
     used: Family<BudgetLabels, Gauge>,
     total: Family<BudgetLabels, Gauge>,
     refused: Family<BudgetLabels, Counter>,
     ended: Family<BudgetLabels, Counter>,
-    /// Held while a page is made, and when a budget arrives.
+    /// Held while a page is made, and when a budget is added.
     read: Mutex<BTreeMap<ByteBudget, ReadFigures>>,
 }
 

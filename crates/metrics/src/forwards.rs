@@ -1,4 +1,4 @@
-//! Requests that are passed on to other replicas: what becomes of them, and how long their answers take.
+//! Forwarded requests: their outcomes, and the time until the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// Seconds: from an answer out of memory to the longest wait for a message.
+/// Buckets in seconds: from a response out of memory to the longest wait for a message.
 const DURATIONS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 25.0];
 
-/// What became of a request that was passed on.
+/// Outcome of a forwarded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardResult {
-    /// Its answer is there, whatever it states.
+    /// The other replica responded, with any status.
     Answered,
-    /// The other replica does not serve its queue and did nothing.
+    /// The other replica does not own the slot and did nothing.
     Moved,
-    /// It was certainly not sent.
+    /// The request was certainly not sent.
     NotSent,
-    /// It is unknown whether it was carried out.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// The names of the outcomes, in their order.
+/// Label values, in the order of the variants.
 const OUTCOMES: [&str; 4] = ["answered", "moved", "not_sent", "unknown"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -33,7 +33,7 @@ struct Labels {
     outcome: &'static str,
 }
 
-/// What is noted of requests that are passed on. Clones share it.
+/// The meter of forwarded requests. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ForwardMeter(Arc<Forwards>);
 
@@ -44,7 +44,7 @@ struct Forwards {
 }
 
 impl ForwardMeter {
-    /// Notes what became of a request, and how long that took.
+    /// Records the outcome of a request, and the time until it was known.
     pub fn note(&self, outcome: ForwardResult, took: Duration) {
         self.0.outcomes[outcome as usize].inc();
         self.0.duration.observe(took.as_secs_f64());

@@ -1,4 +1,5 @@
-//! Validations of tokens by Keystone: read when the page is asked for, as the budgets are. Without Keystone there are none.
+//! Token validation by Keystone. Like the budgets, it is read when a page is requested. Without Keystone it has no
+//! samples.
 
 use std::sync::atomic::Ordering;
 
@@ -9,22 +10,22 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// What was asked of Keystone and remembered of its answers, since the start.
+/// Counts of Keystone lookups and of cached validations since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeystoneFigures {
-    /// Look-ups that found a valid token.
+    /// Lookups that returned a valid token.
     pub valid: u64,
-    /// Look-ups of unknown and expired tokens.
+    /// Lookups of unknown and expired tokens.
     pub refused: u64,
-    /// Look-ups without an answer that can be used.
+    /// Lookups without a usable response.
     pub failed: u64,
-    /// Requests with a valid token that was remembered.
+    /// Requests with a cached valid token.
     pub remembered_valid: u64,
-    /// Requests with a refused token that was remembered.
+    /// Requests with a cached refused token.
     pub remembered_refused: u64,
-    /// Tokens that are remembered now.
+    /// Tokens in the cache now.
     pub known: usize,
-    /// Requests that wait for look-ups now.
+    /// Requests that wait for a lookup now.
     pub waiting: usize,
 }
 
@@ -36,14 +37,14 @@ struct Labels {
 type NoLabels = [(&'static str, &'static str); 0];
 type Read = Box<dyn Fn() -> KeystoneFigures + Send + Sync>;
 
-/// The validations, once they are watched.
+/// The validation metrics, once they are watched.
 pub(super) struct Validations {
     lookups: Family<Labels, Counter>,
     hits: Family<Labels, Counter>,
     /// Families, so that there are no samples without Keystone.
     known: Family<NoLabels, Gauge>,
     waiting: Family<NoLabels, Gauge>,
-    /// Held while a page is made, and when it is set.
+    /// Held while a page is made, and when the source is set.
     read: Mutex<Option<Read>>,
 }
 

@@ -1,8 +1,8 @@
-//! What the service counts and measures, for operators.
+//! Metrics of the service, for operators.
 //!
-//! Owns the names of all metrics and the page that shows them. It never decides anything, and nothing in the service
-//! reads a figure back. What is counted on the way of a request is an atomic addition to a counter that was looked up
-//! before; what is a state (how much waits, how a pool does) is gathered when the page is asked for.
+//! This crate owns the names of all metrics and the page that shows them. It makes no decisions, and nothing in the
+//! service reads a metric back. On the path of a request, counting is one atomic addition to a counter that was looked
+//! up before. States (queue depths, pool health) are collected when the page is requested.
 
 mod authentication;
 mod budgets;
@@ -47,7 +47,7 @@ use requests::Requests;
 use settings_files::SettingsFiles;
 use work::Work;
 
-/// The media type of the page: the text form of OpenMetrics 1.0, which Prometheus reads.
+/// Media type of the page: the text form of OpenMetrics 1.0, which Prometheus reads.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// All metrics of a service. Clones share them.
@@ -64,7 +64,7 @@ struct All {
     settings_files: SettingsFiles,
     work: Work,
     forwards: ForwardMeter,
-    /// Held while a page is made: its states are set and written by one at a time.
+    /// Held while a page is made, so that one caller at a time sets and prints the states.
     states: Mutex<(States, Process)>,
 }
 
@@ -87,7 +87,7 @@ impl Default for Meter {
         let forwards = forwards::register(&mut registry);
         let states = States::register(&mut registry);
         let process = Process::register(&mut registry);
-        // No `info` of OpenMetrics, which readers of Prometheus's older form do not know.
+        // A gauge instead of an OpenMetrics `info`, which readers of Prometheus's older format do not know.
         let build = Family::<[(&str, &str); 1], Gauge>::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("angarium_build_info", "The program that serves", build);
@@ -108,83 +108,83 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// From here on the `most` queues that are used first have figures of their own, and as many again for their depth; the others
-    /// share the name `_other`. Without a call they are [`limits::NAMED_QUEUES`].
-    pub fn name_queues(&self, most: usize) {
-        self.0.queues.name_at_most(most.min(limits::NAMED_QUEUES_MAX));
+    /// Sets the number of queues with metrics of their own: the first `max` used queues, and as many again for their
+    /// depth. The others share the name `_other`. The default is [`limits::NAMED_QUEUES`].
+    pub fn name_queues(&self, max: usize) {
+        self.0.queues.set_max_named(max.min(limits::NAMED_QUEUES_MAX));
     }
 
-    /// The counters of a queue, its own or those that it shares.
+    /// Returns the counters of a queue, its own or the shared ones. Gives the queue its own counters if there is room.
     pub fn queue(&self, at: &QueueRef) -> Arc<QueueCounters> {
         self.0.queues.counters(at)
     }
 
-    /// The counters of a queue; those that are shared when it has none of its own.
+    /// Returns the counters of a queue; the shared ones when it has none of its own.
     pub fn known_counters(&self, at: &QueueRef) -> Arc<QueueCounters> {
         self.0.queues.known(at)
     }
 
-    /// Gives a queue figures of its own for its depth. False when there is no place for one more.
+    /// Gives a queue its own metrics because of its depth. Returns false when there is no room for one more.
     pub fn name_deep_queue(&self, at: &QueueRef) -> bool {
         self.0.queues.name_deep(at)
     }
 
-    /// The queues that have figures of their own for their depth, and how many more may.
+    /// Returns the queues with their own metrics because of their depth, and the number of further queues that fit.
     pub fn deep_queues(&self) -> (Vec<QueueRef>, usize) {
         self.0.queues.deep()
     }
 
-    /// A queue has no figures of its own any more, if it had them for its depth: its counts are added to those that are shared.
+    /// Takes a queue's own metrics away, if it had them because of its depth. Its counts are added to the shared ones.
     pub fn unname_queue(&self, at: &QueueRef) {
         self.0.queues.unname(at);
     }
 
-    /// The queues that have figures of their own.
+    /// Returns the queues with their own metrics.
     pub fn named_queues(&self) -> Vec<QueueRef> {
         self.0.queues.named()
     }
 
-    /// Whether a queue has figures of its own.
+    /// Returns whether a queue has its own metrics.
     pub fn is_named(&self, at: &QueueRef) -> bool {
         self.0.queues.is_named(at)
     }
 
-    /// The counters of queues without figures of their own.
+    /// Returns the shared counters.
     pub fn other_queues(&self) -> Arc<QueueCounters> {
         self.0.queues.others()
     }
 
-    /// A queue is deleted: its figures go, and another may have their place.
+    /// Removes the metrics of a deleted queue, so that another queue may have its own.
     pub fn forget_queue(&self, at: &QueueRef) {
         self.0.queues.forget(at);
     }
 
-    /// The meter of an operation of the API, by its id.
+    /// Returns the meter of an API operation, by its id.
     pub fn operation(&self, id: &str) -> OperationMeter {
         self.0.requests.operation(id)
     }
 
-    /// Counts a request that was refused for want of something.
+    /// Counts a refused request, by status and reason.
     pub fn refuse(&self, refusal: &Refusal) {
         self.0.requests.refuse(refusal);
     }
 
-    /// Counts a request whose caller was not known.
+    /// Counts a failed authentication.
     pub fn fail_authentication(&self, failure: AuthenticationFailure) {
         self.0.failures.note(failure);
     }
 
-    /// The meter of commits to a pool, by its name.
+    /// Returns the meter of commits to a pool, by its name.
     pub fn commits(&self, pool: &str) -> CommitMeter {
         self.0.work.commits(pool)
     }
 
-    /// The meter of requests that are passed on.
+    /// Returns the meter of forwarded requests.
     pub fn forwards(&self) -> ForwardMeter {
         self.0.forwards.clone()
     }
 
-    /// A claim that could wait has waited, in seconds.
+    /// Records the wait of a claim that was allowed to wait, in seconds.
     pub fn note_claim_wait(&self, seconds: f64) {
         self.0.work.claim_wait.observe(seconds);
     }
@@ -194,52 +194,52 @@ impl Meter {
         self.0.work.fail_task(task);
     }
 
-    /// Counts a slot that was lost, and must be reacquired.
+    /// Counts a lost slot.
     pub fn note_lost_slot(&self) {
         self.0.work.slots_lost.inc();
     }
 
-    /// Memory had so many messages that their pool does not have.
+    /// Counts messages that were in memory but not in their pool.
     pub fn note_missing(&self, messages: u64) {
         self.0.work.messages_missing.inc_by(messages);
     }
 
-    /// Counts a connection, which is open until the answer is dropped.
+    /// Counts a connection as open until the returned value is dropped.
     pub fn open_connection(&self) -> OpenConnection {
         self.0.work.open_connection()
     }
 
-    /// Counts a connection that was refused because there are too many, in all or of its address.
+    /// Counts a connection that was refused because there are too many, in total or from its address.
     pub fn refuse_connection(&self) {
         self.0.work.connections_refused.inc();
     }
 
-    /// Shows a budget from here on, as `read` tells it, in place of another one of that kind.
+    /// Adds a budget to the page, read by `read`. Replaces an earlier one of the same kind.
     pub fn watch_budget(&self, budget: ByteBudget, read: impl Fn() -> BudgetFigures + Send + Sync + 'static) {
         self.0.budgets.watch(budget, Box::new(read));
     }
 
-    /// Shows validations of tokens from here on, as `read` tells them.
+    /// Adds token validation to the page, read by `read`.
     pub fn watch_keystone(&self, read: impl Fn() -> KeystoneFigures + Send + Sync + 'static) {
         self.0.validations.watch(Box::new(read));
     }
 
-    /// The file of a setting was read, and is in use.
+    /// Records that the file of a setting was read and is in use.
     pub fn accept_settings_file(&self, setting: &'static str) {
         self.0.settings_files.accept(setting);
     }
 
-    /// The file of a setting was changed and could not be used: what it said before still holds.
+    /// Records that the file of a setting was changed and is unusable. The previous contents stay in force.
     pub fn refuse_settings_file(&self, setting: &'static str) {
         self.0.settings_files.refuse(setting);
     }
 
-    /// The settings whose files could not be used at their last change.
+    /// Returns the settings whose files were unusable at their last change.
     pub fn refused_settings_files(&self) -> Vec<&'static str> {
         self.0.settings_files.refused()
     }
 
-    /// The page of all metrics that have samples, with the states as they were found.
+    /// Returns the page of all metrics with samples, with the given states.
     pub fn page(&self, observed: &ServiceState) -> String {
         let states = self.0.states.lock();
         states.0.set(observed, &self.0.queues);

@@ -1,4 +1,5 @@
-//! States: how much is where, and how the parts do. They are found when the page is asked for, and set here.
+//! Metrics of states: queue depths, and the health of the parts. They are collected when a page is requested, and set
+//! here.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -12,52 +13,52 @@ use super::queues::{QueueLabels, Queues};
 use angarium_core::names::{ProjectId, QueueRef};
 use angarium_core::quota::{Holdings, Quota};
 
-/// What was found of the service.
+/// The collected state of the service.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceState {
-    /// Whether writes would be accepted.
+    /// Whether the service accepts writes.
     pub is_ready: bool,
-    /// The session with the tree.
+    /// State of the session with the tree.
     pub session: SessionState,
-    /// Slots that are served here.
+    /// Slots that this replica serves.
     pub slots: usize,
-    /// Of those the ones whose queues are all counted.
+    /// Slots of this replica whose queues are all counted.
     pub counted_slots: usize,
-    /// Queues in the slots that are served here, as far as their names were read.
+    /// Queues in the slots of this replica, as far as their names were read.
     pub queues_here: u64,
-    /// Those of them whose messages are in the figures.
+    /// Queues among them whose messages are included in the counts.
     pub counted_queues: u64,
-    /// Claims whose records are in the tree.
+    /// Claims with a record in the tree.
     pub claims: usize,
     /// Claims that wait for messages.
     pub waiting_claims: usize,
-    /// The queues that have a name.
+    /// Queues with their own metrics.
     pub queues: Vec<ObservedQueue>,
-    /// All others, together.
+    /// Totals of all other queues.
     pub unnamed: Option<QueueFigures>,
-    /// How many queues were looked at for this.
+    /// Number of queues that were read for this page.
     pub looked_at: usize,
-    /// Every pool.
+    /// All pools.
     pub pools: Vec<ObservedPool>,
     /// Projects with a quota.
     pub quotas: Vec<ObservedQuota>,
-    /// Calls of the tree that met damaged data.
+    /// Tree calls that met damaged data.
     pub damaged_tree_reads: u64,
 }
 
 /// A project with a quota.
 #[derive(Clone, Debug)]
 pub struct ObservedQuota {
-    /// Which one.
+    /// The project.
     pub project: ProjectId,
-    /// What it may hold in the whole installation.
+    /// Its quota in the whole installation.
     pub quota: Quota,
-    /// What it holds in the slots that are served here.
+    /// Its holdings in the slots of this replica.
     pub used: Holdings,
 }
 
 impl ServiceState {
-    /// Adds figures of queues without a name.
+    /// Adds the counts of a queue without its own metrics.
     pub fn add_unnamed(&mut self, figures: Option<QueueFigures>) {
         if let Some(figures) = figures {
             self.unnamed.get_or_insert_default().add(figures);
@@ -65,23 +66,23 @@ impl ServiceState {
     }
 }
 
-/// The session with the tree.
+/// State of the session with the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionState {
-    /// It is used.
+    /// The session is connected.
     Connected,
-    /// No server answers; it may go on.
+    /// No server responds; the session may continue.
     #[default]
     Suspended,
-    /// It has ended.
+    /// The session has ended.
     Lost,
 }
 
 impl SessionState {
-    /// Each of them.
+    /// All variants.
     pub(super) const ALL: [Self; 3] = [Self::Connected, Self::Suspended, Self::Lost];
 
-    /// Its name.
+    /// Returns the value of the label `state`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connected => "connected",
@@ -93,26 +94,26 @@ impl SessionState {
 
 #[derive(Clone, Debug)]
 pub struct ObservedQueue {
-    /// Which one.
+    /// The queue.
     pub at: QueueRef,
-    /// What is in it.
+    /// Its counts.
     pub figures: QueueFigures,
 }
 
-/// What is in a queue.
+/// Counts of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueFigures {
-    /// Messages that can be claimed.
+    /// Claimable messages.
     pub ready: u64,
     /// Messages under claims.
     pub claimed: u64,
-    /// Messages that become ready later.
+    /// Delayed messages.
     pub delayed: u64,
-    /// Messages on their way to another queue, or whose way there failed.
+    /// Messages in transfer to another queue, or whose transfer failed.
     pub in_transfer: u64,
-    /// Bytes of the bodies of all of them.
+    /// Bytes of the bodies of all these messages.
     pub bytes: u64,
-    /// Seconds since the oldest of those that are ready or claimed was posted.
+    /// Seconds since the post of the oldest message that is ready or claimed.
     pub oldest_age: Option<u64>,
 }
 
@@ -130,15 +131,15 @@ impl QueueFigures {
 #[derive(Clone, Debug)]
 pub struct ObservedPool {
     pub name: String,
-    /// Whether it was reached when it was last asked.
+    /// Whether the last check reached the pool.
     pub is_up: bool,
-    /// Whether it accepts new messages now.
+    /// Whether the pool accepts new messages now.
     pub is_writable: bool,
-    /// How long a small read took.
+    /// Duration of a small read.
     pub latency: Option<Duration>,
-    /// Bytes that are free where it is, and bytes in all, if it knows.
+    /// Free and total bytes of its storage, if known.
     pub space: Option<(u64, u64)>,
-    /// Messages in all its queues, and bytes of their bodies, as it last said.
+    /// Messages in all its queues and bytes of their bodies, at the last check.
     pub held: Option<(u64, u64)>,
     /// Calls that met damaged data.
     pub damaged_reads: u64,
@@ -374,7 +375,7 @@ impl States {
     }
 
     fn set_queues(&self, observed: &ServiceState, names: &Queues) {
-        // Queues that are deleted have no figures.
+        // Removes the metrics of deleted queues.
         self.messages.clear();
         self.bytes.clear();
         self.oldest.clear();

@@ -1,12 +1,13 @@
-//! The older text form of Prometheus (0.0.4), for readers that take no OpenMetrics: the same samples under the same names. There
-//! the help and the type of a counter have the name of its samples, with `_total`, and units and the end have no line.
+//! The older text format of Prometheus (0.0.4), for readers without OpenMetrics: the same samples under the same names.
+//! In this format, help and type of a counter use the name of its samples, with `_total`, and there are no lines for
+//! units and the end.
 
 use std::collections::HashSet;
 
-/// The media type of the form.
+/// Media type of this format.
 pub const PLAIN_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Writes a page of OpenMetrics in the older form.
+/// Converts a page of OpenMetrics to this format.
 pub fn plain(page: &str) -> String {
     let of_type = |line| described("# TYPE ", line);
     let counters: HashSet<&str> = page
@@ -28,7 +29,7 @@ pub fn plain(page: &str) -> String {
     text
 }
 
-/// The name of a family and what a line states of it.
+/// Splits a line of a kind into the family's name and the rest.
 fn described<'a>(kind: &str, line: &'a str) -> Option<(&'a str, &'a str)> {
     line.strip_prefix(kind)?.split_once(' ')
 }

@@ -1,4 +1,4 @@
-//! The process as the system sees it, under the names that Prometheus's own clients use. What cannot be read is zero.
+//! Metrics of the process, under the names of Prometheus's own clients. Values that cannot be read are zero.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,11 +16,11 @@ pub(super) struct Process {
     resident: Gauge,
     virtual_memory: Gauge,
     open_files: Gauge,
-    most_files: Gauge,
+    max_files: Gauge,
     started: Gauge<f64, Seconds>,
 }
 
-/// What `/proc/self/stat` tells.
+/// Fields of `/proc/self/stat`.
 #[derive(Debug, Default, PartialEq)]
 struct Stat {
     cpu_ticks: u64,
@@ -36,7 +36,7 @@ impl Process {
             resident: Gauge::default(),
             virtual_memory: Gauge::default(),
             open_files: Gauge::default(),
-            most_files: Gauge::default(),
+            max_files: Gauge::default(),
             started: Gauge::default(),
         };
         registry.register(
@@ -55,7 +55,7 @@ impl Process {
             process.virtual_memory.clone(),
         );
         registry.register("process_open_fds", "Open files and sockets", process.open_files.clone());
-        registry.register("process_max_fds", "Most open files and sockets", process.most_files.clone());
+        registry.register("process_max_fds", "Most open files and sockets", process.max_files.clone());
         registry.register(
             "process_start_time_seconds",
             "When the process began, in seconds since 1970",
@@ -74,14 +74,15 @@ impl Process {
         let page = u64::try_from(page_size()).unwrap_or_default();
         self.resident.set(whole(stat.resident_pages.saturating_mul(page)));
         self.virtual_memory.set(whole(stat.virtual_bytes));
-        // The one that reads the directory is not counted.
+        // The descriptor that reads the directory is not counted.
         let open = fs::read_dir("/proc/self/fd").map(|files| files.count().saturating_sub(1));
         self.open_files.set(open.ok().and_then(|open| i64::try_from(open).ok()).unwrap_or_default());
-        self.most_files.set(whole(getrlimit(Resource::Nofile).current.unwrap_or_default()));
+        self.max_files.set(whole(getrlimit(Resource::Nofile).current.unwrap_or_default()));
     }
 }
 
-/// Fields are numbered from the end of the program's name, which may have blanks and brackets in it (proc(5)).
+/// Parses `/proc/self/stat`. Fields are counted from the end of the program's name, which may contain blanks and
+/// brackets (proc(5)).
 fn stat(text: &str) -> Stat {
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |number: usize| {

@@ -1,8 +1,8 @@
-//! Counters by queue, of which only so many have a name of their own: each name is a dozen series at a server that
-//! keeps them.
+//! Counters by queue. Only a bounded number of queues have counters of their own, because each adds a dozen series to
+//! the server that stores them.
 //!
-//! The first queues that are used have names for as long as they exist. As many again have names for their depth, and
-//! lose them to deeper ones: their counts then go to `_other`, whose counters never fall.
+//! The first used queues have their own counters as long as they exist. As many again have them because of their depth,
+//! and lose them to deeper ones: their counts are then added to `_other`, whose counters never decrease.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use prometheus_client::registry::Registry;
 use crate::limits;
 use angarium_core::names::QueueRef;
 
-/// The name that queues without figures of their own share.
+/// The name that queues without their own counters share.
 const OTHER: &str = "_other";
 
-/// Whose figures they are.
+/// Project and name of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct QueueLabels {
     project: String,
@@ -40,27 +40,27 @@ impl QueueLabels {
     }
 }
 
-/// What has happened to the messages of a queue since the start of the process, or of several that share a name.
+/// Counters of a queue's messages since the start of the process, or of several queues that share a name.
 #[derive(Debug)]
 pub struct QueueCounters {
-    /// Posted.
+    /// Posted messages.
     pub sent: Counter,
-    /// Handed out under claims, or popped.
+    /// Messages delivered under claims, or popped.
     pub claimed: Counter,
-    /// Deleted under their claim, or popped.
+    /// Messages deleted under their claim, or popped.
     pub acked: Counter,
-    /// Given back by the holder of their claim.
+    /// Messages released by the holder of their claim.
     pub nacked: Counter,
-    /// Given back because the time of their claim had ended.
+    /// Messages released because their claim expired.
     pub lapsed: Counter,
-    /// Removed because their life had ended.
+    /// Messages removed because they expired.
     pub expired: Counter,
-    /// Moved to another queue because they were claimed as often as they may be.
+    /// Messages moved to another queue because they reached the max claim count.
     pub dead_lettered: Counter,
 }
 
 impl QueueCounters {
-    /// Each of them, in the order of its fields.
+    /// Returns the counters in the order of the fields.
     fn all(&self) -> [&Counter; 7] {
         let Self { sent, claimed, acked, nacked, lapsed, expired, dead_lettered } = self;
         [sent, claimed, acked, nacked, lapsed, expired, dead_lettered]
@@ -69,24 +69,24 @@ impl QueueCounters {
 
 type Counters = Family<QueueLabels, Counter>;
 
-/// Every queue that has a name, and the rest.
+/// The counters of all named queues, and the shared ones.
 pub(super) struct Queues {
-    /// In the order of the fields of [`QueueCounters`].
+    /// Families in the order of the fields of [`QueueCounters`].
     families: [Counters; 7],
     others: Arc<QueueCounters>,
-    /// Held for single look-ups, when a queue is opened or deleted.
+    /// Held for single lookups, when a queue is opened or deleted.
     named: Mutex<NamedQueue>,
 }
 
 struct NamedQueue {
-    most: usize,
+    max: usize,
     counters: HashMap<QueueRef, Arc<QueueCounters>>,
-    /// Those of them that have their names for their depth.
+    /// Queues that are named because of their depth.
     deep: HashSet<QueueRef>,
 }
 
 impl NamedQueue {
-    /// How many queues have names because they were used.
+    /// Returns the number of queues that are named because they were used.
     fn used(&self) -> usize {
         self.counters.len() - self.deep.len()
     }
@@ -109,12 +109,12 @@ impl Queues {
             family
         });
         let others = Arc::new(counters(&families, &QueueLabels::other()));
-        let named = NamedQueue { most: limits::NAMED_QUEUES, counters: HashMap::new(), deep: HashSet::new() };
+        let named = NamedQueue { max: limits::NAMED_QUEUES, counters: HashMap::new(), deep: HashSet::new() };
         Self { families, others, named: Mutex::new(named) }
     }
 
-    pub(super) fn name_at_most(&self, most: usize) {
-        self.named.lock().most = most;
+    pub(super) fn set_max_named(&self, max: usize) {
+        self.named.lock().max = max;
     }
 
     pub(super) fn counters(&self, at: &QueueRef) -> Arc<QueueCounters> {
@@ -122,7 +122,7 @@ impl Queues {
         if let Some(known) = named.counters.get(at) {
             return Arc::clone(known);
         }
-        if named.used() >= named.most {
+        if named.used() >= named.max {
             return self.others();
         }
         let new = Arc::new(counters(&self.families, &QueueLabels::of(at)));
@@ -130,28 +130,28 @@ impl Queues {
         new
     }
 
-    /// As [`Queues::counters`], but none are made.
+    /// Returns the counters like [`Queues::counters`], but creates none.
     pub(super) fn known(&self, at: &QueueRef) -> Arc<QueueCounters> {
         self.named.lock().counters.get(at).map_or_else(|| self.others(), Arc::clone)
     }
 
-    /// Gives a queue a name for its depth. False when there is no place for one more.
+    /// Names a queue because of its depth. Returns false when there is no room for one more.
     pub(super) fn name_deep(&self, at: &QueueRef) -> bool {
         let named = &mut *self.named.lock();
-        if named.deep.len() >= named.most || named.counters.contains_key(at) {
+        if named.deep.len() >= named.max || named.counters.contains_key(at) {
             return false;
         }
         named.counters.insert(at.clone(), Arc::new(counters(&self.families, &QueueLabels::of(at))));
         named.deep.insert(at.clone())
     }
 
-    /// The queues that have names for their depth, and how many more may.
+    /// Returns the queues that are named because of their depth, and the number of further queues that fit.
     pub(super) fn deep(&self) -> (Vec<QueueRef>, usize) {
         let named = self.named.lock();
-        (named.deep.iter().cloned().collect(), named.most.saturating_sub(named.deep.len()))
+        (named.deep.iter().cloned().collect(), named.max.saturating_sub(named.deep.len()))
     }
 
-    /// Takes the name from a queue that has one for its depth.
+    /// Removes the name of a queue that has it because of its depth.
     pub(super) fn unname(&self, at: &QueueRef) {
         let named = &mut *self.named.lock();
         if !named.deep.remove(at) {
@@ -178,7 +178,7 @@ impl Queues {
         self.named.lock().counters.contains_key(at)
     }
 
-    /// The labels of a queue's figures; of one that shares a name none.
+    /// Returns the labels of a queue with its own counters; none otherwise.
     pub(super) fn labels(&self, at: &QueueRef) -> Option<QueueLabels> {
         self.is_named(at).then(|| QueueLabels::of(at))
     }

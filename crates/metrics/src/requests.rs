@@ -1,4 +1,4 @@
-//! Requests: how long each operation takes, how it is answered, and what is refused for want of something.
+//! Requests: the duration of each operation, the statuses of its responses, and refusals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// Seconds: from an answer out of memory to the longest wait for a message.
+/// Buckets in seconds: from a response out of memory to the longest wait for a message.
 const DURATIONS: [f64; 15] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0];
 
-/// The kinds of answers, by the first digit of their status.
+/// Classes of statuses, by their first digit.
 const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -27,16 +27,16 @@ struct AnswerLabels {
     code: &'static str,
 }
 
-/// Why a request was refused.
+/// A refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Refusal {
-    /// The status that it was answered with.
+    /// Status of the response.
     pub status: u16,
-    /// The code of the error.
+    /// Code of the error.
     pub reason: String,
 }
 
-/// What an operation took and how it was answered. Clones share it.
+/// The meter of an operation. Clones share it.
 #[derive(Clone, Debug)]
 pub struct OperationMeter(Arc<Operation>);
 
@@ -47,7 +47,7 @@ struct Operation {
 }
 
 impl OperationMeter {
-    /// Notes an answer of this status, and how long it took to be there.
+    /// Records a response with its status and duration.
     pub fn note(&self, status: u16, took: Duration) {
         self.0.duration.observe(took.as_secs_f64());
         let kind = usize::from(status / 100).clamp(1, CODES.len()) - 1;

@@ -1,5 +1,5 @@
-//! Files of settings that are read while the service runs: which of them were refused. What they said before still holds,
-//! so an operator who does not know it believes that a token or a key is revoked.
+//! Settings files that are read while the service runs, and which of them were refused. After a refusal the previous
+//! contents stay in force, so an operator who does not notice it believes that a token or a key is revoked.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Work below the requests: commits to the pools, claims that wait, connections.
+//! Work behind the requests: commits to the pools, waiting claims, connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// Seconds: from a fast disk's sync to the last try of a batch.
+/// Buckets in seconds: from the sync of a fast disk to the last attempt of a batch.
 const COMMITS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
-/// Messages of a commit, up to the most that a batch has.
+/// Buckets of messages per commit, up to the max of a batch.
 const MESSAGES: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0];
 
-/// Seconds, up to the longest wait that can be asked for.
+/// Buckets in seconds, up to the longest wait that a client may request.
 const WAITS: [f64; 9] = [0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -32,7 +32,7 @@ struct TaskLabels {
 
 type Histograms = Family<PoolLabels, Histogram, fn() -> Histogram>;
 
-/// How long commits to a pool take, and how much each of them carries. Clones share it.
+/// The meter of commits to a pool: their duration and size. Clones share it.
 #[derive(Clone, Debug)]
 pub struct CommitMeter(Arc<Commits>);
 
@@ -43,14 +43,14 @@ struct Commits {
 }
 
 impl CommitMeter {
-    /// Notes a commit of changes of so many messages, successful or not.
+    /// Records a commit that changed this number of messages, successful or not.
     pub fn note(&self, messages: usize, took: Duration) {
         self.0.durations.observe(took.as_secs_f64());
         self.0.messages.observe(f64::from(u32::try_from(messages).unwrap_or(u32::MAX)));
     }
 }
 
-/// A connection. It counts as open for as long as this lives.
+/// An open connection, counted until it is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(Gauge);
 
