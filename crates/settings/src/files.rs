@@ -1,52 +1,52 @@
-//! Files that settings and pools name: the one place that reads them.
+//! Files that settings and pools name. Only this module reads them.
 //!
-//! A name may lead anywhere: to a device without an end, or to a pipe that no caller writes to. So only regular files
-//! are read, never more than a bound of them, and opening one waits for no caller.
+//! A name may lead anywhere: to a device without an end, or to a pipe without a writer. So only regular files are read,
+//! up to a bound, and opening a file never blocks on another process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Bytes of a file that a pool's URI names: a bundle of all public certificates has 250 KiB.
+/// Max bytes of a file that a pool's URI names. A bundle of all public certificates has 250 KiB.
 pub const POOL_FILE_BYTES: u64 = 1 << 20;
-/// Bytes of a file that the settings name: a hundred thousand tokens.
+/// Max bytes of a file that the settings name: room for a hundred thousand tokens.
 pub const SETTINGS_FILE_BYTES: u64 = 16 << 20;
 
-/// Reads a regular file of at most `most` bytes.
+/// Reads a regular file of at most `max` bytes.
 ///
 /// # Errors
 ///
-/// What the system states, and [`ErrorKind::InvalidInput`] for what is no regular file, or longer.
-pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// The error of the system, and [`ErrorKind::InvalidInput`] for a longer file or one that is not regular.
+pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true);
-    // A pipe without a writer would hold the opening up.
+    // Without this flag, opening a pipe without a writer would block.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = options.custom_flags(nonblocking).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    read_bounded(file, metadata.len(), most)
+    read_bounded(file, metadata.len(), max)
 }
 
-/// The same, as text.
+/// Reads a regular file like [`read`], as text.
 ///
 /// # Errors
 ///
-/// As of [`read`], and [`ErrorKind::InvalidData`] for what is not UTF-8.
-pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
-    let bytes = read(path, most)?;
+/// Those of [`read`], and [`ErrorKind::InvalidData`] for text that is not UTF-8.
+pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+    let bytes = read(path, max)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// A file may grow while it is read, and some of the system's say that they have no length.
-fn read_bounded(file: File, length: u64, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(usize::try_from(length.min(most)).unwrap_or_default());
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(io::Error::new(ErrorKind::InvalidInput, format!("it has more than {most} bytes")));
+/// Reads up to the bound: a file may grow while it is read, and some system files report no length.
+fn read_bounded(file: File, length: u64, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(usize::try_from(length.min(max)).unwrap_or_default());
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::new(ErrorKind::InvalidInput, format!("it has more than {max} bytes")));
     }
     Ok(bytes)
 }

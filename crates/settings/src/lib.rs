@@ -1,5 +1,5 @@
-//! How people write settings, and the files that settings name: durations and sizes with units, hints at slips, and
-//! regular files read up to a bound. It knows no setting.
+//! Syntax of settings, and the files that settings name: durations and sizes with units, hints for misspelt names, and
+//! bounded reads of regular files. This crate knows no setting.
 
 pub mod files;
 pub mod spelling;

@@ -1,11 +1,11 @@
-//! Hints at slips: the known name that a misspelt one probably means.
+//! Hints for misspelt names: the known name that was probably meant.
 
-/// Likeness of two names, from 0 to 1, above which one is taken for a slip of the other.
-const LIKENESS: f64 = 0.85;
+/// Min similarity of two names, from 0 to 1, at which one counts as a misspelling of the other.
+const MIN_SIMILARITY: f64 = 0.85;
 
-/// The known name that is most like this one; none when no name is much like it.
+/// Returns the most similar known name; none when no name is similar enough.
 pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let likeness = known.map(|known| (strsim::jaro_winkler(name, known), known));
-    let like = likeness.filter(|(likeness, _)| *likeness > LIKENESS);
-    like.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
+    let similarity = known.map(|known| (strsim::jaro_winkler(name, known), known));
+    let similar = similarity.filter(|(similarity, _)| *similarity > MIN_SIMILARITY);
+    similar.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
 }

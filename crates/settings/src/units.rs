@@ -1,5 +1,5 @@
-//! How people write durations and sizes, and how they are shown: wherever one is read (a flag, a variable, a file), both the plain
-//! number and the number with its unit are taken, and the shown form can be read again.
+//! Syntax of durations and sizes. Every source (a flag, a variable, a file) accepts the plain number and the number
+//! with its unit, and the displayed form can be read again.
 //!
 //! | | plain number | with units |
 //! |---|---|---|
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-/// No setting of a wait means anything beyond a day.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Max duration of a wait: no setting of a wait makes sense beyond a day.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Reads a duration: a number of seconds, or numbers with their units.
 ///
 /// # Errors
 ///
-/// What a duration looks like, for anything else.
+/// A text that shows the syntax of a duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     const FORM: &str =
         "a duration is a number of seconds, or a number with its unit, as in 500ms, 90s, 1m30s or 2h";
@@ -28,14 +28,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| FORM.to_owned())
 }
 
-/// As [`duration`], of a wait: from 1 ms to a day.
+/// Reads a duration like [`duration`], from 1 ms to a day.
 pub fn wait(text: &str) -> Result<Duration, String> {
     let wait = duration(text)?;
-    let is_within = (Duration::from_millis(1)..=LONGEST).contains(&wait);
+    let is_within = (Duration::from_millis(1)..=MAX_WAIT).contains(&wait);
     if is_within { Ok(wait) } else { Err("it must be between 1ms and 24h".to_owned()) }
 }
 
-/// As [`duration`], in whole seconds.
+/// Reads a duration like [`duration`], in whole seconds.
 pub fn seconds(text: &str) -> Result<u64, String> {
     let duration = duration(text)?;
     if duration.subsec_nanos() == 0 {
@@ -45,14 +45,14 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
-/// As [`seconds`], from `least` to `most`.
-pub fn seconds_within(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
+/// Returns a reader like [`seconds`], for values from `min` to `max`.
+pub fn seconds_within(min: u32, max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
-        let seconds = u32::try_from(seconds(text)?).ok().filter(|seconds| (least..=most).contains(seconds));
+        let seconds = u32::try_from(seconds(text)?).ok().filter(|seconds| (min..=max).contains(seconds));
         let span = |seconds: u32| span(u64::from(seconds));
         seconds.ok_or_else(|| {
-            let (shown_least, shown_most) = (span(least), span(most));
-            format!("it is not between {least} and {most} seconds ({shown_least} to {shown_most})")
+            let (shown_min, shown_max) = (span(min), span(max));
+            format!("it is not between {min} and {max} seconds ({shown_min} to {shown_max})")
         })
     }
 }
@@ -61,27 +61,27 @@ pub fn seconds_within(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, Str
 ///
 /// # Errors
 ///
-/// What a size looks like, for anything else and for more than 64 bits hold.
+/// A text that shows the syntax of a size, also when the size exceeds 64 bits.
 pub fn bytes(text: &str) -> Result<u64, String> {
     const FORM: &str =
         "a size is a number of bytes, or a number with its unit, as in 512KiB, 256MiB or 1.5GiB";
     let size = ByteSize::from_str(text).map_err(|_| FORM.to_owned())?.as_u64();
-    // Beyond the range the library stops at its end.
+    // The library saturates at the max of its range.
     if size == u64::MAX && text != u64::MAX.to_string() { Err(FORM.to_owned()) } else { Ok(size) }
 }
 
-/// As [`bytes`], from `least` to `most`.
-pub fn bytes_within(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
+/// Returns a reader like [`bytes`], for values from `min` to `max`.
+pub fn bytes_within(min: u32, max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
-        let size = u32::try_from(bytes(text)?).ok().filter(|size| (least..=most).contains(size));
+        let size = u32::try_from(bytes(text)?).ok().filter(|size| (min..=max).contains(size));
         size.ok_or_else(|| {
-            let (shown_least, shown_most) = (size_of(u64::from(least)), size_of(u64::from(most)));
-            format!("it is not between {least} and {most} bytes ({shown_least} to {shown_most})")
+            let (shown_min, shown_max) = (size_of(u64::from(min)), size_of(u64::from(max)));
+            format!("it is not between {min} and {max} bytes ({shown_min} to {shown_max})")
         })
     }
 }
 
-/// Seconds as a person states them: the two largest units.
+/// Formats seconds for a person: the two largest units.
 pub fn span(seconds: u64) -> String {
     let two = |large: u64, small: u64, units: [&str; 2]| match small {
         0 => format!("{large}{}", units[0]),
@@ -95,7 +95,7 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
-/// Bytes as a person states them, to a tenth of the largest unit of 1,024.
+/// Formats bytes for a person, to a tenth of the largest unit of 1,024.
 pub fn size_of(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string().replace(".0 ", " ").replace(' ', "")
 }
