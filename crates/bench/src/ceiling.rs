@@ -1,6 +1,6 @@
-//! Owns the empty server: bare axum handlers that read the request whole and answer with prepared bytes, as many as
-//! the real server's. What it costs is the floor under any server of these APIs on this machine.
-//! Never stores, never checks a request, never sets a deadline.
+//! The empty server: bare axum handlers that read the whole request and answer with prepared bytes, as many as the real
+//! server sends. Its cost is the lower bound for any server of these APIs on this machine. It stores nothing, checks no
+//! request and has no timeouts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Largest request that is read, in bytes; the product's own bounds are below it.
+/// Max bytes of a request that are read. The product's own bounds are lower.
 const REQUEST_MAX: usize = 64 << 20;
 
-/// An id as long as the product's.
+/// An id with the length of the product's ids.
 const ID: &str = "00000000-0000-7000-8000-000000000000";
 
 /// Arguments of `bench empty`.
@@ -43,8 +43,8 @@ pub struct EmptyArgs {
     pub batch: usize,
 }
 
-/// Serves until its parent has gone or it is ended by a signal. Blocks; on a runtime of its own with tokio's default
-/// number of threads, as the real server has.
+/// Serves until its parent process has ended or a signal ends it. Blocks, on its own runtime with tokio's default
+/// number of threads, like the real server.
 pub fn serve(args: &EmptyArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -55,8 +55,8 @@ pub fn serve(args: &EmptyArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Returns when the process that started this one has ended: an empty server must not outlive its run, even when
-/// no user was left to end it.
+/// Returns when the parent process has ended. An empty server must not outlive its run, even if no process is left to
+/// stop it.
 async fn parent_gone() {
     let parent = rustix::process::getppid();
     while rustix::process::getppid() == parent {
@@ -69,7 +69,7 @@ async fn accept(args: &EmptyArgs) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.listen).await.with_context(|| args.listen.to_string())?;
     let service = TowerToHyperService::new(router(PreparedAnswers::new(args)));
     println!("listening on http://{}", listener.local_addr()?);
-    // One task for each connection; they end with it or with the process.
+    // The tasks of the connections. They end with their connection or with the process.
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -86,7 +86,7 @@ async fn accept(args: &EmptyArgs) -> anyhow::Result<()> {
 struct PreparedAnswers {
     post: Bytes,
     claim: Bytes,
-    /// What a receive of SQS is answered with.
+    /// The answer to an SQS receive.
     receive: Bytes,
 }
 
@@ -103,7 +103,8 @@ impl PreparedAnswers {
     }
 }
 
-/// The object `open`, still without its last brace, closed and brought to `bytes` bytes; longer when it needs more.
+/// Closes the JSON object `open`, which lacks its last brace, and pads it to `bytes` bytes. It is longer if it needs
+/// more.
 fn padded(open: &str, bytes: usize) -> Bytes {
     let frame = open.len() + r#","pad":""}"#.len();
     let pad = "x".repeat(bytes.saturating_sub(frame));
@@ -131,7 +132,7 @@ async fn delete_message() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// An operation of SQS: a send, a receive, or else a delete.
+/// Answers an SQS operation: a send, a receive, or otherwise a delete.
 async fn operation(State(answers): State<PreparedAnswers>, headers: HeaderMap, request: Request) -> Response {
     let target = headers.get("x-amz-target").map(HeaderValue::as_bytes).unwrap_or_default();
     let body = if target.starts_with(b"AmazonSQS.Send") {

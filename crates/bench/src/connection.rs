@@ -1,5 +1,5 @@
-//! Owns one keep-alive HTTP/1.1 connection to the server under load: open it, ask, wait for the whole answer.
-//! Never knows what is asked, and never asks twice: a broken line is dropped and its user opens another.
+//! One keep-alive HTTP/1.1 connection to the loaded server: connect, send a request, wait for the whole answer. It
+//! knows nothing about the requests, and never repeats one: its user replaces a broken connection.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,13 +18,13 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-/// Longest wait for a connection, and for the whole answer to a request.
+/// Max time to connect, and for the whole answer to a request.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Largest answer that is read: far above the largest claim, far below what would hurt the generator.
+/// Max bytes of an answer: far above the largest claim, and small enough not to disturb the generator.
 const ANSWER_MAX: usize = 64 << 20;
 
-/// Where the server is.
+/// Address of the server.
 #[derive(Clone, Debug)]
 pub struct Target {
     host: String,
@@ -34,7 +34,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// From `http://HOST[:PORT]`, port 80 when not given. No path, no credentials, no TLS.
+    /// Parses `http://HOST[:PORT]`; the default port is 80. Paths, credentials and TLS are refused.
     pub fn parse(url: &str) -> anyhow::Result<Self> {
         let uri: Uri = url.parse().with_context(|| format!("{url}: not a URL"))?;
         ensure!(uri.scheme_str() == Some("http"), "{url}: only http:// is spoken");
@@ -54,16 +54,16 @@ impl Target {
 pub struct BenchAnswer {
     pub status: StatusCode,
     pub body: Bytes,
-    /// From the moment before sending to the end of the body.
+    /// Time from the start of the request to the end of the body.
     pub took: Duration,
 }
 
-/// Why a line is of no more use.
+/// Why a connection can no longer be used.
 #[derive(Debug)]
 pub enum ConnectionFault {
-    /// The server closed it between two requests: not an error.
+    /// The server closed it between two requests, which is no error.
     Closed,
-    /// A request was lost, or no connection could be made.
+    /// A request failed, or the connection could not be opened.
     Failed(String),
 }
 
@@ -73,24 +73,24 @@ impl ConnectionFault {
     }
 }
 
-/// Since when a connection has been waiting for an answer; none between two requests. Read at the end of a window: what
-/// is still waited for then is in no latency.
+/// Start of the current wait for an answer; none between two requests. It is read at the end of the window, because
+/// requests that are still unanswered then are in no latency.
 pub type WaitStart = Rc<Cell<Option<Instant>>>;
 
 /// An open connection, used by one task.
 pub struct BenchConnection {
     sender: SendRequest<Full<Bytes>>,
-    /// One timer for the life of the line. Pushing a waiting timer back is a single atomic write; a new timer for each
-    /// request would take a lock twice.
+    /// One timer for the whole connection. Resetting it is a single atomic write; a new timer per request would take a
+    /// lock twice.
     deadline: Pin<Box<Sleep>>,
     answers: u64,
     waiting: WaitStart,
-    /// Holds the one task that moves bytes on the socket; it ends when the line is dropped.
+    /// The task that drives the socket. It ends when the connection is dropped.
     _driver: JoinSet<()>,
 }
 
 impl BenchConnection {
-    /// Connects, within [`DEADLINE`]. Must run inside a `LocalSet`. `waiting` is kept up to date by each request.
+    /// Connects within [`DEADLINE`]. Must run inside a `LocalSet`. Each request updates `waiting`.
     pub async fn open(target: &Target, waiting: WaitStart) -> Result<Self, ConnectionFault> {
         let connecting = TcpStream::connect((target.host.as_str(), target.port));
         let stream = match timeout(DEADLINE, connecting).await {
@@ -103,14 +103,14 @@ impl BenchConnection {
         let (sender, connection) = handshake.map_err(|error| ConnectionFault::failed("connect", error))?;
         let mut driver = JoinSet::new();
         driver.spawn_local(async move {
-            // The sender learns of an error too, and reports it with the request that it hit.
+            // The sender receives the error too, and reports it with the affected request.
             let _ = connection.await;
         });
         Ok(Self { sender, deadline: Box::pin(sleep(DEADLINE)), answers: 0, waiting, _driver: driver })
     }
 
-    /// Sends one request and waits for the whole answer, within [`DEADLINE`]. After an `Err` the line is dead.
-    pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<BenchAnswer, ConnectionFault> {
+    /// Sends one request and waits for the whole answer within [`DEADLINE`]. After an `Err` the connection is unusable.
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<BenchAnswer, ConnectionFault> {
         let started = Instant::now();
         self.waiting.set(Some(started));
         self.deadline.as_mut().reset(started + DEADLINE);
@@ -131,7 +131,8 @@ async fn exchange(
     answers: u64,
 ) -> Result<(StatusCode, Bytes), ConnectionFault> {
     if let Err(error) = sender.ready().await {
-        // A server that closes before its first answer is refusing us; one that closes later is tidying up.
+        // Before the first answer, a close means that the server refuses the connection; later it is normal
+        // housekeeping.
         return Err(if answers == 0 {
             ConnectionFault::failed("closed at once", error)
         } else {
@@ -144,7 +145,7 @@ async fn exchange(
     Ok((status, drain(answer.into_body()).await?))
 }
 
-/// The whole body. The usual one arrives as a single frame, which is handed on without a copy.
+/// Reads the whole body. A body of one frame, the usual case, is not copied.
 async fn drain(mut body: Incoming) -> Result<Bytes, ConnectionFault> {
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();

@@ -1,28 +1,28 @@
-//! Owns how processor time is read: of this process, and of another one by its id.
-//! Never decides when to read it; the generator does, at the two ends of the measured window.
+//! Processor time of this process, and of another one by its id. The generator decides when to read it: at both ends of
+//! the measured window.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Length of one tick in `/proc/PID/stat`. The kernel shows that file in `USER_HZ`, which is 100 on every Linux
-/// architecture that Rust builds for, whatever the kernel's own timer rate is.
+/// Length of a tick in `/proc/PID/stat`. The kernel reports that file in `USER_HZ`, which is 100 on every Linux
+/// architecture that Rust supports, independent of the kernel's own timer rate.
 const TICK: Duration = Duration::from_millis(10);
 
-/// User plus system time of this process so far, all its threads, in nanoseconds.
+/// Returns the user and system time of all threads of this process so far.
 pub fn of_this_process() -> Duration {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(spent.tv_sec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(spent.tv_nsec).unwrap_or(0))
 }
 
-/// User plus system time of the process `pid` so far.
+/// Returns the user and system time of the process `pid` so far.
 ///
-/// Read from `/proc/PID/stat` because that sum still holds the threads that have ended; the finer
-/// `/proc/PID/task/*/schedstat` forgets them, and a server's pool of blocking threads does shrink. The kernel scales
-/// the two figures to the exact run time, so the only error is the rounding down of each to a tick: a window's
-/// difference is within 20 ms of the truth, 0.4 % of a core busy for five seconds.
+/// It reads `/proc/PID/stat` because that sum includes ended threads. The finer `/proc/PID/task/*/schedstat` does not,
+/// and a server's pool of blocking threads does shrink. The kernel scales both values to the exact run time, so the
+/// only error is rounding each down to a tick: the difference over a window is within 20 ms of the truth, 0.4 % of a
+/// core busy for five seconds.
 ///
 /// An error means that there is no such process, or that this system has no `/proc`.
 pub fn of_process(pid: u32) -> io::Result<Duration> {
@@ -32,8 +32,8 @@ pub fn of_process(pid: u32) -> io::Result<Duration> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path}: not understood")))
 }
 
-/// Fields 14 and 15 of proc(5). Counted from the last `)`: the second field is the program's name, which may hold
-/// blanks and brackets of its own.
+/// Parses fields 14 and 15 of proc(5). Fields are counted from the last `)`, because the second field, the program's
+/// name, may contain blanks and brackets.
 fn parse_stat(line: &str) -> Option<Duration> {
     let (_, after_name) = line.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);

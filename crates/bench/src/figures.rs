@@ -1,6 +1,5 @@
-//! Owns the arithmetic: from what a window counted to rates, CPU per request and the cost ratio, and the medians over
-//! rounds.
-//! Never measures and never prints.
+//! Calculations: rates, CPU per request and the cost ratio from the counts of a window, and medians over rounds. This
+//! module never measures and never prints.
 
 use std::time::Duration;
 
@@ -9,28 +8,28 @@ use serde::Serialize;
 use super::generator::WindowResult;
 use super::tally::{Verb, VerbTally};
 
-/// The figures of one window, or the medians of several.
+/// Results of one window, or medians of several.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Answered requests per second.
     pub requests_per_second: f64,
-    /// Messages per second that came to the end of their workload: posted, or posted and claimed and deleted.
+    /// Messages per second that completed their workload: posted, or posted and claimed and deleted.
     pub messages_per_second: f64,
-    /// The server's CPU per answered request in µs; none when its process is not known or nothing was answered.
+    /// CPU of the server per answered request in µs; none when its process is unknown or nothing was answered.
     pub server_us_per_request: Option<f64>,
-    /// The generator's CPU per answered request in µs.
+    /// CPU of the generator per answered request in µs.
     pub generator_us_per_request: Option<f64>,
-    /// Cores that the server kept busy.
+    /// Number of cores kept busy by the server.
     pub server_cores: Option<f64>,
-    /// Cores that the generator kept busy: near 1 the generator is the limit of the rates, not the server.
+    /// Number of cores kept busy by the generator. Near 1, the generator limits the rates, not the server.
     pub generator_cores: f64,
     /// Claims per second that found nothing.
     pub empty_claims_per_second: f64,
     /// Connections per second that the server closed between requests.
     pub reconnects_per_second: f64,
-    /// Longest wait, in µs, of the requests that were still unanswered when the window ended; in no latency.
+    /// Longest wait in µs of the requests that were unanswered at the end of the window. They are in no latency.
     pub longest_unanswered_us: f64,
-    /// Latencies by kind of request, only kinds that were asked.
+    /// Latencies by kind of request, without kinds that were not sent.
     pub latency: Vec<Latency>,
 }
 
@@ -39,31 +38,31 @@ pub struct Figures {
 pub struct Latency {
     /// `post`, `claim` or `delete`.
     pub request: &'static str,
-    /// Half of the requests took at most this.
+    /// Max latency of 50 % of the requests.
     pub p50_us: f64,
-    /// 90 % did.
+    /// Max latency of 90 % of the requests.
     pub p90_us: f64,
-    /// 99 % did.
+    /// Max latency of 99 % of the requests.
     pub p99_us: f64,
-    /// 99.9 % did.
+    /// Max latency of 99.9 % of the requests.
     pub p999_us: f64,
-    /// All did.
+    /// Max latency of all requests.
     pub max_us: f64,
 }
 
-/// The two servers' figures of one round.
+/// Results of both servers in one round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
     /// The server under test.
     pub server: Figures,
-    /// The empty one.
+    /// The empty server.
     pub ceiling: Option<Figures>,
-    /// The server's CPU per request over the empty one's.
+    /// CPU per request of the server divided by that of the empty server.
     pub cost_ratio: Option<f64>,
 }
 
 impl Round {
-    /// Figures of the same round, and their ratio.
+    /// Combines the results of one round and calculates their ratio.
     pub fn new(server: Figures, ceiling: Option<Figures>) -> Self {
         let empty = ceiling.as_ref().and_then(|ceiling| ceiling.server_us_per_request);
         let cost_ratio = match (server.server_us_per_request, empty) {
@@ -93,7 +92,7 @@ impl Figures {
         }
     }
 
-    /// Each figure's median over the rounds, on its own; none for no rounds.
+    /// Returns the median of each value over the rounds, independently; none without rounds.
     pub fn median(rounds: &[&Self]) -> Option<Self> {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(|round| figure(round)));
         let some = |figure: fn(&Self) -> Option<f64>| median(rounds.iter().filter_map(|round| figure(round)));
@@ -146,7 +145,7 @@ impl Latency {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; none for none.
+/// Returns the median: the middle value, or the mean of the two middle values; none without values.
 pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -169,7 +168,7 @@ pub mod tests {
     use bytes::Bytes;
     use http::StatusCode;
 
-    /// A window of two seconds with `requests` posts and the server's CPU given in ms.
+    /// Returns a window of two seconds with `requests` posts and the server's CPU in ms.
     pub fn measured(requests: u64, server_ms: Option<u64>) -> WindowResult {
         let mut tally = Tally::new();
         tally.open_window();

@@ -1,7 +1,8 @@
-//! Owns the closed loop: every connection sends its next request when the last was answered, for a warm-up and a
-//! measured window, on one thread.
-//! Never starts or ends a server, and waits for one beyond the window no longer than for [`LAST_TURNS`], in which each connection
-//! ends what it has begun: what it has claimed would be hidden from the next round.
+//! The closed loop: every connection sends its next request after the last answer, during a warm-up and a measured
+//! window, on one thread.
+//!
+//! It never starts or stops a server. After the window it waits at most [`LAST_TURNS`], in which each connection
+//! finishes its current turn: messages that stay claimed would be hidden from the next round.
 
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
@@ -20,123 +21,123 @@ use super::cpu;
 use super::tally::Tally;
 use super::workload::Workload;
 
-/// Pause after a failure, so that a dead server is not asked in a tight loop.
-const AFTER_FAILURE: Duration = Duration::from_millis(50);
+/// Pause after a failure, so that a dead server is not queried in a tight loop.
+const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
-/// A server from which no connection has heard for this long at the end of the window has stopped answering.
+/// A server counts as silent if no connection received an answer for this long before the end of the window.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long the turns that are under way at the end of the window may take, uncounted.
+/// Max time for the turns in progress at the end of the window. They are not counted.
 const LAST_TURNS: Duration = Duration::from_secs(1);
 
-/// Connections that fill the queues.
+/// Number of connections that fill the queues.
 const FILLERS: usize = 16;
 
-/// What to load, and for how long.
+/// A load and its duration.
 pub struct Load {
-    /// Word in the progress lines.
+    /// Name in the progress lines.
     pub name: &'static str,
-    /// The server: where its replicas are, at least one. Connections are spread over them.
+    /// Addresses of the server's replicas, at least one. Connections are spread over them.
     pub targets: Vec<Target>,
-    /// Its process, when known: its CPU is read at both ends of the window.
+    /// Process id of the server, if known. Its CPU is read at both ends of the window.
     pub pid: Option<u32>,
-    /// What is asked.
+    /// The requests to send.
     pub workload: Rc<Workload>,
-    /// Connections, each with one request in flight.
+    /// Number of connections, each with one request in flight.
     pub connections: usize,
-    /// Time before the window, in which nothing is counted but errors.
+    /// Time before the window, in which only errors are counted.
     pub warmup: Duration,
     /// Length of the window.
     pub window: Duration,
 }
 
-/// What a window gave.
+/// Result of a window.
 pub struct WindowResult {
-    /// Its true length.
+    /// Measured length of the window.
     pub elapsed: Duration,
-    /// Longest wait of the requests that were still unanswered at its end: a server that stalls late shows here, not in
-    /// the latencies.
+    /// Longest wait of the requests that were unanswered at its end. A server that stalls late shows here, not in the
+    /// latencies.
     pub longest_unanswered: Duration,
-    /// What was counted in it.
+    /// Counts within the window.
     pub tally: Tally,
-    /// CPU of this process in it: the weight of the generator.
+    /// CPU of this process within the window: the cost of the generator.
     pub generator_cpu: Duration,
-    /// CPU of the server in it, when its process is known and was alive at the end.
+    /// CPU of the server within the window, if its process is known and was alive at the end.
     pub server_cpu: Option<Duration>,
 }
 
-/// Runs the load on a runtime of one thread, the calling one, so that the generator never takes more than one core
-/// and its weight does not change with the number of cores. Blocks for warm-up and window and the last turns; `stop` ends it
-/// early, as an error. Errors of requests are in the tally.
+/// Runs the load on a single-threaded runtime on the calling thread, so that the generator uses at most one core and
+/// its cost does not depend on the number of cores. Blocks for the warm-up, the window and the last turns; `stop` ends
+/// it early with an error. Request errors are in the tally.
 pub fn drive(load: &Load, stop: &CancellationToken) -> anyhow::Result<WindowResult> {
     on_this_thread(run(load, stop))?
 }
 
-/// Makes the queues that are not there, and notes in `made` which those are, also of a part when it fails. Fails with the
-/// server's words.
+/// Creates the missing queues and records them in `made`, also after a partial failure. Fails with the text of the
+/// server's error.
 pub fn create(load: &Load, made: &mut Vec<usize>) -> anyhow::Result<()> {
-    on_one_line(load, async |line, tally| load.workload.create(line, tally, made).await)?;
+    on_one_connection(load, async |connection, tally| load.workload.create(connection, tally, made).await)?;
     Ok(())
 }
 
-/// Deletes queues with their messages. Fails with the server's words.
+/// Deletes queues with their messages. Fails with the text of the server's error.
 pub fn remove(load: &Load, queues: &[usize]) -> anyhow::Result<()> {
-    on_one_line(load, async |line, tally| load.workload.remove(line, tally, queues).await)?;
+    on_one_connection(load, async |connection, tally| load.workload.remove(connection, tally, queues).await)?;
     Ok(())
 }
 
-/// Posts messages until there are at least `messages`, as many to each queue, on one connection after the other of a few.
-/// Fails with the server's words.
+/// Posts messages until there are at least `messages`, spread evenly over the queues, on a few connections. Fails with
+/// the text of the server's error.
 pub fn fill(load: &Load, messages: u64, stop: &CancellationToken) -> anyhow::Result<()> {
     let filled = Cell::new(0);
     let tally = RefCell::new(Tally::new());
-    let on_a_line = async |first: usize| {
-        let mut line = BenchConnection::open(&load.targets[0], WaitStart::default()).await?;
+    let fill_on_connection = async |first: usize| {
+        let mut connection = BenchConnection::open(&load.targets[0], WaitStart::default()).await?;
         let mut turn = 0;
         while filled.get() < messages && tally.borrow().errors == 0 && !stop.is_cancelled() {
             let queue = load.workload.queue_of(first, turn, FILLERS);
-            let more = load.workload.fill(&mut line, queue, &tally).await?;
+            let more = load.workload.fill(&mut connection, queue, &tally).await?;
             filled.set(filled.get() + more);
             turn += 1;
         }
         Ok(())
     };
-    let done = on_this_thread(join_all((0..FILLERS).map(on_a_line)))?;
-    done.into_iter().try_for_each(|line| told(load, line))?;
+    let done = on_this_thread(join_all((0..FILLERS).map(fill_on_connection)))?;
+    done.into_iter().try_for_each(|connection| check_fault(load, connection))?;
     ensure!(!stop.is_cancelled(), "stopped by a signal");
     first_error(load, &tally.into_inner())
 }
 
-/// One turn of the workload on one connection, to learn whether the server answers as it should and how long its
-/// answers are. Fails with the server's words otherwise.
+/// Runs one turn of the workload on one connection, to check that the server answers as expected and to learn the sizes
+/// of its answers. Fails with the text of the server's error.
 pub fn probe(load: &Load) -> anyhow::Result<Tally> {
-    on_one_line(load, async |line, tally| {
-        let turn = load.workload.turn(line, 0, tally);
+    on_one_connection(load, async |connection, tally| {
+        let turn = load.workload.turn(connection, 0, tally);
         timeout(DEADLINE, turn)
             .await
             .unwrap_or_else(|_| Err(ConnectionFault::Failed("no answer to the probe".into())))
     })
 }
 
-/// Work on one connection, and what it counted. Fails with the server's words where there was an error.
-fn on_one_line(
+/// Runs `work` on one connection and returns its counts. Fails with the text of the server's error.
+fn on_one_connection(
     load: &Load,
     work: impl AsyncFnOnce(&mut BenchConnection, &RefCell<Tally>) -> Result<(), ConnectionFault>,
 ) -> anyhow::Result<Tally> {
     let tally = RefCell::new(Tally::new());
     tally.borrow_mut().open_window();
     let done = on_this_thread(async {
-        let mut line = BenchConnection::open(&load.targets[0], WaitStart::default()).await?;
-        work(&mut line, &tally).await
+        let mut connection = BenchConnection::open(&load.targets[0], WaitStart::default()).await?;
+        work(&mut connection, &tally).await
     })?;
-    told(load, done)?;
+    check_fault(load, done)?;
     let tally = tally.into_inner();
     first_error(load, &tally)?;
     Ok(tally)
 }
 
-fn told(load: &Load, done: Result<(), ConnectionFault>) -> anyhow::Result<()> {
-    done.or_else(|broken| match broken {
+fn check_fault(load: &Load, done: Result<(), ConnectionFault>) -> anyhow::Result<()> {
+    done.or_else(|fault| match fault {
         ConnectionFault::Closed => bail!("{}: closed the connection", load.name),
         ConnectionFault::Failed(why) => bail!("{}: {why}", load.name),
     })
@@ -156,16 +157,16 @@ fn on_this_thread<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
 
 async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<WindowResult> {
     let tally = Rc::new(RefCell::new(Tally::new()));
-    // The tasks of the connections; they end when this is dropped, whatever their server does.
+    // The tasks of the connections. They end when this is dropped, whatever the server does.
     let mut connections = JoinSet::new();
-    let is_over = Rc::new(Cell::new(false));
+    let is_ended = Rc::new(Cell::new(false));
     let waits: Vec<WaitStart> = (0..load.connections).map(|_| WaitStart::default()).collect();
     for (number, waiting) in waits.iter().enumerate() {
-        let (waiting, is_over) = (Rc::clone(waiting), Rc::clone(&is_over));
-        let slot = Slot { number, of: load.connections, waiting, turn: 0, is_over };
+        let (waiting, is_ended) = (Rc::clone(waiting), Rc::clone(&is_ended));
+        let slot = Slot { number, of: load.connections, waiting, turn: 0, is_ended };
         let target = load.targets[number % load.targets.len()].clone();
         let workload = Rc::clone(&load.workload);
-        connections.spawn_local(slot.keep_asking(target, workload, Rc::clone(&tally)));
+        connections.spawn_local(slot.maintain(target, workload, Rc::clone(&tally)));
     }
     let mut progress = Progress::new(load.name);
     wait(load.warmup, &tally, &mut progress, stop).await?;
@@ -176,8 +177,8 @@ async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<WindowResu
     let after = ClockReading::take(load.pid);
     let longest_unanswered = unanswered(&waits, after.at, &tally);
     let counted = tally.replace(Tally::new());
-    is_over.set(true);
-    // A turn that takes longer is given up.
+    is_ended.set(true);
+    // A turn that takes longer is abandoned.
     let _ = timeout(LAST_TURNS, connections.join_all()).await;
     Ok(WindowResult {
         elapsed: after.at - before.at,
@@ -188,8 +189,8 @@ async fn run(load: &Load, stop: &CancellationToken) -> anyhow::Result<WindowResu
     })
 }
 
-/// The longest wait for an answer at the end of the window. When even the shortest is long, the server has stopped
-/// answering, and that is an error.
+/// Returns the longest wait for an answer at the end of the window. If even the shortest wait is long, the server has
+/// stopped answering, which is recorded as an error.
 fn unanswered(waits: &[WaitStart], end: Instant, tally: &RefCell<Tally>) -> Duration {
     let wait = |waiting: &WaitStart| {
         waiting.get().map_or(Duration::ZERO, |since| end.saturating_duration_since(since))
@@ -203,48 +204,48 @@ fn unanswered(waits: &[WaitStart], end: Instant, tally: &RefCell<Tally>) -> Dura
     waits.iter().map(wait).max().unwrap_or_default()
 }
 
-/// One of the connections that are kept up.
+/// One of the maintained connections.
 struct Slot {
     number: usize,
     of: usize,
     waiting: WaitStart,
     turn: usize,
-    /// Whether no turn begins any more.
-    is_over: Rc<Cell<bool>>,
+    /// Whether no new turn may start.
+    is_ended: Rc<Cell<bool>>,
 }
 
 impl Slot {
-    /// Opens a line, takes turns on it, opens the next when it breaks.
-    async fn keep_asking(mut self, target: Target, workload: Rc<Workload>, tally: Rc<RefCell<Tally>>) {
-        while !self.is_over.get() {
-            let Err(broken) = self.one_line(&target, &workload, &tally).await else { return };
+    /// Opens a connection, runs turns on it, and replaces it when it breaks.
+    async fn maintain(mut self, target: Target, workload: Rc<Workload>, tally: Rc<RefCell<Tally>>) {
+        while !self.is_ended.get() {
+            let Err(fault) = self.run_connection(&target, &workload, &tally).await else { return };
             self.waiting.set(None);
-            let ConnectionFault::Failed(why) = broken else {
+            let ConnectionFault::Failed(why) = fault else {
                 tally.borrow_mut().reconnects += 1;
                 continue;
             };
             tally.borrow_mut().fail(why);
-            sleep(AFTER_FAILURE).await;
+            sleep(FAILURE_PAUSE).await;
         }
     }
 
-    async fn one_line(
+    async fn run_connection(
         &mut self,
         target: &Target,
         workload: &Workload,
         tally: &RefCell<Tally>,
     ) -> Result<(), ConnectionFault> {
-        let mut line = BenchConnection::open(target, Rc::clone(&self.waiting)).await?;
-        while !self.is_over.get() {
+        let mut connection = BenchConnection::open(target, Rc::clone(&self.waiting)).await?;
+        while !self.is_ended.get() {
             let queue = workload.queue_of(self.number, self.turn, self.of);
             self.turn = self.turn.wrapping_add(1);
-            workload.turn(&mut line, queue, tally).await?;
+            workload.turn(&mut connection, queue, tally).await?;
         }
         Ok(())
     }
 }
 
-/// Clocks at one end of the window.
+/// Clock readings at one end of the window.
 struct ClockReading {
     at: Instant,
     generator: Duration,
@@ -258,7 +259,7 @@ impl ClockReading {
     }
 }
 
-/// Sleeps for `time`, with a progress line each second.
+/// Sleeps for `time`, with a progress line every second.
 async fn wait(
     time: Duration,
     tally: &RefCell<Tally>,
@@ -270,13 +271,13 @@ async fn wait(
         tokio::select! {
             biased;
             () = stop.cancelled() => bail!("stopped by a signal"),
-            () = sleep_until(end.min(progress.next)) => progress.tell(&tally.borrow()),
+            () = sleep_until(end.min(progress.next)) => progress.print(&tally.borrow()),
         }
     }
     Ok(())
 }
 
-/// The lines on the terminal.
+/// Progress lines on the terminal.
 struct Progress {
     name: &'static str,
     shown: bool,
@@ -292,7 +293,7 @@ impl Progress {
         Self { name, shown, next: Instant::now() + Self::EVERY, last: 0 }
     }
 
-    fn tell(&mut self, tally: &Tally) {
+    fn print(&mut self, tally: &Tally) {
         if Instant::now() < self.next {
             return;
         }
@@ -302,7 +303,7 @@ impl Progress {
         self.last = done;
         if self.shown {
             let errors = tally.errors;
-            // A terminal that has gone is no reason to stop measuring.
+            // A closed terminal must not stop the measurement.
             let _ = writeln!(std::io::stderr(), "{}: {done} done, {rate}/s, {errors} errors", self.name);
         }
     }

@@ -1,16 +1,14 @@
-//! `angarium bench`: the load generator. Owns its arguments and the choice of what runs.
+//! `angarium bench`: the load generator. This module has its arguments and selects the command.
 //!
 //! ```text
 //! mod (arguments, signals) → rounds (the plan of a run) → generator (closed loop, one thread)
-//!                                                             → workload (what is asked, in which protocol) → line (one
-//!                                                               connection)
-//!                                                             → tally, cpu (what is counted and read)
+//!                                                             → workload (the requests of each protocol) → connection
+//!                                                             → tally, cpu (counts and readings)
 //!                            → server_process (children) → ceiling (the empty server)
-//!                            → figures (arithmetic) → report (JSON and table)
+//!                            → figures (calculations) → report (JSON and table)
 //! ```
 //!
-//! It knows the REST API and SQS only from outside: nothing here touches the product's own parts, so that it can drive
-//! any server that speaks them.
+//! It uses only the REST API and SQS, and no inner part of the product. So it can drive any server with these APIs.
 
 mod ceiling;
 mod connection;
@@ -115,14 +113,14 @@ pub struct LoadArgs {
     pub max_cost_ratio: Option<f64>,
 }
 
-/// A size or a count as an argument.
-fn size(least: u64, most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(least..=most)
+/// Returns a parser for a size or a count.
+fn size(min: u64, max: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(min..=max)
 }
 
-/// A time as an argument.
-fn seconds(least: u32, most: u32) -> impl Fn(&str) -> Result<u64, String> + Clone {
-    let read = units::seconds_within(least, most);
+/// Returns a parser for a duration.
+fn seconds(min: u32, max: u32) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    let read = units::seconds_within(min, max);
     move |text| read(text).map(u64::from)
 }
 
@@ -130,13 +128,13 @@ fn body_size(text: &str) -> Result<usize, String> {
     units::bytes_within(2, 1 << 20)(text).map(|size| size as usize)
 }
 
-/// Runs the command: a few seconds for each round, bounded by its arguments whatever the server does. An error, hence
-/// a failing exit code, when a request failed, when nothing was answered, or when the cost ratio is above its bar; its
-/// text is for the user (`{:#}`, no backtrace).
-/// SIGINT and SIGTERM end it early with its servers.
+/// Runs the command. It takes a few seconds per round, bounded by its arguments whatever the server does. Returns an
+/// error, and so a failing exit code, when a request failed, when nothing was answered, or when the cost ratio exceeds
+/// its bar. The error's text is for the user (`{:#}`, no backtrace). SIGINT and SIGTERM end the run early and stop its
+/// servers.
 ///
-/// All the work is done on one blocking thread with runtimes of its own, so that figures do not depend on the runtime
-/// of the caller.
+/// All work runs on one blocking thread with its own runtimes, so that the results do not depend on the runtime of the
+/// caller.
 pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let (kind, load) = match args.command {
@@ -150,8 +148,8 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<()> {
     };
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let heard = stop.clone();
-    let mut work = tokio::task::spawn_blocking(move || measure(kind, &load, &heard));
+    let work_stop = stop.clone();
+    let mut work = tokio::task::spawn_blocking(move || measure(kind, &load, &work_stop));
     tokio::select! {
         done = &mut work => return done?,
         _ = interrupt.recv() => {}
@@ -172,7 +170,7 @@ fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow::Res
     report.verdict(args.max_cost_ratio)
 }
 
-/// The arguments that a command line gives.
+/// Parses a command line of a load.
 #[cfg(test)]
 fn load_args(arguments: &str) -> Result<LoadArgs, clap::Error> {
     #[derive(clap::Parser)]

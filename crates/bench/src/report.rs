@@ -1,5 +1,4 @@
-//! Owns the result: the conditions, the figures, the JSON document and the table, the verdict.
-//! Never prints by itself.
+//! The result: its conditions, the figures, the JSON document, the table and the verdict. This module never prints.
 
 use std::fmt;
 
@@ -10,13 +9,13 @@ use super::LoadArgs;
 use super::figures::{Figures, Latency, Round, median};
 use super::tally::Tally;
 
-/// Error texts shown; the rest are only counted.
+/// Max error texts in the report. Further errors are only counted.
 const ERRORS_SHOWN: usize = 5;
 
-/// The whole result of a run. Its fields are the JSON document.
+/// The whole result of a run. Its fields are those of the JSON document.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Of this program.
+    /// Version of this program.
     version: &'static str,
     /// `post`, `claim`, `cycle` or `drain`.
     workload: &'static str,
@@ -25,15 +24,15 @@ pub struct Report {
     server: Option<Figures>,
     /// Medians over the rounds.
     ceiling: Option<Figures>,
-    /// Median of the rounds' ratios, each of two windows that followed each other.
+    /// Median of the cost ratios of the rounds. Each is of two consecutive windows.
     cost_ratio: Option<f64>,
-    /// Requests that failed, warm-ups included, both servers.
+    /// Number of failed requests to both servers, warm-ups included.
     errors: u64,
     first_errors: Vec<String>,
     rounds: Vec<Round>,
 }
 
-/// What the figures hold for.
+/// Conditions of the measurement.
 #[derive(Debug, Serialize)]
 pub struct Conditions {
     protocol: &'static str,
@@ -41,25 +40,25 @@ pub struct Conditions {
     body_bytes: usize,
     batch: usize,
     queues: usize,
-    /// Whether a claim's messages were deleted with one request.
+    /// Whether one request deleted all messages of a claim.
     bulk: bool,
     /// Messages posted before the first round.
     waiting: u64,
-    /// Groups in FIFO queues.
+    /// Number of message groups in FIFO queues.
     groups: Option<u64>,
     seconds: u64,
     warmup_seconds: u64,
     rounds: usize,
-    /// Cores of this machine that the program may use.
+    /// Number of cores that this program may use.
     cores: usize,
-    /// Where the server that was started kept its tree.
+    /// Location of the tree of a started server.
     coordination: String,
-    /// Where the server is that was there before; its settings are not known here.
+    /// URLs of an existing server, whose settings are unknown here.
     urls: Vec<String>,
 }
 
 impl Conditions {
-    /// The arguments, and this machine.
+    /// Collects the conditions from the arguments and this machine.
     pub fn of(args: &LoadArgs) -> Self {
         Self {
             protocol: args.protocol.name(),
@@ -81,7 +80,7 @@ impl Conditions {
 }
 
 impl Report {
-    /// Without figures yet.
+    /// Creates a report without results.
     pub fn new(workload: &'static str, conditions: Conditions) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -96,7 +95,7 @@ impl Report {
         }
     }
 
-    /// Adds the errors of a window; `name` states whose.
+    /// Adds the errors of a window. `name` names the server.
     pub fn note_errors(&mut self, name: &str, tally: &Tally) {
         self.errors += tally.errors;
         let room = ERRORS_SHOWN.saturating_sub(self.first_errors.len());
@@ -108,7 +107,7 @@ impl Report {
         self.rounds.push(round);
     }
 
-    /// Takes the medians. To be called once, after the last round.
+    /// Calculates the medians. Must be called once, after the last round.
     pub fn conclude(&mut self) {
         let servers: Vec<_> = self.rounds.iter().map(|round| &round.server).collect();
         let ceilings: Vec<_> = self.rounds.iter().filter_map(|round| round.ceiling.as_ref()).collect();
@@ -117,7 +116,7 @@ impl Report {
         self.cost_ratio = median(self.rounds.iter().filter_map(|round| round.cost_ratio));
     }
 
-    /// An error, in words for the user, when the run cannot be called a success.
+    /// Returns an error with a text for the user, unless the run succeeded.
     pub fn verdict(&self, max_cost_ratio: Option<f64>) -> anyhow::Result<()> {
         ensure!(self.errors == 0, "{} requests failed", self.errors);
         let silent = self.rounds.iter().any(|round| round.server.requests_per_second == 0.0);
@@ -133,7 +132,7 @@ impl Report {
     }
 }
 
-/// The table.
+/// Formats the table.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is = &self.conditions;
@@ -208,7 +207,7 @@ fn write_latency(f: &mut fmt::Formatter<'_>, name: &str, latency: &Latency) -> f
     writeln!(f)
 }
 
-/// A number with a blank between thousands.
+/// Formats a number with a blank between thousands.
 fn grouped(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));

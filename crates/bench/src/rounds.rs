@@ -1,5 +1,5 @@
-//! Owns the plan of a run: which servers are started, who is loaded when, what becomes of the figures.
-//! Never sends a request and never does arithmetic on a figure.
+//! The plan of a run: which servers to start, and in which order to load them. This module never sends a request and
+//! never calculates.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use super::server_process::ServerProcess;
 use super::tally::{Tally, Verb};
 use super::workload::{Kind, Protocol, Workload};
 
-/// One of the two servers, with what is asked of it.
+/// One of the two servers, with its load.
 struct Side {
     load: Load,
-    /// Ended with this value; none for a server that was there before.
+    /// The child process, stopped on drop; none for an existing server.
     process: Option<ServerProcess>,
 }
 
-/// Starts what has to be started, loads ceiling and server in turn, ends what was started, on success and on error.
-/// Blocks for `rounds` × (`warmup` + `seconds`) × 2 and the starts, each of which is bounded.
+/// Starts the needed servers, loads ceiling and server in turn, and stops the started servers, on success and on error.
+/// Blocks for `rounds` × (`warmup` + `seconds`) × 2, plus the starts, each of which is bounded.
 pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow::Result<Report> {
     ensure!(
         args.max_cost_ratio.is_none() || args.url.is_empty() || args.pid.is_some(),
@@ -35,7 +35,7 @@ pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow:
     let mut server = Side::server(kind, args)?;
     let mut made = Vec::new();
     let measured = create(&server.load, &mut made).and_then(|()| load(kind, args, &mut server, stop));
-    // What the server that is started here has ends with it.
+    // The queues of a server that was started here are removed with its data.
     if !args.keep && server.process.is_none() {
         let removed = remove(&server.load, &made).context("the queues of this run could not be deleted");
         return measured.and_then(|report| removed.map(|()| report));
@@ -45,14 +45,14 @@ pub fn measure(kind: Kind, args: &LoadArgs, stop: &CancellationToken) -> anyhow:
 
 /// Fills the queues, and loads ceiling and server in turn.
 fn load(kind: Kind, args: &LoadArgs, server: &mut Side, stop: &CancellationToken) -> anyhow::Result<Report> {
-    // Before the probe, so that it sees the answer to a claim that finds something.
+    // Filled before the probe, so that the probe's claim returns messages.
     fill(&server.load, args.waiting, stop)?;
     let answers = probe(&server.load)?;
-    let is_ceiling_wanted = !args.no_ceiling && knows(args);
-    let mut ceiling = if is_ceiling_wanted { Some(Side::ceiling(kind, args, &answers)?) } else { None };
+    let has_ceiling = !args.no_ceiling && supports(args);
+    let mut ceiling = if has_ceiling { Some(Side::ceiling(kind, args, &answers)?) } else { None };
     let mut report = Report::new(kind.name(), Conditions::of(args));
     for _ in 0..args.rounds {
-        // The two of a round follow each other at once, so that a slow drift of the machine touches both.
+        // The two windows of a round follow each other directly, so that a slow drift of the machine affects both.
         let empty = ceiling.as_mut().map(|ceiling| ceiling.window(&mut report, stop)).transpose()?;
         let full = server.window(&mut report, stop)?;
         report.add(Round::new(full, empty));
@@ -61,21 +61,21 @@ fn load(kind: Kind, args: &LoadArgs, server: &mut Side, stop: &CancellationToken
     Ok(report)
 }
 
-/// What no single argument can say of itself.
+/// Checks combinations of arguments.
 fn check(args: &LoadArgs) -> anyhow::Result<()> {
     match args.protocol {
         Protocol::Rest => ensure!(args.groups.is_none(), "--groups is for --protocol sqs"),
         Protocol::Sqs => ensure!(args.batch <= 10, "--batch: SQS takes 10 messages at most"),
     }
     ensure!(
-        knows(args) || args.max_cost_ratio.is_none(),
+        supports(args) || args.max_cost_ratio.is_none(),
         "--max-cost-ratio: of the REST API the empty server does not know --bulk"
     );
     Ok(())
 }
 
-/// Whether the empty server knows all that is asked.
-fn knows(args: &LoadArgs) -> bool {
+/// Returns whether the empty server supports the requests of the run.
+fn supports(args: &LoadArgs) -> bool {
     args.protocol == Protocol::Sqs || !args.bulk
 }
 
@@ -88,7 +88,7 @@ impl Side {
         Self::new("server", kind, args, targets, args.pid)
     }
 
-    /// An empty server whose answers are as long as those that the server gave to the probe.
+    /// Starts an empty server whose answers have the sizes that the probe received from the server.
     fn ceiling(kind: Kind, args: &LoadArgs, answers: &Tally) -> anyhow::Result<Self> {
         let process = ServerProcess::ceiling(&EmptyArgs {
             listen: ([127, 0, 0, 1], 0).into(),
@@ -132,7 +132,7 @@ impl Side {
         Ok(Self { load, process: None })
     }
 
-    /// One warm-up and one measured window.
+    /// Runs one warm-up and one measured window.
     fn window(&mut self, report: &mut Report, stop: &CancellationToken) -> anyhow::Result<Figures> {
         let measured: WindowResult = drive(&self.load, stop)?;
         if let Some(process) = &mut self.process {

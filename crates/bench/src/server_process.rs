@@ -1,5 +1,5 @@
-//! Owns a server started for a run: this same executable as a child, its address, its data directory, its end.
-//! Never outlives its value: dropping it ends the child and removes the data, on success and on error.
+//! A server started for a run: this executable as a child process, with its address and its data directory. Dropping
+//! the value stops the child and removes the data, on success and on error.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,27 +14,27 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::ceiling::EmptyArgs;
 use super::connection::Target;
 
-/// Longest wait for the line with the address.
+/// Max wait for the line with the address.
 const START: Duration = Duration::from_secs(10);
 
-/// Longest wait for a child to end after it was asked to.
+/// Max wait for the end of a child after the signal.
 const END: Duration = Duration::from_secs(5);
 
-/// How a server states where it listens.
+/// The text before the address in a server's output.
 const LISTENING: &str = "listening on http://";
 
-/// A running child.
+/// A running child process.
 pub struct ServerProcess {
     child: Child,
     url: String,
-    /// Removed after the child has ended, hence below it.
+    /// Dropped after the child has ended, because it is the last field.
     _data: Option<FreshDirectory>,
 }
 
 impl ServerProcess {
-    /// The product, on a free port of the loopback, with a fresh data directory below the system's temporary one
-    /// (`TMPDIR` moves it: a directory in memory makes every sync free), with its tree where it is told. Its other
-    /// settings are its own.
+    /// Starts the product on a free loopback port, with a new data directory below the system's temporary directory
+    /// (`TMPDIR` changes it: a directory in memory makes every sync free) and with its tree at `coordination`. Other
+    /// settings have their defaults.
     pub fn product(coordination: &str) -> anyhow::Result<Self> {
         let data = FreshDirectory::create()?;
         let mut command = this_executable()?;
@@ -43,7 +43,7 @@ impl ServerProcess {
         Self::start(command, Some(data)).context("starting the server")
     }
 
-    /// The empty server, with answers of the sizes given.
+    /// Starts the empty server with answers of the given sizes.
     pub fn ceiling(args: &EmptyArgs) -> anyhow::Result<Self> {
         let mut command = this_executable()?;
         command.args(["bench", "empty", "--listen", &args.listen.to_string()]);
@@ -56,23 +56,23 @@ impl ServerProcess {
     fn start(mut command: Command, data: Option<FreshDirectory>) -> anyhow::Result<Self> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take();
-        // From here on an early return drops this value, which ends the child.
+        // From here on, an early return drops this value, which stops the child.
         let mut process = Self { child, url: String::new(), _data: data };
         process.url = address(stdout.context("the child's standard output is a pipe")?)?;
         Ok(process)
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     pub fn target(&self) -> anyhow::Result<Target> {
         Target::parse(&self.url)
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// An error when it has ended by itself.
+    /// Returns an error when the server has ended on its own.
     pub fn check_alive(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait()? {
             Some(status) => bail!("the server at {} has ended during the run: {status}", self.url),
@@ -80,7 +80,7 @@ impl ServerProcess {
         }
     }
 
-    /// Asks by signal, waits, then kills. An error only means that it was already gone.
+    /// Sends SIGTERM, waits, then kills the child. An error only means that it has already ended.
     fn end(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
@@ -107,14 +107,14 @@ fn this_executable() -> anyhow::Result<Command> {
     Ok(Command::new(std::env::current_exe().context("the path of this executable")?))
 }
 
-/// Waits for the line with the address. What the child prints after it is read and dropped, until it ends: a full pipe
-/// would stop the server.
+/// Waits for the line with the address. Further output is read and dropped until the child ends, because a full pipe
+/// would block the server.
 fn address(stdout: ChildStdout) -> anyhow::Result<String> {
     let (found, wait) = mpsc::sync_channel(1);
     thread::Builder::new().name("server-output".into()).spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             if let Some(url) = url_in(&line) {
-                // Only the first is waited for.
+                // Only the first address is received.
                 let _ = found.try_send(url);
             }
         }
@@ -126,7 +126,7 @@ fn address(stdout: ChildStdout) -> anyhow::Result<String> {
     }
 }
 
-/// `http://ADDR` in a line of output, plain text or a JSON log line.
+/// Returns `http://ADDR` from a line of output, plain text or a JSON log line.
 fn url_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once(LISTENING)?;
     let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || ".:[]-".contains(c))).unwrap_or(rest.len());
@@ -134,7 +134,7 @@ fn url_in(line: &str) -> Option<String> {
     (!address.is_empty()).then(|| format!("http://{address}"))
 }
 
-/// A directory that did not exist before and does not after.
+/// A temporary directory, removed on drop.
 struct FreshDirectory(PathBuf);
 
 impl FreshDirectory {
@@ -152,7 +152,7 @@ impl FreshDirectory {
 
 impl Drop for FreshDirectory {
     fn drop(&mut self) {
-        // Left behind at worst; its name states whose it was.
+        // If the removal fails, the name of the directory tells its origin.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

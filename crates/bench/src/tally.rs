@@ -1,5 +1,5 @@
-//! Owns what one run of the generator counts: latencies by kind of request, messages, errors.
-//! Never measures time itself and never talks to a server.
+//! Counts of one run of the generator: latencies by kind of request, messages, errors. This module never reads a clock
+//! and never talks to a server.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use http::StatusCode;
 
 use super::connection::BenchAnswer;
 
-/// Error texts kept; the rest are only counted.
+/// Max stored error texts. Further errors are only counted.
 const ERRORS_SHOWN: usize = 5;
 
-/// Longest piece of an unexpected answer that is shown, in characters.
+/// Max characters of an unexpected answer in an error text.
 const ANSWER_SHOWN: usize = 200;
 
-/// The kinds of request.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `POST …/messages`
@@ -26,10 +26,10 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Every kind, in the order of a cycle.
+    /// All kinds, in the order of a cycle.
     pub const ALL: [Self; 3] = [Self::Post, Self::Claim, Self::Delete];
 
-    /// The word in the report.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Post => "post",
@@ -39,11 +39,11 @@ impl Verb {
     }
 }
 
-/// The answered requests of one kind.
+/// Counts of the answered requests of one kind.
 pub struct VerbTally {
-    /// Time from sending to the end of the answer, in µs, three digits.
+    /// Time from sending to the end of the answer in µs, with three significant digits.
     pub latency: Histogram<u64>,
-    /// Sum of the sizes of the answers' bodies, in bytes.
+    /// Total size of the answers' bodies in bytes.
     pub bytes: u64,
 }
 
@@ -54,31 +54,31 @@ impl VerbTally {
         Self { latency, bytes: 0 }
     }
 
-    /// Mean size of an answer's body in bytes, rounded; 0 when there was none.
+    /// Returns the mean size of an answer's body in bytes, rounded; 0 without answers.
     pub fn mean_bytes(&self) -> usize {
         let count = self.latency.len().max(1);
         usize::try_from((self.bytes + count / 2) / count).unwrap_or(usize::MAX)
     }
 }
 
-/// What one run has counted. Requests and messages count only while the window is open; errors always.
+/// Counts of one run. Requests and messages count only while the window is open, errors always.
 pub struct Tally {
     window_open: bool,
     answered: [VerbTally; 3],
-    /// Messages whose last request was answered: posted ones for `post`, deleted ones for `cycle`.
+    /// Messages whose last request was answered: the post for `post`, the delete for `cycle`.
     pub messages: u64,
-    /// Claims that found nothing, because other connections had claimed it all.
+    /// Claims that returned nothing, because other connections had claimed all messages.
     pub empty_claims: u64,
-    /// Requests that failed: an unexpected status, a broken connection, a deadline.
+    /// Failed requests: an unexpected status, a broken connection, a timeout.
     pub errors: u64,
-    /// The first few of them, in words.
+    /// The first error texts.
     pub first_errors: Vec<String>,
-    /// Connections that the server closed between two requests, which is its right.
+    /// Connections that the server closed between two requests, which is allowed.
     pub reconnects: u64,
 }
 
 impl Tally {
-    /// Nothing counted, window shut.
+    /// Creates empty counts with a closed window.
     pub fn new() -> Self {
         Self {
             window_open: false,
@@ -91,27 +91,27 @@ impl Tally {
         }
     }
 
-    /// From now on answers count.
+    /// Starts counting answers.
     pub fn open_window(&mut self) {
         self.window_open = true;
     }
 
-    /// From now on they do not.
+    /// Stops counting answers.
     pub fn shut_window(&mut self) {
         self.window_open = false;
     }
 
-    /// The answered requests of one kind.
+    /// Returns the counts of one kind of request.
     pub fn of(&self, verb: Verb) -> &VerbTally {
         &self.answered[verb as usize]
     }
 
-    /// Answered requests of all kinds.
+    /// Returns the number of answered requests of all kinds.
     pub fn requests(&self) -> u64 {
         self.answered.iter().map(|kind| kind.latency.len()).sum()
     }
 
-    /// An answer with the status that was hoped for.
+    /// Counts an answer with the expected status.
     pub fn count(&mut self, verb: Verb, answer: &BenchAnswer) {
         if self.window_open {
             let kind = &mut self.answered[verb as usize];
@@ -120,28 +120,28 @@ impl Tally {
         }
     }
 
-    /// Messages that have come to the end of their workload.
+    /// Counts messages that have completed their workload.
     pub fn count_messages(&mut self, messages: u64) {
         if self.window_open {
             self.messages += messages;
         }
     }
 
-    /// A claim that found nothing.
+    /// Counts a claim that returned nothing.
     pub fn count_empty_claim(&mut self) {
         if self.window_open {
             self.empty_claims += 1;
         }
     }
 
-    /// An answer with any other status.
+    /// Records an answer with an unexpected status.
     pub fn refuse(&mut self, verb: Verb, status: StatusCode, body: &[u8]) {
         let body = String::from_utf8_lossy(body);
         let shown: String = body.chars().take(ANSWER_SHOWN).collect();
         self.fail(format!("{}: {status}: {shown}", verb.name()));
     }
 
-    /// A request without a usable answer.
+    /// Records a request without a usable answer.
     pub fn fail(&mut self, text: String) {
         self.errors += 1;
         if self.first_errors.len() < ERRORS_SHOWN {
@@ -150,7 +150,7 @@ impl Tally {
     }
 }
 
-/// Whole microseconds, rounded up: a latency of nothing does not exist.
+/// Converts to whole microseconds, rounded up, because no latency is zero.
 fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }

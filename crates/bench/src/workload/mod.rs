@@ -1,5 +1,5 @@
-//! Owns what is asked of the server: the turns of `post`, `claim`, `cycle` and `drain`. Never opens a connection and never
-//! decides when to stop.
+//! The requests to the server: the turns of `post`, `claim`, `cycle` and `drain`. This module never opens a connection
+//! and never decides when to stop.
 
 mod rest;
 mod sqs;
@@ -21,21 +21,21 @@ use super::tally::{Tally, Verb};
 use rest::Rest;
 use sqs::Sqs;
 
-/// Which requests make one turn.
+/// The requests of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Post a batch.
     Post,
-    /// Claim a batch and keep it. A connection that finds nothing posts what there is to claim.
+    /// Claim a batch and keep it. If the claim returns nothing, fill the queue.
     Claim,
     /// Post a batch, claim as many, delete each under its claim.
     Cycle,
-    /// Claim a batch and delete it. A connection that finds nothing posts what there is to claim.
+    /// Claim a batch and delete it. If the claim returns nothing, fill the queue.
     Drain,
 }
 
 impl Kind {
-    /// The word on the command line and in the report.
+    /// Returns the name on the command line and in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Post => "post",
@@ -56,7 +56,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The word on the command line and in the report.
+    /// Returns the name on the command line and in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rest => "rest",
@@ -67,52 +67,52 @@ impl Protocol {
 
 type BenchRequest = Request<Full<Bytes>>;
 
-/// The requests of one protocol. Queues are known by number.
+/// The requests of one protocol. Queues are identified by number.
 trait Dialect {
-    /// What must be asked once, before anything else, for a queue to be there: first the question whether it is, if the answer to
-    /// the other does not tell.
+    /// Returns the requests that create a queue: first a check for the queue, if the response to the creation does not
+    /// tell whether it existed, then the creation.
     fn create(&self, queue: usize) -> (Option<BenchRequest>, BenchRequest);
 
-    /// Whether a queue is made by the first post to it, so that nothing need be asked before.
+    /// Returns whether the first post creates a queue, so that no creation is needed.
     fn makes_queues_by_posts(&self) -> bool;
 
-    /// Whether a queue was made, by the answer to the look and the status of the creation.
-    fn is_new(&self, looked: Option<&BenchAnswer>, created: StatusCode) -> bool;
+    /// Returns whether a queue was created, from the answer to the check and the status of the creation.
+    fn is_new(&self, checked: Option<&BenchAnswer>, created: StatusCode) -> bool;
 
-    /// Deletes a queue.
+    /// Returns the deletion of a queue.
     fn remove(&self, queue: usize) -> BenchRequest;
 
-    /// A post of a batch.
+    /// Returns the post of a batch.
     fn post(&self, queue: usize) -> BenchRequest;
 
-    /// A post of as many messages as one takes, and their number.
+    /// Returns the post of the max number of messages, and that number.
     fn fill(&self, queue: usize) -> (BenchRequest, u64);
 
-    /// A claim of a batch.
+    /// Returns the claim of a batch.
     fn claim(&self, queue: usize) -> BenchRequest;
 
-    /// What the deletes of a claim need to know of its answer; none when nothing was claimed.
+    /// Returns the deletes for the answer to a claim; none when nothing was claimed.
     fn claimed(&self, queue: usize, answer: &BenchAnswer) -> anyhow::Result<Option<Vec<BenchRequest>>>;
 
-    /// The status of a success.
+    /// Returns the status of a success.
     fn expected(&self, verb: Verb) -> StatusCode;
 }
 
-/// The requests of a run.
+/// The workload of a run.
 pub struct Workload {
     kind: Kind,
     batch: usize,
-    /// Messages that a delete removes.
+    /// Number of messages that a delete removes.
     per_delete: u64,
     queues: usize,
-    /// Whether it must be known which queues this run makes: they are deleted at its end.
+    /// Whether the queues created by this run are deleted at its end.
     is_cleaned: bool,
     dialect: Box<dyn Dialect>,
 }
 
 impl Workload {
-    /// Turns over as many queues as are asked for, named `bench-0` onwards. The letters of the bodies are random, so that a
-    /// compressing store gains nothing, and the same in every run.
+    /// Creates a workload over the requested number of queues, named `bench-0` onwards. The letters of the bodies are
+    /// random, so that compression gains nothing, and the same in every run.
     pub fn new(kind: Kind, args: &LoadArgs, target: &Target) -> anyhow::Result<Self> {
         let dialect: Box<dyn Dialect> = match args.protocol {
             Protocol::Rest => Box::new(Rest::new(args, target)?),
@@ -123,16 +123,17 @@ impl Workload {
         Ok(Self { kind, batch: args.batch, per_delete, queues: args.queues, is_cleaned, dialect })
     }
 
-    /// The queue of a connection's n-th turn: each connection walks over its own share of the queues, and shares them
-    /// when there are fewer queues than connections.
+    /// Returns the queue of a connection's n-th turn. Each connection walks over its own share of the queues. If there
+    /// are fewer queues than connections, they share queues.
     pub fn queue_of(&self, connection: usize, turn: usize, connections: usize) -> usize {
         connection.wrapping_add(turn.wrapping_mul(connections)) % self.queues
     }
 
-    /// Makes the queues that are not there, where posts do not or they are to be deleted at the end, and notes in `made` which those are.
+    /// Creates the missing queues and records them in `made`. Does nothing if posts create queues and none must be
+    /// deleted at the end.
     pub async fn create(
         &self,
-        line: &mut BenchConnection,
+        connection: &mut BenchConnection,
         tally: &RefCell<Tally>,
         made: &mut Vec<usize>,
     ) -> Result<(), ConnectionFault> {
@@ -140,15 +141,15 @@ impl Workload {
             return Ok(());
         }
         for queue in 0..self.queues {
-            let (look, create) = self.dialect.create(queue);
-            let looked = match look {
-                Some(look) => Some(line.ask(look).await?),
+            let (check, create) = self.dialect.create(queue);
+            let checked = match check {
+                Some(check) => Some(connection.send(check).await?),
                 None => None,
             };
-            let created = line.ask(create).await?;
+            let created = connection.send(create).await?;
             if !created.status.is_success() {
                 tally.borrow_mut().refuse(Verb::Post, created.status, &created.body);
-            } else if self.dialect.is_new(looked.as_ref(), created.status) {
+            } else if self.dialect.is_new(checked.as_ref(), created.status) {
                 made.push(queue);
             }
         }
@@ -158,12 +159,12 @@ impl Workload {
     /// Deletes queues with their messages.
     pub async fn remove(
         &self,
-        line: &mut BenchConnection,
+        connection: &mut BenchConnection,
         tally: &RefCell<Tally>,
         queues: &[usize],
     ) -> Result<(), ConnectionFault> {
         for queue in queues {
-            let removed = line.ask(self.dialect.remove(*queue)).await?;
+            let removed = connection.send(self.dialect.remove(*queue)).await?;
             if !removed.status.is_success() {
                 tally.borrow_mut().refuse(Verb::Delete, removed.status, &removed.body);
             }
@@ -171,28 +172,28 @@ impl Workload {
         Ok(())
     }
 
-    /// Posts as many messages as one request takes; how many that were.
+    /// Posts the max number of messages in one request, and returns that number; 0 on failure.
     pub async fn fill(
         &self,
-        line: &mut BenchConnection,
+        connection: &mut BenchConnection,
         queue: usize,
         tally: &RefCell<Tally>,
     ) -> Result<u64, ConnectionFault> {
-        let (ask, messages) = self.dialect.fill(queue);
-        let answer = line.ask(ask).await?;
+        let (request, messages) = self.dialect.fill(queue);
+        let answer = connection.send(request).await?;
         let is_done = self.expect(Verb::Post, &answer, tally);
         Ok(if is_done { messages } else { 0 })
     }
 
-    /// Asks the requests of one turn on `line`, each counted in `tally`. An unexpected status ends the turn.
+    /// Sends the requests of one turn on `connection` and counts each in `tally`. An unexpected status ends the turn.
     pub async fn turn(
         &self,
-        line: &mut BenchConnection,
+        connection: &mut BenchConnection,
         queue: usize,
         tally: &RefCell<Tally>,
     ) -> Result<(), ConnectionFault> {
         if matches!(self.kind, Kind::Post | Kind::Cycle) {
-            let answer = line.ask(self.dialect.post(queue)).await?;
+            let answer = connection.send(self.dialect.post(queue)).await?;
             if !self.expect(Verb::Post, &answer, tally) {
                 return Ok(());
             }
@@ -202,18 +203,18 @@ impl Workload {
                 tally.borrow_mut().count_messages(self.batch as u64);
                 Ok(())
             }
-            Kind::Claim => self.claim_and_keep(line, queue, tally).await,
-            Kind::Cycle | Kind::Drain => self.claim_and_delete(line, queue, tally).await,
+            Kind::Claim => self.claim_and_keep(connection, queue, tally).await,
+            Kind::Cycle | Kind::Drain => self.claim_and_delete(connection, queue, tally).await,
         }
     }
 
     async fn claim_and_keep(
         &self,
-        line: &mut BenchConnection,
+        connection: &mut BenchConnection,
         queue: usize,
         tally: &RefCell<Tally>,
     ) -> Result<(), ConnectionFault> {
-        if self.claim(line, queue, tally).await?.is_some() {
+        if self.claim(connection, queue, tally).await?.is_some() {
             tally.borrow_mut().count_messages(self.batch as u64);
         }
         Ok(())
@@ -221,13 +222,13 @@ impl Workload {
 
     async fn claim_and_delete(
         &self,
-        line: &mut BenchConnection,
+        connection: &mut BenchConnection,
         queue: usize,
         tally: &RefCell<Tally>,
     ) -> Result<(), ConnectionFault> {
-        let deletes = self.claim(line, queue, tally).await?;
-        for ask in deletes.into_iter().flatten() {
-            let answer = line.ask(ask).await?;
+        let deletes = self.claim(connection, queue, tally).await?;
+        for request in deletes.into_iter().flatten() {
+            let answer = connection.send(request).await?;
             if self.expect(Verb::Delete, &answer, tally) {
                 tally.borrow_mut().count_messages(self.per_delete);
             }
@@ -235,20 +236,21 @@ impl Workload {
         Ok(())
     }
 
-    /// The deletes of what was claimed; none where nothing was, and the queue is filled then unless the turn posts anyway.
+    /// Claims a batch and returns its deletes. Returns none when nothing was claimed; then it fills the queue, unless
+    /// the turn posts anyway.
     async fn claim(
         &self,
-        line: &mut BenchConnection,
+        connection: &mut BenchConnection,
         queue: usize,
         tally: &RefCell<Tally>,
     ) -> Result<Option<Vec<BenchRequest>>, ConnectionFault> {
-        let answer = line.ask(self.dialect.claim(queue)).await?;
+        let answer = connection.send(self.dialect.claim(queue)).await?;
         match self.dialect.claimed(queue, &answer) {
             Ok(None) => {
                 tally.borrow_mut().count_empty_claim();
                 match self.kind {
                     Kind::Claim | Kind::Drain => {
-                        self.fill(line, queue, tally).await?;
+                        self.fill(connection, queue, tally).await?;
                     }
                     Kind::Post | Kind::Cycle => tally.borrow_mut().count(Verb::Claim, &answer),
                 }
@@ -264,7 +266,7 @@ impl Workload {
         }
     }
 
-    /// Counts the answer, as an answer or as an error; true when it is the one hoped for.
+    /// Counts the answer as a success or as an error. Returns whether it has the expected status.
     fn expect(&self, verb: Verb, answer: &BenchAnswer, tally: &RefCell<Tally>) -> bool {
         let mut tally = tally.borrow_mut();
         let is_expected = answer.status == self.dialect.expected(verb);
@@ -277,13 +279,13 @@ impl Workload {
     }
 }
 
-/// Texts of as many letters, different from each other.
+/// Returns `count` different texts of this number of letters.
 fn texts(count: usize, letters: usize) -> Vec<String> {
     let mut random = StdRng::seed_from_u64(0);
     (0..count).map(|_| Alphanumeric.sample_string(&mut random, letters)).collect()
 }
 
-fn aimed(template: &BenchRequest, uri: &Uri) -> BenchRequest {
+fn with_uri(template: &BenchRequest, uri: &Uri) -> BenchRequest {
     let mut request = template.clone();
     *request.uri_mut() = uri.clone();
     request

@@ -1,4 +1,4 @@
-//! Owns the requests of the REST API: built once, and cloned.
+//! The requests of the REST API: built once, and cloned.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,14 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
 
-use super::{BenchAnswer, BenchRequest, Dialect, LoadArgs, Target, Verb, aimed, template, texts};
+use super::{BenchAnswer, BenchRequest, Dialect, LoadArgs, Target, Verb, template, texts, with_uri};
 
-/// Batches that one post brings where a queue is filled, so that such posts are rare.
+/// Max batches in one post that fills a queue. Many, so that such posts are rare.
 const FILL: usize = 100;
-/// Bytes of such a post at most: Zaqar takes 262,144.
+/// Max bytes of such a post. Zaqar accepts 262,144.
 const FILL_BYTES: usize = 240_000;
-/// Bytes that a message costs beside its body.
-const BESIDE: usize = 32;
+/// Bytes of a message beside its body.
+const MESSAGE_OVERHEAD: usize = 32;
 const JSON: Option<&str> = Some("application/json");
 
 pub(super) struct Rest {
@@ -25,7 +25,7 @@ pub(super) struct Rest {
     fill: (BenchRequest, u64),
     claim: BenchRequest,
     delete: BenchRequest,
-    /// Whether one delete removes all that a claim has.
+    /// Whether one delete removes all messages of a claim.
     is_bulk: bool,
 }
 
@@ -51,15 +51,17 @@ struct ClaimedMessage<'a> {
 }
 
 impl Rest {
-    /// Bodies are JSON strings of as many bytes with their quotes as are asked for: two at least.
+    /// Builds the requests. Bodies are JSON strings of the requested length with their quotes, at least two bytes.
     pub(super) fn new(args: &LoadArgs, target: &Target) -> anyhow::Result<Self> {
         let client = client_id();
-        let named = |mut ask: BenchRequest| {
-            // Zaqar wants each client to name itself by a UUID.
-            ask.headers_mut().insert(HeaderName::from_static("client-id"), HeaderValue::from_str(&client)?);
-            anyhow::Ok(ask)
+        let named = |mut request: BenchRequest| {
+            // Zaqar requires a UUID from each client.
+            request
+                .headers_mut()
+                .insert(HeaderName::from_static("client-id"), HeaderValue::from_str(&client)?);
+            anyhow::Ok(request)
         };
-        let fill = (args.batch * FILL).min(FILL_BYTES / (args.body_bytes + BESIDE)).max(args.batch);
+        let fill = (args.batch * FILL).min(FILL_BYTES / (args.body_bytes + MESSAGE_OVERHEAD)).max(args.batch);
         let bodies = texts(fill, args.body_bytes.saturating_sub(2));
         let claim = serde_json::json!({ "ttl": 60, "grace": 60 }).to_string();
         Ok(Self {
@@ -78,7 +80,7 @@ impl Rest {
 
 impl Dialect for Rest {
     fn create(&self, queue: usize) -> (Option<BenchRequest>, BenchRequest) {
-        (None, aimed(&self.create, &self.queues[queue].path))
+        (None, with_uri(&self.create, &self.queues[queue].path))
     }
 
     fn makes_queues_by_posts(&self) -> bool {
@@ -90,20 +92,20 @@ impl Dialect for Rest {
     }
 
     fn remove(&self, queue: usize) -> BenchRequest {
-        aimed(&self.delete, &self.queues[queue].path)
+        with_uri(&self.delete, &self.queues[queue].path)
     }
 
     fn post(&self, queue: usize) -> BenchRequest {
-        aimed(&self.post, &self.queues[queue].messages)
+        with_uri(&self.post, &self.queues[queue].messages)
     }
 
     fn fill(&self, queue: usize) -> (BenchRequest, u64) {
-        let (ask, messages) = &self.fill;
-        (aimed(ask, &self.queues[queue].messages), *messages)
+        let (request, messages) = &self.fill;
+        (with_uri(request, &self.queues[queue].messages), *messages)
     }
 
     fn claim(&self, queue: usize) -> BenchRequest {
-        aimed(&self.claim, &self.queues[queue].claims)
+        with_uri(&self.claim, &self.queues[queue].claims)
     }
 
     fn claimed(&self, queue: usize, answer: &BenchAnswer) -> anyhow::Result<Option<Vec<BenchRequest>>> {
@@ -111,7 +113,7 @@ impl Dialect for Rest {
             return Ok(None);
         }
         let uris = deletes(&self.queues[queue], &answer.body, self.is_bulk)?;
-        Ok(Some(uris.iter().map(|uri| aimed(&self.delete, uri)).collect()))
+        Ok(Some(uris.iter().map(|uri| with_uri(&self.delete, uri)).collect()))
     }
 
     fn expected(&self, verb: Verb) -> StatusCode {
@@ -139,7 +141,7 @@ fn posted(bodies: &[String]) -> String {
     serde_json::json!({ "messages": messages }).to_string()
 }
 
-/// Where to delete the messages of a claim: each, or all with one request.
+/// Returns the URIs that delete the messages of a claim: one per message, or one for all.
 fn deletes(queue: &Queue, body: &[u8], is_bulk: bool) -> anyhow::Result<Vec<Uri>> {
     let ClaimReply { id: claim, messages } = serde_json::from_slice(body).context("answer not understood")?;
     let path = queue.messages.path();
@@ -152,7 +154,7 @@ fn deletes(queue: &Queue, body: &[u8], is_bulk: bool) -> anyhow::Result<Vec<Uri>
     texts.into_iter().map(|text| Uri::try_from(text).context("an id that fits into no URL")).collect()
 }
 
-/// A version 4 UUID, the same in every run.
+/// Returns a version 4 UUID, the same in every run.
 fn client_id() -> String {
     let bits = StdRng::seed_from_u64(1).random::<u128>();
     uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid().to_string()

@@ -1,4 +1,4 @@
-//! Owns the requests of Amazon SQS in AWS JSON 1.0, unsigned. With groups the queues are FIFO ones.
+//! The requests of Amazon SQS in AWS JSON 1.0, unsigned. With groups, the queues are FIFO queues.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -12,31 +12,31 @@ use serde::Deserialize;
 
 use super::{BenchAnswer, BenchRequest, Dialect, LoadArgs, Target, Verb, template, texts};
 
-/// What the error of a look states that finds no queue.
+/// Error type in the answer to the check for a missing queue.
 const MISSING: &[u8] = b"#QueueDoesNotExist";
-/// The most messages that a batch may have (SQS).
-const MOST: usize = 10;
-/// The account of the queues: that of requests without credentials.
+/// Max messages of a batch (SQS).
+const MAX_BATCH: usize = 10;
+/// Account of the queues: that of requests without credentials.
 const ACCOUNT: &str = "000000000000";
 
 pub(super) struct Sqs {
     batch: usize,
-    /// Over how many groups messages are spread, in FIFO queues.
+    /// Number of message groups in FIFO queues.
     groups: Option<u64>,
     is_bulk: bool,
-    /// The queues' names, and their URLs as JSON strings.
+    /// Names of the queues, and their URLs as JSON strings.
     queues: Vec<(String, String)>,
-    /// Bodies of messages, as many as a batch may have.
+    /// Message bodies, as many as the max of a batch.
     bodies: Vec<String>,
-    /// Counts the messages of FIFO queues: their groups in turn, and what tells them apart.
+    /// Number of messages posted to FIFO queues. It selects the group and makes the deduplication id unique.
     posted: Cell<u64>,
-    /// Tells this run from others.
+    /// Random id that distinguishes this run from others.
     run: u128,
     /// A request without its operation and its body.
     template: BenchRequest,
 }
 
-/// The part of an answer to a receive that the deletes need.
+/// The part of the answer to a receive that the deletes need.
 #[derive(Deserialize)]
 struct ReceiveReply<'a> {
     #[serde(borrow, rename = "Messages", default)]
@@ -50,7 +50,7 @@ struct ReceivedMessage<'a> {
 }
 
 impl Sqs {
-    /// Bodies are texts of as many letters as are asked for.
+    /// Builds the requests. Bodies are texts of the requested length.
     pub(super) fn new(args: &LoadArgs, target: &Target) -> anyhow::Result<Self> {
         let suffix = if args.groups.is_some() { ".fifo" } else { "" };
         let host = target.authority.to_str()?;
@@ -64,14 +64,14 @@ impl Sqs {
             groups: args.groups,
             is_bulk: args.bulk,
             queues: queues.collect(),
-            bodies: texts(MOST, args.body_bytes),
+            bodies: texts(MAX_BATCH, args.body_bytes),
             posted: Cell::new(0),
             run: uuid::Uuid::new_v4().as_u128(),
             template: template(Method::POST, target, Some("application/x-amz-json-1.0"), Bytes::new())?,
         })
     }
 
-    fn ask(&self, operation: &'static str, body: String) -> BenchRequest {
+    fn request(&self, operation: &'static str, body: String) -> BenchRequest {
         let mut request = self.template.clone();
         let headers = request.headers_mut();
         headers.insert(HeaderName::from_static("x-amz-target"), HeaderValue::from_static(operation));
@@ -79,7 +79,7 @@ impl Sqs {
         request
     }
 
-    /// The members of a message's entry but its id.
+    /// Returns the members of a message's entry, except its id.
     fn entry(&self, body: &str) -> String {
         let mut entry = format!(r#""MessageBody":"{body}""#);
         if let Some(groups) = self.groups {
@@ -95,7 +95,7 @@ impl Sqs {
         let url = &self.queues[queue].1;
         if messages == 1 {
             let entry = self.entry(&self.bodies[0]);
-            return self.ask("AmazonSQS.SendMessage", format!(r#"{{"QueueUrl":{url},{entry}}}"#));
+            return self.request("AmazonSQS.SendMessage", format!(r#"{{"QueueUrl":{url},{entry}}}"#));
         }
         let entries: Vec<_> = self.bodies[..messages]
             .iter()
@@ -103,7 +103,7 @@ impl Sqs {
             .map(|(number, body)| format!(r#"{{"Id":"{number}",{}}}"#, self.entry(body)))
             .collect();
         let entries = entries.join(",");
-        self.ask("AmazonSQS.SendMessageBatch", format!(r#"{{"QueueUrl":{url},"Entries":[{entries}]}}"#))
+        self.request("AmazonSQS.SendMessageBatch", format!(r#"{{"QueueUrl":{url},"Entries":[{entries}]}}"#))
     }
 
     fn deletes(&self, queue: usize, handles: &[String]) -> Vec<BenchRequest> {
@@ -112,10 +112,13 @@ impl Sqs {
             let entry = |(number, handle)| format!(r#"{{"Id":"{number}","ReceiptHandle":"{handle}"}}"#);
             let entries = handles.iter().enumerate().map(entry).collect::<Vec<_>>().join(",");
             let body = format!(r#"{{"QueueUrl":{url},"Entries":[{entries}]}}"#);
-            return vec![self.ask("AmazonSQS.DeleteMessageBatch", body)];
+            return vec![self.request("AmazonSQS.DeleteMessageBatch", body)];
         }
         let delete = |handle| {
-            self.ask("AmazonSQS.DeleteMessage", format!(r#"{{"QueueUrl":{url},"ReceiptHandle":"{handle}"}}"#))
+            self.request(
+                "AmazonSQS.DeleteMessage",
+                format!(r#"{{"QueueUrl":{url},"ReceiptHandle":"{handle}"}}"#),
+            )
         };
         handles.iter().map(delete).collect()
     }
@@ -124,25 +127,26 @@ impl Sqs {
 impl Dialect for Sqs {
     fn create(&self, queue: usize) -> (Option<BenchRequest>, BenchRequest) {
         let name = &self.queues[queue].0;
-        let look = self.ask("AmazonSQS.GetQueueUrl", format!(r#"{{"QueueName":"{name}"}}"#));
+        let check = self.request("AmazonSQS.GetQueueUrl", format!(r#"{{"QueueName":"{name}"}}"#));
         let fifo = if self.groups.is_some() { r#","Attributes":{"FifoQueue":"true"}"# } else { "" };
-        (Some(look), self.ask("AmazonSQS.CreateQueue", format!(r#"{{"QueueName":"{name}"{fifo}}}"#)))
+        (Some(check), self.request("AmazonSQS.CreateQueue", format!(r#"{{"QueueName":"{name}"{fifo}}}"#)))
     }
 
     fn makes_queues_by_posts(&self) -> bool {
         false
     }
 
-    fn is_new(&self, looked: Option<&BenchAnswer>, _: StatusCode) -> bool {
-        // Refusals for the moment have the same status.
-        looked.is_some_and(|looked| {
-            looked.status.is_client_error() && looked.body.windows(MISSING.len()).any(|part| part == MISSING)
+    fn is_new(&self, checked: Option<&BenchAnswer>, _: StatusCode) -> bool {
+        // Temporary refusals have the same status, so the error type decides.
+        checked.is_some_and(|checked| {
+            checked.status.is_client_error()
+                && checked.body.windows(MISSING.len()).any(|part| part == MISSING)
         })
     }
 
     fn remove(&self, queue: usize) -> BenchRequest {
         let url = &self.queues[queue].1;
-        self.ask("AmazonSQS.DeleteQueue", format!(r#"{{"QueueUrl":{url}}}"#))
+        self.request("AmazonSQS.DeleteQueue", format!(r#"{{"QueueUrl":{url}}}"#))
     }
 
     fn post(&self, queue: usize) -> BenchRequest {
@@ -150,12 +154,15 @@ impl Dialect for Sqs {
     }
 
     fn fill(&self, queue: usize) -> (BenchRequest, u64) {
-        (self.send(queue, MOST), MOST as u64)
+        (self.send(queue, MAX_BATCH), MAX_BATCH as u64)
     }
 
     fn claim(&self, queue: usize) -> BenchRequest {
         let (url, batch) = (&self.queues[queue].1, self.batch);
-        self.ask("AmazonSQS.ReceiveMessage", format!(r#"{{"QueueUrl":{url},"MaxNumberOfMessages":{batch}}}"#))
+        self.request(
+            "AmazonSQS.ReceiveMessage",
+            format!(r#"{{"QueueUrl":{url},"MaxNumberOfMessages":{batch}}}"#),
+        )
     }
 
     fn claimed(&self, queue: usize, answer: &BenchAnswer) -> anyhow::Result<Option<Vec<BenchRequest>>> {
@@ -185,8 +192,8 @@ mod tests {
         Sqs::new(&args, &Target::parse("http://127.0.0.1:1").unwrap()).unwrap()
     }
 
-    async fn body(ask: BenchRequest) -> Value {
-        serde_json::from_slice(&ask.into_body().collect().await.unwrap().to_bytes()).unwrap()
+    async fn body(request: BenchRequest) -> Value {
+        serde_json::from_slice(&request.into_body().collect().await.unwrap().to_bytes()).unwrap()
     }
 
     fn answer(body: &'static [u8]) -> BenchAnswer {
