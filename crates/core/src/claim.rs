@@ -86,8 +86,8 @@ impl<'a> Holdings<'a> {
         Self { claims, client: None }
     }
 
-    /// Whether the caller holds `claim`: the request names it, or it was made with the caller's `Client-ID`, which is
-    /// `maker`.
+    /// Whether the caller holds `claim`: the request names the claim, or `maker`, the `Client-ID` of the claim's maker,
+    /// is the caller's own.
     pub fn has(&self, claim: ClaimId, maker: Option<ClientId>) -> bool {
         self.claims.contains(&claim) || (maker.is_some() && maker == self.client)
     }

@@ -189,8 +189,8 @@ impl QueueEngine {
         }
     }
 
-    /// Hides the oldest ready messages for a claim, at most `limit`. Messages that were claimed `max_claims` times before are
-    /// dead: they are never claimed again.
+    /// Hides the oldest ready messages for a claim, at most `limit`. Messages that were claimed `max_claims` times
+    /// before are dead: they are never claimed again.
     pub fn take(&mut self, limit: usize, max_claims: Option<u32>, now: Timestamp) -> ClaimSelection {
         self.take_some(TakeBounds { limit, max_claims, dead: limits::REFILL_MESSAGES }, now)
     }

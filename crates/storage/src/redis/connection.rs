@@ -23,8 +23,8 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Connects, within a bounded time. Each `attempt` begins with another node of the URI, so that a node which accepts
-    /// data and never answers does not block the others.
+    /// Connects, within a bounded time. Each `attempt` begins with another node of the URI, so that a node which
+    /// accepts data and never answers does not block the others.
     pub(super) async fn open(address: &Address, attempt: usize) -> Result<Self, String> {
         let mut nodes = address.nodes.clone();
         nodes.rotate_left(attempt % address.nodes.len());
