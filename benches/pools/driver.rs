@@ -11,7 +11,7 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, State};
 use angarium_core::time::Timestamp;
 use angarium_storage::open::PoolOpener;
-use angarium_storage::{Batch, Epoch, PoolStore, QueueChanges, Stamp, StoreError};
+use angarium_storage::{Batch, Changes, Epoch, PoolStore, QueueChanges, Stamp, StoreError};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -70,7 +70,7 @@ async fn write(store: Arc<dyn PoolStore>, slot: Slot, transaction: u64, end: Ins
     while Instant::now() < end {
         seq += 1;
         let appends = (0..MESSAGES).map(|_| message(dice.random(), &body)).collect();
-        let changes = QueueChanges { appends, ..QueueChanges::of(queue, MessageId::ZERO) };
+        let changes = QueueChanges { queue, low: MessageId::ZERO, changes: Changes::appends(appends) };
         let batch = Batch {
             slot,
             epoch: epoch(transaction),

@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use super::writers::{judge, load, settle};
 use angarium_testbed::drivers::registered;
 use angarium_testbed::held::wait_until;
-use angarium_testbed::owner::{Owner, SLOT, appends, epoch, id, ids, messages, queue};
+use angarium_testbed::owner::{Owner, SLOT, appends, epoch, id, ids, messages, queue, removes};
 use angarium_testbed::postgres::Postgres;
 use angarium_testbed::settings;
 
@@ -55,7 +55,7 @@ async fn batch_of_ended_session_is_resolved_by_its_repeat() {
     drop(holder);
     assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
     settle(&*pool, &batch).await;
-    let gone = QueueChanges { removes: vec![id(2)], ..QueueChanges::of(queue(SLOT, 1), id(1)) };
+    let gone = QueueChanges { low: id(1), ..removes(queue(SLOT, 1), &[id(2)]) };
     pool.commit(&owner.batch(3, vec![gone])).await.unwrap();
     assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1]));
 }

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use super::writers::{judge, load, settle};
 use angarium_testbed::drivers::registered;
-use angarium_testbed::owner::{Owner, SLOT, appends, epoch, id, ids, messages, queue};
+use angarium_testbed::owner::{Owner, SLOT, appends, epoch, id, ids, messages, queue, removes};
 use angarium_testbed::redis::{Redis, RedisCluster, RedisSentinels, SYNCED};
 use angarium_testbed::settings;
 
@@ -50,7 +50,7 @@ async fn batch_at_silent_redis_is_resolved_by_its_repeat() {
     assert!(matches!(failure, Err(StoreError::Unknown(_))), "{failure:?}");
     // The first try is in the socket of a connection that no process uses any more, and is read now.
     settle(&*pool, &batch).await;
-    let gone = QueueChanges { removes: vec![id(2)], ..QueueChanges::of(queue(SLOT, 1), id(1)) };
+    let gone = QueueChanges { low: id(1), ..removes(queue(SLOT, 1), &[id(2)]) };
     settle(&*pool, &owner.batch(3, vec![gone])).await;
     assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1]));
     assert!(matches!(pool.commit(&batch).await, Err(StoreError::Stale)));

@@ -18,7 +18,7 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, State};
 use angarium_core::time::Timestamp;
 use angarium_storage::open::PoolOpener;
-use angarium_storage::{Batch, Direction, Epoch, Order, PoolStore, QueueChanges};
+use angarium_storage::{Batch, Changes, Direction, Epoch, Order, PoolStore, QueueChanges};
 
 use super::powercut::PowerCut;
 use super::rollback::Survival;
@@ -110,7 +110,7 @@ async fn child_writes_as_instructed() {
     for (line, seq) in stdin().lines().zip(1..) {
         let durability = line.unwrap().parse().unwrap();
         let changes = QueueChanges::of(QUEUE, MessageId::ZERO);
-        let queues = vec![QueueChanges { appends: vec![message(seq)], ..changes }];
+        let queues = vec![QueueChanges { changes: Changes::appends(vec![message(seq)]), ..changes }];
         let batch = Batch { slot: Slot(1), epoch: EPOCH, seq, durability, queues };
         store.commit(&batch).await.unwrap();
         say(&format!("done {seq}"));

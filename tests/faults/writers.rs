@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use angarium_core::ids::Slot;
 use angarium_core::message::Message;
-use angarium_storage::{Batch, PoolStore, QueueChanges, StoreError};
+use angarium_storage::{Batch, Changes, PoolStore, StoreError};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
 
-use angarium_testbed::owner::{Owner, appends, id, message, queue};
+use angarium_testbed::owner::{Owner, appends, both, id, message, queue};
 
 /// More than a fail-over takes.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ impl Writer {
             self.held.keys().copied().filter(|_| self.dice.random_ratio(1, 4)).take(20).collect();
         let removes = gone.iter().map(|rank| id(*rank)).collect();
         let batch =
-            self.owner.batch(self.owner.seq + 1, vec![QueueChanges { removes, ..appends(at, &sent) }]);
+            self.owner.batch(self.owner.seq + 1, vec![both(appends(at, &sent), Changes::removes(removes))]);
         self.doubts += settle(&*self.owner.store, &batch).await;
         self.owner.seq += 1;
         self.last += count;

@@ -1,4 +1,4 @@
-//! What an owner writes to a pool: numbered batches of changes, fenced by its epoch.
+//! Numbered batches of changes, which the owner of a slot writes to a pool, fenced by its epoch.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ pub struct Epoch {
     pub transaction: u64,
 }
 
-/// Changes of one slot that are made together or not at all.
+/// Changes of the queues of one slot, all made or none.
 ///
 /// Batches of one (slot, epoch) are numbered from 1 without a gap, and the next is sent when the outcome of
 /// the last is known. A batch may be repeated under its number: it takes effect once.
@@ -27,80 +27,132 @@ pub struct Epoch {
 pub struct Batch {
     /// The slot of all its queues.
     pub slot: Slot,
-    /// Who sends it.
+    /// The owner that sends it.
     pub epoch: Epoch,
     /// Its number, one more than that of the batch before.
     pub seq: u64,
     /// How durable it must be when it is answered. A pool may do more, and never less than it can reach.
     pub durability: Durability,
-    /// What it does, one element a queue.
+    /// The changes, one element a queue.
     pub queues: Vec<QueueChanges>,
 }
 
 impl Batch {
-    /// Whether it brings new messages: below the reserve such a batch is refused.
+    /// Whether a queue gets new messages: below the reserve such a batch is refused.
     pub fn has_appends(&self) -> bool {
-        self.queues.iter().any(|changes| !changes.appends.is_empty())
+        self.queues.iter().any(|queue| !queue.changes.appends.is_empty())
     }
 }
 
-/// What a batch does to one queue, in this order: appends, updates, removes, removes of notes, notes.
-///
-/// An id of a message is never used again, so that its removal is always the last that is said of it. The key of a note
-/// is: one that is forgotten and posted again in one batch stays, and where it is the other way round any process that
-/// makes the batch leaves the note out ([`QueueChanges::forget_notes`]).
+/// The changes of one queue in a batch.
 #[derive(Clone, Debug)]
 pub struct QueueChanges {
     /// A queue of the batch's slot.
     pub queue: QueueId,
-    /// New entries. Their ids were never used before.
-    pub appends: Vec<Message>,
-    /// Headers that replace those of their entries, their states too. An entry that is absent stays absent, and the group
-    /// of one never changes.
-    pub updates: Vec<Header>,
-    /// Entries that go. Absent ones, and ones named twice, do no harm.
-    pub removes: Vec<MessageId>,
-    /// Some of those that go, as their owner knows them to lie here: a pool may believe it instead of reading them.
-    pub leaving: Vec<KnownEntry>,
-    /// Notes to keep. One of the same kind and key is replaced.
-    pub notes: Vec<Note>,
-    /// Kinds and keys of notes that go, before the batch's own are kept. Absent ones do no harm.
-    pub note_removes: Vec<(u8, Bytes)>,
-    /// No ready entry below this id is left, as far as the owner knows: scans from the head begin here, so that
-    /// they do not walk over what was removed.
+    /// The owner knows of no ready entry below this id: a scan from the head begins here and passes over no removed
+    /// entries.
     pub low: MessageId,
+    /// The changes of its entries and notes.
+    pub changes: Changes,
 }
 
 impl QueueChanges {
     /// No changes of a queue that has nothing ready below `low`.
     pub fn of(queue: QueueId, low: MessageId) -> Self {
-        Self {
-            queue,
-            appends: Vec::new(),
-            updates: Vec::new(),
-            removes: Vec::new(),
-            leaving: Vec::new(),
-            notes: Vec::new(),
-            note_removes: Vec::new(),
-            low,
-        }
-    }
-
-    /// Adds removals of notes that come after all that the batch does so far: a note of the same kind and key that it
-    /// was to keep leaves too.
-    pub fn forget_notes(&mut self, names: impl IntoIterator<Item = (u8, Bytes)>) {
-        let first = self.note_removes.len();
-        self.note_removes.extend(names);
-        if !self.notes.is_empty() {
-            let gone: HashSet<&(u8, Bytes)> = self.note_removes[first..].iter().collect();
-            self.notes.retain(|note| !gone.contains(&(note.kind, note.key.clone())));
-        }
+        Self { queue, low, changes: Changes::default() }
     }
 }
 
-/// A ready entry as its owner knows it.
+/// Changes of the entries and notes of a queue. A pool makes them in this order: appends, updates, removes, removes of
+/// notes, notes.
+///
+/// An id of a message is never used again, so its remove is the last change of its entry. The key of a note is used
+/// again: a note that one batch removes and then writes stays. Where a batch writes a note first and removes it then,
+/// [`Changes::merge`] leaves the note out.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// New entries. Their ids were never used before.
+    pub appends: Vec<Message>,
+    /// Headers that replace those of their entries, their states too. An entry that is absent stays absent, and the
+    /// group of an entry never changes.
+    pub updates: Vec<Header>,
+    /// Ids of entries to remove. An absent entry, or an id that is there twice, does no harm.
+    pub removes: Vec<MessageId>,
+    /// Some of the entries to remove, as their owner knows that they are stored: a pool may trust it instead of a read.
+    pub remove_hints: Vec<RemoveHint>,
+    /// Notes to write. A note of the same kind and key is replaced.
+    pub notes: Vec<Note>,
+    /// Kinds and keys of notes to remove, before `notes` are written. An absent note does no harm.
+    pub note_removes: Vec<(u8, Bytes)>,
+}
+
+impl Changes {
+    /// New entries.
+    pub fn appends(appends: Vec<Message>) -> Self {
+        Self { appends, ..Self::default() }
+    }
+
+    /// New headers of entries.
+    pub fn updates(updates: Vec<Header>) -> Self {
+        Self { updates, ..Self::default() }
+    }
+
+    /// Removes of entries, without hints.
+    pub fn removes(removes: Vec<MessageId>) -> Self {
+        Self { removes, ..Self::default() }
+    }
+
+    /// Notes to write.
+    pub fn notes(notes: Vec<Note>) -> Self {
+        Self { notes, ..Self::default() }
+    }
+
+    /// Removes of notes, by kind and key.
+    pub fn note_removes(note_removes: Vec<(u8, Bytes)>) -> Self {
+        Self { note_removes, ..Self::default() }
+    }
+
+    /// Number of changes, as the bounds of batches count them. Notes beside appends are part of these.
+    pub fn len(&self) -> usize {
+        let notes = if self.appends.is_empty() { self.notes.len() } else { 0 };
+        self.appends.len() + self.updates.len() + self.removes.len() + self.note_removes.len() + notes
+    }
+
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the new bodies.
+    pub fn bytes(&self) -> usize {
+        self.appends.iter().map(|message| message.body.len()).sum()
+    }
+
+    /// The headers that are written: of appends, then of updates.
+    pub fn headers(&self) -> impl Iterator<Item = &Header> {
+        self.appends.iter().map(|message| &message.header).chain(&self.updates)
+    }
+
+    /// Adds later changes of the same queue: both together have the effect of one after the other. A note that is
+    /// removed later is not written.
+    pub fn merge(&mut self, later: &Self) {
+        self.appends.extend_from_slice(&later.appends);
+        self.updates.extend_from_slice(&later.updates);
+        self.removes.extend_from_slice(&later.removes);
+        self.remove_hints.extend_from_slice(&later.remove_hints);
+        if !later.note_removes.is_empty() {
+            self.note_removes.extend_from_slice(&later.note_removes);
+            let removed: HashSet<(u8, &[u8])> =
+                later.note_removes.iter().map(|(kind, key)| (*kind, &key[..])).collect();
+            self.notes.retain(|note| !removed.contains(&(note.kind, &note.key[..])));
+        }
+        self.notes.extend_from_slice(&later.notes);
+    }
+}
+
+/// A ready entry that a batch removes, as its owner knows that it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownEntry {
+pub struct RemoveHint {
     /// Unique in its queue, for ever.
     pub id: MessageId,
     /// The group that it was appended with.
@@ -109,7 +161,7 @@ pub struct KnownEntry {
     pub bytes: u64,
 }
 
-impl KnownEntry {
+impl RemoveHint {
     /// The entry of a header.
     pub fn of(header: &Header) -> Self {
         Self { id: header.id, group: header.group.clone(), bytes: header.size.into() }
@@ -134,20 +186,41 @@ pub struct Note {
 mod tests {
     use super::*;
 
-    #[test]
-    fn removal_of_a_note_after_it_leaves_no_note() {
-        let note = |key: &'static [u8], value: &'static [u8]| Note {
+    fn note(key: &'static [u8], value: &'static [u8]) -> Note {
+        Note {
             kind: 1,
             key: Bytes::from_static(key),
             value: Bytes::from_static(value),
             expires: Timestamp::default(),
-        };
-        let queue = QueueId::from_bytes([1; 16]);
-        let mut changes = QueueChanges::of(queue, MessageId::ZERO);
-        changes.notes.extend([note(b"a", b"1"), note(b"b", b"1")]);
-        changes.forget_notes([(1, Bytes::from_static(b"a")), (2, Bytes::from_static(b"b"))]);
-        changes.notes.push(note(b"a", b"2"));
+        }
+    }
+
+    #[test]
+    fn removal_of_a_note_after_it_leaves_no_note() {
+        let mut changes = Changes::notes(vec![note(b"a", b"1"), note(b"b", b"1")]);
+        let removes = vec![(1, Bytes::from_static(b"a")), (2, Bytes::from_static(b"b"))];
+        changes.merge(&Changes::note_removes(removes));
+        changes.merge(&Changes::notes(vec![note(b"a", b"2")]));
         assert_eq!(changes.notes, [note(b"b", b"1"), note(b"a", b"2")]);
         assert_eq!(changes.note_removes.len(), 2);
+    }
+
+    #[test]
+    fn removed_and_rewritten_note_of_one_merge_stays() {
+        let mut changes = Changes::notes(vec![note(b"a", b"1")]);
+        let note_removes = vec![(1, Bytes::from_static(b"a"))];
+        changes.merge(&Changes { note_removes, ..Changes::notes(vec![note(b"a", b"2")]) });
+        assert_eq!(changes.notes, [note(b"a", b"2")]);
+    }
+
+    #[test]
+    fn notes_beside_appends_are_not_counted() {
+        let removes = vec![MessageId::ZERO, MessageId::ZERO];
+        let mut changes = Changes { removes, ..Changes::notes(vec![note(b"a", b"1")]) };
+        assert_eq!((changes.len(), changes.bytes()), (3, 0));
+        changes.removes.clear();
+        assert!(!changes.is_empty());
+        changes.notes.clear();
+        assert!(changes.is_empty());
     }
 }

@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error as ThisError;
 
-pub use batch::{Batch, Epoch, KnownEntry, Note, QueueChanges};
+pub use batch::{Batch, Changes, Epoch, Note, QueueChanges, RemoveHint};
 pub use page::{
     Correction, Direction, DropResult, Due, GroupHead, Health, Order, Page, Position, Recount, Totals, Usage,
 };

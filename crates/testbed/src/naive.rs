@@ -10,7 +10,7 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message, Retention, State};
 use angarium_core::time::Timestamp;
 use angarium_storage::{
-    Batch, Direction, Due, Epoch, GroupHead, Note, Order, Page, Position, QueueChanges, Totals,
+    Batch, Changes, Direction, Due, Epoch, GroupHead, Note, Order, Page, Position, QueueChanges, Totals,
 };
 
 /// Result of a call, without the details of a `StoreError`.
@@ -30,12 +30,12 @@ pub struct NaiveQueue {
 }
 
 impl NaiveQueue {
-    pub fn apply(&mut self, changes: &QueueChanges) {
-        // A driver may use a hint without a look-up, so each hint must be true.
-        for known in &changes.leaving {
-            let entry = self.entries.get(&known.id).expect("what its owner knows is there");
+    pub fn apply(&mut self, changes: &Changes) {
+        // A pool does not look up a hinted entry: the hint must be right.
+        for hint in &changes.remove_hints {
+            let entry = self.entries.get(&hint.id).expect("a hinted entry is stored");
             assert_eq!(entry.header.state, State::Ready);
-            assert_eq!((&entry.header.group, entry.body.len() as u64), (&known.group, known.bytes));
+            assert_eq!((&entry.header.group, entry.body.len() as u64), (&hint.group, hint.bytes));
         }
         for message in &changes.appends {
             self.entries.insert(message.header.id, message.clone());
@@ -224,10 +224,10 @@ impl NaivePool {
             return if batch.seq == record.seq { Answer::Done } else { Answer::Stale };
         }
         record.seq = batch.seq;
-        for changes in &batch.queues {
+        for QueueChanges { queue, changes, .. } in &batch.queues {
             let appended = changes.appends.iter().map(|message| message.header.id);
             record.last_id = appended.fold(record.last_id, MessageId::max);
-            self.queues.entry(changes.queue).or_default().apply(changes);
+            self.queues.entry(*queue).or_default().apply(changes);
         }
         Answer::Done
     }

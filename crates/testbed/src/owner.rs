@@ -14,8 +14,8 @@ use angarium_core::message::{Header, Life, Message, Peer, Retention, State};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_storage::{
-    Batch, Direction, DropResult, Due, Epoch, Order, Page, PoolStore, Position, QueueChanges, StoreError,
-    Totals,
+    Batch, Changes, Direction, DropResult, Due, Epoch, Order, Page, PoolStore, Position, QueueChanges,
+    StoreError, Totals,
 };
 
 /// The slot of most tests.
@@ -58,8 +58,7 @@ impl Owner {
     }
 
     pub async fn update(&mut self, queue: QueueId, headers: &[Header]) {
-        let none = QueueChanges::of(queue, MessageId::ZERO);
-        self.apply(vec![QueueChanges { updates: headers.to_vec(), ..none }]).await;
+        self.apply(vec![changes(queue, Changes::updates(headers.to_vec()))]).await;
     }
 
     pub async fn remove(&mut self, queue: QueueId, ids: &[MessageId]) {
@@ -203,11 +202,21 @@ pub fn claimed_again(header: &Header) -> Header {
 }
 
 pub fn appends(queue: QueueId, messages: &[Message]) -> QueueChanges {
-    QueueChanges { appends: messages.to_vec(), ..QueueChanges::of(queue, MessageId::ZERO) }
+    changes(queue, Changes::appends(messages.to_vec()))
 }
 
 pub fn removes(queue: QueueId, ids: &[MessageId]) -> QueueChanges {
-    QueueChanges { removes: ids.to_vec(), ..QueueChanges::of(queue, MessageId::ZERO) }
+    changes(queue, Changes::removes(ids.to_vec()))
+}
+
+pub fn changes(queue: QueueId, changes: Changes) -> QueueChanges {
+    QueueChanges { queue, low: MessageId::ZERO, changes }
+}
+
+/// Changes of one queue with more of the same batch.
+pub fn both(mut changes: QueueChanges, more: Changes) -> QueueChanges {
+    changes.changes.merge(&more);
+    changes
 }
 
 pub fn ids(messages: &[Message]) -> Vec<MessageId> {

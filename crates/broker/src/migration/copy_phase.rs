@@ -110,7 +110,7 @@ impl Migrations {
     /// Waits until no caller writes or reads as if the queue were in the older pool alone, and writes the ids of
     /// deduplication to the newer one.
     async fn prepare_copy(&self, phase: &CopyPhase) -> Result<(), Error> {
-        settled(phase.queue.submit(Change::Leave(Vec::new()))?).await?;
+        settled(phase.queue.submit(Change::remove_copied(Vec::new()))?).await?;
         phase.migration.readers.wait().await;
         let mut after = None;
         loop {
@@ -205,7 +205,7 @@ impl Migrations {
         let copied = u64::try_from(ids.len()).unwrap_or_default();
         let mut pause = limits::COPY_PAUSES.0;
         loop {
-            let left = phase.queue.submit(Change::Leave(ids.clone())).map_err(Error::into_unknown)?;
+            let left = phase.queue.submit(Change::remove_copied(ids.clone())).map_err(Error::into_unknown)?;
             match settled(left).await {
                 Ok(()) => return Ok(copied),
                 // They are in both pools, and stay hidden until the older one can be reached.

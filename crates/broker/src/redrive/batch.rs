@@ -127,7 +127,7 @@ impl Redrive {
         }
         let headers: Vec<Header> = outgoing.into_values().flat_map(|(_, headers)| headers).collect();
         if !headers.is_empty() {
-            match side.queue.submit(Change::Transfer(headers)) {
+            match side.queue.submit(Change::mark_in_transfer(headers)) {
                 // The slot writer tells the engine how it went.
                 Ok(outcome) => settled(outcome).await?,
                 Err(error) => {

@@ -197,7 +197,7 @@ impl Slot {
                 begun.push(BegunRelease { claim: key, headers: None });
                 continue;
             }
-            match state.submit(&key.queue, Change::Update(headers)) {
+            match state.submit(&key.queue, Change::update(headers)) {
                 Ok(outcome) => begun.push(BegunRelease { claim: key, headers: Some(outcome) }),
                 Err(_) => state.release_failed(&[key], again),
             }

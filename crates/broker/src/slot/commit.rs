@@ -1,13 +1,14 @@
-//! Group commit to the pools: one slot writer per slot and pool, with one batch under way at a time.
+//! Group commit to the pools: one slot writer per slot and pool, with one batch in flight at a time.
 //!
-//! All that gathers while a batch is under way moves into the next one; an idle slot writer sends at once. Batches are
-//! numbered, so one whose outcome is unknown is repeated under its number until it is known (P1). If it stays
-//! unknown the slot writer is closed and its slot is recovered, which finds out what was written.
+//! Writes that arrive while a batch is in flight are sent in the next one; an idle slot writer sends at once. Batches are
+//! numbered, so a batch whose outcome is unknown is repeated under its number until the outcome is known (P1). If it
+//! stays unknown the slot writer is closed and the slot is recovered, which reads the pool.
 
 use crate::slot::locked::LockedSlot;
 use crate::writer::pending::Leg;
 use crate::writer::pending::SlotWriter;
 use crate::writer::pending::Write;
+use crate::writer::purpose::{PoolRoute, Purpose};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +21,6 @@ use crate::slot::state::Slot;
 use crate::slot::state::SlotState;
 use crate::writer::change as changes;
 use crate::writer::change::Change;
-use crate::writer::change::PoolRoute;
 use crate::writer::send::Outcome;
 use crate::writer::send::send;
 use angarium_catalogue::Placement;
@@ -29,10 +29,10 @@ use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::quota::Amount;
-use angarium_storage::{Batch, QueueChanges};
+use angarium_storage::{Batch, Changes, QueueChanges};
 
 impl SlotState {
-    /// The slot writer's next batch; none when nothing waits, and then the slot writer is stopped.
+    /// Takes the slot writer's next batch. None when no write is pending, and then the slot writer is stopped.
     pub(crate) fn next_batch(&mut self, slot: &Slot, pool: &PoolName) -> Option<(Batch, Vec<Write>)> {
         let writer = self.writers.get_mut(pool)?;
         let writes = writer.next_writes();
@@ -44,45 +44,43 @@ impl SlotState {
         Some((batch, writes))
     }
 
-    /// The pool that a change of an open queue moves to, and whether that is all.
-    pub(crate) fn route(&self, open: &OpenQueue, change: &Change) -> Option<(PoolName, Leg)> {
+    /// The pool that a write of an open queue is sent to first, and whether a second one follows.
+    pub(crate) fn route(&self, open: &OpenQueue, route: PoolRoute) -> Option<(PoolName, Leg)> {
         let Placement { pool, older } = &open.placement;
         let Some(older) = older else {
-            let is_there = change.way() != PoolRoute::Older;
-            return is_there.then(|| (pool.clone(), Leg::Only));
+            return (route != PoolRoute::Older).then(|| (pool.clone(), Leg::Only));
         };
         let is_older_up = self.writers.get(older).is_some_and(|writer| writer.store.check_open().is_ok());
-        Some(match change.way() {
+        Some(match route {
             PoolRoute::Newer => (pool.clone(), Leg::Only),
             PoolRoute::Older => (older.clone(), Leg::Only),
-            // What one of the two is about to refuse is not begun at the other.
+            // A write that one of the two pools is about to refuse is not begun at the other.
             PoolRoute::Both if !is_older_up => (older.clone(), Leg::First(pool.clone())),
             PoolRoute::Both | PoolRoute::NewerFirst => (pool.clone(), Leg::First(older.clone())),
         })
     }
 
-    /// The slot writer's next batch, of these works.
+    /// Makes the slot writer's next batch, of these writes.
     pub(crate) fn batch(&self, slot: &Slot, pool: &PoolName, writes: &[Write]) -> Option<Batch> {
         let seq = self.writers.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::new();
         let mut queues: Vec<QueueChanges> = Vec::new();
-        for work in writes {
-            let place = *places.entry(work.queue).or_insert_with(|| {
-                let open = work.at.as_ref().and_then(|at| self.queues.get(at));
+        for write in writes {
+            let place = *places.entry(write.queue).or_insert_with(|| {
+                let open = write.at.as_ref().and_then(|at| self.queues.get(at));
                 let low = open.map_or(MessageId::ZERO, |queue| queue.engine.low());
-                queues.push(QueueChanges::of(work.queue, low));
+                queues.push(QueueChanges::of(write.queue, low));
                 queues.len() - 1
             });
-            work.change.add_to(&mut queues[place]);
-            queues[place].leaving.extend_from_slice(&work.leaving);
+            queues[place].changes.merge(write.change.changes());
         }
-        // One that must be synced takes the others along.
-        let durability = writes.iter().map(|work| work.durability).max().unwrap_or_default();
+        // A batch is as durable as its most durable write.
+        let durability = writes.iter().map(|write| write.durability).max().unwrap_or_default();
         Some(Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues })
     }
 
-    /// Shows a batch's outcome to the engines, then to those who wait. Returns what is to be done next for which
-    /// queues, and the slot writers to which works went on.
+    /// Tells the engines the outcome of a batch, then the waiters. Returns the next steps of queues, and the pools whose
+    /// slot writers got writes for their second pool.
     pub(crate) fn settle_writes(
         &mut self,
         pool: &PoolName,
@@ -94,17 +92,17 @@ impl SlotState {
             writer.seq += u64::from(outcome == Outcome::Done);
             writer.is_closed |= outcome == Outcome::Unknown;
         }
-        for work in writes {
-            let outcome = work.outcome(outcome);
-            let Some(work) = self.advance(work, outcome, &mut pools) else { continue };
-            let Write { at, queue, change, reply, .. } = work;
+        for write in writes {
+            let outcome = write.outcome(outcome);
+            let Some(write) = self.advance(write, outcome, &mut pools) else { continue };
+            let Write { at, queue, change, reply, .. } = write;
             if let Some(at) = at
                 && let Some(todo) = self.settle_one(&at, queue, change, outcome)
             {
                 next.push((at, todo));
             }
             let part = || Part::Pool(pool.clone());
-            // No replica may be waiting any more; the outcome is the same.
+            // The waiter may be gone; the outcome is the same.
             let _ = reply.send(match outcome {
                 Outcome::Done => Ok(()),
                 Outcome::NotDone => Err(Error::unavailable(part(), "the batch was not written")),
@@ -116,31 +114,31 @@ impl SlotState {
         (next, pools)
     }
 
-    /// Puts a work on its way to the second pool of its queue, if there is one and the first has it, and notes that pool.
-    /// Otherwise it gives the work back, which is settled.
+    /// Submits a write to the second pool of its queue, if there is one and the first has it, and notes that pool.
+    /// Otherwise returns the write, to be settled.
     pub(crate) fn advance(
         &mut self,
-        mut work: Write,
+        mut write: Write,
         outcome: Outcome,
         pools: &mut HashSet<PoolName>,
     ) -> Option<Write> {
-        let Leg::First(then) = &work.leg else { return Some(work) };
+        let Leg::First(then) = &write.leg else { return Some(write) };
         let then = then.clone();
-        let open = work.at.as_ref().and_then(|at| self.queues.get(at)).filter(|open| open.id == work.queue);
-        // A pool that the queue has left meanwhile has nothing of it.
+        let open = write.at.as_ref().and_then(|at| self.queues.get(at)).filter(|open| open.id == write.queue);
+        // A pool that left the placement meanwhile has no entry of the queue.
         let is_there = open.is_some_and(|open| open.placement.contains(&then));
         match self.writers.get_mut(&then) {
             Some(writer) if outcome == Outcome::Done && is_there => {
-                work.leg = Leg::Second;
-                writer.push(work);
+                write.leg = Leg::Second;
+                writer.push(write);
                 pools.insert(then);
                 None
             }
-            _ => Some(work),
+            _ => Some(write),
         }
     }
 
-    /// Shows the outcome of a change to its engine. What is unknown stays hidden.
+    /// Tells the engine of a queue the outcome of a change. Messages of an unknown outcome stay hidden.
     pub(crate) fn settle_one(
         &mut self,
         at: &QueueRef,
@@ -153,69 +151,71 @@ impl SlotState {
         if open.shown.change() {
             self.figures.note_due(at);
         }
-        if !change.is_copy() {
+        let purpose = change.purpose();
+        if !purpose.is_copy() {
             open.pace.count();
         }
         if outcome == Outcome::Done {
-            open.retained.note(change.headers());
-            if let Change::Prepare(messages) = &change {
-                open.pace.count_posted(count(messages));
+            open.retained.note(change.changes().headers());
+            if purpose == Purpose::Prepare {
+                open.pace.count_posted(count(&change.changes().appends));
             }
         }
-        match (change, outcome) {
-            (Change::Post(messages, notes), Outcome::Done) => {
-                open.counters.sent.inc_by(count(&messages));
-                open.pace.count_posted(count(&messages));
+        let Changes { appends, updates, removes, notes, .. } = change.into_changes();
+        match (purpose, outcome) {
+            (Purpose::Post, Outcome::Done) => {
+                open.counters.sent.inc_by(count(&appends));
+                open.pace.count_posted(count(&appends));
                 open.engine.dedup_posted(&changes::duplicates(&notes));
-                open.engine.posted(messages);
+                open.engine.posted(appends);
                 self.note_wake(at);
             }
-            (Change::Wake(headers), Outcome::Done) => open.engine.woken(&changes::ids(&headers)),
-            (Change::Wake(headers), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                open.engine.wake_failed(&changes::ids(&headers));
+            (Purpose::Wake, Outcome::Done) => open.engine.woken(&changes::ids(&updates)),
+            (Purpose::Wake, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
+                open.engine.wake_failed(&changes::ids(&updates));
                 return None;
             }
-            (Change::Transfer(headers), Outcome::Done) => {
-                open.engine.mark_in_transfer(&changes::ids(&headers));
+            (Purpose::MarkInTransfer, Outcome::Done) => {
+                open.engine.mark_in_transfer(&changes::ids(&updates));
                 return Some(NextStep::Move);
             }
-            (Change::Transfer(headers), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                open.engine.put_back(&changes::ids(&headers));
+            (Purpose::MarkInTransfer, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
+                open.engine.put_back(&changes::ids(&updates));
                 return None;
             }
-            (Change::Remove(ids) | Change::Depart(ids), Outcome::Done) => {
-                let over = open.engine.removed(&ids);
-                open.pace.count_removed(count(&ids));
+            (Purpose::Remove | Purpose::RemoveTransferred, Outcome::Done) => {
+                let over = open.engine.removed(&removes);
+                open.pace.count_removed(count(&removes));
                 open.count_removals();
                 let frees = open.engine.frees_by_removal();
                 self.spend(over);
                 return (frees && is_waited_for).then_some(NextStep::Serve);
             }
-            (Change::Post(_, notes), Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
+            (Purpose::Post, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
                 open.engine.dedup_failed(&changes::duplicates(&notes));
                 return None;
             }
             (
-                Change::Remove(ids) | Change::Depart(ids),
+                Purpose::Remove | Purpose::RemoveTransferred,
                 Outcome::NotDone | Outcome::Full | Outcome::Damaged,
             ) => {
-                open.engine.remove_failed(&ids);
+                open.engine.remove_failed(&removes);
             }
-            // The sender continues when it has the outcome.
-            (Change::Update(_) | Change::Prepare(_) | Change::ForgetDedup(_), _)
-            | (Change::Copy(..) | Change::Leave(_) | Change::CopyNotes(_) | Change::Arrived, _)
+            // The submitter continues when it has the outcome.
+            (Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup, _)
+            | (Purpose::Copy | Purpose::RemoveCopied | Purpose::CopyNotes | Purpose::ForgetCopied, _)
             | (_, Outcome::Unknown) => return None,
         }
         is_waited_for.then_some(NextStep::Serve)
     }
 }
 
-/// What is to be done for a queue after its engine was told of an outcome.
+/// The next step for a queue after its engine was told an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
-    /// Serve those who wait for it.
+    /// Serve the claims that wait.
     Serve,
-    /// Carry its moves on.
+    /// Continue its transfers.
     Move,
 }
 
@@ -224,8 +224,8 @@ pub(crate) fn count<T>(elements: &[T]) -> u64 {
 }
 
 impl LockedSlot<'_> {
-    /// Puts a change on its way to the pool of its queue, which must be open in `state`. The receiver learns
-    /// when the outcome is known and the engine has been told.
+    /// Submits a change to the slot writer of a queue, which must be open. The receiver gets the outcome once the engine
+    /// was told.
     pub(crate) fn submit(
         &mut self,
         at: &QueueRef,
@@ -234,32 +234,34 @@ impl LockedSlot<'_> {
         self.submit_reserved(at, change, Reservation::none())
     }
 
-    /// As `submit`, of messages for which room is kept.
+    /// As `submit`, of messages that have a reservation.
     pub(crate) fn submit_reserved(
         &mut self,
         at: &QueueRef,
-        change: Change,
+        mut change: Change,
         room: Reservation,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let gone = || Error::unavailable(Part::Server, "the queue is not open");
         let open = self.state.queues.get(at).ok_or_else(gone)?;
-        let (pool, leg) = self.state.route(open, &change).ok_or_else(gone)?;
+        let (pool, leg) = self.state.route(open, change.purpose().route()).ok_or_else(gone)?;
         if self.slot.closed.is_cancelled() {
             return Err(Error::unavailable(Part::Storage, "the slot is being recovered"));
         }
         let (reply, outcome) = oneshot::channel();
-        let durability = change.durability(&open.attributes);
+        let durability = change.purpose().durability(&open.attributes);
         let in_use = Some(open.uses.token());
-        let leaving = if leg == Leg::Only { change.leaving(&open.engine) } else { Vec::new() };
+        if leg == Leg::Only {
+            change.add_hints(&open.engine);
+        }
         let (queue, reserved, at) = (open.id, room.bind(open.id, self.slot.epoch), Some(at.clone()));
         let writer = self.state.writers.get_mut(&pool).ok_or_else(gone)?;
-        writer.push(Write { at, queue, change, leaving, durability, reserved, reply, _use: in_use, leg });
+        writer.push(Write { at, queue, change, durability, reserved, reply, _use: in_use, leg });
         self.slot.start_writer(&pool, writer);
         Ok(outcome)
     }
 
-    /// As `submit`, to remove messages of a queue that is not open. The caller holds the gate of
-    /// the pool, so that it is not opened meanwhile, and has opened the slot writer.
+    /// As `submit`, to remove messages of a queue that is not open. The caller holds the gate of the pool, so that the
+    /// queue is not opened meanwhile, and has opened the slot writer.
     pub(crate) fn submit_unopened(
         &mut self,
         pool: &PoolName,
@@ -271,8 +273,7 @@ impl LockedSlot<'_> {
         writer.push(Write {
             at: None,
             queue,
-            change: Change::Remove(gone),
-            leaving: Vec::new(),
+            change: Change::remove(gone),
             durability: Durability::Sync,
             reserved: Amount::default(),
             reply,
@@ -292,28 +293,28 @@ impl Slot {
         }
     }
 
-    /// Tells the engines what became of works, and those who wait for it; then serves those who wait for messages, and
-    /// carries moves on.
+    /// Tells the engines the outcome of writes, and the waiters; then serves the claims that wait and continues transfers.
     pub(crate) async fn settle(self: &Arc<Self>, pool: &PoolName, writes: Vec<Write>, outcome: Outcome) {
-        let outcomes = || writes.iter().map(|work| work.outcome(outcome));
+        let outcomes = || writes.iter().map(|write| write.outcome(outcome));
         if outcome == Outcome::Unknown || outcomes().any(|outcome| outcome == Outcome::Unknown) {
-            // Before any replica learns of it: what they ask next must not be answered from this memory.
+            // Before any waiter learns of it: a later request must not be answered from this memory.
             self.lose("a batch has no known outcome");
         }
         let counted = match outcome {
             Outcome::Done => {
-                let is_whole = |work: &&Write| !matches!(work.leg, Leg::First(_));
-                let changed = writes.iter().filter(|work| work.change.counts()).filter(is_whole);
-                let queues = changed.map(|work| (work.queue, work.at.as_ref()));
+                let is_whole = |write: &&Write| !matches!(write.leg, Leg::First(_));
+                let changed =
+                    writes.iter().filter(|write| write.change.purpose().changes_totals()).filter(is_whole);
+                let queues = changed.map(|write| (write.queue, write.at.as_ref()));
                 self.count_after(pool, queues).await
             }
             Outcome::NotDone | Outcome::Full | Outcome::Damaged | Outcome::Unknown => Vec::new(),
         };
         let mut state = self.lock();
-        // What is unknown stays reserved, and so does what a slot had that is recovered: it is counted again.
+        // Room of an unknown outcome stays reserved, as does that of a recovered slot: the slot is counted again.
         if outcome != Outcome::Unknown && !self.closed.is_cancelled() {
-            let reserved = writes.iter().filter(|work| work.reserved != Amount::default());
-            let ended = |work: &Write| EndedReservation { queue: work.queue, amount: work.reserved };
+            let reserved = writes.iter().filter(|write| write.reserved != Amount::default());
+            let ended = |write: &Write| EndedReservation { queue: write.queue, amount: write.reserved };
             let ended: Vec<_> = reserved.map(ended).collect();
             if !(counted.is_empty() && ended.is_empty()) {
                 self.around.ledger.settle(self.epoch, &counted, &ended);
@@ -333,7 +334,7 @@ impl Slot {
         }
     }
 
-    /// Sends batches until nothing waits.
+    /// Sends batches until no write is pending.
     pub(crate) async fn run_writer(self: &Arc<Self>, pool: &PoolName) {
         loop {
             let (next, store, meter, is_closed) = {
@@ -347,7 +348,7 @@ impl Slot {
             let failures = &self.around.replica.failures;
             let outcome =
                 if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool, failures).await };
-            meter.note(writes.iter().map(|work| work.change.len()).sum(), began.elapsed());
+            meter.note(writes.iter().map(|write| write.change.changes().len()).sum(), began.elapsed());
             match outcome {
                 Outcome::Full => self.send_without_posts(pool, writes, &*store).await,
                 Outcome::Damaged => self.send_apart(pool, writes, &*store).await,

@@ -62,7 +62,7 @@ pub(crate) struct DedupPost {
     /// The ids that are answered, one for each message.
     pub(crate) ids: Vec<MessageId>,
     pub(crate) messages: Vec<Message>,
-    pub(crate) notes: Vec<(DedupKey, Note)>,
+    pub(crate) notes: Vec<Note>,
     pub(crate) awaited: Vec<PendingDuplicate>,
     /// Those of its messages that are new and have an id of deduplication.
     pub(crate) own: HashMap<DedupKey, MessageId>,
@@ -134,7 +134,7 @@ impl DedupPost {
     pub(crate) fn add(&mut self, message: Message, key: Option<DedupKey>, now: Timestamp) {
         let id = message.header.id;
         if let Some(key) = key {
-            self.notes.push((key, dedup_note(&key, id, dedup_expires(now))));
+            self.notes.push(dedup_note(&key, id, dedup_expires(now)));
             self.own.insert(key, id);
         }
         self.ids.push(id);
@@ -153,7 +153,7 @@ impl Slot {
             while let Some(queue) = state.queues.get_mut(&at) {
                 let keys = queue.engine.forget_dedup_ids(now, limits::NOTES_PAGE);
                 // No caller waits for this: what stays in the pool is forgotten after the queue was opened again.
-                if keys.is_empty() || state.submit(&at, Change::ForgetDedup(keys)).is_err() {
+                if keys.is_empty() || state.submit(&at, Change::forget_dedup(&keys)).is_err() {
                     break;
                 }
             }
@@ -170,7 +170,7 @@ impl QueueHandle {
             let Some(open) = state.queue_mut(&self.at, self.id) else { return Ok(false) };
             let keys = open.engine.forget_dedup();
             for keys in keys.chunks(limits::NOTES_PAGE) {
-                outcomes.push(state.submit(&self.at, Change::ForgetDedup(keys.to_vec()))?);
+                outcomes.push(state.submit(&self.at, Change::forget_dedup(keys))?);
             }
         }
         let mut is_written = false;

@@ -59,7 +59,7 @@ impl QueueHandle {
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(BulkRemoval::Closed) };
         match queue.engine.begin_remove_all(ids, held, asked, now)? {
             Removal::Begun => {
-                state.submit(&self.at, Change::Remove(std::mem::take(ids))).map(BulkRemoval::Begun)
+                state.submit(&self.at, Change::remove(std::mem::take(ids))).map(BulkRemoval::Begun)
             }
             Removal::AskPool(lookup) => {
                 Ok(BulkRemoval::AskPool { lookup, store: self.slot.store_of(queue)? })
@@ -73,7 +73,7 @@ impl QueueHandle {
         let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         queue.engine.begin_remove_taken(&ids);
         let (counters, retention) = (Arc::clone(&queue.counters), queue.engine.retention());
-        Ok(BegunPop { outcome: state.submit(&self.at, Change::Remove(ids))?, counters, retention })
+        Ok(BegunPop { outcome: state.submit(&self.at, Change::remove(ids))?, counters, retention })
     }
 
     /// Begins a purge: the newest message that leaves. None when the queue is closed.
@@ -90,6 +90,6 @@ impl QueueHandle {
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
         let begun = queue.engine.begin_purge(ids);
         let messages = begun.len();
-        Ok(Some(BegunPurge { messages, outcome: state.submit(&self.at, Change::Remove(begun))? }))
+        Ok(Some(BegunPurge { messages, outcome: state.submit(&self.at, Change::remove(begun))? }))
     }
 }

@@ -109,8 +109,8 @@ impl QueueHandle {
         let mut state = self.slot.lock();
         state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         // What was sent there before this is settled with it.
-        let left = state.submit(&self.at, Change::Leave(Vec::new()))?;
-        let arrived = state.submit(&self.at, Change::Arrived)?;
+        let left = state.submit(&self.at, Change::remove_copied(Vec::new()))?;
+        let arrived = state.submit(&self.at, Change::forget_copied())?;
         let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         queue.placement.older = None;
         Ok(LastWrites { left, arrived })
@@ -137,7 +137,7 @@ impl QueueHandle {
         let Some((key, _, expires)) = duplicates.last() else { return Ok(None) };
         let last = (*expires, *key);
         let notes = duplicates.iter().map(|(key, id, expires)| dedup_note(key, *id, *expires)).collect();
-        let outcome = state.submit(&self.at, Change::CopyNotes(notes))?;
+        let outcome = state.submit(&self.at, Change::copy_notes(notes))?;
         Ok(Some(BegunDedupCopy { outcome, last }))
     }
 
@@ -163,7 +163,7 @@ impl QueueHandle {
             return Ok(None);
         }
         let note = copied_note(&ids, note_expires);
-        let outcome = state.submit(&self.at, Change::Copy(go, note))?;
+        let outcome = state.submit(&self.at, Change::copy(go, note))?;
         Ok(Some(BegunCopy { outcome, ids }))
     }
 

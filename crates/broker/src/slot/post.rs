@@ -31,7 +31,7 @@ impl LockedSlot<'_> {
         removal: Removal,
     ) -> Result<DeleteStart, Error> {
         match removal {
-            Removal::Begun => self.submit(at, Change::Remove(vec![id])).map(DeleteStart::Removal),
+            Removal::Begun => self.submit(at, Change::remove(vec![id])).map(DeleteStart::Removal),
             Removal::AskPool(asked) => Ok(DeleteStart::Asked(asked)),
         }
     }
@@ -65,7 +65,7 @@ impl QueueHandle {
             posting.add(Message { header, body: new.body }, key, now);
         }
         let DedupPost { ids, messages, notes, awaited, own, .. } = posting;
-        let outcome = locked.submit_reserved(&self.at, Change::Post(messages, notes), room)?;
+        let outcome = locked.submit_reserved(&self.at, Change::post(messages, notes), room)?;
         self.slot.around.dedup.add(own.len());
         if let Some(queue) = locked.queue_mut(&self.at, self.id) {
             own.iter().for_each(|(key, id)| queue.engine.begin_dedup(*key, *id, dedup_expires(now)));

@@ -44,7 +44,7 @@ impl QueueHandle {
         if ids.is_empty() {
             return Ok(ClaimedRemoval { ids, outcome: None });
         }
-        let outcome = state.submit(&self.at, Change::Remove(ids.iter().copied().collect()))?;
+        let outcome = state.submit(&self.at, Change::remove(ids.iter().copied().collect()))?;
         Ok(ClaimedRemoval { ids, outcome: Some(outcome) })
     }
 

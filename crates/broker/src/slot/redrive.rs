@@ -34,7 +34,7 @@ impl QueueHandle {
         }
         if !expired.is_empty() {
             // No caller waits for this: an expired message is hidden until it is gone.
-            drop(state.submit(&self.at, Change::Remove(expired)));
+            drop(state.submit(&self.at, Change::remove(expired)));
         }
         Ok(RedriveChoice { headers: dead, is_pending, in_use })
     }

@@ -63,7 +63,7 @@ impl LockedSlot<'_> {
             let ClaimSelection { messages, expired, dead } = taken;
             if !expired.is_empty() {
                 // No caller waits for this: an expired message is hidden until it is gone.
-                drop(self.submit(at, Change::Remove(expired)));
+                drop(self.submit(at, Change::remove(expired)));
             }
             if let Some((target, _)) = dead_letters.filter(|_| !dead.is_empty()) {
                 let watched =

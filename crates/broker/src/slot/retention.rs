@@ -158,7 +158,7 @@ impl Slot {
         let mut state = self.lock();
         let over = state.finish_retention_scan(pool, look, found, now);
         match &look.at {
-            Some(at) if !over.is_empty() => state.submit(at, Change::Remove(over)).map(Some),
+            Some(at) if !over.is_empty() => state.submit(at, Change::remove(over)).map(Some),
             _ => Ok(None),
         }
     }

@@ -39,7 +39,7 @@ impl Slot {
     ) -> Result<Vec<WriteOutcome>, Error> {
         let mut state = self.lock();
         let gone = state.finish_sweeps(pool, expired, now);
-        gone.into_iter().map(|(at, gone)| state.submit(&at, Change::Remove(gone))).collect()
+        gone.into_iter().map(|(at, gone)| state.submit(&at, Change::remove(gone))).collect()
     }
 
     /// Puts the removal of what has expired in queues that are not open on its way, except from deleted ones.

@@ -18,6 +18,7 @@ use crate::slot::state::{OpenQueue, SlotState};
 use crate::stores::queue_store::QueueStore;
 use crate::writer::change::Change;
 use crate::writer::pending::settled;
+use crate::writer::purpose::Purpose;
 
 impl LockedSlot<'_> {
     /// Sets messages aside that were claimed as often as they may be; once that is durable they are moved.
@@ -25,7 +26,7 @@ impl LockedSlot<'_> {
         let peer = Arc::new(Peer { at: target, queue: None });
         let moving = |header: Header| Header { state: State::Moving(Arc::clone(&peer)), ..header };
         // The slot writer tells the engine how it went.
-        drop(self.submit(at, Change::Transfer(dead.into_iter().map(moving).collect())));
+        drop(self.submit(at, Change::mark_in_transfer(dead.into_iter().map(moving).collect())));
     }
 
     /// Begins to carry on the transfers of a queue, if it has any and no task does already.
@@ -130,8 +131,8 @@ impl QueueHandle {
 
     /// A change of one side of a transfer, durable when this returns.
     pub(crate) async fn transfer_change(&self, change: Change) -> Result<(), Error> {
-        let arriving: Vec<MessageId> = match &change {
-            Change::Prepare(messages) => messages.iter().map(|message| message.header.id).collect(),
+        let arriving: Vec<MessageId> = match change.purpose() {
+            Purpose::Prepare => change.changes().headers().map(|header| header.id).collect(),
             _ => Vec::new(),
         };
         let outcome = {

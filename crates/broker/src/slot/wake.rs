@@ -62,7 +62,7 @@ impl LockedSlot<'_> {
             return Ok(None);
         }
         let ids = changes::ids(&ready);
-        match self.submit(at, Change::Wake(ready)) {
+        match self.submit(at, Change::wake(ready)) {
             Ok(outcome) => Ok(Some(outcome)),
             Err(error) => {
                 if let Some(queue) = self.state.queues.get_mut(at) {

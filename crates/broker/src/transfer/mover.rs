@@ -169,7 +169,7 @@ impl MessageTransfers {
         if target == source.queue.at() {
             debug!(queue = %target.name, "dead-letter queue is the queue itself");
             let failed = headers.into_iter().map(|header| Header { state: State::Failed, ..header });
-            return source.queue.transfer_change(Change::Update(failed.collect())).await;
+            return source.queue.transfer_change(Change::update(failed.collect())).await;
         }
         if let Some(owner) = self.0.slots.elsewhere(target) {
             return self.send_remote_transfer(source, target, &owner, messages).await;
@@ -234,7 +234,7 @@ impl MessageTransfers {
         }
         if !absent.is_empty() {
             headers.extend(absent.iter().map(|message| message.header.clone()));
-            target.queue.transfer_change(Change::Prepare(absent)).await?;
+            target.queue.transfer_change(Change::prepare(absent)).await?;
         }
         Ok(headers)
     }
@@ -262,7 +262,7 @@ impl MessageTransfers {
             }
         }
         if !drop.is_empty() {
-            target.queue.transfer_change(Change::Depart(drop)).await?;
+            target.queue.transfer_change(Change::remove_transferred(drop)).await?;
         }
         target.queue.wake(publish).await?;
         Ok(waits)

@@ -239,7 +239,7 @@ impl MessageTransfers {
         if ids.is_empty() {
             return Ok(());
         }
-        source.queue.transfer_change(Change::Depart(ids)).await?;
+        source.queue.transfer_change(Change::remove_transferred(ids)).await?;
         source.queue.count_dead_letters(dead);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Writes that wait for a pool, and the slot writer that has them.
+//! Pending writes of a slot to a pool, and the slot writer that holds them.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,6 @@ use angarium_core::ids::QueueId;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::quota::Amount;
 use angarium_metrics::CommitMeter;
-use angarium_storage::KnownEntry;
 
 use crate::limits;
 use crate::stores::open_pool::NamedStore;
@@ -21,21 +20,21 @@ use crate::writer::send::Outcome;
 
 pub(crate) type WriteOutcome = oneshot::Receiver<Result<(), Error>>;
 
-/// Waits until a change on its way to the pool is settled.
+/// Waits until a submitted change is settled.
 pub(crate) async fn settled(outcome: WriteOutcome) -> Result<(), Error> {
     outcome
         .await
         .unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a slot writer ended without an answer")))
 }
 
-/// The way of one slot to one pool.
+/// The writer of one slot to one pool.
 pub(crate) struct SlotWriter {
-    /// The pool that it leads to, whatever name that has.
+    /// Id of the pool, which stays when the pool gets another name.
     pub(crate) pool: Uuid,
     pub(crate) store: NamedStore,
-    /// The number of the last batch that was applied.
+    /// Number of the last batch that was applied.
     pub(crate) seq: u64,
-    /// Posts in it are bounded by messages and bytes; removals and returns by what the engine hides.
+    /// Bounded for posts by messages and bytes; for removals and releases by the messages that the engine hides.
     pub(crate) waiting: VecDeque<Write>,
     pub(crate) messages_waiting: usize,
     pub(crate) bytes_waiting: usize,
@@ -44,49 +43,45 @@ pub(crate) struct SlotWriter {
     pub(crate) meter: CommitMeter,
 }
 
-/// A change on its way to the pool, and who waits for its outcome.
+/// A pending write: a change for the pool, and the waiter for its outcome.
 pub(crate) struct Write {
     /// The queue by its name; absent when it is not open.
     pub(crate) at: Option<QueueRef>,
     pub(crate) queue: QueueId,
     pub(crate) change: Change,
-    /// What is known of the entries that it removes, where the queue is in this pool alone.
-    pub(crate) leaving: Vec<KnownEntry>,
     pub(crate) durability: Durability,
-    /// Room that is kept for its messages until it is settled.
+    /// Room that the ledger keeps for the messages until the write is settled.
     pub(crate) reserved: Amount,
     pub(crate) reply: oneshot::Sender<Result<(), Error>>,
-    /// Until it is settled the queue is not deleted. Of one that is not open, the slot's gate sees to that.
+    /// Keeps the queue from being deleted until the write is settled. For a queue that is not open the slot's gate does.
     pub(crate) _use: Option<TaskTrackerToken>,
     pub(crate) leg: Leg,
 }
 
-/// Which part of a change a write is.
+/// The part of a change that a pending write is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leg {
-    /// All of it.
+    /// The whole change.
     Only,
-    /// When it is done the same moves to this pool.
+    /// The first of two pools: once it is done the write is sent to this second one.
     First(PoolName),
-    /// The other pool has it already.
+    /// The second of two pools: the first has the change.
     Second,
 }
 
 impl Write {
-    /// Tells who waits that it was never sent.
+    /// Tells the waiter that the write was not sent.
     pub(crate) fn refuse(self) {
         let why = "the slot is being recovered";
         let error = match self.leg {
             Leg::Only | Leg::First(_) => Error::unavailable(Part::Storage, why),
             Leg::Second => Error::unknown(Part::Storage, why),
         };
-        // No replica may be waiting any more.
+        // The waiter may be gone.
         let _ = self.reply.send(Err(error));
     }
-}
 
-impl Write {
-    /// What became of the whole change, of which the batch is a part.
+    /// Outcome of the whole change, of which the batch has a part.
     pub(crate) fn outcome(&self, batch: Outcome) -> Outcome {
         match (&self.leg, batch) {
             (Leg::Second, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => Outcome::Unknown,
@@ -110,7 +105,7 @@ impl SlotWriter {
         }
     }
 
-    /// Whether it leads to this pool.
+    /// Whether the writer is for this pool.
     pub(crate) fn leads_to(&self, pool: Uuid) -> bool {
         self.pool == pool
     }
@@ -124,12 +119,12 @@ impl SlotWriter {
         self.store.clone()
     }
 
-    /// The most durable class of writes that its pool can reach.
+    /// The most durable class of writes that the pool can reach.
     pub(crate) fn reach(&self) -> Durability {
         self.store.reach()
     }
 
-    /// Whether new messages are accepted. Removals and returns always are: they free what is held.
+    /// Checks whether new messages are accepted. Removals and releases always are, since they make room.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.is_closed {
             return Err(Error::unavailable(self.store.part(), "an earlier batch had no known outcome"));
@@ -140,7 +135,7 @@ impl SlotWriter {
         self.store.check_open().map_err(|error| self.store.failed(error))
     }
 
-    /// Accepts nothing any more, and gives back what was not sent.
+    /// Closes the writer. Returns the writes that were not sent.
     pub(crate) fn close(&mut self) -> Vec<Write> {
         self.is_closed = true;
         (self.messages_waiting, self.bytes_waiting) = (0, 0);
@@ -148,22 +143,23 @@ impl SlotWriter {
     }
 
     pub(crate) fn push(&mut self, write: Write) {
-        self.messages_waiting += write.change.len();
-        self.bytes_waiting += write.change.bytes();
+        self.messages_waiting += write.change.changes().len();
+        self.bytes_waiting += write.change.changes().bytes();
         self.waiting.push_back(write);
     }
 
+    /// Takes the writes of the next batch, within its bounds. A single write may exceed them.
     pub(crate) fn next_writes(&mut self) -> Vec<Write> {
         let (mut writes, mut messages, mut bytes) = (Vec::new(), 0, 0);
         while let Some(write) = self.waiting.front() {
-            messages += write.change.len();
-            bytes += write.change.bytes();
+            messages += write.change.changes().len();
+            bytes += write.change.changes().bytes();
             let is_full = messages > limits::BATCH_MESSAGES || bytes > limits::BATCH_BYTES;
             if is_full && !writes.is_empty() {
                 break;
             }
-            self.messages_waiting -= write.change.len();
-            self.bytes_waiting -= write.change.bytes();
+            self.messages_waiting -= write.change.changes().len();
+            self.bytes_waiting -= write.change.changes().bytes();
             writes.extend(self.waiting.pop_front());
         }
         writes

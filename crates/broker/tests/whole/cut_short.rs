@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use angarium_broker::ClaimView;
 use angarium_core::delay::Delay;
-use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, NewMessage, State};
-use angarium_storage::{Batch, PoolReads, PoolWrites, QueueChanges};
+use angarium_storage::{Batch, Changes, PoolReads, PoolWrites};
+use angarium_testbed::owner::changes;
 
 use super::faulty::Fault::{NotSent, UnknownAfter, UnknownBefore};
 use super::outcomes::{Faulty, faulty};
@@ -108,7 +108,7 @@ async fn scheduled_message_behind_a_failed_one_is_found() {
     faulty.given.hides_totals.store(true, Ordering::SeqCst);
     let last = faulty.given.given().last().unwrap().clone();
     let failing = Header { state: State::Failed, ..header };
-    let changes = QueueChanges { updates: vec![failing], ..QueueChanges::of(id, MessageId::ZERO) };
+    let changes = changes(id, Changes::updates(vec![failing]));
     faulty.store.commit(&Batch { seq: last.seq + 1, queues: vec![changes], ..last }).await.unwrap();
     faulty.reacquire().await;
     whole.clock.advance(61_000);

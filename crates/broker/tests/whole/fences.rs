@@ -14,7 +14,8 @@ use angarium_core::limits::Limits;
 use angarium_core::message::{Header, Message, NewMessage};
 use angarium_core::queue::Metadata;
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{Batch, Epoch, PoolReads, PoolWrites, QueueChanges};
+use angarium_storage::{Batch, Changes, Epoch, PoolReads, PoolWrites};
+use angarium_testbed::owner::changes;
 use tokio::task::JoinSet;
 
 use super::Whole;
@@ -91,7 +92,7 @@ async fn new_ids_follow_greatest_id_despite_clock() {
     drop(tree);
     let epoch = Epoch { generation: 1, transaction: taken };
     pool.fence(slot, epoch).await.unwrap();
-    let changes = QueueChanges { appends: vec![message], ..QueueChanges::of(at_queue, MessageId::ZERO) };
+    let changes = changes(at_queue, Changes::appends(vec![message]));
     let batch = Batch { slot, epoch, seq: 1, durability: Durability::Sync, queues: vec![changes] };
     pool.commit(&batch).await.unwrap();
     let (second, _) = lives.whole().await;

@@ -157,7 +157,7 @@ async fn panicked_background_task_restarts() {
     faulty.given.panics_at_due.store(true, Ordering::SeqCst);
     until("nothing is looked for", async || !faulty.given.panics_at_due.load(Ordering::SeqCst)).await;
     whole.clock.advance(7_200_000);
-    let is_removed = |batch: &Batch| batch.queues.iter().any(|changes| !changes.removes.is_empty());
+    let is_removed = |batch: &Batch| batch.queues.iter().any(|queue| !queue.changes.removes.is_empty());
     until("the message stays", async || faulty.given.given().iter().any(is_removed)).await;
 }
 

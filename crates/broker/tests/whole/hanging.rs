@@ -292,7 +292,7 @@ async fn expired_messages_are_swept_beside_hanging_pool() {
         given
             .iter()
             .flat_map(|batch| &batch.queues)
-            .map(|queue| queue.removes.len() + queue.leaving.len())
+            .map(|queue| queue.changes.removes.len() + queue.changes.remove_hints.len())
             .sum::<usize>()
     };
     let start = Instant::now();

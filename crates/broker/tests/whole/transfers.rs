@@ -10,7 +10,8 @@ use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{Batch, Epoch, PoolReads, PoolWrites, QueueChanges, StoreError};
+use angarium_storage::{Batch, Changes, Epoch, PoolReads, PoolWrites, StoreError};
+use angarium_testbed::owner::changes;
 use tokio::task::JoinSet;
 
 use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
@@ -130,7 +131,7 @@ async fn earlier_owner_removes_nothing_after_target_deletion() {
     let source = id_of(&lives.catalogue(), "q").await.unwrap();
     let late = EmbeddedPool::new(lives.journal.clone());
     for seq in 1..20 {
-        let changes = QueueChanges { removes: ids.clone(), ..QueueChanges::of(source, MessageId::ZERO) };
+        let changes = changes(source, Changes::removes(ids.clone()));
         let epoch = Epoch { generation: 1, transaction: taken.modified };
         let batch = Batch { slot, epoch, seq, durability: Durability::Sync, queues: vec![changes] };
         let refused = late.commit(&batch).await.unwrap_err();

@@ -12,7 +12,7 @@ use super::entries;
 use super::failed;
 use super::stored::{self, QueueTotals};
 use crate::limits;
-use crate::{KnownEntry, Note, QueueChanges, StoreError, Totals};
+use crate::{Changes, Note, QueueChanges, RemoveHint, StoreError, Totals};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, Message, State};
@@ -33,7 +33,7 @@ pub(super) struct EncodedChanges {
     /// In order.
     removes: Vec<MessageId>,
     /// Hints of the owner about removed entries.
-    leaving: HashMap<MessageId, KnownEntry>,
+    remove_hints: HashMap<MessageId, RemoveHint>,
     /// Removed notes, then written notes.
     notes: Vec<(Bytes, Option<Bytes>)>,
     touched: TouchedBuckets,
@@ -73,10 +73,10 @@ pub(super) struct StoredKeys {
 }
 
 /// Checks the sizes of notes, which no earlier layer checks.
-pub(super) fn check_bounds(changes: &QueueChanges) -> Result<(), StoreError> {
+pub(super) fn check_bounds(queue: &QueueChanges) -> Result<(), StoreError> {
     let fits =
         |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
-    if changes.notes.iter().all(fits) {
+    if queue.changes.notes.iter().all(fits) {
         Ok(())
     } else {
         Err(StoreError::NotSent("a note is too long".to_owned()))
@@ -84,8 +84,8 @@ pub(super) fn check_bounds(changes: &QueueChanges) -> Result<(), StoreError> {
 }
 
 impl EncodedChanges {
-    pub(super) fn new(changes: &QueueChanges) -> Self {
-        let queue = changes.queue;
+    pub(super) fn new(queue: &QueueChanges) -> Self {
+        let &QueueChanges { queue, low, ref changes } = queue;
         let mut removes = changes.removes.clone();
         removes.sort_unstable();
         removes.dedup();
@@ -104,13 +104,13 @@ impl EncodedChanges {
         }
         Self {
             queue,
-            low: changes.low,
+            low,
             appends,
             updates: updates.into_values().cloned().collect(),
             last_id: changes.appends.iter().map(|m| m.header.id).max().unwrap_or(MessageId::ZERO),
             removes,
-            leaving: changes.leaving.iter().map(|entry| (entry.id, entry.clone())).collect(),
-            notes: encode_notes(changes),
+            remove_hints: changes.remove_hints.iter().map(|hint| (hint.id, hint.clone())).collect(),
+            notes: encode_notes(queue, changes),
             touched,
         }
     }
@@ -118,8 +118,8 @@ impl EncodedChanges {
     pub(super) fn look_up(&self, txn: &Txn<'_>) -> Result<StoredKeys, StoreError> {
         let totals = txn.get(Space::Totals, self.queue.as_bytes()).map_err(failed)?;
         let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
-        let removes = self.removes.iter().map(|id| match self.leaving.get(id) {
-            Some(entry) => find_known(txn, self.queue, entry).map(Some),
+        let removes = self.removes.iter().map(|id| match self.remove_hints.get(id) {
+            Some(hint) => find_hinted(txn, self.queue, hint).map(Some),
             None => find(txn, self.queue, *id).map(|found| found.map(|(stored, _)| stored)),
         });
         Ok(StoredKeys {
@@ -164,8 +164,8 @@ impl EncodedChanges {
     }
 }
 
-fn encode_notes(changes: &QueueChanges) -> Vec<(Bytes, Option<Bytes>)> {
-    let key = |kind, name: &Bytes| stored::note_key(changes.queue, kind, name);
+fn encode_notes(queue: QueueId, changes: &Changes) -> Vec<(Bytes, Option<Bytes>)> {
+    let key = |kind, name: &Bytes| stored::note_key(queue, kind, name);
     let kept = changes.notes.iter().map(|note| (key(note.kind, &note.key), Some(stored::encode_note(note))));
     let gone = changes.note_removes.iter().map(|(kind, name)| (key(*kind, name), None));
     gone.chain(kept).collect()
@@ -189,20 +189,21 @@ fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredFo
     Ok(Some((StoredForm { group, in_transfer: Some(header), overlay, bytes }, body)))
 }
 
-/// A ready entry of which the owner gave a hint. It is not read; only the existence of a changed header is.
-fn find_known(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<StoredForm, StoreError> {
+/// The stored form of a ready entry by the hint of its owner. The entry is not read; only whether its header was changed
+/// is looked up.
+fn find_hinted(txn: &Txn<'_>, queue: QueueId, hint: &RemoveHint) -> Result<StoredForm, StoreError> {
     if VERIFIES_HINTS {
-        assert!(is_there(txn, queue, entry)?, "the pool has it otherwise: {entry:?}");
+        assert!(is_right(txn, queue, hint)?, "the pool has it otherwise: {hint:?}");
     }
-    let overlay = overlay(txn, &stored::entry_key(queue, entry.id))?;
-    Ok(StoredForm { group: entry.group.clone(), in_transfer: None, overlay, bytes: entry.bytes })
+    let overlay = overlay(txn, &stored::entry_key(queue, hint.id))?;
+    Ok(StoredForm { group: hint.group.clone(), in_transfer: None, overlay, bytes: hint.bytes })
 }
 
-/// Whether the stored entry agrees with the hint of the owner.
-fn is_there(txn: &Txn<'_>, queue: QueueId, entry: &KnownEntry) -> Result<bool, StoreError> {
-    let found = find(txn, queue, entry.id)?;
+/// Whether an entry is stored as the hint states.
+fn is_right(txn: &Txn<'_>, queue: QueueId, hint: &RemoveHint) -> Result<bool, StoreError> {
+    let found = find(txn, queue, hint.id)?;
     Ok(found.is_some_and(|(stored, _)| {
-        stored.in_transfer.is_none() && stored.group == entry.group && stored.bytes == entry.bytes
+        stored.in_transfer.is_none() && stored.group == hint.group && stored.bytes == hint.bytes
     }))
 }
 

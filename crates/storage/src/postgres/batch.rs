@@ -16,7 +16,7 @@ use angarium_core::message::{Header, State};
 pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     let fits =
         |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
-    if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
+    if batch.queues.iter().flat_map(|queue| &queue.changes.notes).all(fits) {
         Ok(())
     } else {
         Err(StoreError::NotSent("a note is too long".to_owned()))
@@ -131,7 +131,7 @@ impl<'a> Arrays<'a> {
         self.records.slot.push(batch.slot.0.into());
         self.records.seq.push(seq(batch.seq));
         self.records.fences.push(fences);
-        let appended = batch.queues.iter().flat_map(|changes| &changes.appends);
+        let appended = batch.queues.iter().flat_map(|queue| &queue.changes.appends);
         let last_id = appended.map(|message| message.header.id).max();
         self.records.last_id.push(last_id.map_or(Uuid::nil(), id_key));
         for changes in &batch.queues {
@@ -141,8 +141,8 @@ impl<'a> Arrays<'a> {
         Ok(())
     }
 
-    fn add_entries(&mut self, slot: Slot, changes: &'a QueueChanges) {
-        let queue = changes.queue;
+    fn add_entries(&mut self, slot: Slot, queue: &'a QueueChanges) {
+        let &QueueChanges { queue, low, ref changes } = queue;
         let removes: HashSet<MessageId> = changes.removes.iter().copied().collect();
         let stays = |header: &&Header| !removes.contains(&header.id);
         let updates = changes.updates.iter().filter(stays);
@@ -175,7 +175,7 @@ impl<'a> Arrays<'a> {
         self.removes.extend(removes.into_iter().map(id_key));
         self.queues.slot.push(slot.0.into());
         self.queues.queue.push(queue_key(queue));
-        self.queues.low.push(id_key(changes.low));
+        self.queues.low.push(id_key(low));
         self.queues.min_ready.push(id_key(min_ready));
         self.queues.messages.push(messages);
         self.queues.bytes.push(bytes);
@@ -183,14 +183,15 @@ impl<'a> Arrays<'a> {
         self.queues.in_transfer.push(in_transfer);
     }
 
-    fn add_notes(&mut self, slot: Slot, changes: &'a QueueChanges) {
+    fn add_notes(&mut self, slot: Slot, queue: &'a QueueChanges) {
+        let &QueueChanges { queue, ref changes, .. } = queue;
         let kept = changes.notes.iter().map(|note| ((note.kind, &note.key[..]), Some(note)));
         let gone = changes.note_removes.iter().map(|(kind, key)| ((*kind, &key[..]), None));
         let last: BTreeMap<(u8, &[u8]), Option<&Note>> = gone.chain(kept).collect();
         for ((kind, key), note) in last {
             let notes = if note.is_some() { &mut self.notes } else { &mut self.note_removes };
             notes.slot.push(slot.0.into());
-            notes.queue.push(queue_key(changes.queue));
+            notes.queue.push(queue_key(queue));
             notes.kind.push(kind.into());
             notes.key.push(key);
             if let Some(note) = note {

@@ -105,10 +105,10 @@ struct Size {
 impl Size {
     fn of(batch: &Batch) -> Self {
         let (mut changes, mut bytes) = (0, 0);
-        for queue in &batch.queues {
+        for queue in batch.queues.iter().map(|queue| &queue.changes) {
             changes += queue.appends.len() + queue.updates.len() + queue.removes.len();
             changes += queue.notes.len() + queue.note_removes.len();
-            bytes += queue.appends.iter().map(|message| message.body.len()).sum::<usize>();
+            bytes += queue.bytes();
         }
         Self { changes, bytes }
     }

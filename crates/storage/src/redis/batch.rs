@@ -7,15 +7,15 @@ use redis::Cmd;
 use super::scripts::{APPEND, COMMIT, Script};
 use super::stored::{self, Bucket, HEADER_FORM, Keys, Numbering, QUEUE_KEYS};
 use crate::limits;
-use crate::{Batch, Note, QueueChanges, StoreError, header};
-use angarium_core::ids::MessageId;
+use crate::{Batch, Changes, Note, QueueChanges, StoreError, header};
+use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, State};
 
 /// Checks the sizes of notes, which no earlier layer checks.
 pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
     let fits =
         |note: &Note| note.key.len() <= limits::NOTE_KEY_BYTES && note.value.len() <= limits::NOTE_BYTES;
-    if batch.queues.iter().flat_map(|changes| &changes.notes).all(fits) {
+    if batch.queues.iter().flat_map(|queue| &queue.changes.notes).all(fits) {
         Ok(())
     } else {
         Err(StoreError::NotSent("a note is too long".to_owned()))
@@ -38,10 +38,10 @@ pub(super) fn repeat(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'s
 fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) -> Cmd {
     let mut names = Vec::with_capacity(4 + QUEUE_KEYS * batch.queues.len());
     names.extend(keys.slot_keys(batch.slot));
-    names.extend(batch.queues.iter().flat_map(|changes| keys.queue_keys(changes.queue)));
+    names.extend(batch.queues.iter().flat_map(|queue| keys.queue_keys(queue.queue)));
     let mut call = script.call(&names);
     let before = batch.seq.checked_sub(1).map_or("none".to_owned(), stored::encode_seq);
-    let appended = batch.queues.iter().flat_map(|changes| &changes.appends);
+    let appended = batch.queues.iter().flat_map(|queue| &queue.changes.appends);
     let max = appended.map(|message| message.header.id).max();
     call.arg(stored::encode_epoch(batch.epoch))
         .arg(before)
@@ -54,9 +54,9 @@ fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) 
     call
 }
 
-fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
-    let bytes: usize = changes.appends.iter().map(|message| message.body.len()).sum();
-    call.arg(&changes.queue.as_bytes()[..]).arg(bytes);
+fn add_queue(call: &mut Cmd, queue: &QueueChanges) {
+    let QueueChanges { queue, changes, .. } = queue;
+    call.arg(&queue.as_bytes()[..]).arg(changes.bytes());
     let mut value = Vec::new();
     call.arg(changes.appends.len());
     for message in &changes.appends {
@@ -86,7 +86,7 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
     for id in &removes {
         call.arg(&id.as_bytes()[..]);
     }
-    add_buckets(call, changes);
+    add_buckets(call, *queue, changes);
     call.arg(changes.note_removes.len());
     for (kind, key) in &changes.note_removes {
         call.arg(stored::note_name(*kind, key));
@@ -98,14 +98,14 @@ fn add_queue(call: &mut Cmd, changes: &QueueChanges) {
 }
 
 /// Adds the buckets of the entries that the batch writes, each with the smallest and the greatest of their ids.
-fn add_buckets(call: &mut Cmd, changes: &QueueChanges) {
+fn add_buckets(call: &mut Cmd, queue: QueueId, changes: &Changes) {
     let mut touched: BTreeMap<Bucket, (MessageId, MessageId)> = BTreeMap::new();
     let mut touch = |header: &Header| {
-        let (min, max) = touched.entry(Bucket::of(changes.queue, header)).or_insert((header.id, header.id));
+        let (min, max) = touched.entry(Bucket::of(queue, header)).or_insert((header.id, header.id));
         *min = (*min).min(header.id);
         *max = (*max).max(header.id);
     };
-    changes.appends.iter().map(|message| &message.header).chain(&changes.updates).for_each(&mut touch);
+    changes.headers().for_each(&mut touch);
     call.arg(touched.len());
     for (bucket, (min, max)) in &touched {
         call.arg(&bucket.encode()[..]).arg(stored::encode_hex_id(*min)).arg(stored::encode_hex_id(*max));

@@ -9,7 +9,8 @@ use angarium_core::message::{Header, Life, Message, State};
 use angarium_core::time::Timestamp;
 use angarium_journal::{Journal, Space};
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{Batch, Due, Epoch, PoolDeadlines, PoolWrites, QueueChanges};
+use angarium_storage::{Batch, Changes, Due, Epoch, PoolDeadlines, PoolWrites, QueueChanges};
+use angarium_testbed::owner::changes;
 
 const EPOCH: Epoch = Epoch { generation: 1, transaction: 1 };
 const QUEUE: QueueId = QueueId::from_bytes([5; 16]);
@@ -71,7 +72,7 @@ async fn keys_are_as_many_as_spans_of_time_not_as_batches() {
     let mut pool = pool().await;
     for rank in 1..=128 {
         let appends = vec![message(rank, rank * 1_000)];
-        pool.commit(QueueChanges { appends, ..QueueChanges::of(QUEUE, MessageId::ZERO) }).await;
+        pool.commit(changes(QUEUE, Changes::appends(appends))).await;
     }
     // Spans of a ttl of an hour have 64 seconds.
     assert!((2..=3).contains(&pool.buckets()), "{}", pool.buckets());
@@ -83,7 +84,7 @@ async fn emptied_past_buckets_are_removed() {
     for rank in 1..=100 {
         let appends = vec![message(rank, rank * 10_000)];
         let removes = if rank > 1 { vec![message(rank - 1, 0).header.id] } else { Vec::new() };
-        pool.commit(QueueChanges { appends, removes, ..QueueChanges::of(QUEUE, MessageId::ZERO) }).await;
+        pool.commit(changes(QUEUE, Changes { removes, ..Changes::appends(appends) })).await;
     }
     let all = pool.buckets();
     assert_eq!(pool.expired(4_000).await, 0);

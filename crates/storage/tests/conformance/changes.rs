@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use angarium_storage::{Direction, QueueChanges};
+use angarium_storage::{Changes, Direction};
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, claimed_again, id, ids, message, messages, queue, removes, with_body,
+    Owner, SLOT, appends, both, claimed_again, id, ids, message, messages, queue, removes, with_body,
 };
 
 pub async fn entries_are_found_as_they_were_sent(storage: &mut dyn Storage) {
@@ -24,7 +24,7 @@ pub async fn batch_changes_all_its_queues(storage: &mut dyn Storage) {
     let (a, b, c) = (queue(SLOT, 1), queue(SLOT, 2), queue(SLOT, 3));
     owner.apply(vec![appends(a, &messages([1, 2])), appends(b, &messages([3]))]).await;
     let header = claimed_again(&messages([3])[0].header);
-    let update = QueueChanges { updates: vec![header.clone()], ..appends(b, &messages([4])) };
+    let update = both(appends(b, &messages([4])), Changes::updates(vec![header.clone()]));
     owner.apply(vec![removes(a, &[id(1)]), update, appends(c, &messages([5]))]).await;
     assert_eq!(ids(&owner.all(a).await), [id(2)]);
     let in_b = owner.all(b).await;
@@ -38,7 +38,7 @@ pub async fn refused_batch_changes_none_of_its_queues(storage: &mut dyn Storage)
     let (a, b) = (queue(SLOT, 1), queue(SLOT, 2));
     owner.apply(vec![appends(a, &messages([1])), appends(b, &messages([2]))]).await;
     let header = claimed_again(&messages([2])[0].header);
-    let update = QueueChanges { updates: vec![header], ..appends(b, &messages([3])) };
+    let update = both(appends(b, &messages([3])), Changes::updates(vec![header]));
     owner.send(3, vec![removes(a, &[id(1)]), update]).await.unwrap_err();
     assert_eq!(owner.all(a).await, messages([1]));
     assert_eq!(owner.all(b).await, messages([2]));
@@ -109,7 +109,7 @@ pub async fn append_then_update_in_one_batch_shows_the_update(storage: &mut dyn 
     let mut owner = Owner::fence(&store, SLOT, 1).await;
     let sent = messages([1, 2]);
     let header = claimed_again(&sent[0].header);
-    let changes = QueueChanges { updates: vec![header.clone()], ..appends(queue(SLOT, 1), &sent) };
+    let changes = both(appends(queue(SLOT, 1), &sent), Changes::updates(vec![header.clone()]));
     owner.apply(vec![changes]).await;
     let found = owner.all(queue(SLOT, 1)).await;
     assert_eq!((&found[0].header, &found[0].body), (&header, &sent[0].body));
@@ -119,7 +119,7 @@ pub async fn append_then_update_in_one_batch_shows_the_update(storage: &mut dyn 
 pub async fn append_then_remove_in_one_batch_leaves_nothing_behind(storage: &mut dyn Storage) {
     let store = storage.open().await;
     let mut owner = Owner::fence(&store, SLOT, 1).await;
-    let changes = QueueChanges { removes: vec![id(1)], ..appends(queue(SLOT, 1), &messages([1, 2])) };
+    let changes = both(appends(queue(SLOT, 1), &messages([1, 2])), Changes::removes(vec![id(1)]));
     owner.apply(vec![changes]).await;
     assert_eq!(owner.all(queue(SLOT, 1)).await, messages([2]));
     assert_eq!(owner.get(queue(SLOT, 1), &[id(1)]).await, []);
@@ -133,7 +133,7 @@ pub async fn update_then_remove_in_one_batch_leaves_nothing_behind(storage: &mut
     owner.append(queue(SLOT, 1), &sent).await;
     owner.update(queue(SLOT, 1), &[claimed_again(&sent[0].header)]).await;
     let updates = vec![claimed_again(&claimed_again(&sent[0].header)), claimed_again(&sent[1].header)];
-    let changes = QueueChanges { updates, ..removes(queue(SLOT, 1), &[id(1), id(2)]) };
+    let changes = both(removes(queue(SLOT, 1), &[id(1), id(2)]), Changes::updates(updates));
     owner.apply(vec![changes]).await;
     assert_eq!(owner.get(queue(SLOT, 1), &[id(1), id(2)]).await, []);
     for direction in [Direction::Up, Direction::Down] {

@@ -2,10 +2,10 @@
 
 use angarium_core::durability::Durability;
 use angarium_core::ids::MessageId;
-use angarium_storage::{Batch, QueueChanges, StoreError};
+use angarium_storage::{Batch, Changes, StoreError};
 
 use angarium_testbed::drivers::Storage;
-use angarium_testbed::owner::{Owner, SLOT, appends, claimed_again, id, ids, messages, queue, removes};
+use angarium_testbed::owner::{Owner, SLOT, appends, both, claimed_again, id, ids, messages, queue, removes};
 
 pub async fn relaxed_batch_is_shown_once_it_is_answered(storage: &mut dyn Storage) {
     let owner = Owner::fence(&storage.open().await, SLOT, 1).await;
@@ -33,14 +33,14 @@ pub async fn without_room_only_appends_are_refused(storage: &mut dyn Storage) {
     drop(owner);
 
     let owner = Owner::fence(&storage.open_without_room().await, SLOT, 2).await;
-    let mixed = QueueChanges { removes: vec![id(1)], ..appends(queue(SLOT, 1), &messages([4])) };
+    let mixed = both(appends(queue(SLOT, 1), &messages([4])), Changes::removes(vec![id(1)]));
     let refused = owner.send(1, vec![mixed]).await;
     assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
     assert_eq!(owner.all(queue(SLOT, 1)).await, messages([1, 2, 3]));
 
     // The same number is free for the batch without its appends.
     let header = claimed_again(&messages([2])[0].header);
-    let update = QueueChanges { updates: vec![header.clone()], ..removes(queue(SLOT, 1), &[id(1)]) };
+    let update = both(removes(queue(SLOT, 1), &[id(1)]), Changes::updates(vec![header.clone()]));
     owner.send(1, vec![update]).await.unwrap();
     assert_eq!(ids(&owner.all(queue(SLOT, 1)).await), [id(2), id(3)]);
     assert_eq!(owner.get(queue(SLOT, 1), &[id(2)]).await[0].header, header);

@@ -2,12 +2,12 @@
 
 use angarium_core::message::State;
 use angarium_core::time::Timestamp;
-use angarium_storage::{DropResult, Due, Note, Order, QueueChanges, StoreError, Totals};
+use angarium_storage::{Changes, DropResult, Due, Note, Order, QueueChanges, StoreError, Totals};
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, claimed_again, epoch, id, ids, in_state, message, messages, peer, queue, removes,
-    scheduled, start,
+    Owner, SLOT, appends, both, claimed_again, epoch, id, ids, in_state, message, messages, peer, queue,
+    removes, scheduled, start,
 };
 
 /// An owner with a queue that has data of every kind, and another queue.
@@ -18,7 +18,7 @@ async fn with_all(storage: &mut dyn Storage) -> Owner {
     sent.push(in_state(message(12, "1"), State::Prepared(peer())));
     sent.push(in_state(message(13, "1"), State::Moving(peer())));
     let note = Note { kind: 1, key: "a".into(), value: "1".into(), expires: Timestamp::default() };
-    let changes = QueueChanges { notes: vec![note], ..appends(queue(SLOT, 1), &sent) };
+    let changes = both(appends(queue(SLOT, 1), &sent), Changes::notes(vec![note]));
     owner.apply(vec![changes, appends(queue(SLOT, 2), &messages([21, 22]))]).await;
     owner.update(queue(SLOT, 1), &[claimed_again(&sent[4].header), claimed_again(&sent[12].header)]).await;
     owner.apply(vec![QueueChanges { low: id(2), ..removes(queue(SLOT, 1), &[id(1)]) }]).await;

@@ -3,11 +3,11 @@
 use angarium_core::ids::{MessageId, Slot};
 use angarium_core::message::{Header, Message, State};
 use angarium_core::time::Timestamp;
-use angarium_storage::{Due, QueueChanges};
+use angarium_storage::{Changes, Due, QueueChanges};
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, id, in_state, living, message, peer, queue, removes, scheduled, start,
+    Owner, SLOT, appends, both, id, in_state, living, message, peer, queue, removes, scheduled, start,
 };
 
 fn after(seconds: u32) -> Timestamp {
@@ -44,7 +44,7 @@ pub async fn unscheduled_entry_is_not_due(storage: &mut dyn Storage) {
     owner.append(queue(SLOT, 1), &sent).await;
     let ready = Header { state: State::Ready, ..sent[0].header.clone() };
     let later = scheduled(message(2, "1"), 50).header;
-    let update = QueueChanges { updates: vec![ready, later], ..removes(queue(SLOT, 1), &[id(3)]) };
+    let update = both(removes(queue(SLOT, 1), &[id(3)]), Changes::updates(vec![ready, later]));
     owner.apply(vec![update]).await;
     assert_eq!(owner.due(Due::Schedule, after(20)).await, [id(4)]);
     // The same again, after a first look-up.

@@ -32,7 +32,7 @@ pub async fn greatest_id_counts_ids_removed_in_its_batch(storage: &mut dyn Stora
     let store = storage.open().await;
     let mut owner = Owner::fence(&store, SLOT, 1).await;
     let mut changes = appends(queue(SLOT, 1), &messages([4]));
-    changes.removes = vec![id(4)];
+    changes.changes.removes = vec![id(4)];
     owner.apply(vec![changes]).await;
     assert_eq!(store.fence(SLOT, epoch(2)).await.unwrap(), id(4));
 }

@@ -1,10 +1,10 @@
 //! Hints about removed entries: the embedded pool relies on them, and builds under test look the entries up and
 //! compare.
 
-use angarium_storage::{KnownEntry, QueueChanges};
+use angarium_storage::{Changes, RemoveHint};
 
 use angarium_testbed::drivers::{Storage, embedded};
-use angarium_testbed::owner::{Owner, SLOT, id, messages, queue, removes, scheduled};
+use angarium_testbed::owner::{Owner, SLOT, changes, id, messages, queue, scheduled};
 
 /// Whether this build compares. Fault tests of a release build enable the feature.
 const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"));
@@ -17,7 +17,10 @@ async fn false_hint_is_noticed_by_build_under_test() {
     let [ready, later] = messages([1, 2]).try_into().unwrap();
     let later = scheduled(later, 30);
     owner.append(at, &[ready.clone(), later.clone()]).await;
-    let told = |header| QueueChanges { leaving: vec![KnownEntry::of(header)], ..removes(at, &[header.id]) };
+    let told = |header| {
+        let remove_hints = vec![RemoveHint::of(header)];
+        changes(at, Changes { remove_hints, ..Changes::removes(vec![header.id]) })
+    };
     owner.apply(vec![told(&ready.header)]).await;
     assert_eq!(owner.totals(at).await.0, 1);
     let answer = owner.send(owner.seq + 1, vec![told(&later.header)]).await;

@@ -124,25 +124,25 @@ impl History {
         for _ in 0..self.dice.random_range(0..4) {
             let message = self.new_message();
             self.used.push((queue, message.header.id));
-            changes.appends.push(message);
+            changes.changes.appends.push(message);
         }
         for _ in 0..self.dice.random_range(0..3) {
-            let entry = self.pick(queue, &changes.appends);
-            let appended = changes.appends.iter().find(|message| message.header.id == entry);
+            let entry = self.pick(queue, &changes.changes.appends);
+            let appended = changes.changes.appends.iter().find(|message| message.header.id == entry);
             let known = held.entries.get(&entry).or(appended);
             let header = known.map(|known| known.header.clone());
             let header = header.unwrap_or_else(|| message(1, "").header);
             let header = claimed_again(&Header { id: entry, ..header });
-            changes.updates.push(self.in_some_state(header));
+            changes.changes.updates.push(self.in_some_state(header));
         }
         for _ in 0..self.dice.random_range(0..4) {
-            let gone = self.pick(queue, &changes.appends);
-            changes.removes.push(gone);
+            let gone = self.pick(queue, &changes.changes.appends);
+            changes.changes.removes.push(gone);
         }
         for _ in 0..self.dice.random_range(0..2) {
-            changes.notes.push(self.note());
+            changes.changes.notes.push(self.note());
             let Note { kind, key, .. } = self.note();
-            changes.note_removes.push((kind, key));
+            changes.changes.note_removes.push((kind, key));
         }
         changes
     }

@@ -2,19 +2,18 @@
 
 use bytes::Bytes;
 
-use angarium_core::ids::MessageId;
 use angarium_core::time::Timestamp;
-use angarium_storage::{Note, QueueChanges, StoreError};
+use angarium_storage::{Changes, Note, QueueChanges, StoreError};
 
 use angarium_testbed::drivers::Storage;
-use angarium_testbed::owner::{Owner, SLOT, appends, id, messages, queue, removes};
+use angarium_testbed::owner::{Owner, SLOT, appends, both, changes, id, messages, queue, removes};
 
 fn note(kind: u8, key: &'static str, value: &'static str) -> Note {
     Note { kind, key: key.into(), value: value.into(), expires: Timestamp::from_millis(7) }
 }
 
 fn notes(notes: &[Note]) -> QueueChanges {
-    QueueChanges { notes: notes.to_vec(), ..QueueChanges::of(queue(SLOT, 1), MessageId::ZERO) }
+    changes(queue(SLOT, 1), Changes::notes(notes.to_vec()))
 }
 
 async fn of_kind(owner: &Owner, kind: u8) -> Vec<Note> {
@@ -58,7 +57,8 @@ pub async fn removed_notes_are_gone_and_absent_ones_do_no_harm(storage: &mut dyn
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     owner.apply(vec![notes(&[note(1, "a", "1"), note(1, "b", "2")])]).await;
     let note_removes = vec![(1, "a".into()), (2, "b".into()), (1, "never".into()), (1, "c".into())];
-    owner.apply(vec![QueueChanges { note_removes, ..notes(&[note(1, "c", "3")]) }]).await;
+    let kept = Changes::notes(vec![note(1, "c", "3")]);
+    owner.apply(vec![changes(queue(SLOT, 1), Changes { note_removes, ..kept })]).await;
     // Removals are applied first.
     assert_eq!(of_kind(&owner, 1).await, [note(1, "b", "2"), note(1, "c", "3")]);
 }
@@ -67,23 +67,21 @@ pub async fn removed_notes_are_gone_and_absent_ones_do_no_harm(storage: &mut dyn
 pub async fn note_and_removal_of_one_key_in_one_batch_keep_the_note(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     owner.apply(vec![notes(&[note(1, "a", "old"), note(1, "b", "old")])]).await;
-    let both = ["a", "b", "c"].map(|key| (1, Bytes::from_static(key.as_bytes())));
+    let names = ["a", "b", "c"].map(|key| (1, Bytes::from_static(key.as_bytes())));
     let kept = [note(1, "a", "new"), note(1, "c", "new")];
-    owner.apply(vec![QueueChanges { note_removes: both.to_vec(), ..notes(&kept) }]).await;
+    let removed_first = Changes { note_removes: names.to_vec(), ..Changes::notes(kept.to_vec()) };
+    owner.apply(vec![changes(queue(SLOT, 1), removed_first)]).await;
     assert_eq!(of_kind(&owner, 1).await, kept);
-    let mut changes = notes(&[note(1, "a", "newer"), note(2, "c", "other")]);
-    changes.forget_notes(both);
-    owner.apply(vec![changes]).await;
+    let written = notes(&[note(1, "a", "newer"), note(2, "c", "other")]);
+    owner.apply(vec![both(written, Changes::note_removes(names.to_vec()))]).await;
     assert_eq!(of_kind(&owner, 1).await, []);
     assert_eq!(of_kind(&owner, 2).await, [note(2, "c", "other")]);
 }
 
 pub async fn note_is_written_with_its_message_or_not_at_all(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
-    let changes = |rank, key| QueueChanges {
-        notes: vec![note(1, key, "1")],
-        ..appends(queue(SLOT, 1), &messages([rank]))
-    };
+    let changes =
+        |rank, key| both(appends(queue(SLOT, 1), &messages([rank])), Changes::notes(vec![note(1, key, "1")]));
     owner.apply(vec![changes(1, "a")]).await;
     owner.send(9, vec![changes(2, "b")]).await.unwrap_err();
     assert_eq!(of_kind(&owner, 1).await, [note(1, "a", "1")]);
@@ -92,7 +90,7 @@ pub async fn note_is_written_with_its_message_or_not_at_all(storage: &mut dyn St
 
 pub async fn note_outlives_its_message_and_the_storage(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
-    let changes = QueueChanges { notes: vec![note(1, "a", "1")], ..appends(queue(SLOT, 1), &messages([1])) };
+    let changes = both(appends(queue(SLOT, 1), &messages([1])), Changes::notes(vec![note(1, "a", "1")]));
     owner.apply(vec![changes, removes(queue(SLOT, 2), &[id(1)])]).await;
     owner.remove(queue(SLOT, 1), &[id(1)]).await;
     drop(owner);

@@ -9,14 +9,14 @@ use uuid::Uuid;
 use angarium_core::durability::Durability;
 use angarium_core::message::Message;
 use angarium_storage::limits;
-use angarium_storage::{PoolStore, QueueChanges, Stamp, StoreError};
+use angarium_storage::{Changes, PoolStore, QueueChanges, Stamp, StoreError};
 
 use super::redis::make_certificates;
 use super::retained::{alike, at, fill};
 use angarium_testbed::drivers::{opened, registered};
 use angarium_testbed::held::wait_until;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, epoch, id, ids, message, messages, queue, removes, retained,
+    Owner, SLOT, appends, both, epoch, id, ids, message, messages, queue, removes, retained,
 };
 use angarium_testbed::postgres::{PASSWORD, Postgres, fresh_schema};
 
@@ -289,7 +289,7 @@ async fn tables_and_indexes_stay_proportional_to_content() {
                 (first..first + STEP).filter_map(|rank| rank.checked_sub(HELD)).map(id).collect();
             let low = id(first.saturating_sub(HELD).max(1));
             let changes = QueueChanges { low, ..removes(at, &gone) };
-            owner.apply(vec![QueueChanges { appends: sent, ..changes }]).await;
+            owner.apply(vec![both(changes, Changes::appends(sent))]).await;
         }
         // What the server does by itself after some thousand removals, here at a time that the test chooses.
         server.sql("VACUUM angarium.entries, angarium.queues, angarium.records");

@@ -4,10 +4,10 @@ use tokio::task::JoinSet;
 
 use angarium_core::durability::Durability;
 use angarium_core::ids::Slot;
-use angarium_storage::{Batch, PoolStore, QueueChanges, StoreError};
+use angarium_storage::{Batch, Changes, PoolStore, QueueChanges, StoreError};
 
 use super::postgres::Scene;
-use angarium_testbed::owner::{Owner, appends, epoch, id, messages, queue, removes};
+use angarium_testbed::owner::{Owner, appends, both, epoch, id, messages, queue, removes};
 
 const SLOTS: u8 = 40;
 
@@ -104,7 +104,7 @@ async fn batches_sharing_a_statement_may_do_anything() {
             2,
             vec![match owner.slot.0 % 3 {
                 0 => appends(at, &messages([4])),
-                1 => QueueChanges { updates: vec![header], ..none },
+                1 => both(none, Changes::updates(vec![header])),
                 _ => removes(at, &[id(1)]),
             }],
         ));

@@ -1,11 +1,12 @@
 //! States of entries: the orders that show each, and the effect of an update of the state.
 
 use angarium_core::message::{Header, Message, State};
-use angarium_storage::{Direction, Order, Position, QueueChanges, Totals};
+use angarium_storage::{Changes, Direction, Order, Position, QueueChanges, Totals};
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, id, ids, in_state, message, messages, peer, queue, removes, scheduled, start,
+    Owner, SLOT, appends, both, changes, id, ids, in_state, message, messages, peer, queue, removes,
+    scheduled, start,
 };
 
 /// One entry in each state, in order of their ids.
@@ -98,7 +99,7 @@ pub async fn entry_ready_below_the_head_is_shown(storage: &mut dyn Storage) {
     owner.append(queue(SLOT, 1), &[late.clone(), message(8, "8")]).await;
     owner.apply(vec![QueueChanges { low: id(8), ..appends(queue(SLOT, 1), &messages([9])) }]).await;
     let header = Header { state: State::Ready, ..late.header };
-    let update = QueueChanges { updates: vec![header], ..QueueChanges::of(queue(SLOT, 1), id(8)) };
+    let update = QueueChanges { low: id(8), ..changes(queue(SLOT, 1), Changes::updates(vec![header])) };
     owner.apply(vec![update]).await;
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Ready).await, [id(1), id(8), id(9)]);
 }
@@ -107,11 +108,9 @@ pub async fn changes_of_one_batch_end_in_the_last_state(storage: &mut dyn Storag
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let plain = messages([1, 2, 3]);
     let put_off = |at: usize| scheduled(plain[at].clone(), 30).header;
-    let changes = QueueChanges {
-        updates: vec![put_off(0), put_off(1), plain[1].header.clone(), put_off(2)],
-        removes: vec![id(3)],
-        ..appends(queue(SLOT, 1), &plain)
-    };
+    let updates = vec![put_off(0), put_off(1), plain[1].header.clone(), put_off(2)];
+    let changes =
+        both(appends(queue(SLOT, 1), &plain), Changes { removes: vec![id(3)], ..Changes::updates(updates) });
     owner.apply(vec![changes]).await;
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Schedule).await, [id(1)]);
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Ready).await, [id(2)]);

@@ -30,7 +30,7 @@ use angarium_engine::{
     ClaimSelection, LookupResult, QueueEngine, Refill, Release, Removal, StoredTotals, WaitLines,
 };
 use angarium_engine::{GroupBounds, GroupRead, Heads, LinePosition as Turn, prepared};
-use angarium_storage::{Direction, KnownEntry, Note, Page, Position, QueueChanges};
+use angarium_storage::{Changes, Direction, Note, Page, Position, QueueChanges, RemoveHint};
 
 pub use driver::Driver;
 use ordered::GroupPage;
@@ -58,7 +58,7 @@ enum Change {
     MarkInTransfer(Vec<Header>),
     Prepare(Vec<Message>),
     /// With the entries as the engine knows them.
-    Remove(Vec<MessageId>, Vec<KnownEntry>),
+    Remove(Vec<MessageId>, Vec<RemoveHint>),
     /// A message in transfer leaves.
     Depart(MessageId),
 }
@@ -76,7 +76,7 @@ enum Waking {
 /// A batch that was sent.
 struct Flight {
     pending: Vec<Change>,
-    changes: QueueChanges,
+    queue: QueueChanges,
     is_durable: bool,
 }
 

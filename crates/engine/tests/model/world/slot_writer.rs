@@ -28,7 +28,7 @@ impl World {
     }
 
     pub(super) fn submit_removal(&mut self, ids: Vec<MessageId>) {
-        let leaving = self.engine.leaving_claims(&ids).map(KnownEntry::of).collect();
+        let leaving = self.engine.leaving_claims(&ids).map(RemoveHint::of).collect();
         let is_put_off = |id: &MessageId| {
             let is_claimed = self
                 .truth
@@ -47,21 +47,24 @@ impl World {
             return;
         }
         let pending: Vec<Change> = self.waiting.drain(..).collect();
-        let mut changes = QueueChanges::of(self.queue, self.engine.low());
+        let mut queue = QueueChanges::of(self.queue, self.engine.low());
+        let changes = &mut queue.changes;
         for work in &pending {
             match work {
                 Change::Post(messages, notes) => {
                     changes.appends.extend_from_slice(messages);
                     changes.notes.extend(notes.iter().map(|(_, note)| note.clone()));
                 }
-                Change::Forget(keys) => changes.forget_notes(keys.iter().map(dedup::name)),
+                Change::Forget(keys) => {
+                    changes.merge(&Changes::note_removes(keys.iter().map(dedup::name).collect()));
+                }
                 Change::Prepare(messages) => changes.appends.extend_from_slice(messages),
                 Change::Return(_, headers) | Change::Wake(headers) | Change::MarkInTransfer(headers) => {
                     changes.updates.extend_from_slice(headers);
                 }
                 Change::Remove(ids, leaving) => {
                     changes.removes.extend_from_slice(ids);
-                    changes.leaving.extend_from_slice(leaving);
+                    changes.remove_hints.extend_from_slice(leaving);
                 }
                 Change::Depart(id) => changes.removes.push(*id),
             }
@@ -70,23 +73,23 @@ impl World {
             changes.notes.iter().any(|note| (note.kind, &note.key) == (gone.0, &gone.1))
         };
         self.met.forgotten_and_noted += u32::from(changes.note_removes.iter().any(|gone| is_noted(&gone)));
-        self.flight = Some(Flight { pending, changes, is_durable: false });
+        self.flight = Some(Flight { pending, queue, is_durable: false });
     }
 
     pub(super) fn apply(&mut self) {
         let Some(flight) = self.flight.as_mut().filter(|flight| !flight.is_durable) else { return };
         flight.is_durable = true;
-        self.low = self.low.max(flight.changes.low);
-        for message in &flight.changes.appends {
+        self.low = self.low.max(flight.queue.low);
+        for message in &flight.queue.changes.appends {
             self.low = self.low.min(message.header.id);
             self.last_id = self.last_id.max(message.header.id);
         }
-        for header in flight.changes.updates.iter().filter(|header| header.state == State::Ready) {
+        for header in flight.queue.changes.updates.iter().filter(|header| header.state == State::Ready) {
             self.low = self.low.min(header.id);
         }
-        self.pool.apply(&flight.changes);
+        self.pool.apply(&flight.queue.changes);
         if let Some(driver) = &self.driver {
-            driver.apply(&flight.changes, &self.pool);
+            driver.apply(&flight.queue, &self.pool);
         }
     }
 
