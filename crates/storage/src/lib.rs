@@ -41,6 +41,9 @@ pub enum StoreError {
     /// The storage belongs to another pool. Nothing was written.
     #[error("the storage is stamped as pool {} of installation {}", .0.pool, .0.system)]
     Stamped(Stamp),
+    /// No pool was registered in the storage. Nothing was written.
+    #[error("its storage was never registered: it is empty, or another one")]
+    Unregistered,
     /// A later owner has fenced the slot. Nothing was written.
     #[error("the slot belongs to a later owner ({0:?})")]
     Fenced(Epoch),
@@ -70,6 +73,7 @@ impl StoreError {
     pub fn nothing_written(&self) -> bool {
         match self {
             Self::Stamped(_)
+            | Self::Unregistered
             | Self::Fenced(_)
             | Self::Stale
             | Self::Full
@@ -103,6 +107,12 @@ pub trait PoolStore: PoolWrites + PoolReads + PoolDeadlines {
     /// not changed. Drivers do not implement this method.
     async fn register(&self, stamp: Stamp) -> Result<(), StoreError> {
         stamp.check(self.put_stamp(stamp).await?)
+    }
+
+    /// Checks that the storage is that of a pool: it has the stamp of the pool. Writes nothing, so an empty storage under
+    /// the name of a pool is refused (P9). No driver has an implementation of its own.
+    async fn verify(&self, stamp: Stamp) -> Result<(), StoreError> {
+        stamp.check(self.stamp().await?.ok_or(StoreError::Unregistered)?)
     }
 
     /// Counts a bounded part of the entries again, and corrects totals that a crash left wrong. The next call continues

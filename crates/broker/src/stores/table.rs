@@ -147,11 +147,12 @@ impl PoolTable {
         let opened = opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())));
         let store = match opened {
             Ok(store) => {
-                let checked = self.check_stamp(store, entry.pool.id).await;
-                if checked.is_err() {
+                let verified = store.verify(self.stamp(entry.pool.id)).await;
+                if verified.is_err() {
                     self.close(&entry.pool.uri);
                 }
-                checked.map_err(|why| StorageFault { is_absent: false, why })
+                let fault = |error: StoreError| StorageFault { is_absent: false, why: error.to_string() };
+                verified.map(|()| store).map_err(fault)
             }
             Err(error) => {
                 let is_absent = matches!(error, PoolOpenError::Absent(_));
@@ -159,17 +160,6 @@ impl PoolTable {
             }
         };
         OpenPool::new(entry, store)
-    }
-
-    /// The storage, if it is that of the pool. Opening never stamps: an empty disk under a pool's name is an empty
-    /// disk, not the pool (P9).
-    async fn check_stamp(&self, store: Arc<dyn PoolStore>, id: Uuid) -> Result<Arc<dyn PoolStore>, String> {
-        match store.stamp().await {
-            Ok(Some(stamp)) if stamp == self.stamp(id) => Ok(store),
-            Ok(Some(stamp)) => Err(StoreError::Stamped(stamp).to_string()),
-            Ok(None) => Err("its storage was never registered: it is empty, or another one".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
     }
 
     /// The stamp of a pool of this installation.

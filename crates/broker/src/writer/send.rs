@@ -49,7 +49,11 @@ pub(crate) async fn send(
             // Unless an earlier try may have been applied: then the next one tells.
             StoreError::Full if !may_be_done => return Outcome::Full,
             StoreError::Damaged(_) if !may_be_done => return Outcome::Damaged,
-            StoreError::Full | StoreError::Damaged(_) | StoreError::NotSent(_) | StoreError::Unknown(_) => {
+            StoreError::Full
+            | StoreError::Damaged(_)
+            | StoreError::Unregistered
+            | StoreError::NotSent(_)
+            | StoreError::Unknown(_) => {
                 debug!(%pool, slot = batch.slot.0, attempt, error = %failure, "batch failed");
             }
         }

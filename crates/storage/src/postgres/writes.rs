@@ -122,7 +122,11 @@ impl PoolWrites for PostgresPool {
             }
             // An earlier attempt is in doubt as before.
             Err(
-                StoreError::Full | StoreError::NotSent(_) | StoreError::Damaged(_) | StoreError::Stamped(_),
+                StoreError::Full
+                | StoreError::NotSent(_)
+                | StoreError::Damaged(_)
+                | StoreError::Stamped(_)
+                | StoreError::Unregistered,
             ) => {}
         }
         result

@@ -332,6 +332,7 @@ fn answer(error: StoreError) -> Answer {
         StoreError::Stale => Answer::Stale,
         StoreError::WentBack => Answer::WentBack,
         error @ (StoreError::Stamped(_)
+        | StoreError::Unregistered
         | StoreError::Full
         | StoreError::NotSent(_)
         | StoreError::Damaged(_)

@@ -24,6 +24,7 @@ mod redis;
 mod reopening;
 mod retained;
 mod scans;
+mod stamps;
 mod states;
 
 /// Makes each fact a test of each driver.
@@ -44,6 +45,9 @@ macro_rules! conformance {
 }
 
 conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
+    stamps {
+        storage_is_verified_by_its_stamp
+    }
     fences {
         unused_slot_has_no_greatest_id
         greatest_id_ever_appended_is_returned

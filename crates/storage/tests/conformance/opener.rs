@@ -106,3 +106,14 @@ fn registered_storage_is_never_made() {
     drop(opener.open("embedded:disk/a").unwrap());
     opener.open_registered("embedded:disk/a").unwrap();
 }
+
+#[tokio::test]
+async fn verification_of_unregistered_storage_stamps_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let store = PoolOpener::new(data.path(), Clock::manual(0), []).open("embedded:a").unwrap();
+    for _ in 0..2 {
+        let refused = store.verify(stamp(1)).await;
+        assert!(matches!(refused, Err(StoreError::Unregistered)), "{refused:?}");
+    }
+    assert_eq!(store.stamp().await.unwrap(), None);
+}
