@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
 use angarium_core::ids::MessageId;
-use angarium_core::message::{Header, Retention};
+use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 
 impl QueueEngine {
@@ -13,16 +13,6 @@ impl QueueEngine {
     /// whose life was extended since.
     pub fn begin_sweep(&mut self) {
         self.sweep = Some(HashSet::new());
-    }
-
-    /// Sets how long messages that live by queue are kept. It applies to stored messages too.
-    pub fn set_retention(&mut self, retention: Retention) {
-        self.retention = retention;
-    }
-
-    /// How long messages that live by queue are kept.
-    pub fn retention(&self) -> Retention {
-        self.retention
     }
 
     /// Hides those of the pool's expired messages that have really expired, and returns them: they must be removed.
@@ -38,7 +28,7 @@ impl QueueEngine {
                 continue;
             }
             let known = self.ready(id).unwrap_or(&header);
-            if changed.contains(&id) || !known.is_expired(now, self.retention) {
+            if changed.contains(&id) || !known.is_expired(now, self.settings.retention) {
                 continue;
             }
             let header = self.take_out(id).unwrap_or(header);
@@ -53,7 +43,8 @@ impl QueueEngine {
     fn hide_expired_claimed(&mut self, id: MessageId, now: Timestamp) -> bool {
         let Some(hidden) = self.hidden.get_mut(&id) else { return false };
         let (HiddenReason::Claimed(claim), Some(header)) = (hidden.why, &hidden.header) else { return false };
-        let has_expired = header.life.retained_since().is_some() && header.is_expired(now, self.retention);
+        let has_expired =
+            header.life.retained_since().is_some() && header.is_expired(now, self.settings.retention);
         // A claim that is due or ending returns its messages; the next sweep then finds this one without a claim.
         if !has_expired || self.claims.get(claim).is_none_or(|claim| !claim.is_live(now)) {
             return false;

@@ -45,7 +45,7 @@ impl QueueEngine {
     /// Hides messages for a claim: of each group in turn those before the first message that blocks it.
     pub(super) fn take_of_groups(&mut self, taking: TakeBounds, now: Timestamp) -> ClaimSelection {
         let mut taken = ClaimSelection::default();
-        let of_group = GroupTaking { bounds: taking, now, retention: self.retention };
+        let of_group = GroupTaking { bounds: taking, now, retention: self.settings.retention };
         let Self { groups: Some(groups), hidden, .. } = self else { return taken };
         if let Some(blocking) = hidden.blocking() {
             groups.settle(blocking);

@@ -13,11 +13,12 @@ use super::ready_cache::{ReadyCache, ReadyMessage};
 use super::refill::RefillState;
 use super::removal::RemovalTally;
 use super::schedule::Schedule;
+use super::settings::EngineSettings;
 use super::transfers::TransferEntries;
 use angarium_core::claim::ClaimTerms;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::limits;
-use angarium_core::message::{Header, Message, Retention, State};
+use angarium_core::message::{Header, Message, State};
 use angarium_core::time::Timestamp;
 
 /// The state of one queue.
@@ -27,8 +28,8 @@ pub struct QueueEngine {
     pub(super) ready_cache: ReadyCache,
     /// Ready messages of an ordered queue; none in other queues.
     pub(super) groups: Option<Groups>,
-    /// How long the messages that live by queue are kept.
-    pub(super) retention: Retention,
+    /// The settings that follow from the attributes of the queue.
+    pub(super) settings: EngineSettings,
     pub(super) hidden: HiddenMessages,
     pub(super) claims: Claims,
     /// Number of messages that are under claims or taken for one.
@@ -111,7 +112,7 @@ impl QueueEngine {
         Self {
             ready_cache: ReadyCache::before(tail),
             groups: None,
-            retention: Retention::LONGEST,
+            settings: EngineSettings::UNSET,
             hidden: HiddenMessages::default(),
             claims: Claims::default(),
             claimed: 0,
@@ -189,9 +190,10 @@ impl QueueEngine {
         }
     }
 
-    /// Hides the oldest ready messages for a claim, at most `limit`. Messages that were claimed `max_claims` times
-    /// before are dead: they are never claimed again.
-    pub fn take(&mut self, limit: usize, max_claims: Option<u32>, now: Timestamp) -> ClaimSelection {
+    /// Hides the oldest ready messages for a claim, at most `limit`. Messages that were claimed as often as the settings
+    /// allow are dead: they are never claimed again.
+    pub fn take(&mut self, limit: usize, now: Timestamp) -> ClaimSelection {
+        let max_claims = self.settings.max_claims;
         self.take_some(TakeBounds { limit, max_claims, dead: limits::REFILL_MESSAGES }, now)
     }
 
@@ -219,7 +221,7 @@ impl QueueEngine {
             }
             let Some(ReadyMessage { header, body }) = self.take_next(now) else { break };
             let id = header.id;
-            if header.is_expired(now, self.retention) {
+            if header.is_expired(now, self.settings.retention) {
                 self.hide_expired(header);
                 taken.expired.push(id);
             } else if taking.is_dead(&header) {

@@ -8,7 +8,7 @@ use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
-use angarium_engine::QueueEngine;
+use angarium_engine::{EngineSettings, QueueEngine};
 
 use crate::open_queues::OpenQueues;
 use crate::open_queues::pools_of_queue::OpenedPools;
@@ -83,7 +83,7 @@ impl OpenQueues {
         } else {
             QueueEngine::open(found)
         };
-        engine.set_retention(attributes.retention(&self.0.replica.limits));
+        engine.follow(EngineSettings::of(&attributes, &queue.at().name, &self.0.replica.limits));
         let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
         let retained = if is_empty { RetentionWatch::default() } else { RetentionWatch::unknown() };
         let no_sooner = queue.slot().no_expiry_before;

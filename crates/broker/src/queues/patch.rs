@@ -68,8 +68,7 @@ impl Queues {
                 self.change_flavor(queue, entry, &metadata).await?
             };
             if is_set {
-                let retention = metadata.attributes().retention(&self.0.replica.limits);
-                slot.set_attributes(at, entry_id, metadata.attributes(), retention);
+                slot.set_attributes(at, entry_id, metadata.attributes());
                 return Ok(metadata);
             }
         }

@@ -12,7 +12,7 @@ use angarium_core::ids::{ClaimId, MessageId, QueueId};
 use angarium_core::message::Retention;
 use angarium_core::names::{PoolName, ProjectId, QueueRef};
 use angarium_core::time::Timestamp;
-use angarium_engine::QueueEngine;
+use angarium_engine::{EngineSettings, QueueEngine};
 use angarium_storage::Totals;
 
 use crate::slot::deadlines::Deadline;
@@ -130,19 +130,14 @@ impl Slot {
         }
     }
 
-    /// What the metadata of a queue states of its behaviour from now on.
-    pub(crate) fn set_attributes(
-        self: &Arc<Self>,
-        at: &QueueRef,
-        id: QueueId,
-        attributes: &Attributes,
-        retention: Retention,
-    ) {
+    /// Follows changed attributes of a queue from now on, whether it is open or not.
+    pub(crate) fn set_attributes(self: &Arc<Self>, at: &QueueRef, id: QueueId, attributes: &Attributes) {
+        let settings = EngineSettings::of(attributes, &at.name, &self.around.replica.limits);
         let mut state = self.lock();
-        state.resting.set_retention(id, retention);
+        state.resting.set_retention(id, settings.retention);
         if let Some(queue) = state.queues.get_mut(at) {
             queue.attributes = attributes.clone();
-            queue.engine.set_retention(retention);
+            queue.engine.follow(settings);
         }
     }
 

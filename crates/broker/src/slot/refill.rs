@@ -42,9 +42,8 @@ impl LockedSlot<'_> {
             let now = self.slot.around.replica.clock.now();
             let Some(queue) = self.state.queues.get_mut(at) else { return Ok(ChoiceAttempt::Nothing) };
             queue.is_claimed_from = true;
-            let dead_letters = queue.dead_letters(at);
-            let most = dead_letters.as_ref().map(|(_, most)| *most);
-            let taken = queue.engine.take(limit.get(), most, now);
+            let taken = queue.engine.take(limit.get(), now);
+            let target = (!taken.dead.is_empty()).then(|| queue.dead_letter_target(at)).flatten();
             let (id, in_use) = (queue.id, queue.uses.token());
             self.slot.start_refill(at, queue);
             self.slot.start_wake(at, queue, now);
@@ -65,7 +64,7 @@ impl LockedSlot<'_> {
                 // No caller waits for this: an expired message is hidden until it is gone.
                 drop(self.submit(at, Change::remove(expired)));
             }
-            if let Some((target, _)) = dead_letters.filter(|_| !dead.is_empty()) {
+            if let Some(target) = target {
                 let watched =
                     self.state.queues.get_mut(at).filter(|_| !self.slot.around.foreign.has(target.slot()));
                 let ids = dead.iter().map(|header| header.id).collect();

@@ -186,10 +186,10 @@ pub(crate) struct TransferTerms {
 }
 
 impl OpenQueue {
-    /// Where its messages go that were claimed as often as they may be, and how often that is.
-    pub(crate) fn dead_letters(&self, at: &QueueRef) -> Option<(QueueRef, u32)> {
-        let (name, most) = self.attributes.dead_letters().filter(|(name, _)| **name != at.name)?;
-        Some((QueueRef { project: at.project.clone(), name: name.clone() }, most))
+    /// The queue that takes its dead letters.
+    pub(crate) fn dead_letter_target(&self, at: &QueueRef) -> Option<QueueRef> {
+        let (name, _) = self.attributes.dead_letters()?;
+        Some(QueueRef { project: at.project.clone(), name: name.clone() })
     }
 }
 

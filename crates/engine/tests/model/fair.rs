@@ -110,7 +110,7 @@ impl World {
     }
 
     fn take(&mut self, limit: usize) -> Vec<MessageId> {
-        let taken = self.engine.take(limit, None, self.now).messages;
+        let taken = self.engine.take(limit, self.now).messages;
         let mut ids = Vec::new();
         for (header, _) in taken {
             assert!(self.pool.contains_key(&header.id), "it was deleted");

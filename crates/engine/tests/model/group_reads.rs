@@ -78,7 +78,7 @@ impl World {
     fn receive(&mut self, limit: usize) -> Vec<MessageId> {
         for round in 0.. {
             assert!(round < 50, "messages that were read are not taken: {:?}", self.reads);
-            let taken = self.engine.take(limit, None, now());
+            let taken = self.engine.take(limit, now());
             let has_more = self.engine.has_more();
             self.read();
             if !taken.is_empty() {

@@ -24,7 +24,6 @@ impl World {
         };
         self.reads.clear();
         self.engine = self.opened(found);
-        self.engine.set_retention(self.retention);
         self.restore_dedup_ids();
         self.truth = Truth::default();
         for message in self.pool.entries.values() {

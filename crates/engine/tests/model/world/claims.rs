@@ -9,7 +9,7 @@ impl World {
             return self.take_of_groups(limit);
         }
         let ready: Vec<Header> = self.truth.ready().into_iter().cloned().collect();
-        let taken = self.engine.take(limit, Some(MAX_CLAIMS), self.now);
+        let taken = self.engine.take(limit, self.now);
         let (mut messages, mut expired, mut dead) =
             (taken.messages.iter(), taken.expired.iter(), taken.dead.iter());
         let count = messages.len() + expired.len() + dead.len();

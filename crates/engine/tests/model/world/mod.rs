@@ -27,7 +27,8 @@ use angarium_core::ids::{ClaimId, MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, Peer, Retention, State};
 use angarium_core::time::Timestamp;
 use angarium_engine::{
-    ClaimSelection, LookupResult, QueueEngine, Refill, Release, Removal, StoredTotals, WaitLines,
+    ClaimSelection, EngineSettings, LookupResult, QueueEngine, Refill, Release, Removal, StoredTotals,
+    WaitLines,
 };
 use angarium_engine::{GroupBounds, GroupRead, Heads, LinePosition as Turn, prepared};
 use angarium_storage::{Changes, Direction, Note, Page, Position, QueueChanges, RemoveHint};
@@ -187,7 +188,7 @@ fn nth<T>(of: &[T], number: u8) -> Option<usize> {
 impl World {
     pub fn new() -> Self {
         let mut claims = SmallRng::seed_from_u64(1);
-        Self {
+        let mut world = Self {
             met: Met::default(),
             driver: None,
             queue: QueueId::new(Slot(0), &mut claims),
@@ -223,7 +224,9 @@ impl World {
             now: Timestamp::from_millis(1_000_000),
             count: 0,
             claims,
-        }
+        };
+        world.engine.follow(world.settings());
+        world
     }
 
     pub fn take_step(&mut self, step: &Step) {
@@ -239,7 +242,7 @@ impl World {
             Step::PostRetained(sizes) => self.post(sizes, Life::Retained { since: self.now }, 0),
             Step::Retain(number) => {
                 self.retention = Retention::new([40, 60, 600, 3_600][usize::from(*number) % 4]);
-                self.engine.set_retention(self.retention);
+                self.engine.follow(self.settings());
             }
             Step::BeginWake => self.begin_wake(),
             Step::ReadDue => self.read_due(),

@@ -30,10 +30,16 @@ impl World {
     }
 
     pub(super) fn opened(&self, found: StoredTotals) -> QueueEngine {
-        match self.bounds {
+        let mut engine = match self.bounds {
             Some(bounds) => QueueEngine::open_ordered(found, bounds),
             None => QueueEngine::open(found),
-        }
+        };
+        engine.follow(self.settings());
+        engine
+    }
+
+    pub(super) fn settings(&self) -> EngineSettings {
+        EngineSettings { retention: self.retention, max_claims: Some(MAX_CLAIMS) }
     }
 
     /// The group of the message of this rank, in an ordered queue.
@@ -77,7 +83,7 @@ impl World {
     /// Takes messages, and checks that those of each group are its first free ones, and as many as allowed.
     pub(super) fn take_of_groups(&mut self, limit: usize) -> ClaimSelection {
         let (strict, free) = (self.free(), self.free_past_removals());
-        let taken = self.engine.take(limit, Some(MAX_CLAIMS), self.now);
+        let taken = self.engine.take(limit, self.now);
         assert!(taken.messages.len() <= limit, "more than was asked for");
         let order: Vec<GroupName> =
             taken.messages.iter().filter_map(|(header, _)| header.group.clone()).collect();
