@@ -18,7 +18,7 @@
 //! | [`angarium_catalogue`] | typed records in the tree: queues, pools, slots, claims | decides nothing |
 //! | [`angarium_cluster`] | which replica serves which slot, and requests between replicas | does not know what is in a slot |
 //! | [`angarium_broker`] | what the product does, in components: queues, messages, claims, pools, migrations | sees no status code, header or path of the tree |
-//! | [`angarium_client`] | the commands that are clients of the REST API | sees no part of the service, but the stores that `doctor` reads |
+//! | [`angarium_client`] | the commands that are clients of the REST API | sees no part of the service, but the keys of attributes and the stores that `doctor` reads |
 //! | [`angarium_bench`] | the load generator | sees no part of the service |
 //! | `angarium_testbed` | private servers and stand-ins of the seams for tests | is in no release |
 //!

@@ -28,6 +28,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("client", &["settings::spelling", "settings::units"]),
     ("config", &["core", "settings::files", "settings::spelling", "settings::units"]),
     ("settings", &[]),
+    // The keys of attributes.
+    ("client/attributes.rs", &["core::attributes", "settings::spelling"]),
     // A store that no service has open is read where it lies.
     ("client/doctor/store.rs", &["coordination", "journal", "storage"]),
     // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of

@@ -1,39 +1,14 @@
-//! Names of the queue attributes that a user may set. A key with an underscore that is none of them is a misspelling,
+//! Checks the keys of queue metadata that a user sets. A key with an underscore that is no attribute is a misspelling,
 //! and the server would store it without effect.
 
 use super::failure::Failure;
+use angarium_core::attributes::KEYS;
 use angarium_settings::spelling::nearest;
-
-/// Reserved keys: those of Zaqar and of the server, and those stored for the SQS endpoint. A test compares them with
-/// the server's list.
-pub const KNOWN: &[&str] = &[
-    "_content_based_deduplication",
-    "_dead_letter_queue",
-    "_dead_letter_queue_messages_ttl",
-    "_deduplication_scope",
-    "_default_message_delay",
-    "_default_message_ttl",
-    "_default_receive_wait",
-    "_default_visibility_timeout",
-    "_durability",
-    "_enable_encrypt_messages",
-    "_fifo",
-    "_fifo_throughput_limit",
-    "_flavor",
-    "_kms_data_key_reuse_period",
-    "_kms_master_key_id",
-    "_max_claim_count",
-    "_max_messages_post_size",
-    "_policy",
-    "_redrive_allow",
-    "_sqs_managed_sse",
-    "_tags",
-];
 
 /// Refuses keys that start with an underscore and are no attribute.
 pub fn check<'a>(mut keys: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
-    let Some(key) = keys.find(|key| key.starts_with('_') && !KNOWN.contains(key)) else { return Ok(()) };
-    let similar = nearest(key, KNOWN.iter().copied());
+    let Some(key) = keys.find(|key| key.starts_with('_') && !KEYS.contains(key)) else { return Ok(()) };
+    let similar = nearest(key, KEYS.iter().copied());
     let hint = similar.map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
     Err(Failure::Usage(format!(
         "there is no attribute `{key}`{hint}\n  keys that begin with an underscore are attributes; \

@@ -4,12 +4,12 @@
 //! mod (which command) → queue, message, claim, pool, flavor, quota, component, health, doctor, top (one file per noun)
 //!                         → caller (flags, context) → context_file
 //!                         → remote (one request, one response) → failure (errors, exit codes), tls_words
-//!                         → listing (page after page), setting (KEY=VALUE), attributes (their names)
+//!                         → listing (page after page), setting (KEY=VALUE), attributes (checks keys of metadata)
 //!                         → printer (table, JSON, plain) → table, screen; progress, notice (standard error)
 //! ```
 //!
-//! This crate uses only the REST API, and no inner part of the product except the stores that `doctor` reads. So it
-//! works with any server of this API, including Zaqar.
+//! This crate uses only the REST API. Of the inner parts of the product it names the keys of attributes, and the stores
+//! that `doctor` reads. So it works with any server of this API, including Zaqar.
 
 mod attributes;
 mod balance;

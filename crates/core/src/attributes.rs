@@ -65,6 +65,31 @@ pub const CONTENT_DEDUP: &str = "_content_based_deduplication";
 /// Whether bodies are encrypted at rest. True is refused, because the service does not encrypt them.
 pub const ENCRYPT: &str = "_enable_encrypt_messages";
 
+/// All keys, in the order of their names. The client refuses other keys with an underscore; a test compares them with the document.
+pub const KEYS: &[&str] = &[
+    CONTENT_DEDUP,
+    DEAD_LETTER_QUEUE,
+    DEAD_LETTER_TTL,
+    DEDUP_SCOPE,
+    MESSAGE_DELAY,
+    MESSAGE_TTL,
+    RECEIVE_WAIT,
+    VISIBILITY,
+    DURABILITY,
+    ENCRYPT,
+    FIFO,
+    FIFO_THROUGHPUT,
+    FLAVOR,
+    KMS_REUSE,
+    KMS_KEY,
+    MAX_CLAIM_COUNT,
+    MAX_MESSAGE_BYTES,
+    POLICY,
+    REDRIVE_ALLOW,
+    MANAGED_SSE,
+    TAGS,
+];
+
 /// The behaviour of a queue as its metadata states it. An absent value has the default of the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -331,6 +356,14 @@ mod tests {
             has_policy: true,
         };
         assert_eq!(read.unwrap(), expected);
+    }
+
+    #[test]
+    fn every_key_is_listed_in_order() {
+        assert!(KEYS.is_sorted());
+        let source = include_str!("attributes.rs").lines();
+        let named = source.filter(|line| line.starts_with("pub const ") && line.contains(": &str = \"_"));
+        assert_eq!(named.count(), KEYS.len());
     }
 
     #[test]

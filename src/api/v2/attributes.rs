@@ -112,3 +112,18 @@ pub enum FifoThroughputLimit {
     /// Each group of messages; only with the deduplication scope `group`.
     PerMessageGroupId,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use angarium_core::attributes::KEYS;
+    use utoipa::PartialSchema;
+
+    #[test]
+    fn documented_attributes_are_the_keys() {
+        let schema = serde_json::to_value(QueueAttributes::schema()).unwrap();
+        let mut documented: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+        documented.sort_unstable();
+        assert_eq!(documented, KEYS);
+    }
+}
