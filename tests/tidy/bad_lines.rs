@@ -48,6 +48,15 @@ fn an_import_of_a_higher_component_is_caught() {
 }
 
 #[test]
+fn a_protocol_named_beside_the_seam_is_caught() {
+    let text = "use super::json;\nuse crate::api::sqs::Fault;";
+    let findings = found(rules::seams, "src/api/pipeline/frame.rs", text);
+    let rule = "of api/pipeline only api/pipeline/protocol.rs may name api::sqs (SEAMS)";
+    assert_eq!(findings, [format!("src/api/pipeline/frame.rs:2: {rule}")]);
+    assert!(found(rules::seams, "src/api/pipeline/protocol.rs", text).is_empty());
+}
+
+#[test]
 fn a_lock_of_a_slot_above_it_is_caught() {
     let text = "fn a() { let state = slot.lock(); }";
     assert_eq!(found(rules::components, "crates/broker/src/claims/list.rs", text).len(), 1);

@@ -23,6 +23,11 @@ fn components_import_only_lower_components() {
 }
 
 #[test]
+fn protocols_are_named_at_their_seam() {
+    assert_no_findings(rules::seams);
+}
+
+#[test]
 fn outside_crates_stay_at_home() {
     assert_no_findings(rules::outside_crates);
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::source::{Source, in_name, offsets};
-use super::tables::{COMPONENTS, CRATES, DRIVERS, EMPTY_NAMES, IMPORTS, IMPURE, LINES, PURE, UNFINISHED};
+use super::tables::{
+    COMPONENTS, CRATES, DRIVERS, EMPTY_NAMES, IMPORTS, IMPURE, LINES, PURE, SEAMS, UNFINISHED,
+};
 
 /// Something wrong, and where.
 #[derive(Debug)]
@@ -45,6 +47,24 @@ pub fn imports(source: &Source) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// A part sees the modules behind a seam only through the file of the seam.
+pub fn seams(source: &Source) -> Vec<Finding> {
+    let Some(path) = source.in_program() else { return Vec::new() };
+    let closed = SEAMS.iter().filter(|(part, seam, _)| is_below(&path, part, "/") && path != *seam);
+    let named = closed.flat_map(|(part, seam, hidden)| {
+        let modules = named_modules(source, &path).into_iter();
+        let is_hidden = |module: &str| hidden.iter().any(|hidden| is_below(module, hidden, "::"));
+        modules
+            .filter(move |(_, module)| is_hidden(module))
+            .map(move |(line, module)| (line, module, part, seam))
+    });
+    named
+        .map(|(line, module, part, seam)| {
+            finding(source, line, format!("of {part} only {seam} may name {module} (SEAMS)"))
+        })
+        .collect()
 }
 
 /// Components of the broker name only those below them, and only `slot` locks a slot.
@@ -148,7 +168,8 @@ pub fn homeless(manifests: &[String]) -> Vec<String> {
 /// Paths that a table names and no file has.
 pub fn vacant(sources: &[Source]) -> Vec<&'static str> {
     let homes = CRATES.iter().flat_map(|(_, homes)| homes.iter());
-    let parts = IMPORTS.iter().map(|(part, _)| part).chain(DRIVERS.iter().map(|(_, home)| home));
+    let seams = SEAMS.iter().flat_map(|(part, seam, _)| [part, seam]);
+    let parts = IMPORTS.iter().map(|(part, _)| part).chain(DRIVERS.iter().map(|(_, home)| home)).chain(seams);
     let exists =
         |named: &str| sources.iter().filter_map(Source::in_program).any(|path| is_below(&path, named, "/"));
     homes.chain(parts).chain(PURE).filter(|named| !exists(named)).copied().collect()

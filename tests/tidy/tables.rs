@@ -107,6 +107,10 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("core", &[]),
 ];
 
+/// Parts that may not name modules of their own part, but in the one file that is given: the seam between them.
+pub const SEAMS: &[(&str, &str, &[&str])] =
+    &[("api/pipeline", "api/pipeline/protocol.rs", &["api::rest", "api::sqs", "api::v2"])];
+
 /// The components of the broker, from below: each names only those of the rows before its own.
 pub const COMPONENTS: &[&[&str]] = &[
     &["limits"],

@@ -15,7 +15,6 @@ use super::forward::peer::RequestId;
 use super::protocol::{Protocol, Renderer};
 use super::unread::{self, UnreadBodies};
 use crate::api::error::ApiError;
-use crate::api::sqs::Fault;
 use crate::api::trace;
 use angarium_core::trace::TraceContext;
 use angarium_metrics::{Meter, Refusal};
@@ -66,7 +65,7 @@ impl Frame {
         // At once: a client that leaves while the rest is read ends this.
         if is_ours {
             if renderer.is_logged() {
-                log(&response, id, self.trace_id.as_deref());
+                log(renderer, &response, &LoggedRequest { id, trace_id: self.trace_id.as_deref() });
             }
             count(meter, &response);
         }
@@ -101,8 +100,8 @@ fn span(request_id: &str, trace: Option<&TraceContext>) -> Span {
     }
 }
 
-/// Counts what was refused for want of something, and what failed, by its reason. SQS answers some of these with 400 and
-/// 403: they count with the status of REST, so that one alert is for both.
+/// Counts what was refused for want of something, and what failed, by its reason. A protocol may answer some of these with
+/// 400 or 403: they count with the status of [`ApiError`] too, so that one alert is for all protocols.
 fn count(meter: &Meter, response: &Response) {
     let Some(error) = response.extensions().get::<ApiError>() else { return };
     let is_shortage =
@@ -113,14 +112,21 @@ fn count(meter: &Meter, response: &Response) {
 }
 
 /// An error of a request stops here. It is counted by its code, and told at the level debug: what is wrong with a part
-/// of the service is told once, by the watcher of that part. Of errors that only SQS knows the code is told, as their text
-/// repeats the request.
-fn log(response: &Response, request_id: &str, trace_id: Option<&str>) {
+/// of the service is told once, by the watcher of that part. Of an error that one protocol alone has words for the code is
+/// told, as its text repeats the request.
+fn log(renderer: &Renderer, response: &Response, request: &LoggedRequest<'_>) {
+    let &LoggedRequest { id: request_id, trace_id } = request;
     if let Some(ApiError(error)) = response.extensions().get() {
         debug!(request_id, trace_id, code = error.code(), error = %error.detail(), "request refused");
-    } else if let Some(fault) = response.extensions().get::<Fault>() {
-        debug!(request_id, trace_id, code = fault.code(), "request refused");
+    } else if let Some(code) = renderer.own_code(response) {
+        debug!(request_id, trace_id, code, "request refused");
     }
+}
+
+/// A request as the log names it.
+struct LoggedRequest<'a> {
+    id: &'a str,
+    trace_id: Option<&'a str>,
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Who sends a request, as its headers show it, and how the service learns it.
 
+use std::fmt;
+
+use axum::http::request::Parts;
 use axum::http::{Extensions, Method};
 
 use super::bodies::BodyOwner;
 use super::credentials::Credentials;
-use crate::api::sqs::ScreenedHeaders;
+use super::refusal::AdmissionRefusal;
 use angarium_core::access::Role;
 use angarium_core::hosts::AllowedHosts;
 use angarium_core::names::ProjectId;
@@ -71,7 +74,16 @@ pub enum Proof {
     /// Nothing is left to check.
     Complete,
     /// The signature is to be checked with the body.
-    Signature(Box<ScreenedHeaders>),
+    Signature(Box<dyn BodyProof>),
+}
+
+/// A proof of the sender that its protocol completes with the body of the request.
+pub trait BodyProof: fmt::Debug + Send + Sync {
+    /// Whether no other client can have sent the headers.
+    fn is_certain(&self) -> bool;
+
+    /// Checks the proof with the body.
+    fn verify(self: Box<Self>, head: &Parts, body: &[u8]) -> Result<(), AdmissionRefusal>;
 }
 
 impl Sender {

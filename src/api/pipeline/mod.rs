@@ -4,8 +4,8 @@
 //! ```text
 //! request ──▶ frame (id, trace, unread body) ──▶ identity ──▶ admission (rate, places) ──▶ bodies (byte budget)
 //!                                                                                            │
-//!             ┌──────────── REST: all is known, the handler reads the body ──────────────────┤
-//!             │                        SQS: resolution (body, signature, operation, queues) ◀┘
+//!             ┌── the head has all: the handler reads the body ──────────────────────────────┤
+//!             │          the body has it: resolution (body, signature, operation, queues) ◀──┘
 //!             ▼                                             │
 //!         deadline ◀────────────────────────────────────────┘
 //!             │
@@ -44,7 +44,7 @@ use failures::FailureLog;
 use forward::Relay;
 use frame::Frame;
 use identity::{Identity, Sender};
-use protocol::{AdmittedRequest, Call, Protocol, Protocols, RequestedOperation};
+use protocol::{AdmittedRequest, BodyReader, Call, Protocol, Protocols, RequestedOperation};
 use refusal::AdmissionRefusal;
 
 /// What a request passes.
@@ -118,9 +118,9 @@ impl Pipeline {
         let permit = self.permit(protocol, head, &sender)?;
         let (body, charge) = self.bodies.charge(body, || sender.body_owner(&head.extensions))?;
         let screened = ScreenedRequest { sender, body, permit, charge };
-        match protocol {
-            Protocol::Rest => Ok(screened.of_rest()),
-            Protocol::Sqs(dialect) => self.resolve(dialect, head, screened, operation).await,
+        match protocol.body_reader() {
+            BodyReader::Handler => Ok(screened.unread()),
+            BodyReader::Pipeline(parser) => self.resolve(parser, head, screened, operation).await,
         }
     }
 
@@ -135,9 +135,9 @@ impl Pipeline {
             return Ok(None);
         }
         let kind = self.protocols.place_kind(protocol, head);
-        let permit = match protocol {
-            Protocol::Rest => self.admission.admit(kind, &sender.identity, &head.extensions)?,
-            Protocol::Sqs(_) => self.admission.screen(kind, sender, &head.extensions)?,
+        let permit = match protocol.body_reader() {
+            BodyReader::Handler => self.admission.admit(kind, &sender.identity, &head.extensions)?,
+            BodyReader::Pipeline(_) => self.admission.screen(kind, sender, &head.extensions)?,
         };
         Ok(Some(permit))
     }
@@ -147,12 +147,12 @@ impl Pipeline {
         let Admission { identity, call, body, _permit, _charge } = admission;
         let (protocol, deadline) = (call.protocol(), self.protocols.deadline(&head, &call));
         let http = Request::from_parts(head, body);
-        let served = match protocol {
-            Protocol::Rest => {
+        let served = match call.body_reader() {
+            BodyReader::Handler => {
                 let serve = |http| self.serve_somewhere(AdmittedRequest { http, identity, call });
                 deadline.serve(http, serve).await
             }
-            Protocol::Sqs(_) => {
+            BodyReader::Pipeline(_) => {
                 deadline.within(self.serve_somewhere(AdmittedRequest { http, identity, call })).await
             }
         };
@@ -178,11 +178,11 @@ impl Pipeline {
 }
 
 impl<'a> ScreenedRequest<'a> {
-    /// A request of REST. Its handler reads the body.
-    fn of_rest(self) -> Admission<'a> {
+    /// Lets the request in. Its handler reads the body.
+    fn unread(self) -> Admission<'a> {
         Admission {
             identity: self.sender.identity,
-            call: Call::Rest,
+            call: Call::of_head(),
             body: self.body,
             _permit: self.permit,
             _charge: Some(self.charge),

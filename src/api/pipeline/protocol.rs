@@ -5,6 +5,7 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
+use bytes::Bytes;
 
 use super::admission::{AdmissionControl, PlaceKind};
 use super::deadline::RequestDeadline;
@@ -14,9 +15,12 @@ use super::forward::peer::PeerOrigin;
 use super::identity::{Identity, Need, Sender};
 use super::refusal::{AdmissionRefusal, RefusalCause};
 use crate::api::rest::{self, Rest, RestRenderer};
-use crate::api::sqs::{self, Dialect, Endpoint, Fault, SqsCall, SqsRenderer};
+use crate::api::sqs::{
+    self, Dialect, Endpoint, Fault, IncomingRequest, Operation, ProvenSender, SqsCall, SqsRenderer,
+};
 use angarium_core::access::Role;
 use angarium_core::hosts::WrongHost;
+use angarium_core::names::ProjectId;
 use angarium_metrics::OperationMeter;
 
 /// Which protocol a request speaks.
@@ -43,6 +47,31 @@ pub enum Call {
     Sqs(Box<SqsCall>),
 }
 
+/// Who reads the body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyReader {
+    /// The handler: head and path have all that the pipeline must know.
+    Handler,
+    /// The pipeline: the body proves the sender, and names operation and queues.
+    Pipeline(BodyParser),
+}
+
+/// The parser of a protocol whose requests are resolved out of their bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyParser(Dialect);
+
+/// A request that was parsed out of its body, whose sender is still to be proven.
+pub struct ParsedRequest {
+    parser: BodyParser,
+    incoming: IncomingRequest,
+}
+
+/// A request whose sender is proven by its body.
+pub struct ProvenRequest {
+    parsed: ParsedRequest,
+    sender: ProvenSender,
+}
+
 /// A request that was let in.
 pub struct AdmittedRequest {
     /// As it came. Of SQS the body is there only for another replica.
@@ -50,6 +79,12 @@ pub struct AdmittedRequest {
     /// Who asks.
     pub identity: Identity,
     /// For what.
+    pub call: Call,
+}
+
+/// A request whose queues were found, and its sender.
+pub struct ResolvedCall {
+    pub identity: Identity,
     pub call: Call,
 }
 
@@ -106,6 +141,14 @@ impl Renderer {
         }
     }
 
+    /// The code of an error that the protocol alone has words for.
+    pub fn own_code(&self, response: &Response) -> Option<String> {
+        match self {
+            Self::Rest(_) => None,
+            Self::Sqs(_) => response.extensions().get::<Fault>().map(Fault::code),
+        }
+    }
+
     /// Writes an answer of this replica to the request with this id.
     pub fn render(&self, response: Response, id: &str) -> Response {
         match self {
@@ -124,12 +167,22 @@ impl Renderer {
 }
 
 impl Call {
+    /// A request that is all in the path and the query.
+    pub fn of_head() -> Self {
+        Self::Rest
+    }
+
     /// The protocol that an error is written in.
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Rest => Protocol::Rest,
             Self::Sqs(call) => Protocol::Sqs(call.dialect),
         }
+    }
+
+    /// Who has read its body, or is to.
+    pub fn body_reader(&self) -> BodyReader {
+        self.protocol().body_reader()
     }
 
     /// Adds what another replica must know to serve it.
@@ -141,7 +194,77 @@ impl Call {
     }
 }
 
+impl Protocol {
+    /// Who reads the bodies of its requests.
+    pub fn body_reader(self) -> BodyReader {
+        match self {
+            Self::Rest => BodyReader::Handler,
+            Self::Sqs(dialect) => BodyReader::Pipeline(BodyParser(dialect)),
+        }
+    }
+}
+
+impl BodyParser {
+    /// Bytes that the body of a request may have.
+    pub fn most_bytes(self, head: &Parts) -> usize {
+        sqs::most_bytes(head, self.0)
+    }
+}
+
+impl ParsedRequest {
+    /// Where the request counts among those in progress.
+    pub fn place_kind(&self) -> PlaceKind {
+        self.incoming.operation.place_kind()
+    }
+
+    /// Whether the memory of its body is charged until the answer. A request that waits keeps nothing of it.
+    pub fn keeps_body(&self) -> bool {
+        self.incoming.operation != Operation::ReceiveMessage
+    }
+}
+
+impl ProvenRequest {
+    /// The project that the request counts for.
+    pub fn project(&self) -> &ProjectId {
+        &self.sender.project
+    }
+}
+
 impl Protocols {
+    /// Parses a request out of its body.
+    pub fn parse(
+        &self,
+        parser: BodyParser,
+        head: &Parts,
+        body: Bytes,
+    ) -> Result<ParsedRequest, AdmissionRefusal> {
+        Ok(ParsedRequest { parser, incoming: self.sqs.parse(head, parser.0, body)? })
+    }
+
+    /// Where the operation of a parsed request is measured, if it has a place of its own.
+    pub fn meter(&self, parsed: &ParsedRequest) -> Option<&OperationMeter> {
+        self.sqs.meter(parsed.incoming.operation)
+    }
+
+    /// Completes the proof of a sender with the body.
+    pub fn prove(
+        &self,
+        parsed: ParsedRequest,
+        sender: Sender,
+        head: &Parts,
+        body: &[u8],
+    ) -> Result<ProvenRequest, AdmissionRefusal> {
+        let sender = self.sqs.prove(sender, head, body)?;
+        Ok(ProvenRequest { parsed, sender })
+    }
+
+    /// Finds the queues of a request.
+    pub fn resolve(&self, head: &Parts, proven: ProvenRequest) -> Result<ResolvedCall, AdmissionRefusal> {
+        let ProvenRequest { parsed: ParsedRequest { parser, incoming }, sender } = proven;
+        let call = self.sqs.resolve(parser.0, head, incoming, sender)?;
+        Ok(ResolvedCall { identity: call.identity(), call: Call::Sqs(Box::new(call)) })
+    }
+
     /// Refuses a head that no operation takes.
     pub fn check_head(&self, protocol: Protocol, head: &Parts) -> Result<(), AdmissionRefusal> {
         match protocol {
@@ -203,7 +326,7 @@ impl Protocols {
         match (protocol, cause) {
             (Protocol::Rest, RefusalCause::Error(error)) => self.rest.refuse(error),
             (Protocol::Sqs(_), RefusalCause::Error(error)) => Fault::from(error).unwritten(),
-            (_, RefusalCause::Fault(fault)) => fault.unwritten(),
+            (_, RefusalCause::Answer(answer)) => *answer,
         }
     }
 

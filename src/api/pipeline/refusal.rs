@@ -1,8 +1,8 @@
 //! Why a request is refused before it is served. The protocol of the request writes the answer.
 
-use crate::api::sqs::Fault;
 use angarium_core::error::Error;
 use angarium_metrics::AuthenticationFailure;
+use axum::response::Response;
 
 /// Why a request is not let in.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub struct AdmissionRefusal {
 pub enum RefusalCause {
     /// A situation that each protocol has words for.
     Error(Error),
-    /// What only SQS has words for.
-    Fault(Fault),
+    /// The answer to a situation that one protocol alone has words for. Its renderer writes it.
+    Answer(Box<Response>),
 }
 
 impl AdmissionRefusal {
@@ -38,11 +38,5 @@ impl<C: Into<RefusalCause>> From<C> for AdmissionRefusal {
 impl From<Error> for RefusalCause {
     fn from(error: Error) -> Self {
         Self::Error(error)
-    }
-}
-
-impl From<Fault> for RefusalCause {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
     }
 }

@@ -9,6 +9,7 @@ use super::decode::Dialect;
 use super::fault::Fault;
 use super::incoming::is_plain_json;
 use crate::api::error::ApiError;
+use crate::api::pipeline::refusal::RefusalCause;
 
 const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -51,6 +52,12 @@ impl SqsRenderer {
         if self.is_plain {
             response.headers_mut().insert(header::CONTENT_TYPE, PLAIN_JSON);
         }
+    }
+}
+
+impl From<Fault> for RefusalCause {
+    fn from(fault: Fault) -> Self {
+        Self::Answer(Box::new(fault.unwritten()))
     }
 }
 

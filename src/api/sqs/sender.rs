@@ -10,9 +10,9 @@ use super::fault::{Fault, Kind};
 use super::incoming::credential;
 use super::operation::Operation;
 use super::resolution::Region;
-use super::signature;
+use super::signature::{self, ScreenedHeaders};
 use crate::api::pipeline::forward::peer::PeerOrigin;
-use crate::api::pipeline::identity::{Identity, Proof, Sender};
+use crate::api::pipeline::identity::{BodyProof, Identity, Proof, Sender};
 use crate::api::pipeline::origin;
 use crate::api::pipeline::refusal::AdmissionRefusal;
 use angarium_core::access::Role;
@@ -77,8 +77,8 @@ impl Endpoint {
     pub fn prove(&self, sender: Sender, head: &Parts, body: &[u8]) -> Result<ProvenSender, AdmissionRefusal> {
         let region = match sender.proof {
             Proof::Complete => Region::Said,
-            Proof::Signature(headers) => {
-                headers.verify(head, body).map_err(|fault| self.failed(fault))?;
+            Proof::Signature(proof) => {
+                proof.verify(head, body)?;
                 Region::Signed
             }
         };
@@ -109,12 +109,32 @@ impl Endpoint {
                 AuthenticationFailure::ForeignOrigin
             }
             _ if self.settings.keys.is_none() => AuthenticationFailure::NoKeys,
-            Kind::MissingAuthenticationToken => AuthenticationFailure::MissingSignature,
-            Kind::IncompleteSignature => AuthenticationFailure::MalformedSignature,
-            Kind::InvalidClientTokenId => AuthenticationFailure::UnknownKey,
-            Kind::AccessDenied | Kind::SignatureNotCurrent => AuthenticationFailure::ExpiredSignature,
-            _ => AuthenticationFailure::SignatureMismatch,
+            kind => signature_failure(kind),
         }
+    }
+}
+
+impl BodyProof for ScreenedHeaders {
+    fn is_certain(&self) -> bool {
+        self.has_content_hash()
+    }
+
+    fn verify(self: Box<Self>, head: &Parts, body: &[u8]) -> Result<(), AdmissionRefusal> {
+        match self.check_body(head, body) {
+            Ok(_) => Ok(()),
+            Err(fault) => Err(AdmissionRefusal::of(signature_failure(fault.kind), fault)),
+        }
+    }
+}
+
+/// Why a signature does not prove the caller, by the error that it gets.
+fn signature_failure(kind: Kind) -> AuthenticationFailure {
+    match kind {
+        Kind::MissingAuthenticationToken => AuthenticationFailure::MissingSignature,
+        Kind::IncompleteSignature => AuthenticationFailure::MalformedSignature,
+        Kind::InvalidClientTokenId => AuthenticationFailure::UnknownKey,
+        Kind::AccessDenied | Kind::SignatureNotCurrent => AuthenticationFailure::ExpiredSignature,
+        _ => AuthenticationFailure::SignatureMismatch,
     }
 }
 

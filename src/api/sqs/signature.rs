@@ -96,13 +96,13 @@ impl ScreenedHeaders {
         (&self.project, &self.region)
     }
 
-    /// Whether no other client can have sent the headers.
-    pub fn is_certain(&self) -> bool {
+    /// Whether the headers have the hash of the body: then the signature of the headers was checked.
+    pub fn has_content_hash(&self) -> bool {
         self.told.is_some()
     }
 
     /// Checks that the signature is for this body.
-    pub fn verify(self, head: &Parts, body: &[u8]) -> Result<Signer, Fault> {
+    pub fn check_body(self, head: &Parts, body: &[u8]) -> Result<Signer, Fault> {
         let hash = hex(&Sha256::digest(body));
         match &self.told {
             Some(told) if *told == hash => {}
