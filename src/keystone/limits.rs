@@ -30,8 +30,8 @@ pub const KEYSTONE_REFUSED_KNOWN: usize = 16_384;
 pub const KEYSTONE_REFUSED: Duration = Duration::from_secs(10);
 /// The service's own token is replaced so many seconds before it expires.
 pub const KEYSTONE_RENEWAL: u32 = 60;
-/// How long Keystone is not asked for a token of the service again after it refused the credentials: each try may count towards
-/// the lock of the account.
+/// How long Keystone is not asked for a token of the service again after it refused the credentials, or a token that it had just
+/// given: each try may count towards the lock of the account, and a client whose token Keystone answers with 401 would cause one.
 pub const KEYSTONE_LOGIN_PAUSE: Duration = Duration::from_secs(30);
 /// Bytes of the file with the secret of the service.
 pub const KEYSTONE_SECRET_BYTES: u64 = 16 << 10;

@@ -100,6 +100,8 @@ struct State {
     renewal: Option<Renewal>,
     /// When Keystone refused the credentials, and with which secret.
     refused: Option<(Instant, Arc<Secret>)>,
+    /// When Keystone refused a token that it had just given.
+    new_refused: Option<Instant>,
 }
 
 /// Ends the renewal of a state, also when its task panics.
@@ -143,12 +145,22 @@ impl Login {
         renewal.await
     }
 
-    /// Forgets a token that Keystone refuses, unless it has been replaced meanwhile.
-    pub(super) fn discard(&self, refused: &Arc<OwnToken>) {
+    /// Forgets a token that Keystone refuses, unless it has been replaced meanwhile. Returns whether another one may help: not when
+    /// a new one was refused a moment ago.
+    pub(super) fn discard(&self, refused: &Arc<OwnToken>) -> bool {
         let mut state = self.0.state.lock();
+        if state.new_refused.is_some_and(|when| when.elapsed() < limits::KEYSTONE_LOGIN_PAUSE) {
+            return false;
+        }
         if state.token.as_ref().is_some_and(|token| Arc::ptr_eq(token, refused)) {
             state.token = None;
         }
+        true
+    }
+
+    /// Notes that Keystone refuses a token which it has just given.
+    pub(super) fn note_new_refused(&self) {
+        self.0.state.lock().new_refused = Some(Instant::now());
     }
 }
 
@@ -163,8 +175,7 @@ impl LoginParts {
             && when.elapsed() < limits::KEYSTONE_LOGIN_PAUSE
             && *with == secret
         {
-            let why = "it has refused the service's credentials a moment ago";
-            return Err(Unusable::Away(why.to_owned()));
+            return Err(Unusable::Refused("it has refused the service's credentials a moment ago"));
         }
         let renewal = Arc::clone(self).begin(secret);
         state.renewal = Some(renewal.clone());
@@ -193,8 +204,7 @@ impl LoginParts {
         let token = fetched.map_err(|_| silent())??;
         let mut state = self.state.lock();
         state.refused = token.is_none().then(|| (Instant::now(), secret));
-        let refused = || Unusable::Away("it refuses the service's credentials".to_owned());
-        let token = Arc::new(token.ok_or_else(refused)?);
+        let token = Arc::new(token.ok_or(Unusable::Refused("it refuses the service's credentials"))?);
         state.token = Some(Arc::clone(&token));
         Ok(token)
     }

@@ -39,6 +39,10 @@ use outage::{Outage, RepeatedEvent};
 use transport::{Transport, Unusable};
 use wire::Subject;
 
+/// Why a look-up fails whose answer is 401 with a new token of the service too.
+const NEW_REFUSED: &str = "it answers 401 to a look-up with a new token of the service: it refuses the service's user, or that of the \
+                           looked-up token";
+
 /// The SHA-256 of a token, by which it is remembered.
 type Key = [u8; 32];
 
@@ -84,6 +88,8 @@ pub enum Refusal {
     Busy,
     /// Keystone could not be asked, or has given no answer that can be used.
     Unavailable,
+    /// Keystone does not let the service look it up.
+    NotAllowed,
 }
 
 /// The outcome of a validation.
@@ -117,6 +123,7 @@ struct Tally {
     valid: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
+    not_allowed: AtomicU64,
     remembered_valid: AtomicU64,
     remembered_refused: AtomicU64,
 }
@@ -194,6 +201,7 @@ impl Keystone {
             valid: count(&tally.valid),
             refused: count(&tally.refused),
             failed: count(&tally.failed),
+            not_allowed: count(&tally.not_allowed),
             remembered_valid: count(&tally.remembered_valid),
             remembered_refused: count(&tally.remembered_refused),
             known: self.0.memory.lock().len(),
@@ -238,12 +246,17 @@ impl Validator {
                 if let Some(left_out) = self.forbidden.note() {
                     warn!(left_out, "keystone user may not validate tokens");
                 }
-                Err(Refusal::Unavailable)
+                Err(Refusal::NotAllowed)
+            }
+            Err(Unusable::Refused(why)) => {
+                self.outage.note_refusal(why);
+                Err(Refusal::NotAllowed)
             }
         };
         let counter = match answer {
             Ok(_) => &self.tally.valid,
             Err(Refusal::Unavailable) => &self.tally.failed,
+            Err(Refusal::NotAllowed) => &self.tally.not_allowed,
             Err(_) => &self.tally.refused,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -258,7 +271,7 @@ impl Validator {
                 self.cache_time.min(Duration::from_millis(left))
             }
             Err(Refusal::Unknown | Refusal::Expired) => self.cache_time.min(limits::KEYSTONE_REFUSED),
-            Err(Refusal::Malformed | Refusal::Busy | Refusal::Unavailable) => return,
+            Err(Refusal::Malformed | Refusal::Busy | Refusal::Unavailable | Refusal::NotAllowed) => return,
         };
         if !time.is_zero() {
             let now = Instant::now();
@@ -267,8 +280,9 @@ impl Validator {
     }
 
     /// Asks Keystone for a token's holder; none when Keystone does not know the token (404). When Keystone refuses the service's
-    /// own token (401), which a change of Keystone's keys does before its time, another one is fetched once. A user that may not
-    /// validate the token (403) is no outage, and a new token of that user would change nothing.
+    /// own token (401), which a change of Keystone's keys does before its time, another one is fetched once; if it refuses that too, the
+    /// service or the looked-up token is refused, which is no outage. Neither is a user that may not validate the token (403), where
+    /// a new token of that user would change nothing.
     async fn look_up(&self, token: &str) -> Result<Option<TokenHolder>, Unusable> {
         let mut is_renewed = false;
         loop {
@@ -276,13 +290,15 @@ impl Validator {
             match self.transport.subject(token, own.header()).await? {
                 Subject::Known(found) => return found.holder(&self.roles).map(Some).map_err(Unusable::Away),
                 Subject::Unknown => return Ok(None),
-                Subject::NotAllowed if !is_renewed => {
-                    self.login.discard(&own);
-                    is_renewed = true;
+                Subject::NotAllowed if is_renewed => {
+                    self.login.note_new_refused();
+                    return Err(Unusable::Refused(NEW_REFUSED));
                 }
                 Subject::NotAllowed => {
-                    let why = "it refuses the service's own token, which is new";
-                    return Err(Unusable::Away(why.to_owned()));
+                    if !self.login.discard(&own) {
+                        return Err(Unusable::Refused(NEW_REFUSED));
+                    }
+                    is_renewed = true;
                 }
             }
         }

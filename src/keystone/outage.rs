@@ -52,6 +52,12 @@ impl Outage {
         warn!(why, left_out, "keystone cannot be used");
     }
 
+    /// Keystone answers, but refuses the service itself.
+    pub(super) fn note_refusal(&self, why: &str) {
+        let Some(left_out) = self.0.lock().fail(Instant::now()) else { return };
+        warn!(why, left_out, "keystone refuses the service");
+    }
+
     /// A token was looked up.
     pub(super) fn end(&self) {
         let Some(left_out) = self.0.lock().succeed(Instant::now()) else { return };

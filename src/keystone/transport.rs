@@ -38,6 +38,8 @@ pub(super) enum Unusable {
     Away(String),
     /// Keystone does not let the service's user validate the token.
     Forbidden,
+    /// Keystone answers, and refuses the service's credentials or its own token: why, in words for the log.
+    Refused(&'static str),
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

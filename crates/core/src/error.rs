@@ -109,6 +109,8 @@ pub enum Part {
     Pool(PoolName),
     /// Keystone, which knows the tokens of callers.
     Keystone,
+    /// The look-up of tokens, which Keystone refuses this service.
+    TokenLookup,
     /// This process, which is about to stop.
     Server,
 }
@@ -120,6 +122,9 @@ impl fmt::Display for Part {
             Self::Storage => f.write_str("storage"),
             Self::Pool(name) => write!(f, "storage pool {name}"),
             Self::Keystone => f.write_str("the identity service (Keystone)"),
+            Self::TokenLookup => f.write_str(
+                "the look-up of tokens, which the identity service (Keystone) refuses this service,",
+            ),
             Self::Server => f.write_str("the server"),
         }
     }

@@ -19,6 +19,8 @@ pub struct KeystoneFigures {
     pub refused: u64,
     /// Lookups without a usable response.
     pub failed: u64,
+    /// Lookups that Keystone refused to the service.
+    pub not_allowed: u64,
     /// Requests with a cached valid token.
     pub remembered_valid: u64,
     /// Requests with a cached refused token.
@@ -59,7 +61,8 @@ impl Validations {
         };
         registry.register(
             "angarium_keystone_lookups",
-            "Tokens that Keystone was asked about, by result: valid, refused, or failed without a usable answer",
+            "Tokens that Keystone was asked about, by result: valid, refused, failed without a usable answer, or \
+             not_allowed",
             validations.lookups.clone(),
         );
         registry.register(
@@ -87,7 +90,12 @@ impl Validations {
     pub(super) fn set(&self) {
         let read = self.read.lock();
         let Some(figures) = read.as_ref().map(|read| read()) else { return };
-        let lookups = [("valid", figures.valid), ("refused", figures.refused), ("failed", figures.failed)];
+        let lookups = [
+            ("valid", figures.valid),
+            ("refused", figures.refused),
+            ("failed", figures.failed),
+            ("not_allowed", figures.not_allowed),
+        ];
         let hits = [("valid", figures.remembered_valid), ("refused", figures.remembered_refused)];
         let set = |family: &Family<Labels, Counter>, counts: &[(&'static str, u64)]| {
             for (result, count) in counts {
@@ -124,6 +132,7 @@ mod tests {
         for line in [
             "angarium_keystone_lookups_total{result=\"valid\"} 3\n",
             "angarium_keystone_lookups_total{result=\"failed\"} 0\n",
+            "angarium_keystone_lookups_total{result=\"not_allowed\"} 0\n",
             "angarium_keystone_cache_hits_total{result=\"refused\"} 5\n",
             "angarium_keystone_cached_tokens{} 2\n",
             "angarium_keystone_waiting_requests{} 0\n",

@@ -138,6 +138,7 @@ fn refused(refusal: Refusal) -> AdmissionRefusal {
         ),
         Refusal::Busy => Error::Overloaded.into(),
         Refusal::Unavailable => Error::Unavailable { part: Part::Keystone, cause: None }.into(),
+        Refusal::NotAllowed => Error::Unavailable { part: Part::TokenLookup, cause: None }.into(),
     }
 }
 

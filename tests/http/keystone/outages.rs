@@ -154,6 +154,27 @@ fn forbidden_validation_is_no_outage() {
 }
 
 #[test]
+fn refused_new_own_token_is_no_outage() {
+    let guarded = guarded(&["--keystone-cache-time", "0"]);
+    let member = guarded.client(&guarded.member());
+    assert_eq!(member.get("/v2/queues").unwrap().status, StatusCode::OK);
+    guarded.identity.set_behaviour(Behaviour::Canned(401, Vec::new(), String::new()));
+    for number in 0..3 {
+        let answer = guarded.client(&format!("gAAAAAB{number}")).get("/v2/queues").unwrap();
+        assert_code(&answer, 503, "unavailable");
+        assert!(answer.text().contains("refuses this service"), "{}", answer.text());
+    }
+    assert_eq!(guarded.identity.asked().logins, 2, "one new token is enough to know");
+    wait_until("it is logged", || guarded.server.last_lines().contains("keystone refuses the service"));
+    guarded.identity.set_behaviour(Behaviour::Well);
+    assert_eq!(member.get("/v2/queues").unwrap().status, StatusCode::OK);
+    assert_eq!(guarded.figure("angarium_keystone_lookups_total{result=\"not_allowed\"}"), 3.0);
+    assert_eq!(guarded.figure("angarium_keystone_lookups_total{result=\"failed\"}"), 0.0);
+    let lines = guarded.server.last_lines();
+    assert!(!lines.contains("keystone cannot be used"), "{lines}");
+}
+
+#[test]
 fn thousand_bad_tokens_are_few_look_ups_at_once() {
     let guarded = guarded(&[]);
     let member = guarded.member();
