@@ -100,6 +100,29 @@ fn queue_keeps_its_creation_order() {
     assert!(refused.text().contains("_fifo"));
 }
 
+#[test]
+fn queue_with_fifo_name_keeps_order_of_groups() {
+    let service = service();
+    let kind = |queue: &str| {
+        let shown = service.client.get(&format!("/v2/queues/{queue}")).unwrap();
+        (shown.headers["x-queue-exists"].clone(), shown.json()["_fifo"].clone())
+    };
+    assert_eq!(
+        service.client.put("/v2/queues/made.fifo", Some(&json!({"colour": "red"}))).unwrap().status,
+        201
+    );
+    service.client.post_messages("posted.fifo", &[json!(1), json!(2)]).unwrap();
+    for queue in ["made.fifo", "posted.fifo"] {
+        assert_eq!(kind(queue), ("true".parse().unwrap(), json!(true)), "{queue}");
+    }
+    assert_eq!(bodies(&service.client.claim("posted.fifo", 1, 60).unwrap().json()), [&json!(1)]);
+    assert_eq!(service.client.claim("posted.fifo", 1, 60).unwrap().status, 204);
+    let refused = service.client.put("/v2/queues/other.fifo", Some(&json!({"_fifo": false}))).unwrap();
+    assert!(refused.status == 400 && refused.text().contains("_fifo"), "{}", refused.text());
+    assert_eq!(service.client.put("/v2/queues/plain", None).unwrap().status, 201);
+    assert_eq!(kind("plain").1, Value::Null);
+}
+
 /// As through SQS, where that is no attribute of a queue whose ids of deduplication hold for all of it.
 #[test]
 fn groups_have_own_throughput_only_with_group_dedup() {

@@ -18,6 +18,9 @@ pub struct ProjectId(Arc<str>);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueName(Arc<str>);
 
+/// How the name of a queue ends whose messages are in order of groups, as in SQS.
+pub const FIFO_SUFFIX: &str = ".fifo";
+
 /// The name of a pool, with the alphabet of a queue name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolName(Arc<str>);
@@ -92,6 +95,11 @@ impl QueueName {
     /// Checks the name of a queue.
     pub fn new(text: &str) -> Result<Self, Error> {
         word(text, "queue_name", limits::QUEUE_NAME_CHARS).map(Self)
+    }
+
+    /// Whether the name states a FIFO queue.
+    pub fn is_fifo(&self) -> bool {
+        self.0.ends_with(FIFO_SUFFIX)
     }
 
     /// Checks that Zaqar's API may create the name: at most 64 characters.

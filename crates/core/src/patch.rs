@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use crate::attributes;
 use crate::error::{Error, InvalidPart};
 use crate::limits::Limits;
+use crate::names::{FIFO_SUFFIX, QueueName};
 use crate::queue::Metadata;
 
 /// A change of one key.
@@ -152,6 +153,23 @@ impl Metadata {
     pub fn with_message_ttl(self, seconds: u32) -> Result<Self, Error> {
         let mut own = self.own();
         own.insert(attributes::MESSAGE_TTL.to_owned(), raw(seconds.to_string()));
+        Self::stored(raw(written(&own)))
+    }
+
+    /// The metadata of a new queue with this name. A queue whose name ends in [`FIFO_SUFFIX`] is a FIFO queue, as clients
+    /// of SQS expect; metadata that says otherwise is refused.
+    pub fn for_new(self, name: &QueueName) -> Result<Self, Error> {
+        if self.attributes().is_fifo || !name.is_fifo() {
+            return Ok(self);
+        }
+        let mut own = self.own();
+        if own.get(attributes::FIFO).is_some_and(|value| value.get() != "null") {
+            let why = format!(
+                "a queue whose name ends in {FIFO_SUFFIX} is one: leave it out, or choose another name"
+            );
+            return Err(Error::invalid(InvalidPart::Limit, attributes::FIFO, why));
+        }
+        own.insert(attributes::FIFO.to_owned(), raw("true".to_owned()));
         Self::stored(raw(written(&own)))
     }
 

@@ -9,15 +9,13 @@ use super::fault::{Fault, Kind};
 use super::queue_attributes::{Attributes, invalid, refused, unknown};
 use angarium_core::attributes as keys;
 use angarium_core::dedup::DedupScope;
-use angarium_core::names::QueueName;
+use angarium_core::names::{FIFO_SUFFIX, QueueName};
 use angarium_core::patch::Entries;
 use angarium_core::queue::Metadata;
 
 /// What the name of such a queue may be.
 const FIFO_NAME: &str = "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with \
                          .fifo suffix and be 1 to 80 in length";
-/// How the names of such queues end.
-const SUFFIX: &str = ".fifo";
 
 const FIFO: &str = "FifoQueue";
 const CONTENT: &str = "ContentBasedDeduplication";
@@ -43,13 +41,13 @@ pub enum Fifo {
 impl Fifo {
     /// What the name of a queue states.
     pub fn of(name: &QueueName) -> Self {
-        if name.as_str().ends_with(SUFFIX) { Self::Yes } else { Self::No }
+        if name.is_fifo() { Self::Yes } else { Self::No }
     }
 }
 
 /// Checks that the name and the attributes of a new queue say the same of its kind.
 pub fn check_new(name: &QueueName, attributes: &Attributes) -> Result<(), Fault> {
-    let rest = name.as_str().strip_suffix(SUFFIX).unwrap_or(name.as_str());
+    let rest = name.as_str().strip_suffix(FIFO_SUFFIX).unwrap_or(name.as_str());
     let is_asked = attributes.get(FIFO).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if rest.is_empty() || rest.contains('.') {
         return Err(wrong_name(name.as_str(), if is_asked { FIFO_NAME } else { NAME }));

@@ -43,7 +43,8 @@ pub struct QueueAttributes {
     /// moments in one. When absent, as durable as the pool can.
     #[schema(value_type = Option<Durability>)]
     _durability: Option<String>,
-    /// Whether the messages of a group are claimed in order. It is fixed when the queue is created. False when absent.
+    /// Whether the messages of a group are claimed in order. It is fixed when the queue is created. When absent, true for
+    /// a name that ends in `.fifo`, which cannot have false, and else false.
     _fifo: Option<bool>,
     /// In a queue with `_fifo`: whether a deduplication id holds for the `queue` or for each `group`. `queue` when
     /// absent.

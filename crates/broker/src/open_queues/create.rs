@@ -16,6 +16,7 @@ impl OpenQueues {
     /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<CreateResult, Error> {
         metadata.attributes().check_for(&at.name)?;
+        let metadata = metadata.for_new(&at.name)?;
         let quota = self.0.quotas.counted_quota(&self.0.ledger.account_of(&at.project)).await?;
         self.create_within(at, metadata, quota).await
     }
@@ -68,7 +69,7 @@ impl OpenQueues {
             return Ok(open);
         }
         let at = queue.at();
-        self.create_within(at, metadata, Quota::NONE).await?;
+        self.create_within(at, metadata.for_new(&at.name)?, Quota::NONE).await?;
         queue.handle().ok_or_else(|| closed(at))
     }
 
