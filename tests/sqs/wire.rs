@@ -1,6 +1,7 @@
 //! Requests and answers of SQS as they are on the wire, in both protocols, where no SDK shows them.
 
 use http::Method;
+use md5::{Digest, Md5};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -73,6 +74,10 @@ impl Service {
         let asked = json!({"QueueUrl": queue, "AttributeNames": [name]});
         self.done("GetQueueAttributes", &asked)["Attributes"][name].clone()
     }
+}
+
+fn md5(text: &str) -> String {
+    Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn text(answer: &Answer) -> String {
@@ -155,6 +160,24 @@ fn non_utf8_text_is_refused() {
 }
 
 /// Errors that programs read: the value and the parameter stand where they stand in AWS.
+#[test]
+fn body_beyond_xml_has_the_md5_of_its_delivered_text() {
+    let service = Service::start();
+    let body = "a\u{0}b\u{ffff}c\r\n";
+    let send = json!({"QueueUrl": "q", "MessageBody": body});
+    service.refused("InvalidMessageContents", "SendMessage", &send);
+    for _ in 0..2 {
+        assert_eq!(service.client().post_messages("q", &[json!(body)]).unwrap().status.as_u16(), 201);
+    }
+    let received = service.done("ReceiveMessage", &json!({"QueueUrl": "q"}));
+    let message = &received["Messages"][0];
+    assert_eq!((&message["Body"], &message["MD5OfBody"]), (&json!(body), &json!(md5(body))));
+    let answer = text(&service.form("/", b"Action=ReceiveMessage&QueueUrl=q"));
+    let delivered = "a\u{fffd}b\u{fffd}c\r\n";
+    assert!(answer.contains(&delivered.replace('\r', "&#13;")), "{answer}");
+    assert!(answer.contains(&format!("<MD5OfBody>{}</MD5OfBody>", md5(delivered))), "{answer}");
+}
+
 #[test]
 fn error_names_value_and_parameter() {
     let service = Service::start();

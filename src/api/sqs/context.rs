@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::account::RegionalQueues;
+use super::decode::Dialect;
 use super::pauses::Pauses;
 use super::resolution::ResolvedRequest;
 use angarium_broker::Broker;
@@ -14,6 +15,8 @@ use angarium_core::trace::TraceContext;
 pub struct Context<'a> {
     /// What the product does.
     pub broker: &'a Broker,
+    /// The form of the answer.
+    pub dialect: Dialect,
     /// Who asks for what, with which queues.
     pub request: &'a ResolvedRequest,
     /// How queues are named.

@@ -191,6 +191,7 @@ impl Endpoint {
         let aws_trace = aws_trace.filter(|trace| (1..=limits::SQS_TRACE_CHARS).contains(&trace.len()));
         let context = Context {
             broker: &self.broker,
+            dialect: call.dialect,
             request: &call.request,
             places: &self.places,
             base: &call.base,

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{WholeNumber, token, within};
 use super::context::Context;
+use super::decode::Dialect;
 use super::encode::OperationResult;
 use super::fault::{Fault, OTHER_TYPE};
 use super::fifo::Fifo;
 use super::lists::{Names, names};
 use super::message_attributes::{self, AttributeEntry, is_wanted, md5_of};
-use super::queue_attributes;
+use super::{queue_attributes, xml};
 use angarium_broker::{MessageView, Receive};
 use angarium_core::claim::{ClaimLimit, ClaimWait, Visibility};
 use angarium_core::group::{AttemptId, DedupId};
@@ -141,7 +142,7 @@ impl Message {
         let own = own
             .map_or_else(MessageAttributes::default, |own| own.filtered(|name| is_wanted(&wanted.own, name)));
         let attributes = system_attributes(context, queue, wanted, &view);
-        let body = body(&view.body);
+        let body = delivered(body(&view.body), context.dialect);
         Self {
             message_id: view.id,
             receipt_handle,
@@ -164,6 +165,14 @@ fn body(kept: &[u8]) -> String {
         _ => None,
     }
     .unwrap_or_else(|| String::from_utf8_lossy(kept).into_owned())
+}
+
+/// A body in an answer of this form. Its MD5 is that of what the client reads.
+fn delivered(body: String, dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Query => xml::representable(body),
+        Dialect::Json | Dialect::QueryJson => body,
+    }
 }
 
 fn system_attributes(

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::message_attributes::is_allowed;
 use super::operation::Operation;
 
 const NAMESPACE: &str = "http://queue.amazonaws.com/doc/2012-11-05/";
@@ -86,6 +87,20 @@ pub fn error(error: &Value, id: &str) -> String {
     text
 }
 
+/// A text as XML can have it: with U+FFFD in place of each character that is in no document. Only bodies that were posted through
+/// REST have some.
+pub fn representable(text: String) -> String {
+    if is_allowed(&text) { text } else { text.chars().map(character_of_xml).collect() }
+}
+
+fn character_of_xml(character: char) -> char {
+    match character {
+        '\t' | '\n' | '\r' => character,
+        '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
+        plain => plain,
+    }
+}
+
 fn put_members(text: &mut String, operation: Operation, members: &Value) {
     for (member, value) in members.as_object().into_iter().flatten() {
         match (element(operation, member), value) {
@@ -129,10 +144,7 @@ fn put_text(text: &mut String, name: &str, content: &str) {
             '"' => text.push_str("&quot;"),
             // A reader would make a newline of it.
             '\r' => text.push_str("&#13;"),
-            '\t' | '\n' => text.push(character),
-            // What XML cannot say at all. Only bodies that were posted through REST have it.
-            '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => text.push('\u{fffd}'),
-            plain => text.push(plain),
+            other => text.push(character_of_xml(other)),
         }
     }
     text.push_str(&format!("</{name}>"));
