@@ -86,6 +86,7 @@ impl ApiError {
             | Error::Overloaded
             | Error::BodiesFull
             | Error::Moved(_)
+            | Error::PoolsClosed { .. }
             | Error::Unavailable { .. }
             | Error::Unknown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable"),
         }

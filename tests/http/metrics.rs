@@ -96,7 +96,12 @@ fn service_below_reserve_is_not_ready_with_reason() {
     let client = server.client();
     assert_eq!(client.get("/livez").unwrap().status, StatusCode::OK);
     for path in ["/readyz", "/v2/ping", "/readyz"] {
-        assert_eq!(client.get(path).unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+        let answer = client.get(path).unwrap();
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        let text = answer.json()["description"].as_str().unwrap().to_owned();
+        for part in ["pool default", "bytes are free", &u64::MAX.to_string(), "--reserve"] {
+            assert!(text.contains(part), "{path}: {text}");
+        }
     }
     // Once, however often it is asked.
     wait_until("the service says that it is not ready", || server.last_lines().contains("not ready"));

@@ -11,6 +11,8 @@ pub const LISTING_READS: usize = 64;
 pub const LISTING_NAMES: usize = 100_000;
 /// Records of queues that one page of a listing with filters on the metadata reads; then it ends likewise.
 pub const LISTING_QUEUES: usize = 1_000;
+/// Pools that take no new messages and are named where none does: a probe reads the answer as one line.
+pub const CLOSED_POOLS_NAMED: usize = 4;
 /// Messages that one step of a purge removes.
 pub const PURGE_STEP: usize = 1_024;
 /// How often a receive that waits looks whether some of them are gone.

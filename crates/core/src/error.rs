@@ -270,6 +270,15 @@ pub enum Error {
     /// Another replica serves the slot. A caller that knows the replica repeats the request there.
     #[error("the queue moves to another replica, please try again in a few seconds")]
     Moved(Slot),
+    /// No pool takes new messages, with why each does not, for a person who looks after them.
+    #[error("no pool accepts new messages: {pools}")]
+    PoolsClosed {
+        /// Each pool with its reason.
+        pools: String,
+        /// The same without figures that change, for the log.
+        #[source]
+        cause: Cause,
+    },
     /// A part cannot be used now. It is certain that nothing was written.
     #[error("{part} is unavailable, please try again in a few seconds")]
     Unavailable {
@@ -396,7 +405,7 @@ impl Error {
             Self::BodiesFull => ErrorCode::BodiesFull,
             Self::Late => ErrorCode::Late,
             Self::Moved(_) => ErrorCode::Moved,
-            Self::Unavailable { .. } => ErrorCode::Unavailable,
+            Self::PoolsClosed { .. } | Self::Unavailable { .. } => ErrorCode::Unavailable,
             Self::Damaged { .. } => ErrorCode::Damaged,
             Self::Unknown { .. } => ErrorCode::UnknownOutcome,
         }
@@ -437,6 +446,7 @@ impl Error {
             | Self::BodiesFull
             | Self::Late
             | Self::Moved(_)
+            | Self::PoolsClosed { .. }
             | Self::Unavailable { .. }
             | Self::Unknown { .. } => true,
         }

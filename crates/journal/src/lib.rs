@@ -302,6 +302,11 @@ impl Journal {
         DiskSpace::at(&self.path)
     }
 
+    /// Bytes of free space below which there is no room for new messages.
+    pub fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
     /// Returns whether there is room for new messages now. A file system that does not report its space has room.
     pub fn room(&self) -> Room {
         Room::of(self.disk_space(), self.reserve)

@@ -93,6 +93,15 @@ pub struct StoredDamage {
     pub text: String,
 }
 
+/// The free space of a disk that is below its reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Free bytes.
+    pub free: u64,
+    /// Bytes that are kept for deletions, claims and the like.
+    pub reserve: u64,
+}
+
 /// A storage pool. The conformance suite, which every driver passes, has a test for each sentence below and in the
 /// traits that this one consists of.
 #[async_trait]
@@ -135,6 +144,11 @@ pub trait PoolStore: PoolWrites + PoolReads + PoolDeadlines {
     /// The damage that calls have found since the pool was opened; none when they found none. A driver whose servers
     /// check their data themselves knows of none.
     fn damage(&self) -> Option<StoredDamage> {
+        None
+    }
+
+    /// The free space, if it is below the reserve; none when it is not, or when the driver knows no reserve.
+    fn shortage(&self) -> Option<Shortage> {
         None
     }
 

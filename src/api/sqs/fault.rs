@@ -267,6 +267,7 @@ impl From<Arc<Error>> for Fault {
             | Error::NoPool
             | Error::NotDurable(_)
             | Error::Full
+            | Error::PoolsClosed { .. }
             | Error::Unavailable { .. } => Kind::ServiceUnavailable,
             Error::Unknown { .. } | Error::Damaged { .. } => Kind::InternalFailure,
         };

@@ -12,7 +12,7 @@ use angarium_core::names::PoolName;
 use angarium_core::pool::Pool;
 use angarium_engine::placement::Candidate;
 use angarium_metrics::ObservedPool;
-use angarium_storage::{Health, PoolStore, StoreError};
+use angarium_storage::{Health, PoolStore, Shortage, StoreError};
 
 use crate::stores::storage_failed;
 
@@ -105,6 +105,31 @@ impl OpenPool {
     /// Whether a post has a chance now.
     pub(crate) fn is_writable(&self) -> bool {
         self.store.as_ref().is_ok_and(|store| store.check_room().is_ok())
+    }
+
+    /// What a probe is told of a pool that takes no new messages, and what to do: no path or server of this machine.
+    pub(crate) fn closed_text(&self) -> Option<String> {
+        let name = &self.entry.name;
+        let store = match &self.store {
+            Ok(store) => store,
+            Err(unusable) if unusable.is_absent => {
+                return Some(format!(
+                    "pool {name}: its storage is not there; its disk may not be mounted yet"
+                ));
+            }
+            Err(_) => return Some(format!("pool {name} cannot be used; the log has the reason")),
+        };
+        let refused = store.check_room().err()?;
+        Some(match store.shortage() {
+            Some(Shortage { free, reserve }) => format!(
+                "pool {name} takes no new messages: {free} bytes are free on its disk, less than the reserve of \
+                 {reserve} bytes; make room on the disk, delete messages, or lower --reserve"
+            ),
+            None if matches!(refused, StoreError::Full) => {
+                format!("pool {name} takes no new messages: its server has no room; make room there")
+            }
+            None => format!("pool {name} cannot be used now; the log has the reason"),
+        })
     }
 
     /// Whether it answered when it was last asked how it does.

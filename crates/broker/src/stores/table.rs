@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use uuid::Uuid;
 
+use crate::limits;
 use crate::replica::pool_outages::PoolStates;
 use crate::stores::usage_notes::PoolUse;
 
@@ -207,7 +208,12 @@ impl PoolTable {
         if pools.iter().any(|pool| pool.is_writable()) {
             return Ok(());
         }
-        Err(Error::unavailable(Part::Storage, "no pool accepts new messages"))
+        let named = pools.iter().filter_map(|pool| pool.closed_text()).take(limits::CLOSED_POOLS_NAMED);
+        let mut text = named.collect::<Vec<_>>().join("; ");
+        if let Some(more) = pools.len().checked_sub(limits::CLOSED_POOLS_NAMED + 1) {
+            text.push_str(&format!("; and {} more", more + 1));
+        }
+        Err(Error::PoolsClosed { pools: text, cause: "no pool accepts new messages".into() })
     }
 
     /// Whether a start makes sense: some pool can be used, or there is none yet, or the disk of one is late and this process is
@@ -227,18 +233,10 @@ impl PoolTable {
         Err(Error::unavailable(Part::Pool(pool.entry.name.clone()), format!("{uri}: {why}")))
     }
 
-    /// What a probe is told of pools that cannot be used: no path or server of this machine.
+    /// What a probe is told of pools that take no new messages.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let pools = self.all();
-        let warning = |pool: &Arc<OpenPool>| {
-            let (name, unusable) = (&pool.entry.name, pool.unusable()?);
-            Some(if unusable.is_absent {
-                format!("pool {name}: its storage is not there; its disk may not be mounted yet")
-            } else {
-                format!("pool {name} cannot be used; the log has the reason")
-            })
-        };
-        pools.iter().filter_map(warning).collect()
+        pools.iter().filter_map(|pool| pool.closed_text()).collect()
     }
 }
 

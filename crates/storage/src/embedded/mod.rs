@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use super::{
     Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolDeadlines, PoolReads,
-    PoolStore, PoolWrites, Position, Recount, RetainedEntries, RetainedPlace, Stamp, StoreError,
+    PoolStore, PoolWrites, Position, Recount, RetainedEntries, RetainedPlace, Shortage, Stamp, StoreError,
     StoredDamage, Totals, Usage,
 };
 use angarium_core::durability::Durability;
@@ -151,6 +151,11 @@ impl PoolStore for EmbeddedPool {
 
     fn damage(&self) -> Option<StoredDamage> {
         self.journal.damage().map(|met| StoredDamage { reads: met.reads, text: met.text })
+    }
+
+    fn shortage(&self) -> Option<Shortage> {
+        let (free, reserve) = (self.journal.disk_space()?.free, self.journal.reserve());
+        (free < reserve).then_some(Shortage { free, reserve })
     }
 
     fn check_room(&self) -> Result<(), StoreError> {
