@@ -76,10 +76,19 @@ impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
     }
 }
 
-/// Whether a request names several hosts, or over HTTP/1.1 none. In HTTP/2 the host is a part of the URI.
+/// Whether a request names several hosts, or none, which only HTTP/1.0 allows. In HTTP/2 the host is a part of the URI, and a
+/// header beside it must name the same.
 fn has_wrong_host(request: &Request<Body>) -> bool {
-    let hosts = request.headers().get_all(header::HOST).iter().count();
-    hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11)
+    let mut named = request.headers().get_all(header::HOST).iter();
+    let authority = request.uri().authority().filter(|_| request.version() == Version::HTTP_2);
+    match (named.next(), named.next(), authority) {
+        (_, Some(_), _) => true,
+        (Some(host), None, Some(authority)) => {
+            !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
+        }
+        (None, None, None) => request.version() >= Version::HTTP_11,
+        _ => false,
+    }
 }
 
 pin_project! {

@@ -9,6 +9,7 @@ use angarium::server::connection::{Client, serve_h2};
 use angarium::server::listener::ConnectionLimits;
 use angarium::server::unsent::unsent_budget;
 use angarium_core::error::Error;
+use angarium_core::hosts::WrongHost;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;
@@ -51,6 +52,7 @@ fn app(held: UnboundedSender<HeldStream>) -> Router {
         .route("/body", post(read_body))
         .route("/unread", post(keep_body))
         .route("/held", get(hold))
+        .route("/host", get(check_host))
 }
 
 async fn read_body(body: Body) -> StatusCode {
@@ -58,6 +60,13 @@ async fn read_body(body: Body) -> StatusCode {
         Ok(_) => StatusCode::OK,
         Err(error) if Error::is_late(&error) => StatusCode::REQUEST_TIMEOUT,
         Err(_) => StatusCode::BAD_REQUEST,
+    }
+}
+
+async fn check_host(request: axum::extract::Request) -> StatusCode {
+    match request.extensions().get::<WrongHost>() {
+        Some(_) => StatusCode::BAD_REQUEST,
+        None => StatusCode::OK,
     }
 }
 
@@ -254,6 +263,31 @@ async fn header_beyond_the_bound_is_refused() {
     let request = Request::builder().uri("http://a/quick").header("long", long).body(()).unwrap();
     let (answer, _) = pair.client.send_request(request, true).unwrap();
     assert_eq!(answer.await.unwrap().status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+}
+
+/// Whether the request is marked as one that does not name one host.
+async fn has_wrong_host(pair: &mut Pair, target: &str, hosts: &[&str]) -> bool {
+    // So the client sends a path alone, without a host.
+    let request = Request::builder().version(http::Version::HTTP_11).uri(target);
+    let request = hosts.iter().fold(request, |request, host| request.header("host", *host));
+    let (answer, _) = pair.client.send_request(request.body(()).unwrap(), true).unwrap();
+    answer.await.unwrap().status() == StatusCode::BAD_REQUEST
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_without_one_host_is_marked() {
+    let mut pair = Pair::new().await;
+    for (target, hosts) in [
+        ("/host", &[][..]),
+        ("/host", &["a", "a"]),
+        ("http://a/host", &["b"]),
+        ("http://a/host", &["a", "a"]),
+    ] {
+        assert!(has_wrong_host(&mut pair, target, hosts).await, "{target} {hosts:?}");
+    }
+    for (target, hosts) in [("/host", &["a"][..]), ("http://a/host", &[]), ("http://a/host", &["A"])] {
+        assert!(!has_wrong_host(&mut pair, target, hosts).await, "{target} {hosts:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,7 +73,8 @@ impl AllowedHosts {
     }
 }
 
-/// Marks an HTTP/1.1 request that names no host, or several (RFC 9112, 3.2), so its target is ambiguous.
+/// Marks a request that names no host, or several (RFC 9112, 3.2; RFC 9113, 8.3.1), so its target is ambiguous. Requests
+/// of HTTP/1.0 need not name one.
 #[derive(Clone, Copy, Debug)]
 pub struct WrongHost;
 
