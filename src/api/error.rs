@@ -49,6 +49,9 @@ impl ApiError {
             Error::Invalid { place: InvalidPart::Header, .. } => {
                 (StatusCode::BAD_REQUEST, "Invalid header value")
             }
+            Error::Invalid { place: InvalidPart::HeaderSize, .. } => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "431 Request Header Fields Too Large")
+            }
             Error::Invalid { place: InvalidPart::Name, .. } => {
                 (StatusCode::BAD_REQUEST, "Invalid queue identification")
             }

@@ -65,9 +65,11 @@ fn examples(code: ErrorCode) -> Vec<Error> {
     let in_use =
         |is_passing| Error::InUse { resource: Resource::Pool, name: String::new(), by: "", is_passing };
     match code {
-        ErrorCode::Invalid => [InvalidPart::Body, InvalidPart::Accept, InvalidPart::MediaType]
-            .map(|place| Error::invalid(place, "", ""))
-            .into(),
+        ErrorCode::Invalid => {
+            [InvalidPart::Body, InvalidPart::Accept, InvalidPart::MediaType, InvalidPart::HeaderSize]
+                .map(|place| Error::invalid(place, "", ""))
+                .into()
+        }
         ErrorCode::NotFound => [Resource::Queue, Resource::Message]
             .map(|resource| Error::NotFound { resource, name: String::new() })
             .into(),

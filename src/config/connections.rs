@@ -67,7 +67,7 @@ pub struct ConnectionSettings {
     #[arg(value_parser = units::wait)]
     pub drain_timeout: Duration,
 
-    /// Bytes of the header of a request
+    /// Bytes of the header of a request, with its first line and four for each field; a longer one is answered 431
     #[arg(long, env = "ANGARIUM_MAX_HEADER_BYTES", default_value = "65536", value_name = "SIZE")]
     #[arg(value_parser = units::bytes_within(8_192, 1_048_576))]
     pub max_header_bytes: u32,

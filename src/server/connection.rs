@@ -22,6 +22,7 @@ use tracing::debug;
 
 use super::deadline::{DeadlineIo, Phase};
 use super::exchange::{App, Exchange};
+use super::limits::HEADER_EXCESS_BYTES;
 use super::listener::ConnectionLimits;
 use super::unsent::{UnsentAnswers, UnsentBudget};
 
@@ -65,7 +66,9 @@ where
     let unsent = UnsentAnswers::of_requests(client.unsent, client.address);
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
     let mut http = http1::Builder::new();
-    http.half_close(false).header_read_timeout(None).max_buf_size(limits.buffer.max(MIN_BUFFER));
+    let most = limits.buffer.saturating_add(HEADER_EXCESS_BYTES);
+    // Alone, the size of the buffer is no bound of a header: the buffer grows beyond it, by as much as there is to read.
+    http.half_close(false).header_read_timeout(None).max_buf_size(most.max(MIN_BUFFER)).max_header_size(most);
     let connection = http.serve_connection(io, Exchange::new(app, phase, unsent, limits));
     drive(connection, http1::Connection::graceful_shutdown, limits.drain, stop).await
 }
@@ -91,12 +94,13 @@ where
     let phase = Phase::streams();
     let unsent = UnsentAnswers::of_streams(client.unsent, client.address);
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
+    let most = limits.buffer.saturating_add(HEADER_EXCESS_BYTES);
     let mut http = http2::Builder::new(TrackedExecutor(tasks));
     http.timer(TokioTimer::new())
         .keep_alive_interval(limits.probe)
         .keep_alive_timeout(limits.probe)
         .max_concurrent_streams(limits.streams)
-        .max_header_list_size(u32::try_from(limits.buffer).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(most).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER);

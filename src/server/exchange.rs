@@ -1,7 +1,7 @@
 //! One request and its answer, as the connection sees them.
-//! Owns the marks that tell the socket when a request begins and ends, the mark of one that does not say its host, and the
-//! progress of a request's body. Never looks at a path, at another header or at a byte of a body, and never answers: that
-//! is the router's.
+//! Owns the marks that tell the socket when a request begins and ends, the marks of one that does not say its host and of one
+//! whose header is too long, and the progress of a request's body. Never looks at a path, at the value of another header or
+//! at a byte of a body, and never answers: that is the router's.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::BoxError;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response, Version, header};
+use http::{HeaderName, HeaderValue, Request, Response, Version, header};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ use super::listener::ConnectionLimits;
 use super::unsent::{AnswerCharge, UnsentAnswers};
 use angarium_core::error::Error;
 use angarium_core::hosts::WrongHost;
+use angarium_core::request_header::HeaderExcess;
 
 /// What answers the requests of a listener, such as a router of axum.
 pub trait App:
@@ -71,6 +72,9 @@ impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
         if has_wrong_host(&request) {
             request.extensions_mut().insert(WrongHost);
         }
+        if let Some(excess) = header_excess(&request, &self.limits) {
+            request.extensions_mut().insert(excess);
+        }
         let unsent = self.unsent.clone();
         HandlerFuture { answer: self.app.clone().call(request), mark: Some(mark), unsent }
     }
@@ -89,6 +93,22 @@ fn has_wrong_host(request: &Request<Body>) -> bool {
         (None, None, None) => request.version() >= Version::HTTP_11,
         _ => false,
     }
+}
+
+/// How the header of a request is longer than it may be. It counts as HTTP/1.1 writes it, with each value behind one blank.
+fn header_excess(request: &Request<Body>, limits: &ConnectionLimits) -> Option<HeaderExcess> {
+    let headers = request.headers();
+    if headers.len() > limits.fields {
+        return Some(HeaderExcess::Fields { found: headers.len(), bound: limits.fields });
+    }
+    let uri = request.uri();
+    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let host = uri.authority().map_or(0, |host| "host: \r\n".len() + host.as_str().len());
+    let first = request.method().as_str().len() + target + "  HTTP/1.1\r\n".len();
+    let field =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ": \r\n".len();
+    let found = first + host + headers.iter().map(field).sum::<usize>() + "\r\n".len();
+    (found > limits.buffer).then_some(HeaderExcess::Bytes { found, bound: limits.buffer })
 }
 
 pin_project! {

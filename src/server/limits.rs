@@ -16,6 +16,16 @@ pub const PROBE_HEADER_BYTES: usize = 8 * 1024;
 /// Seconds after which who was refused for want of a connection may come again.
 pub const CONNECTION_RETRY_SECONDS: u32 = 2;
 
+/// Fields of the header of a request: as many as leave room for those that a replica adds to pass it on.
+pub const HEADER_FIELDS: usize = 90;
+/// The same at the listener for other replicas. It is what hyper's parser of HTTP/1.1 takes without an allocation of its own.
+pub const PEER_HEADER_FIELDS: usize = 100;
+/// Bytes beyond the bound of a header that are read all the same, so that the API refuses it in its own form. In HTTP/2 the
+/// protocol counts 28 bytes more for each of [`PEER_HEADER_FIELDS`] fields than the bound does.
+pub const HEADER_EXCESS_BYTES: usize = 8 * 1024;
+/// Bytes that the header of a request may have more at the listener for other replicas: what they add to that of a client.
+pub const PEER_HEADER_BYTES: usize = 16 * 1024;
+
 /// Bytes of a PROXY protocol header beyond its fixed part. Addresses take 36; the fields behind them, such as the name of a
 /// certificate, a few hundred.
 pub const PROXY_HEADER_BYTES: usize = 2_048;

@@ -79,9 +79,11 @@ pub struct ConnectionLimits {
     pub unsent: usize,
     /// How long requests in progress may take to finish once the server stops. Default 25 s: orchestrators kill after 30 s.
     pub drain: Duration,
-    /// The most a connection buffers, and with it the longest request header, in bytes, at least 8 KiB. A longer header
-    /// is answered 431. Default 64 KiB. The number of headers is hyper's: 100.
+    /// The longest request header, in bytes, at least 8 KiB; a connection buffers somewhat more. A longer header is marked for
+    /// the API, which answers 431, or answered so here when it is much longer. Default 64 KiB.
     pub buffer: usize,
+    /// Fields of a request header. One with more is marked or answered likewise. Default 90.
+    pub fields: usize,
     /// How long the loop rests when the system has no file or memory for a new connection. Default 100 ms.
     pub accept_pause: Duration,
 }
@@ -103,6 +105,7 @@ impl Default for ConnectionLimits {
             unsent: 256 << 20,
             drain: Duration::from_secs(25),
             buffer: 64 * 1024,
+            fields: limits::HEADER_FIELDS,
             accept_pause: Duration::from_millis(100),
         }
     }

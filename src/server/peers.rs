@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
 use super::StartError;
+use super::limits::{PEER_HEADER_BYTES, PEER_HEADER_FIELDS};
 use super::listener::ConnectionLimits;
 use crate::config::{Config, TreeChoice};
 use angarium_core::access::PeerSecret;
@@ -55,6 +56,9 @@ pub(super) fn connection_limits(clients: ConnectionLimits) -> ConnectionLimits {
         reserved: 0,
         // They read what they ask for.
         unsent: usize::MAX,
+        // What they pass on has all that its client sent.
+        buffer: clients.buffer.saturating_add(PEER_HEADER_BYTES),
+        fields: PEER_HEADER_FIELDS,
         ..clients
     }
 }

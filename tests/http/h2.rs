@@ -259,7 +259,7 @@ async fn slow_reader_gets_all() {
 #[tokio::test(start_paused = true)]
 async fn header_beyond_the_bound_is_refused() {
     let mut pair = Pair::new().await;
-    let long = "x".repeat(70 * 1024);
+    let long = "x".repeat(80 * 1024);
     let request = Request::builder().uri("http://a/quick").header("long", long).body(()).unwrap();
     let (answer, _) = pair.client.send_request(request, true).unwrap();
     assert_eq!(answer.await.unwrap().status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, StatusCode, Version};
-use http_body_util::Empty;
+use http::{HeaderName, Request, StatusCode, Version};
+use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tempfile::TempDir;
@@ -140,6 +140,54 @@ async fn http2_is_served_when_offered() {
     TaskTracker::new().spawn(connection);
     let answer = client.send_request(ping(Version::HTTP_2)).await.unwrap();
     assert_eq!((answer.status(), answer.version()), (StatusCode::NO_CONTENT, Version::HTTP_2));
+}
+
+/// Status and body of the answer to a ping with this many headers of this many bytes more, in a version.
+async fn answered(
+    server: &Server,
+    certificate: &CertificateDer<'static>,
+    version: Version,
+    more: &[usize],
+) -> (StatusCode, String) {
+    let mut request = ping(version);
+    for (number, bytes) in more.iter().enumerate() {
+        let name = HeaderName::from_bytes(format!("x-more-{number}").as_bytes()).unwrap();
+        request.headers_mut().insert(name, "x".repeat(*bytes).parse().unwrap());
+    }
+    let protocol: &[u8] = if version == Version::HTTP_2 { b"h2" } else { b"http/1.1" };
+    let stream = TokioIo::new(connect(server, certificate, &[protocol]).await.unwrap());
+    let answer = if version == Version::HTTP_2 {
+        let (mut client, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        TaskTracker::new().spawn(connection);
+        client.send_request(request).await.unwrap()
+    } else {
+        let (mut client, connection) = http1::handshake(stream).await.unwrap();
+        TaskTracker::new().spawn(connection);
+        client.send_request(request).await.unwrap()
+    };
+    let (status, body) = (answer.status(), answer.into_body().collect().await.unwrap().to_bytes());
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_header_is_431_in_both_versions() {
+    let place = TlsFiles::new();
+    let certificate = place.issue();
+    let server = place.start_with(&["--max-header-bytes=16384"]);
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let (status, _) = answered(&server, &certificate, version, &[16_000]).await;
+        assert_eq!(status, StatusCode::NO_CONTENT, "{version:?}");
+        let (status, text) = answered(&server, &certificate, version, &[16_384]).await;
+        assert_eq!(status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "{version:?}");
+        assert!(text.contains("--max-header-bytes") && text.contains("16384"), "{version:?}: {text}");
+        let (status, text) = answered(&server, &certificate, version, &[1; 90]).await;
+        assert_eq!(status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "{version:?}");
+        assert!(text.contains("91 headers"), "{version:?}: {text}");
+        for more in [&[30_000][..], &[1; 101]] {
+            let (status, _) = answered(&server, &certificate, version, more).await;
+            assert_eq!(status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "{version:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,10 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // From outside only, so that it can drive any server that speaks the API.
     ("bench", &["settings::units"]),
     // What is documented: settings, bounds, errors.
-    ("commands/docs", &["api::error_table", "client", "config", "core::limits", "settings::units"]),
+    (
+        "commands/docs",
+        &["api::error_table", "client", "config", "core::limits", "server::limits", "settings::units"],
+    ),
     ("commands/token.rs", &["config", "core"]),
     ("client", &["settings::spelling", "settings::units"]),
     ("config", &["core", "settings::files", "settings::spelling", "settings::units"]),

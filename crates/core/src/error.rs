@@ -90,6 +90,8 @@ pub enum InvalidPart {
     Query,
     /// A header.
     Header,
+    /// All headers together.
+    HeaderSize,
     /// The name of a project, queue or pool.
     Name,
     /// The media type of the body.

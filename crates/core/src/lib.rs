@@ -34,6 +34,7 @@ pub mod quota;
 pub mod rate;
 pub mod receipt;
 pub mod region;
+pub mod request_header;
 pub mod resource;
 pub mod role_names;
 pub mod source;

@@ -21,6 +21,7 @@ use crate::api::sqs::{
 use angarium_core::access::Role;
 use angarium_core::hosts::WrongHost;
 use angarium_core::names::ProjectId;
+use angarium_core::request_header::HeaderExcess;
 use angarium_metrics::OperationMeter;
 
 /// Which protocol a request speaks.
@@ -107,11 +108,12 @@ pub struct Protocols {
 impl Renderer {
     /// The renderer of the protocol that a request speaks. Sets the method to the one that is routed.
     pub fn of(request: &mut Request) -> Self {
-        // Who names no host is answered as by REST. Other replicas name none.
+        // Who names no host, or whose header is too long, is answered as by REST. Other replicas name no host.
         let extensions = request.extensions();
         let is_host_wrong =
             extensions.get::<WrongHost>().is_some() && extensions.get::<PeerOrigin>().is_none();
-        match sqs::dialect(request).filter(|_| !is_host_wrong) {
+        let is_head_wrong = is_host_wrong || extensions.get::<HeaderExcess>().is_some();
+        match sqs::dialect(request).filter(|_| !is_head_wrong) {
             Some(dialect) => Self::Sqs(SqsRenderer::new(dialect, request.headers())),
             None => Self::Rest(RestRenderer::new(request)),
         }

@@ -22,6 +22,7 @@ use super::query;
 use angarium_broker::Broker;
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::hosts::WrongHost;
+use angarium_core::request_header::HeaderExcess;
 use angarium_metrics::OperationMeter;
 
 pub use operations::{OperationTable, describe};
@@ -38,9 +39,24 @@ pub struct Rest {
     pub broker: Broker,
 }
 
+fn excess_text(excess: &HeaderExcess) -> String {
+    match excess {
+        HeaderExcess::Bytes { found, bound } => format!(
+            "the request header has {found} bytes, and at most {bound} are taken (--max-header-bytes): send less in the \
+             URL and the headers"
+        ),
+        HeaderExcess::Fields { found, bound } => {
+            format!("the request has {found} headers, and at most {bound} are taken")
+        }
+    }
+}
+
 impl Rest {
-    /// Refuses what no operation takes: an `Accept` without JSON, a query that is too long, no host.
+    /// Refuses what no operation takes: a header or a query that is too long, an `Accept` without JSON, no host.
     pub fn check_head(&self, head: &Parts) -> Result<(), Error> {
+        if let Some(excess) = head.extensions.get::<HeaderExcess>() {
+            return Err(Error::invalid(InvalidPart::HeaderSize, "", excess_text(excess)));
+        }
         accept::check(head.uri.path(), &head.headers)?;
         query::check_length(&head.uri)?;
         // Other replicas name none.

@@ -2,6 +2,7 @@
 //! constants.
 
 use super::{cell, head, row, table};
+use crate::server::limits::HEADER_FIELDS;
 use angarium_core::limits as bounds;
 use angarium_settings::units::{size_of, span};
 
@@ -215,6 +216,8 @@ fn requests() -> Vec<Bound> {
             "time of an addition or exchange of a pool (503)",
             time(bounds::POOL_DEADLINE.as_secs() as u32),
         ),
+        Bound("bytes of the header (431)", "64KiB".to_owned(), "1MiB".to_owned(), "`--max-header-bytes`"),
+        fixed("headers of a request (431)", HEADER_FIELDS),
         fixed("bytes of the query of an SQS request", size(bounds::QUERY_BYTES)),
         fixed("bytes of a body without messages or metadata", size(bounds::SMALL_BODY_BYTES)),
         Bound("requests in progress (503)", "4,096".to_owned(), String::new(), "`--max-requests`"),
