@@ -2,6 +2,7 @@
 //! own matter; nothing here knows one by name.
 #![allow(clippy::panic, reason = "a test fails by it")]
 
+mod bounds;
 mod names;
 mod page;
 

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::server::Server;
+use crate::support::server::{Server, ServerBuilder};
 use angarium_testbed::settings;
 
 const HOUSE: &str = env!("CARGO_MANIFEST_DIR");
@@ -84,10 +84,14 @@ fn python_client_of_openapi_generator_takes_the_tour() {
     let dir = tempfile::tempdir().expect("there is room for a temporary directory");
     let client = dir.path().join("client");
     generators::openapi_generator("python", "packageName=angarium_sdk", &client);
-    let server = Server::start(&dir.path().join("data"));
-    let mut python = Command::new(settings::test_tools().join("bin/python"));
-    python.arg(Path::new(HOUSE).join("tests/sdk/python.py")).arg(server.base()).env("PYTHONPATH", &client);
-    run(&mut python, Some(&server));
+    let wide = ServerBuilder::new(&dir.path().join("wide"));
+    let wide = wide.arg("--max-messages-post-size=4MiB").arg("--max-message-ttl=30d").start();
+    let servers = [("python.py", Server::start(&dir.path().join("data"))), ("python_wide.py", wide)];
+    for (script, server) in servers {
+        let mut python = Command::new(settings::test_tools().join("bin/python"));
+        python.arg(Path::new(HOUSE).join("tests/sdk").join(script)).arg(server.base());
+        run(python.env("PYTHONPATH", &client), Some(&server));
+    }
 }
 
 #[test]

@@ -121,6 +121,7 @@ fn property(member: &Member) -> Value {
         Shape::Whole(least, most) => {
             json!({"type": "integer", "format": "int64", "minimum": least, "maximum": most})
         }
+        Shape::Count => json!({"type": "integer", "format": "int64", "minimum": 0}),
         Shape::Time => json!({"type": "integer", "format": "int64"}),
         Shape::Truth => json!({"type": "boolean"}),
         Shape::Texts => json!({"type": "array", "items": {"type": "string"}}),

@@ -7,28 +7,27 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 /// The metadata of a queue: a JSON object of at most 65,536 bytes. The attributes named here change what the queue
-/// does; any other key is kept and given back. `null` represents the default, and in answers for no value. The defaults
-/// are in the text: a client that fills them in by itself would keep those of today.
+/// does; any other key is kept and given back. `null` represents the default, and in answers for no value. Defaults are
+/// in the text: a client that fills them in by itself would keep those of today. So are bounds that settings of the
+/// service change: a client that checks answers reads the queues of a service with wider ones.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"_default_message_ttl": 600, "_max_claim_count": 5, "_dead_letter_queue": "failed", "team": "billing"}))]
 pub struct QueueAttributes {
-    /// Bytes that a message of the queue may have, its attributes of SQS included. The service bounds it too
-    /// (`--max-messages-post-size`, 1048576 by default). A queue that is created through REST starts with 262144, through
-    /// SQS with 1048576. 262144 when absent.
-    #[schema(minimum = 1, maximum = 1_048_576)]
+    /// Bytes that a message of the queue may have, its attributes of SQS included: from 1 to 1048576 unless the service is set
+    /// otherwise (`--max-messages-post-size`). A queue that is created through REST starts with 262144, through SQS with
+    /// 1048576. 262144 when absent.
     _max_messages_post_size: Option<i64>,
-    /// Seconds that messages live which name no `ttl`. They count from when the message can be claimed. 3600 when
-    /// absent.
-    #[schema(minimum = 60, maximum = 1_209_600)]
+    /// Seconds that messages live which name no `ttl`: from 60 to 1209600 unless the service is set otherwise
+    /// (`--min-message-ttl`, `--max-message-ttl`). They count from when the message can be claimed. 3600 when absent.
     _default_message_ttl: Option<i64>,
-    /// Seconds until messages can be claimed which name no `delay`. 0 when absent.
-    #[schema(minimum = 0, maximum = 900)]
+    /// Seconds until messages can be claimed which name no `delay`: up to 900 unless the service is set otherwise
+    /// (`--max-message-delay`). 0 when absent.
     _default_message_delay: Option<i64>,
     /// The queue of the same project that takes messages which were claimed too often. An empty name is none.
     #[schema(max_length = 80)]
     _dead_letter_queue: Option<String>,
-    /// Seconds that a message lives in the queue for dead letters. It keeps its own life when absent.
-    #[schema(minimum = 60, maximum = 1_209_600)]
+    /// Seconds that a message lives in the queue for dead letters: from 60 to 1209600 unless the service is set otherwise
+    /// (`--min-message-ttl`, `--max-message-ttl`). It keeps its own life when absent.
     _dead_letter_queue_messages_ttl: Option<i64>,
     /// How often a message may be claimed before it becomes a dead letter. It has an effect beside `_dead_letter_queue` only;
     /// 0 is none.

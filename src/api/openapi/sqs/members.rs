@@ -19,6 +19,8 @@ pub enum Shape {
     Text,
     /// A whole number from the one to the other.
     Whole(u32, u32),
+    /// A whole number that is not negative.
+    Count,
     Truth,
     Texts,
     TextMap,
@@ -105,7 +107,7 @@ pub const FAILED: Member =
     must("Failed", List("BatchResultErrorEntry"), "[]", "The entries that were refused.");
 pub const TASK_HANDLE: Member = must("TaskHandle", Text, TASK, "The handle of the task.");
 pub const MOVED: Member =
-    must("ApproximateNumberOfMessagesMoved", Whole(0, u32::MAX), "120", "Messages that the task has moved.");
+    must("ApproximateNumberOfMessagesMoved", Shape::Count, "120", "Messages that the task has moved.");
 pub const ATTRIBUTE_NAMES: &str = "The attributes to show, or `All`.";
 pub const QUEUE_ATTRIBUTES: &str = "Attributes of the queue by their names, each as text: `DelaySeconds`, `MaximumMessageSize`, \
     `MessageRetentionPeriod`, `VisibilityTimeout`, `ReceiveMessageWaitTimeSeconds`, `RedrivePolicy`, `RedriveAllowPolicy`, \
@@ -197,12 +199,7 @@ pub const OTHER_SCHEMAS: &[(&str, &str, &[Member])] = &[
                 "Messages a second that the task moves at most.",
             ),
             MOVED,
-            must(
-                "ApproximateNumberOfMessagesToMove",
-                Whole(0, u32::MAX),
-                "",
-                "Messages that there were to move.",
-            ),
+            must("ApproximateNumberOfMessagesToMove", Shape::Count, "", "Messages that there were to move."),
             may("FailureReason", Text, "", "Why the task failed."),
             must("StartedTimestamp", Shape::Time, "", "When the task began, in milliseconds since 1970."),
         ],
