@@ -49,6 +49,7 @@ mod rules;
 mod schedule;
 mod shapes;
 mod start_errors;
+mod stored_attributes;
 mod tls;
 mod traces;
 mod unread;

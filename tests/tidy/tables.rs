@@ -34,7 +34,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     // The keys of attributes.
     ("client/attributes.rs", &["core::attributes", "settings::spelling"]),
     // A store that no service has open is read where it lies.
-    ("client/doctor/store.rs", &["coordination", "journal", "storage"]),
+    ("client/doctor/store.rs", &["coordination", "core::queue", "journal", "storage"]),
     // Of coordination only the address of an ensemble, of placement the name of an algorithm: both are settings. Of
     // domain the defaults.
     ("config.rs", &["coordination::zookeeper", "core::limits", "engine::placement", "settings::units"]),

@@ -221,6 +221,9 @@ pub const COUNTING_WAIT: Duration = Duration::from_secs(8);
 pub const COUNTING_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Queues with a record that cannot be read, each of which is logged once.
 pub const COUNTING_LOGGED: usize = 256;
+/// Queues with stored attributes that have no effect, each of which is logged once: enough to see what they have in
+/// common; `doctor` names all.
+pub const IGNORED_LOGGED: usize = 256;
 /// A closed queue that could not be opened for a delayed message that is due is looked at again after so many seconds.
 pub const DUE_RETRY_SECONDS: u32 = 30;
 /// A task that reads a pool, and that has had nothing to read for this long, ends.

@@ -28,6 +28,7 @@ use crate::ledger::accounts::{Quotas, unbounded};
 use crate::ledger::quota_ledger::Ledger;
 use crate::messages::{Messages, MessagesParts};
 use crate::migration::{Migrations, MigrationsParts};
+use crate::open_queues::ignored::IgnoredAttributes;
 use crate::open_queues::{OpenQueues, OpenQueuesParts};
 use crate::pools::Pools;
 use crate::queues::{Queues, QueuesParts};
@@ -171,6 +172,7 @@ impl Broker {
             slots: slots.clone(),
             pools: pools.clone(),
             quotas: quotas.clone(),
+            ignored: IgnoredAttributes::default(),
         });
         let lower = LowerComponents { replica, stores, ledger, slots, pools, quotas, open_queues };
         Self(Arc::new(lower.complete(dedup)))

@@ -90,6 +90,16 @@ pub const KEYS: &[&str] = &[
     TAGS,
 ];
 
+/// A reserved key as it is stored, with a value that this version does not understand: the key was free metadata of a
+/// client before a version gave it a meaning, or a later version gave it another form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IgnoredAttribute {
+    /// The reserved key. The queue has its default.
+    pub key: &'static str,
+    /// What is wrong with the value.
+    pub why: String,
+}
+
 /// The behaviour of a queue as its metadata states it. An absent value has the default of the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -125,34 +135,58 @@ pub struct Attributes {
 
 impl Attributes {
     /// Reads and checks the reserved keys of a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for the first key with a wrong value.
     pub fn new(metadata: &HashMap<String, &RawValue>, limits: &Limits) -> Result<Self, Error> {
+        let (attributes, misfits) = Self::read(metadata, limits);
+        misfits.0.into_iter().next().map_or(Ok(attributes), |(_, error)| Err(error))
+    }
+
+    /// Reads the reserved keys of a queue that is stored. A value that is not understood is as good as absent, so that it
+    /// closes no queue.
+    pub fn stored(metadata: &HashMap<String, &RawValue>) -> (Self, Vec<IgnoredAttribute>) {
+        let (attributes, misfits) = Self::read(metadata, &Limits::WIDEST);
+        let ignored = |(key, error)| {
+            let why = match error {
+                Error::Invalid { why, .. } => why,
+                other => other.to_string(),
+            };
+            IgnoredAttribute { key, why }
+        };
+        (attributes, misfits.0.into_iter().map(ignored).collect())
+    }
+
+    /// Reads the attributes, and the keys whose values are not understood.
+    fn read(metadata: &HashMap<String, &RawValue>, limits: &Limits) -> (Self, Misfits) {
         let of = |key| Key { key, value: metadata.get(key).copied().filter(|value| value.get() != "null") };
-        of(ENCRYPT).refuse_encryption()?;
+        let visibility = |asked| Visibility::new(asked, VISIBILITY);
+        let wait = |asked| ClaimWait::named(asked, RECEIVE_WAIT);
+        let mut misfits = Misfits::default();
+        misfits.or_default(ENCRYPT, of(ENCRYPT).refuse_encryption());
         for key in [REDRIVE_ALLOW, POLICY, TAGS] {
-            of(key).check_object()?;
+            misfits.or_default(key, of(key).check_object());
         }
-        Ok(Self {
-            max_message_bytes: of(MAX_MESSAGE_BYTES).bytes(limits)?,
-            message_ttl: of(MESSAGE_TTL).ttl(limits)?,
-            message_delay: of(MESSAGE_DELAY).delay(limits)?,
-            dead_letter_queue: of(DEAD_LETTER_QUEUE).name(QueueName::new)?,
-            dead_letter_ttl: of(DEAD_LETTER_TTL).ttl(limits)?,
-            max_claim_count: of(MAX_CLAIM_COUNT).count()?,
-            durability: of(DURABILITY).durability()?,
-            flavor: of(FLAVOR).name(FlavorName::new)?,
-            visibility: of(VISIBILITY)
-                .integer()?
-                .map(|requested| Visibility::new(requested, VISIBILITY))
-                .transpose()?,
-            receive_wait: of(RECEIVE_WAIT)
-                .integer()?
-                .map(|requested| ClaimWait::named(requested, RECEIVE_WAIT))
-                .transpose()?,
-            is_fifo: of(FIFO).truth()?,
-            dedup_scope: of(DEDUP_SCOPE).dedup_scope()?,
-            has_content_dedup: of(CONTENT_DEDUP).truth()?,
+        let attributes = Self {
+            max_message_bytes: misfits.or_default(MAX_MESSAGE_BYTES, of(MAX_MESSAGE_BYTES).bytes(limits)),
+            message_ttl: misfits.or_default(MESSAGE_TTL, of(MESSAGE_TTL).ttl(limits)),
+            message_delay: misfits.or_default(MESSAGE_DELAY, of(MESSAGE_DELAY).delay(limits)),
+            dead_letter_queue: misfits
+                .or_default(DEAD_LETTER_QUEUE, of(DEAD_LETTER_QUEUE).name(QueueName::new)),
+            dead_letter_ttl: misfits.or_default(DEAD_LETTER_TTL, of(DEAD_LETTER_TTL).ttl(limits)),
+            max_claim_count: misfits.or_default(MAX_CLAIM_COUNT, of(MAX_CLAIM_COUNT).count()),
+            durability: misfits.or_default(DURABILITY, of(DURABILITY).durability()),
+            flavor: misfits.or_default(FLAVOR, of(FLAVOR).name(FlavorName::new)),
+            visibility: misfits.or_default(VISIBILITY, of(VISIBILITY).checked(visibility)),
+            receive_wait: misfits.or_default(RECEIVE_WAIT, of(RECEIVE_WAIT).checked(wait)),
+            is_fifo: misfits.or_default(FIFO, of(FIFO).truth()),
+            dedup_scope: misfits.or_default(DEDUP_SCOPE, of(DEDUP_SCOPE).dedup_scope()),
+            has_content_dedup: misfits.or_default(CONTENT_DEDUP, of(CONTENT_DEDUP).truth()),
+            // A policy that is no object allows nothing, like one that is not understood.
             has_policy: of(POLICY).value.is_some(),
-        })
+        };
+        (attributes, misfits)
     }
 
     /// Checks the keys that are only stored for SQS, and that they agree with the others: groups have a throughput of
@@ -213,6 +247,20 @@ impl Attributes {
     }
 }
 
+/// Keys with wrong values, the first one first.
+#[derive(Default)]
+struct Misfits(Vec<(&'static str, Error)>);
+
+impl Misfits {
+    /// What a key states, or the default when its value is wrong.
+    fn or_default<T: Default>(&mut self, key: &'static str, read: Result<T, Error>) -> T {
+        read.unwrap_or_else(|error| {
+            self.0.push((key, error));
+            T::default()
+        })
+    }
+}
+
 /// A reserved key and its value, if it has one.
 struct Key<'a> {
     key: &'static str,
@@ -227,6 +275,10 @@ impl Key<'_> {
     fn integer(&self) -> Result<Option<i64>, Error> {
         let parse = |value: &RawValue| serde_json::from_str(value.get());
         self.value.map(parse).transpose().map_err(|_| self.wrong(InvalidPart::Body, "must be an integer"))
+    }
+
+    fn checked<T>(&self, check: impl Fn(i64) -> Result<T, Error>) -> Result<Option<T>, Error> {
+        self.integer()?.map(check).transpose()
     }
 
     fn within(&self, (min, max): (u32, u32)) -> Result<(), Error> {
@@ -390,6 +442,22 @@ mod tests {
         ] {
             assert!(check(json).unwrap_err().to_string().starts_with(&json[2..10]), "{json}");
         }
+    }
+
+    #[test]
+    fn stored_misfits_are_ignored_and_named() {
+        let text =
+            r#"{"_default_message_ttl": "long", "_max_claim_count": 3, "_tags": 7, "_fifo": [], "_mine": 1}"#;
+        let text = serde_json::from_str::<&RawValue>(text).unwrap();
+        let (read, ignored) = Attributes::stored(&entries(text).unwrap());
+        assert_eq!(read, Attributes { max_claim_count: Some(3), ..Attributes::default() });
+        let ignored: Vec<_> = ignored.iter().map(|ignored| (ignored.key, ignored.why.as_str())).collect();
+        let expected = [
+            (TAGS, "must be a JSON object"),
+            (MESSAGE_TTL, "must be an integer"),
+            (FIFO, "must be true or false"),
+        ];
+        assert_eq!(ignored, expected);
     }
 
     #[test]

@@ -134,8 +134,10 @@ impl Metadata {
                 shown.insert(key.to_owned(), raw(default));
             }
         }
-        let message_bytes = self.attributes().message_bytes(limits);
-        shown.insert(attributes::MAX_MESSAGE_BYTES.to_owned(), raw(message_bytes.to_string()));
+        let key = attributes::MAX_MESSAGE_BYTES;
+        if self.ignored().iter().all(|ignored| ignored.key != key) {
+            shown.insert(key.to_owned(), raw(self.attributes().message_bytes(limits).to_string()));
+        }
         shown
     }
 
@@ -215,7 +217,15 @@ impl Metadata {
             return Err(Error::invalid(InvalidPart::Limit, "", why));
         }
         Self::read(raw(written(&set)), limits)?;
-        Self::stored(raw(text))?.in_agreement()
+        let after = Self::stored(raw(text))?;
+        let before = self.clone().in_agreement().err().map(|error| error.to_string());
+        // What disagreed before is not the worse for a change of other keys.
+        let is_old = |error: &Error| match error {
+            Error::Invalid { field, .. } => !set.contains_key(field) && before == Some(error.to_string()),
+            _ => false,
+        };
+        let agreed = after.clone().in_agreement();
+        agreed.or_else(|error| if is_old(&error) { Ok(after) } else { Err(error) })
     }
 }
 
@@ -320,6 +330,23 @@ mod tests {
         // A change of another key leaves a queue of an earlier version without a bound.
         let other = metadata("{}").patched(&[change("add", "a", "1")], &limits).unwrap();
         assert_eq!(other.attributes().max_message_bytes, None);
+    }
+
+    #[test]
+    fn stored_misfit_is_shown_and_can_be_replaced() {
+        let (key, other) = (attributes::MESSAGE_TTL, attributes::KMS_REUSE);
+        let before = metadata(r#"{"_default_message_ttl":"long","_kms_data_key_reuse_period":[],"a":1}"#);
+        assert_eq!(before.shown(&Limits::ZAQAR)[key].get(), "\"long\"");
+        let after = before.patched(&[change("replace", "a", "2")], &Limits::ZAQAR).unwrap();
+        assert_eq!(after.shown(&Limits::ZAQAR)[key].get(), "\"long\"");
+        for (key, value) in [(key, "\"longer\""), (other, "{}")] {
+            assert!(after.patched(&[change("replace", key, value)], &Limits::ZAQAR).is_err(), "{key}");
+        }
+        let mended =
+            after.patched(&[change("replace", key, "60"), change("remove", other, "0")], &Limits::ZAQAR);
+        assert!(mended.unwrap().ignored().is_empty());
+        let bound = metadata(r#"{"_max_messages_post_size":"big"}"#);
+        assert_eq!(bound.shown(&Limits::ZAQAR)[attributes::MAX_MESSAGE_BYTES].get(), "\"big\"");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A queue: its metadata and its statistics.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
 
-use crate::attributes::{self, Attributes};
+use crate::attributes::{self, Attributes, IgnoredAttribute};
 use crate::error::{Error, InvalidPart};
 use crate::ids::MessageId;
 use crate::limits::Limits;
@@ -13,25 +15,33 @@ use crate::time::Timestamp;
 pub struct Metadata {
     text: Box<RawValue>,
     attributes: Attributes,
+    ignored: Vec<IgnoredAttribute>,
 }
 
 impl Metadata {
     /// Metadata without any key.
     pub fn empty() -> Self {
         let text = RawValue::from_string("{}".into()).expect("an empty object is JSON");
-        Self { text, attributes: Attributes::default() }
+        Self { text, attributes: Attributes::default(), ignored: Vec::new() }
     }
 
     /// The metadata of a FIFO queue without any other key.
     pub fn fifo() -> Self {
         let text = format!("{{\"{}\":true}}", attributes::FIFO);
         let text = RawValue::from_string(text).expect("an object with one key is JSON");
-        Self { text, attributes: Attributes { is_fifo: true, ..Attributes::default() } }
+        let attributes = Attributes { is_fifo: true, ..Attributes::default() };
+        Self { text, attributes, ignored: Vec::new() }
     }
 
-    /// Reads metadata that was checked before it was stored, maybe under other limits than today's.
+    /// Reads metadata that was checked before it was stored, maybe under other limits than today's, or by a version to which
+    /// a reserved key was free metadata. An attribute that this version does not understand is ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] when the text is no JSON object.
     pub fn stored(text: Box<RawValue>) -> Result<Self, Error> {
-        Self::read(text, &Limits::WIDEST)
+        let (attributes, ignored) = Attributes::stored(&entries(&text)?);
+        Ok(Self { text, attributes, ignored })
     }
 
     /// Checks JSON text: an object whose reserved keys have values within their bounds, which agree with each other.
@@ -41,11 +51,8 @@ impl Metadata {
 
     /// Like [`Metadata::new`], but without the check that the keys agree with each other.
     pub(super) fn read(text: Box<RawValue>, limits: &Limits) -> Result<Self, Error> {
-        let Some(entries) = attributes::entries(&text) else {
-            return Err(Error::invalid(InvalidPart::Body, "", "queue metadata must be a JSON object"));
-        };
-        let attributes = Attributes::new(&entries, limits)?;
-        Ok(Self { text, attributes })
+        let attributes = Attributes::new(&entries(&text)?, limits)?;
+        Ok(Self { text, attributes, ignored: Vec::new() })
     }
 
     /// Checks the keys that are only stored, and those that depend on each other. Stored metadata is not checked in
@@ -59,12 +66,17 @@ impl Metadata {
 
     /// Returns the metadata with `text`, into which the caller has written this message bound.
     pub(super) fn bounded(self, text: Box<RawValue>, bytes: usize) -> Self {
-        Self { text, attributes: Attributes { max_message_bytes: Some(bytes), ..self.attributes } }
+        Self { text, attributes: Attributes { max_message_bytes: Some(bytes), ..self.attributes }, ..self }
     }
 
     /// The values of the reserved keys.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
+    }
+
+    /// Reserved keys that are stored and have no effect.
+    pub fn ignored(&self) -> &[IgnoredAttribute] {
+        &self.ignored
     }
 
     /// The JSON text.
@@ -76,6 +88,12 @@ impl Metadata {
     pub fn into_raw(self) -> Box<RawValue> {
         self.text
     }
+}
+
+/// The keys and values of metadata.
+fn entries(text: &RawValue) -> Result<HashMap<String, &RawValue>, Error> {
+    let no_object = || Error::invalid(InvalidPart::Body, "", "queue metadata must be a JSON object");
+    attributes::entries(text).ok_or_else(no_object)
 }
 
 /// Result of a request to create a queue.

@@ -251,7 +251,12 @@ mod tests {
         assert!(!forbidden(&policy("Deny", json!("*"), "SQS:SendMessage"), Operation::ReceiveMessage));
         assert!(!forbidden(&policy("Allow", json!("*"), "SQS:*"), Operation::SendMessage));
         let unreadable = json!({"Statement": "all"});
-        assert!(forbidden(&unreadable, Operation::SendMessage) && is_rescued(&unreadable));
+        for unreadable in [unreadable, json!("all"), json!(7)] {
+            assert!(
+                forbidden(&unreadable, Operation::SendMessage) && is_rescued(&unreadable),
+                "{unreadable}"
+            );
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub(crate) mod closed;
 pub(crate) mod create;
 pub(crate) mod dedup_notes;
+pub(crate) mod ignored;
 pub(crate) mod lookup;
 pub(crate) mod open;
 pub(crate) mod pools_of_queue;
@@ -10,6 +11,7 @@ pub(crate) mod pools_of_queue;
 use std::sync::Arc;
 
 use crate::ledger::quota_ledger::Ledger;
+use crate::open_queues::ignored::IgnoredAttributes;
 use crate::pools::Pools;
 use crate::quotas::QuotaCounts;
 use crate::replica::LocalReplica;
@@ -27,6 +29,7 @@ pub(crate) struct OpenQueuesParts {
     pub(crate) slots: Slots,
     pub(crate) pools: Pools,
     pub(crate) quotas: QuotaCounts,
+    pub(crate) ignored: IgnoredAttributes,
 }
 
 impl OpenQueues {

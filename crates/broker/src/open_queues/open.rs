@@ -72,7 +72,9 @@ impl OpenQueues {
         origin: RecordOrigin,
     ) -> Result<QueueHandle, Error> {
         let OpenedPools { placement, migration } = self.open_pools(queue, record).await?;
-        let attributes = Metadata::stored(record.metadata.clone())?.attributes().clone();
+        let metadata = Metadata::stored(record.metadata.clone())?;
+        self.0.ignored.log(queue.at(), &metadata);
+        let attributes = metadata.attributes().clone();
         let readers = TaskTracker::new();
         let store = self.0.stores.store_at(&placement, readers.token())?;
         let totals = store.totals(record.id).await?;

@@ -7,9 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::Check;
 use angarium_coordination::nodes_on_disk;
+use angarium_core::queue::Metadata;
 use angarium_journal::{Inspection, StoreCopy, inspect};
 use angarium_storage::Totals;
 use angarium_storage::open::{Audit, AuditedQueue, audit};
@@ -124,10 +127,14 @@ fn count_again(name: &str, copy: io::Result<Option<StoreCopy>>) -> Vec<Check> {
     // Data with a right checksum is decoded by code that trusts it, so that code may panic.
     let audited = catch_unwind(AssertUnwindSafe(|| {
         let view = copy.view();
-        (audit(&view), names_of(nodes_on_disk(&view, QUEUE_DEPTH, QUEUES)))
+        (audit(&view), nodes_on_disk(&view, QUEUE_DEPTH, QUEUES))
     }));
     match audited {
-        Ok((found, names)) => audited_checks(&name, &found, &names),
+        Ok((found, records)) => {
+            let mut checks = audited_checks(&name, &found, &names_of(&records));
+            checks.extend(ignored_attributes(&records));
+            checks
+        }
         Err(_) => not_counted("what is stored cannot be understood".to_owned()),
     }
 }
@@ -172,13 +179,39 @@ fn amount(totals: &Totals) -> String {
 }
 
 /// Returns the paths of queues by their ids, from the records in the tree.
-fn names_of(records: Vec<(String, Bytes)>) -> HashMap<String, String> {
-    let named = |(path, data): (String, Bytes)| {
-        let record: serde_json::Value = serde_json::from_slice(&data).ok()?;
+fn names_of(records: &[(String, Bytes)]) -> HashMap<String, String> {
+    let named = |(path, data): &(String, Bytes)| {
+        let record: serde_json::Value = serde_json::from_slice(data).ok()?;
         let id = record.get("id")?.as_str()?.replace('-', "");
-        Some((id, path.split('/').skip(3).collect::<Vec<_>>().join("/")))
+        Some((id, name_of(path)))
     };
-    records.into_iter().filter_map(named).collect()
+    records.iter().filter_map(named).collect()
+}
+
+/// Project and queue of the path of a record.
+fn name_of(path: &str) -> String {
+    path.split('/').skip(3).collect::<Vec<_>>().join("/")
+}
+
+/// The part of a record of a queue that a client has written.
+#[derive(Deserialize)]
+struct StoredMetadata {
+    metadata: Box<RawValue>,
+}
+
+/// A warning for each queue with stored attributes that have no effect.
+fn ignored_attributes(records: &[(String, Bytes)]) -> Vec<Check> {
+    let name = "attributes";
+    let advice = "replace the value, or remove the key: `angarium queue set`";
+    let warning = |(path, data): &(String, Bytes)| {
+        let stored: StoredMetadata = serde_json::from_slice(data).ok()?;
+        let metadata = Metadata::stored(stored.metadata).ok()?;
+        let ignored = metadata.ignored().iter().map(|ignored| format!("{} {}", ignored.key, ignored.why));
+        let ignored: Vec<String> = ignored.collect();
+        let found = format!("queue {} ignores {}", name_of(path), ignored.join("; "));
+        (!ignored.is_empty()).then(|| Check::warning(name, found, advice))
+    };
+    records.iter().filter_map(warning).collect()
 }
 
 /// Adds the number of omitted findings.

@@ -1,0 +1,34 @@
+//! The log of attributes that queues are stored with and that have no effect.
+
+use std::collections::HashSet;
+
+use angarium_core::names::QueueRef;
+use angarium_core::queue::Metadata;
+use parking_lot::Mutex;
+use tracing::warn;
+
+use crate::limits;
+
+/// Queues with ignored attributes, as far as they were logged. The lock is held for one look-up, by an opening.
+#[derive(Default)]
+pub(crate) struct IgnoredAttributes {
+    logged: Mutex<HashSet<QueueRef>>,
+}
+
+impl IgnoredAttributes {
+    /// Logs the ignored attributes of a queue, once for each queue, of at most [`limits::IGNORED_LOGGED`] queues.
+    pub(crate) fn log(&self, at: &QueueRef, metadata: &Metadata) {
+        if metadata.ignored().is_empty() {
+            return;
+        }
+        let mut logged = self.logged.lock();
+        if logged.len() >= limits::IGNORED_LOGGED || !logged.insert(at.clone()) {
+            return;
+        }
+        drop(logged);
+        for ignored in metadata.ignored() {
+            let (key, error) = (ignored.key, ignored.why.as_str());
+            warn!(project = %at.project, queue = %at.name, key, error, "stored attribute ignored");
+        }
+    }
+}
