@@ -232,6 +232,58 @@ fn error_of_message_has_words_of_aws() {
 }
 
 #[test]
+fn error_of_attribute_tells_value_and_form() {
+    let service = Service::start();
+    for (queue, name, value, form) in [
+        ("q", "DelaySeconds", "901", "a whole number from 0 to 900"),
+        ("q", "VisibilityTimeout", "", "a whole number from 0 to 43200"),
+        ("q", "MessageRetentionPeriod", "1 day", "a whole number from 60 to 1209600"),
+        ("q", "MaximumMessageSize", "1023", "a whole number from 1024 to 1048576"),
+        ("q", "ReceiveMessageWaitTimeSeconds", "-1", "a whole number from 0 to 20"),
+        ("q", "KmsDataKeyReusePeriodSeconds", "59", "a whole number from 60 to 86400"),
+        ("q", "SqsManagedSseEnabled", "on", "true or false"),
+        ("f.fifo", "FifoQueue", "", "true or false"),
+        ("f.fifo", "ContentBasedDeduplication", "1", "true or false"),
+        ("f.fifo", "DeduplicationScope", "group", "queue or messageGroup"),
+        ("f.fifo", "FifoThroughputLimit", "none", "perQueue or perMessageGroupId"),
+    ] {
+        let message = format!("Invalid value for the parameter {name}. Reason: {value:?} is not {form}.");
+        let members = json!({"QueueUrl": queue, "Attributes": {name: value}});
+        expect(&service, "InvalidAttributeValue", "SetQueueAttributes", &members, &message);
+    }
+    let other = NO_TASK_ARN.replace("us-east", "eu-west");
+    let allow = json!({"redrivePermission": "byQueue", "sourceQueueArns": [other]}).to_string();
+    let why = format!(
+        "Amazon SQS can't create the redrive allow policy. {other:?} is no ARN of a queue of the same account and region"
+    );
+    let message = format!("Value {allow} for parameter RedriveAllowPolicy is invalid. Reason: {why}.");
+    let members = json!({"QueueUrl": "q", "Attributes": {"RedriveAllowPolicy": allow}});
+    expect(&service, "InvalidParameterValue", "SetQueueAttributes", &members, &message);
+}
+
+#[test]
+fn error_of_tag_names_parameter_and_value() {
+    let service = Service::start();
+    let many: serde_json::Map<String, Value> = (0..51).map(|at| (format!("k{at}"), json!("v"))).collect();
+    for (tags, begins) in [
+        (json!({"aws:team": "a"}), "Value aws:team for parameter TagKey is invalid. Reason: "),
+        (json!({"": "a"}), "Value  for parameter TagKey is invalid. Reason: "),
+        (json!({"team": "a*b"}), "Value a*b for parameter TagValue is invalid. Reason: "),
+        (Value::Object(many), "Value for parameter Tags is invalid. Reason: A queue has at most 50 tags"),
+    ] {
+        for (operation, members) in [
+            ("TagQueue", json!({"QueueUrl": "q", "Tags": tags})),
+            ("CreateQueue", json!({"QueueName": "new", "Tags": tags})),
+        ] {
+            let answer = service.json(operation, &members, NONE);
+            let said = answer.json()["message"].as_str().unwrap().to_owned();
+            assert_eq!(answer.headers["x-amzn-query-error"], "InvalidParameterValue;Sender", "{said}");
+            assert!(said.starts_with(begins) && said.len() > begins.len(), "{operation}: {said}");
+        }
+    }
+}
+
+#[test]
 fn error_of_batch_names_entry_and_parameter() {
     let service = Service::start();
     service

@@ -192,11 +192,9 @@ impl Fault {
         let error = error.into();
         let value_of = |name: &str| values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let message = match &*error {
-            Error::Invalid { field, why, .. } => value_of(field).map(|value| {
-                let mut why = why.chars();
-                let first = why.next().into_iter().flat_map(char::to_uppercase);
-                Self::parameter(field, value, &first.chain(why).collect::<String>()).message
-            }),
+            Error::Invalid { field, why, .. } => {
+                value_of(field).map(|value| Self::parameter(field, value, &capitalized(why)).message)
+            }
             Error::BadReceipt => value_of(HANDLE).map(|handle| {
                 format!("The input receipt handle {:?} is not a valid receipt handle.", shown(handle))
             }),
@@ -271,8 +269,24 @@ impl From<Arc<Error>> for Fault {
             | Error::Unavailable { .. } => Kind::ServiceUnavailable,
             Error::Unknown { .. } | Error::Damaged { .. } => Kind::InternalFailure,
         };
-        Self { kind, message: bounded(error.to_string()), cause: Some(error) }
+        let message = match &*error {
+            Error::Invalid { field, why, .. } if !field.is_empty() => unvalued(field, why),
+            _ => error.to_string(),
+        };
+        Self { kind, message: bounded(message), cause: Some(error) }
     }
+}
+
+/// What is wrong with a parameter whose value is not at hand, in the form that programs read.
+pub fn unvalued(name: &str, why: &str) -> String {
+    format!("Value for parameter {} is invalid. Reason: {}.", shown(name), capitalized(why))
+}
+
+/// A text that begins with a capital letter.
+pub fn capitalized(text: &str) -> String {
+    let mut text = text.chars();
+    let first = text.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(text).collect()
 }
 
 /// The code that clients of SQS are given for a situation of the core.
@@ -349,7 +363,9 @@ mod tests {
             told(late(), &[("VisibilityTimeout", "5"), (HANDLE, "abc")]),
             "Value abc for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
         );
-        assert_eq!(told(late(), &[]), late().to_string());
+        let unvalued =
+            "Value for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.";
+        assert_eq!(told(late(), &[]), unvalued);
         let bad = told(Error::BadReceipt, &[(HANDLE, "x\"y")]);
         assert_eq!(bad, r#"The input receipt handle "x\"y" is not a valid receipt handle."#);
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::account::{NAME, wrong_name};
 use super::fault::{Fault, Kind};
-use super::queue_attributes::{Attributes, invalid, refused, unknown};
+use super::queue_attributes::{Attributes, TRUTH, invalid, refused, unknown};
 use angarium_core::attributes as keys;
 use angarium_core::dedup::DedupScope;
 use angarium_core::names::{FIFO_SUFFIX, QueueName};
@@ -96,8 +96,7 @@ pub fn attribute(queue: Fifo, name: &str, value: &str) -> Result<(&'static str, 
         let is_unknown = [FIFO, CONTENT].contains(&name);
         return Err(if is_unknown { unknown(name) } else { Fault::new(Kind::InvalidAttributeName, why) });
     }
-    let wrong = || invalid(name, value);
-    let truth = || value.to_ascii_lowercase().parse::<bool>().map_err(|_| wrong());
+    let truth = || value.to_ascii_lowercase().parse::<bool>().map_err(|_| invalid(name, value, TRUTH));
     Ok(match (name, value) {
         (FIFO, _) if truth()? => (keys::FIFO, json!(true)),
         (FIFO, _) => return Err(refused(FIFO, "Modifying queue type is not supported")),
@@ -105,7 +104,8 @@ pub fn attribute(queue: Fifo, name: &str, value: &str) -> Result<(&'static str, 
         (SCOPE, "queue") => (keys::DEDUP_SCOPE, json!("queue")),
         (SCOPE, "messageGroup") => (keys::DEDUP_SCOPE, json!("group")),
         (LIMIT, "perQueue" | PER_GROUP) => (keys::FIFO_THROUGHPUT, json!(value)),
-        _ => return Err(wrong()),
+        (SCOPE, _) => return Err(invalid(name, value, "queue or messageGroup")),
+        _ => return Err(invalid(name, value, "perQueue or perMessageGroupId")),
     })
 }
 

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::fault::Fault;
+use super::fault::{Fault, unvalued};
 use angarium_core::limits;
 
 /// A list of which at most `MOST` elements are kept.
@@ -72,9 +72,7 @@ impl<V, const MOST: usize> Default for BoundedMap<V, MOST> {
 pub fn names(asked: Option<Names>, name: &str) -> Result<Vec<String>, Fault> {
     asked.unwrap_or_default().whole().map_err(|count| {
         let most = limits::SQS_NAMES;
-        Fault::value(format!(
-            "Value for parameter {name} is invalid. Reason: It has {count} members, and may have {most}."
-        ))
+        Fault::value(unvalued(name, &format!("it has {count} members, and may have {most}")))
     })
 }
 

@@ -40,6 +40,8 @@ use angarium_core::queue::Metadata;
 pub type Attributes = BTreeMap<String, String>;
 
 const ALL: &str = "All";
+/// The form of attributes that are true or false, in any case of letters.
+pub const TRUTH: &str = "true or false";
 const REDRIVE: &str = redrive::NAME;
 const REDRIVE_ALLOW: &str = redrive::ALLOW;
 const POLICY: &str = "Policy";
@@ -180,11 +182,13 @@ fn add(key: &str, value: &Value) -> Change {
 /// The key and the value of one attribute.
 fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, Value), Fault> {
     let limits = context.broker.limits();
-    let wrong = || invalid(name, value);
     let number = |bounds: RangeInclusive<u64>| {
         let is_plain = value.bytes().all(|byte| byte.is_ascii_digit());
-        let number: u64 = value.parse().ok().filter(|_| is_plain).ok_or_else(wrong)?;
-        if bounds.contains(&number) { Ok(json!(number)) } else { Err(wrong()) }
+        let number: Option<u64> = value.parse().ok().filter(|_| is_plain);
+        number.filter(|number| bounds.contains(number)).map(|number| json!(number)).ok_or_else(|| {
+            let (least, most) = (bounds.start(), bounds.end());
+            invalid(name, value, &format!("a whole number from {least} to {most}"))
+        })
     };
     let upto = |span: limits::Span| u64::try_from(span.most()).unwrap_or(u64::MAX);
     Ok(match name {
@@ -215,14 +219,17 @@ fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, 
             let is_default = value.trim() == encryption::REUSE_DEFAULT;
             (keys::KMS_REUSE, if is_default { Value::Null } else { seconds })
         }
-        encryption::MANAGED => (keys::MANAGED_SSE, json!(encryption::is_true(value).ok_or_else(wrong)?)),
+        encryption::MANAGED => {
+            let is_on = encryption::is_true(value).ok_or_else(|| invalid(name, value, TRUTH))?;
+            (keys::MANAGED_SSE, json!(is_on))
+        }
         _ => return Err(unknown(name)),
     })
 }
 
-/// An attribute does not take this value.
-pub fn invalid(name: &str, value: &str) -> Fault {
-    refused(name, &format!("{:?} is none of its values", shown(value)))
+/// An attribute does not take this value; it takes those of another form.
+pub fn invalid(name: &str, value: &str, form: &str) -> Fault {
+    refused(name, &format!("{:?} is not {form}", shown(value)))
 }
 
 /// An attribute does not take a value, in the form that programs read.

@@ -139,13 +139,19 @@ pub fn allow_policy(value: &str) -> Result<Value, Fault> {
     }
     match lawful_allow(value) {
         Ok(allow) => Ok(json!(allow)),
-        Err(Misfit::Sources(why)) => Err(Fault::parameter(
-            ALLOW,
-            value,
-            &format!("Amazon SQS can't create the redrive allow policy. {why}"),
-        )),
+        Err(Misfit::Sources(why)) => Err(not_created(value, &why)),
         Err(Misfit::Form(_)) => Err(refused(ALLOW, UNSUPPORTED)),
     }
+}
+
+/// An allow policy names a queue that it cannot be about.
+pub fn wrong_source(value: &str, arn: &str) -> Fault {
+    let why = format!("{:?} is no ARN of a queue of the same account and region", shown(arn));
+    not_created(value, &why)
+}
+
+fn not_created(value: &str, why: &str) -> Fault {
+    Fault::parameter(ALLOW, value, &format!("Amazon SQS can't create the redrive allow policy. {why}"))
 }
 
 /// Why an allow policy is refused.

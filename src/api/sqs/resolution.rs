@@ -322,7 +322,7 @@ impl Names<'_> {
         let DistinctAttributes(attributes) = attributes.unwrap_or(DistinctAttributes(BTreeMap::new()));
         if let Some((name, value)) = attributes.iter().find(|(_, value)| json::is_too_deep(value.as_bytes()))
         {
-            return Err(queue_attributes::invalid(name, value));
+            return Err(queue_attributes::invalid(name, value, "JSON of a bounded depth"));
         }
         let text = |name: &str| attributes.get(name).filter(|value| !value.is_empty());
         let mut others = Vec::new();
@@ -341,7 +341,7 @@ impl Names<'_> {
         if let Some(value) = text(redrive::ALLOW) {
             for arn in redrive::sources_of(value)? {
                 let source = self.places.of_arn(&arn).filter(|source| source.project == queue.project);
-                let source = source.ok_or_else(|| queue_attributes::invalid(redrive::ALLOW, value))?;
+                let source = source.ok_or_else(|| redrive::wrong_source(value, &arn))?;
                 others.push(Target { queue: source, part: Part::DeadLetterSource, actions: &[] });
             }
         }

@@ -1,6 +1,7 @@
 //! Tags of queues.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::decode::shown;
 use super::encode::OperationResult;
-use super::fault::Fault;
+use super::fault::{Fault, capitalized, unvalued};
 use super::lists::{BoundedMap, Names, names};
 use super::rewrite::{rewrite, value};
 use angarium_core::attributes as keys;
@@ -42,17 +43,52 @@ struct TagsReply {
 
 /// The tags of a request, if those are not too many.
 pub fn asked(tags: Option<TagsInput>) -> Result<Tags, Fault> {
-    tags.unwrap_or_default().whole().map_err(|_| Fault::value(too_many()))
-}
-
-fn too_many() -> String {
-    format!("A queue has at most {} tags.", limits::SQS_TAGS.0)
+    tags.unwrap_or_default().whole().map_err(|count| Misfit::Number(count).into())
 }
 
 /// Checks tags that are to be set.
 pub fn checked(tags: Tags) -> Result<Tags, Fault> {
-    check(&tags).map_err(Fault::value)?;
+    check(&tags)?;
     Ok(tags)
+}
+
+/// Why tags are refused.
+#[derive(Debug)]
+enum Misfit<'a> {
+    /// A key that no tag has.
+    Key(&'a str),
+    /// A value that no tag has.
+    Value(&'a str),
+    /// More tags than a queue has.
+    Number(usize),
+}
+
+impl fmt::Display for Misfit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (most, keys, values) = limits::SQS_TAGS;
+        match self {
+            Self::Key(key) => {
+                let plain = "letters, digits, blanks and _.:/=+-@, and does not begin with aws:";
+                write!(f, "{:?} is no key of a tag: it has 1 to {keys} {plain}", shown(key))
+            }
+            Self::Value(value) => {
+                let plain = "letters, digits, blanks and _.:/=+-@";
+                write!(f, "{:?} is no value of a tag: it has at most {values} {plain}", shown(value))
+            }
+            Self::Number(count) => write!(f, "a queue has at most {most} tags, and would have {count}"),
+        }
+    }
+}
+
+impl From<Misfit<'_>> for Fault {
+    fn from(misfit: Misfit<'_>) -> Self {
+        let why = capitalized(&misfit.to_string());
+        match misfit {
+            Misfit::Key(key) => Self::parameter("TagKey", key, &why),
+            Misfit::Value(value) => Self::parameter("TagValue", value, &why),
+            Misfit::Number(_) => Self::value(unvalued("Tags", &why)),
+        }
+    }
 }
 
 /// Checks tags as they are kept.
@@ -62,24 +98,24 @@ pub fn checked(tags: Tags) -> Result<Tags, Fault> {
 /// What is wrong with them.
 pub fn check_text(kept: &str) -> Result<(), String> {
     let tags: Tags = serde_json::from_str(kept).map_err(|error| error.to_string())?;
-    check(&tags)
+    check(&tags).map_err(|misfit| misfit.to_string())
 }
 
-fn check(tags: &Tags) -> Result<(), String> {
+fn check(tags: &Tags) -> Result<(), Misfit<'_>> {
     let (most, names, values) = limits::SQS_TAGS;
     let is_plain =
         |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == ' ' || "_.:/=+-@".contains(c));
     for (name, value) in tags {
         let is_name = (1..=names).contains(&name.chars().count()) && is_plain(name);
         if !is_name || name.to_ascii_lowercase().starts_with("aws:") {
-            return Err(format!("Tag key {:?} is invalid.", shown(name)));
+            return Err(Misfit::Key(name));
         }
         if value.chars().count() > values || !is_plain(value) {
-            return Err(format!("The value of the tag {:?} is invalid.", shown(name)));
+            return Err(Misfit::Value(value));
         }
     }
     if tags.len() > most {
-        return Err(too_many());
+        return Err(Misfit::Number(tags.len()));
     }
     Ok(())
 }
