@@ -107,6 +107,11 @@ fn boto3_of_the_query_protocol_works_with_queues_in_order() {
 }
 
 #[test]
+fn boto3_finds_the_details_of_aws() {
+    run("details.py", |_| {});
+}
+
+#[test]
 fn boto3_standard_retries_have_the_right_effect() {
     run("retries.py", |command| {
         command.arg("standard");

@@ -190,6 +190,8 @@ fn system_attributes(
     let first = view.first_claimed.map(|first| first.as_millis().to_string());
     let is_ordered = Fifo::of(&queue.name) == Fifo::Yes;
     let dedup = is_ordered.then(|| match envelope.and_then(|envelope| envelope.dedup.as_ref()) {
+        // As in AWS: dead letters of several queues may have had one id of deduplication.
+        _ if source.is_some() => view.id.to_string(),
         Some(id) => id.to_string(),
         None => DedupId::of_body(&view.body).to_string(),
     });
