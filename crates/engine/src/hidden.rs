@@ -1,10 +1,11 @@
 //! Hidden messages, each with the reason: a claim holds them, or a change of them is not durable yet.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::blocking::Blocking;
 use super::group_load::GroupLoad;
 use super::lookahead::Lookahead;
+use super::release::Release;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, State};
@@ -95,6 +96,8 @@ pub(super) struct HiddenMessages {
     pub(super) ahead: Lookahead,
     /// Recent time for which messages of groups were hidden.
     pub(super) busy: GroupLoad,
+    /// Claimed messages that the pool stores as scheduled, because a release with a delay was cut short.
+    put_off: HashSet<MessageId>,
 }
 
 impl HiddenMessages {
@@ -140,6 +143,33 @@ impl HiddenMessages {
     pub(super) fn measure_load(&mut self, now: Timestamp) {
         let groups = self.of_groups.iter().map(|(group, count)| (group, *count));
         self.busy.measure(now, self.by_id.len(), groups);
+    }
+
+    /// Records that the pool stores a claimed message with the header of this end of its claim.
+    pub(super) fn store_ending(&mut self, id: MessageId, ending: Release) {
+        match ending.ready {
+            Some(_) => self.note_put_off(id),
+            None => self.note_unclaimed(id),
+        }
+    }
+
+    /// Records that the pool stores a claimed message as scheduled.
+    pub(super) fn note_put_off(&mut self, id: MessageId) {
+        self.put_off.insert(id);
+    }
+
+    /// Records that a message is not claimed any more, or that the pool stores it as ready.
+    pub(super) fn note_unclaimed(&mut self, id: MessageId) {
+        self.put_off.remove(&id);
+        if self.put_off.is_empty() {
+            // An emptied set keeps its memory, so it is replaced.
+            self.put_off = HashSet::new();
+        }
+    }
+
+    /// Number of claimed messages that the pool stores as scheduled.
+    pub(super) fn put_off(&self) -> usize {
+        self.put_off.len()
     }
 
     /// Number of hidden messages.
@@ -199,6 +229,9 @@ impl HiddenMessages {
     /// Replaces the tree when it becomes empty, because an empty tree keeps a leaf allocated.
     fn take(&mut self, id: &MessageId) -> Option<HiddenMessage> {
         self.ahead.unhide(*id);
+        if !self.put_off.is_empty() {
+            self.note_unclaimed(*id);
+        }
         let hidden = self.by_id.remove(id);
         if self.by_id.is_empty() {
             self.by_id = BTreeMap::new();

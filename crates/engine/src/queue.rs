@@ -60,6 +60,15 @@ pub struct StoredTotals {
     pub has_aside: bool,
 }
 
+/// Numbers of messages that are under claims or taken for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClaimedCounts {
+    /// All of them.
+    pub all: u64,
+    /// Those that the pool counts as scheduled instead of ready, because a release with a delay was cut short.
+    pub scheduled: u64,
+}
+
 /// The messages that the engine selects for a claim.
 #[derive(Debug, Default)]
 pub struct ClaimSelection {
@@ -157,13 +166,17 @@ impl QueueEngine {
             terms.extend(&mut header, expires);
             claim.messages.insert(header.id);
             self.claimed += 1;
-            let (message, mut hidden) = (header.id, HiddenMessage::new(header, HiddenReason::Claimed(id)));
+            let (message, is_put_off) = (header.id, header.state == State::Scheduled);
+            let mut hidden = HiddenMessage::new(header, HiddenReason::Claimed(id));
             // An interrupted end of the claim may have stored the message as scheduled already; under the claim it
             // counts as ready.
             if let Some(header) = &mut hidden.header {
                 header.state = State::Ready;
             }
             self.hidden.insert(message, hidden);
+            if is_put_off {
+                self.hidden.note_put_off(message);
+            }
         }
         if claim.messages.is_empty() {
             ended.push(id);
@@ -326,6 +339,11 @@ impl QueueEngine {
     /// Number of messages that are under claims or taken for one.
     pub fn claimed(&self) -> u64 {
         self.claimed
+    }
+
+    /// Numbers of claimed messages, by their stored state.
+    pub fn claimed_counts(&self) -> ClaimedCounts {
+        ClaimedCounts { all: self.claimed, scheduled: self.hidden.put_off() as u64 }
     }
 
     /// The oldest and the newest message, as far as memory knows: no oldest if only the pool has messages, no newest if

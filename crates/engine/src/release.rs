@@ -43,6 +43,15 @@ impl Release {
     }
 }
 
+/// The headers that the pool has after an end of a claim that was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedHeaders {
+    /// The headers from before the end.
+    Unwritten,
+    /// The headers of the end, though the claim lives on.
+    Written,
+}
+
 /// The updates for the pool at the end of a claim.
 #[derive(Debug)]
 pub struct ReleaseUpdates {
@@ -87,6 +96,7 @@ impl QueueEngine {
                 Some(HiddenMessage { why: why @ HiddenReason::Removing(_), header, .. }) => {
                     *why = HiddenReason::Removing(None);
                     header.iter_mut().for_each(|header| ending.apply(header));
+                    self.hidden.note_unclaimed(message);
                 }
                 // It is still claimed if it was being removed when the end began, and the removal failed.
                 Some(HiddenMessage {
@@ -117,10 +127,13 @@ impl QueueEngine {
     }
 
     /// The end of a claim was certainly not carried out: it may be repeated.
-    pub fn release_failed(&mut self, id: ClaimId) {
+    pub fn release_failed(&mut self, id: ClaimId, headers: EndedHeaders) {
         let Some(claim) = self.claims.get_mut(id) else { return };
-        claim.ending = None;
+        let written = claim.ending.take().filter(|_| headers == EndedHeaders::Written);
         for message in &claim.messages {
+            if let Some(ending) = written {
+                self.hidden.store_ending(*message, ending);
+            }
             if let Some(HiddenMessage { why, .. }) = self.hidden.get_mut(message)
                 && *why == HiddenReason::Returning(id)
             {

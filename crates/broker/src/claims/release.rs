@@ -11,7 +11,7 @@ use angarium_core::error::{Error, Part};
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
-use angarium_engine::Release;
+use angarium_engine::{EndedHeaders, Release};
 
 use crate::claims::Claims;
 use crate::limits;
@@ -93,7 +93,7 @@ impl Claims {
                     durable.push(claim);
                 }
                 Err(error) => {
-                    slot.release_failed(&[claim], self.again());
+                    slot.release_failed(&[claim], EndedHeaders::Unwritten, self.again());
                     failure = Some(error);
                 }
             }
@@ -102,7 +102,7 @@ impl Claims {
         if !ids.is_empty()
             && let Err(error) = self.0.replica.catalogue.claims_delete(&slot.owned, &ids).await
         {
-            slot.release_failed(&durable, self.again());
+            slot.release_failed(&durable, EndedHeaders::Written, self.again());
             return Err(if is_written { error.into_unknown() } else { error });
         }
         slot.finish_releases(durable, cause);

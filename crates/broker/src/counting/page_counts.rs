@@ -153,12 +153,12 @@ impl Counts {
             0 => None,
             _ => store.milestone(id, oldest, Direction::Up, &self.0.replica.clock).await?,
         };
-        let claimed = claimed.min(totals.ready());
+        let Contents { ready, claimed, delayed, in_transfer, .. } = Contents::of(&totals, claimed);
         Ok(Some(QueueCounts {
-            ready: totals.ready() - claimed,
-            delayed: totals.scheduled,
+            ready,
+            delayed,
             claimed,
-            in_transfer: totals.in_transfer,
+            in_transfer,
             oldest_age: oldest.map(|oldest| oldest.age),
             posted_per_minute,
             removed_per_minute,

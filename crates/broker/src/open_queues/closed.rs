@@ -12,8 +12,10 @@ use tokio_util::task::TaskTracker;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::message::{Message, State};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
+use angarium_engine::ClaimedCounts;
 use angarium_storage::{Direction, Order};
 
 use crate::limits;
@@ -61,9 +63,12 @@ impl OpenQueues {
             }
         };
         let held: Vec<MessageId> = slot.claimed_unopened(id).into_iter().collect();
-        let mut claimed = 0;
+        let mut claimed = ClaimedCounts::default();
         for some in held.chunks(limits::COUNT_AT_ONCE) {
-            claimed += store.get(id, some).await?.len() as u64;
+            let found = store.get(id, some).await?;
+            let is_scheduled = |message: &&Message| message.header.state == State::Scheduled;
+            claimed.all += found.len() as u64;
+            claimed.scheduled += found.iter().filter(is_scheduled).count() as u64;
         }
         let seen = PoolSample { changes: 0, totals, oldest: oldest.map(|oldest| oldest.created) };
         Ok(ClosedQueue { contents: seen.contents(claimed), next_ready })

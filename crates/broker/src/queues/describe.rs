@@ -7,6 +7,7 @@ use angarium_core::time::Timestamp;
 use angarium_storage::Direction;
 
 use crate::queues::Queues;
+use crate::slot::figure_sums::Contents;
 use crate::slot::migration::still;
 use crate::slot::queue_handle::EngineReading;
 use crate::slot::slot_queue::SlotQueue;
@@ -66,16 +67,17 @@ impl Queues {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(None) };
         let migration = queue.migration();
         let _still = still(migration.as_deref()).await;
-        let reading = queue.read(|engine| engine.claimed())?;
+        let reading = queue.read(|engine| engine.claimed_counts())?;
         let Some(EngineReading { store, shown: claimed }) = reading else { return Ok(None) };
         let totals = store.totals(queue.id()).await?;
+        let Contents { ready, claimed, delayed, .. } = Contents::of(&totals, claimed);
         Ok(Some(QueueDescription {
             metadata: Metadata::stored(record.metadata)?,
             created: Timestamp::from_millis(record.created),
             modified: Timestamp::from_millis(record.modified.unwrap_or(record.created)),
-            ready: totals.ready().saturating_sub(claimed),
-            claimed: claimed.min(totals.ready()),
-            delayed: totals.scheduled,
+            ready,
+            claimed,
+            delayed,
         }))
     }
 
@@ -92,7 +94,7 @@ impl Queues {
         let _still = still(migration.as_deref()).await;
         let reading = queue.read(|engine| {
             let (oldest, newest) = engine.ends();
-            (engine.claimed(), oldest.cloned(), newest.cloned())
+            (engine.claimed_counts(), oldest.cloned(), newest.cloned())
         })?;
         let Some(EngineReading { store, shown: (claimed, oldest, newest) }) = reading else {
             return Ok(QueueStats::default());
@@ -102,11 +104,10 @@ impl Queues {
         if totals.messages == 0 {
             return Ok(QueueStats { exists: true, ..QueueStats::default() });
         }
-        let claimed = claimed.min(totals.ready());
+        let Contents { claimed, delayed, in_transfer, .. } = Contents::of(&totals, claimed);
         let oldest = store.milestone(id, oldest, Direction::Up, &self.0.replica.clock).await?;
         let newest = store.milestone(id, newest, Direction::Down, &self.0.replica.clock).await?;
         let free = totals.messages - claimed;
-        let (delayed, in_transfer) = (totals.scheduled, totals.in_transfer);
         Ok(QueueStats { exists: true, claimed, free, delayed, in_transfer, oldest, newest })
     }
 }

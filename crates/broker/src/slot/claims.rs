@@ -12,7 +12,7 @@ use angarium_core::message::{Header, Retention};
 use angarium_core::names::QueueRef;
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
-use angarium_engine::{ClaimSplit, Release, ReleaseUpdates, Renewal};
+use angarium_engine::{ClaimSplit, EndedHeaders, Release, ReleaseUpdates, Renewal};
 
 use crate::limits;
 use crate::slot::deadlines::Deadline;
@@ -199,7 +199,7 @@ impl Slot {
             }
             match state.submit(&key.queue, Change::update(headers)) {
                 Ok(outcome) => begun.push(BegunRelease { claim: key, headers: Some(outcome) }),
-                Err(_) => state.release_failed(&[key], again),
+                Err(_) => state.release_failed(&[key], EndedHeaders::Unwritten, again),
             }
         }
         begun
@@ -207,8 +207,13 @@ impl Slot {
 
     /// These claims did not end, or it is unknown. They are claims still, for their records may be there; one whose time has
     /// ended is ended again at `again`, which does no harm to what was done.
-    pub(crate) fn release_failed(self: &Arc<Self>, claims: &[ClaimKey], again: Timestamp) {
-        self.lock().release_failed(claims, again);
+    pub(crate) fn release_failed(
+        self: &Arc<Self>,
+        claims: &[ClaimKey],
+        headers: EndedHeaders,
+        again: Timestamp,
+    ) {
+        self.lock().release_failed(claims, headers, again);
     }
 
     /// Shows the messages of claims whose records are gone, and serves the claims that wait.
@@ -244,10 +249,10 @@ impl Slot {
 }
 
 impl LockedSlot<'_> {
-    fn release_failed(&mut self, claims: &[ClaimKey], again: Timestamp) {
+    fn release_failed(&mut self, claims: &[ClaimKey], headers: EndedHeaders, again: Timestamp) {
         for ClaimKey { queue, claim } in claims {
             if let Some(open) = self.state.queues.get_mut(queue) {
-                open.engine.release_failed(*claim);
+                open.engine.release_failed(*claim, headers);
             }
             self.state.note_deadline(Deadline { at: again, claim: *claim, queue: queue.clone() });
         }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use angarium_core::ids::QueueId;
 use angarium_core::time::Timestamp;
+use angarium_engine::ClaimedCounts;
 use angarium_metrics::QueueFigures;
+use angarium_storage::Totals;
 
 /// What is in a queue, or in several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +22,20 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
+    /// What the totals of a pool and the claims in memory make together. The totals were read later: they may have less.
+    pub(crate) fn of(totals: &Totals, claimed: ClaimedCounts) -> Self {
+        let put_off = claimed.scheduled.min(totals.scheduled);
+        let from_ready = claimed.all.saturating_sub(claimed.scheduled).min(totals.ready());
+        Self {
+            ready: totals.ready() - from_ready,
+            claimed: from_ready + put_off,
+            delayed: totals.scheduled - put_off,
+            in_transfer: totals.in_transfer,
+            bytes: totals.bytes,
+            oldest: None,
+        }
+    }
+
     /// As a page shows it.
     pub(crate) fn figures(self, now: Timestamp) -> QueueFigures {
         let Self { ready, claimed, delayed, in_transfer, bytes, oldest } = self;

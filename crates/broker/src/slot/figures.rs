@@ -17,6 +17,7 @@ use angarium_core::ids::QueueId;
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
+use angarium_engine::ClaimedCounts;
 use angarium_metrics::{Meter, ObservedQueue, QueueFigures, ServiceState};
 use angarium_storage::Totals;
 
@@ -36,16 +37,8 @@ pub(crate) struct PoolSample {
 }
 
 impl PoolSample {
-    pub(crate) fn contents(&self, claimed: u64) -> Contents {
-        let claimed = claimed.min(self.totals.ready());
-        Contents {
-            ready: self.totals.ready() - claimed,
-            claimed,
-            delayed: self.totals.scheduled,
-            in_transfer: self.totals.in_transfer,
-            bytes: self.totals.bytes,
-            oldest: self.oldest,
-        }
+    pub(crate) fn contents(&self, claimed: ClaimedCounts) -> Contents {
+        Contents { oldest: self.oldest, ..Contents::of(&self.totals, claimed) }
     }
 }
 
@@ -139,7 +132,7 @@ impl SlotFigures {
     pub(crate) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: &QueueDisplay) {
         self.forget_due(at);
         match shown.seen.filter(|_| shown.is_seen()) {
-            Some(seen) => self.keep_closed(at, id, seen.contents(0), shown.set),
+            Some(seen) => self.keep_closed(at, id, seen.contents(ClaimedCounts::default()), shown.set),
             None => self.progress.recount(at),
         }
     }
@@ -322,7 +315,7 @@ impl SlotState {
         let Some(OpenQueue { shown, engine, .. }) = queue.map(Box::as_mut) else { return };
         let is_over = seen.is_some() || !due.is_changed;
         shown.seen = seen.or(shown.seen);
-        match shown.seen.map(|seen| seen.contents(engine.claimed())) {
+        match shown.seen.map(|seen| seen.contents(engine.claimed_counts())) {
             Some(contents) if shown.set == FigureSet::Shared => {
                 let figures = ClosedQueueFigures { at: due.at.clone(), contents, set: shown.set };
                 self.figures.put(due.id, figures);
@@ -344,7 +337,7 @@ impl SlotState {
 
     pub(crate) fn named_contents(&self, at: &QueueRef) -> Option<Contents> {
         let open = self.queues.get(at);
-        let seen = open.and_then(|queue| Some(queue.shown.seen?.contents(queue.engine.claimed())));
+        let seen = open.and_then(|queue| Some(queue.shown.seen?.contents(queue.engine.claimed_counts())));
         seen.or_else(|| Some(self.figures.known.get(self.figures.named.get(at)?)?.contents))
     }
 
@@ -365,7 +358,7 @@ impl SlotState {
         };
         queue.counters = meter.known_counters(at);
         queue.shown.set = set;
-        let contents = queue.shown.seen.map(|seen| seen.contents(queue.engine.claimed()));
+        let contents = queue.shown.seen.map(|seen| seen.contents(queue.engine.claimed_counts()));
         if let Some(contents) = contents {
             self.figures.put(queue.id, ClosedQueueFigures { at: at.clone(), contents, set });
         }

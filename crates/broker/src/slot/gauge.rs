@@ -7,6 +7,7 @@ use angarium_core::ids::QueueId;
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
+use angarium_engine::ClaimedCounts;
 
 use crate::slot::state::Slot;
 use crate::stores::queue_store::QueueStore;
@@ -17,7 +18,7 @@ pub(crate) struct QueueGauge {
     /// Not to be kept for long: a migration that begins waits for it.
     pub(crate) store: QueueStore,
     /// Messages under claims.
-    pub(crate) claimed: u64,
+    pub(crate) claimed: ClaimedCounts,
     /// The oldest message, if memory knows it.
     pub(crate) oldest: Option<Header>,
     /// Messages, over the last 30 to 60 seconds.
@@ -51,7 +52,7 @@ impl Slot {
         Ok(Some(QueueGauge {
             id: queue.id,
             store: self.store_of(queue)?,
-            claimed: queue.engine.claimed(),
+            claimed: queue.engine.claimed_counts(),
             oldest: queue.engine.ends().0.cloned(),
             posted_per_minute,
             removed_per_minute,

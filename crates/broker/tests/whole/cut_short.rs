@@ -1,6 +1,7 @@
 //! Releases with a delay that were cut short between the headers and the record of the claim, and totals that are wrong since.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use angarium_broker::ClaimView;
 use angarium_core::delay::Delay;
@@ -36,6 +37,18 @@ impl Faulty {
         view
     }
 
+    /// What the queue states once it is served.
+    async fn claimed_free_delayed(&self) -> [u64; 3] {
+        let start = Instant::now();
+        loop {
+            match self.whole.broker.queue_stats(&queue("q")).await {
+                Ok(stats) => return [stats.claimed, stats.free, stats.delayed],
+                Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{error:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// The messages that the pool has and those that its totals say.
     async fn counted(&self) -> (usize, u64) {
         let id = self.given.given().last().unwrap().queues[0].queue;
@@ -61,6 +74,25 @@ async fn delete_after_failed_delayed_release_is_final() {
         whole.clock.advance(61_000);
         let all = whole.claim_soon(&queue("q"), 20).await;
         assert!(all.len() == 2 && all.contains(&kept), "{fault:?}: {all:?}");
+    }
+}
+
+/// The pool counts them as delayed, and so they were counted in place of messages that are ready.
+#[tokio::test(flavor = "multi_thread")]
+async fn claimed_messages_stored_as_delayed_count_as_claimed() {
+    for fault in [NotSent, UnknownBefore, UnknownAfter] {
+        let faulty = faulty().await;
+        let view = faulty.cut_short(fault).await;
+        assert_eq!(faulty.claimed_free_delayed().await, [2, 1, 0], "{fault:?}");
+        let (whole, deleted) = (&faulty.whole, view.messages[0].id);
+        whole.broker.message_delete(&queue("q"), deleted, Some(view.id)).await.unwrap();
+        assert_eq!(faulty.claimed_free_delayed().await, [1, 1, 0], "{fault:?}");
+        faulty.reacquire().await;
+        let left = if fault == UnknownAfter { [0, 2, 1] } else { [1, 1, 0] };
+        assert_eq!(faulty.claimed_free_delayed().await, left, "{fault:?}");
+        whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
+        let left = if fault == UnknownAfter { left } else { [0, 2, 0] };
+        assert_eq!(faulty.claimed_free_delayed().await, left, "{fault:?}");
     }
 }
 

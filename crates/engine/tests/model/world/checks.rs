@@ -50,6 +50,24 @@ impl World {
         }
     }
 
+    /// Checks that the engine knows which claimed messages the pool stores as scheduled, unless they are just changing.
+    fn check_claimed_counts(&self) {
+        if self.flight.is_some() || !self.ending.is_empty() {
+            return;
+        }
+        let is_scheduled = |id: &MessageId| {
+            self.pool.entries.get(id).is_some_and(|message| message.header.state == State::Scheduled)
+        };
+        let claimed =
+            self.truth.messages.iter().filter(|(_, known)| matches!(known.state, MessageState::Claimed(_)));
+        let scheduled = claimed.filter(|(id, _)| is_scheduled(id)).count();
+        assert_eq!(
+            self.engine.claimed_counts().scheduled,
+            scheduled as u64,
+            "claimed and scheduled in the pool"
+        );
+    }
+
     /// Checks the invariants after a step.
     pub fn check(&self) {
         self.check_line();
@@ -60,6 +78,7 @@ impl World {
         };
         let claimed = self.truth.messages.values().filter(|known| is_claimed(known.state)).count();
         assert_eq!(self.engine.claimed(), claimed as u64, "claimed");
+        self.check_claimed_counts();
         let mut entries = self.pool.entries.values().map(|message| &message.header);
         if let Some(Header { id: oldest, .. }) = entries.find(|header| header.state == State::Ready) {
             assert!(self.engine.low() <= *oldest, "{} is above {oldest}", self.engine.low());

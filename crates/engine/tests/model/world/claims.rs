@@ -129,7 +129,7 @@ impl World {
 
     pub(super) fn fail_end(&mut self, at: usize) {
         if self.ending[at].1 == Stage::HeadersDurable {
-            self.release_failed(self.ending[at].0);
+            self.release_failed(self.ending[at].0, EndedHeaders::Written);
         }
     }
 
@@ -140,13 +140,13 @@ impl World {
             self.tree.remove(&claim);
             self.unrecorded.insert(claim);
             self.met.records_lost += 1;
-            self.release_failed(claim);
+            self.release_failed(claim, EndedHeaders::Written);
         }
     }
 
-    pub(super) fn release_failed(&mut self, claim: ClaimId) {
+    pub(super) fn release_failed(&mut self, claim: ClaimId, headers: EndedHeaders) {
         self.ending.retain(|(ending, _)| *ending != claim);
-        self.engine.release_failed(claim);
+        self.engine.release_failed(claim, headers);
         self.truth.release_failed(claim);
     }
 }

@@ -27,8 +27,8 @@ use angarium_core::ids::{ClaimId, MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, Peer, Retention, State};
 use angarium_core::time::Timestamp;
 use angarium_engine::{
-    ClaimSelection, EngineSettings, LookupResult, QueueEngine, Refill, Release, Removal, StoredTotals,
-    WaitLines,
+    ClaimSelection, EndedHeaders, EngineSettings, LookupResult, QueueEngine, Refill, Release, Removal,
+    StoredTotals, WaitLines,
 };
 use angarium_engine::{GroupBounds, GroupRead, Heads, LinePosition as Turn, prepared};
 use angarium_storage::{Changes, Direction, Note, Page, Position, QueueChanges, RemoveHint};

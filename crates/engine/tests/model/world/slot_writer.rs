@@ -101,7 +101,7 @@ impl World {
                 Change::Post(messages, notes) => self.settle_post(messages, &notes, is_durable),
                 Change::Forget(_) => {}
                 Change::Return(claim, _) if is_durable => self.set_stage(claim, Stage::HeadersDurable),
-                Change::Return(claim, _) => self.release_failed(claim),
+                Change::Return(claim, _) => self.release_failed(claim, EndedHeaders::Unwritten),
                 Change::Wake(headers) => self.settle_wake(&headers, is_durable),
                 Change::MarkInTransfer(headers) => self.settle_transfers(&headers, is_durable),
                 Change::Prepare(messages) => self.settle_arrival(messages, is_durable),
