@@ -22,6 +22,7 @@ mod read_test;
 mod redis;
 mod redis_below;
 mod registry;
+mod release_test;
 mod relaxed_queues;
 mod relaxed_test;
 mod reopen_test;

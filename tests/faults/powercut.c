@@ -3,11 +3,13 @@
  *
  *   POWERCUT_DIR   the directory that loses power (regular files below it)
  *   POWERCUT_LOG   where the records go; must lie outside that directory
- *   POWERCUT_GATE  while this file exists, syncs below the directory wait before they begin
+ *   POWERCUT_GATE  while this file exists, syncs below the directory wait before they begin; each that waits adds a byte to it
  *   POWERCUT_FAIL  while this file exists, syncs below the directory fail with EIO
  *   POWERCUT_FULL  while this file exists, writes below the directory fail with ENOSPC
  *   POWERCUT_UNREADABLE  while this file exists, reads of files below the directory whose path contains the text in it
  *                  fail with EIO
+ *   POWERCUT_REFUSED  while this file exists, writes below the directory whose bytes contain the text in it fail with EIO
+ *   POWERCUT_FATAL  while this file exists, the process ends by SIGKILL before such a write
  *
  * What is modelled. Data and size of a file are durable when an fsync or fdatasync of it (by any
  * descriptor), a syncfs or a sync has succeeded that began after the write had ended. sync_file_range
@@ -28,6 +30,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -64,7 +67,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX];
 static size_t root_length;
-static const char *gate, *fail, *full, *unreadable;
+static const char *gate, *fail, *full, *unreadable, *refused, *fatal;
 static int log_fd = -1;
 static uint64_t log_length;
 
@@ -108,6 +111,8 @@ static void setup(void) {
     fail = getenv("POWERCUT_FAIL");
     full = getenv("POWERCUT_FULL");
     unreadable = getenv("POWERCUT_UNREADABLE");
+    refused = getenv("POWERCUT_REFUSED");
+    fatal = getenv("POWERCUT_FATAL");
     if (!realpath(dir, root)) die(dir);
     root_length = strlen(root);
     int fd = real_openat(AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -228,30 +233,55 @@ static int is_full(void) {
     return result;
 }
 
-/* Makes a write, or any call that writes to FD at OFFSET, under the lock and after its record. */
-#define RECORDED(fd, offset, length, call)      \
-    do {                                        \
-        struct file file;                       \
-        if (!begin(fd, &file)) return call;     \
-        if (is_full()) return end(), -1;        \
-        note_write(&file, offset, length);      \
-        ssize_t result = call;                  \
-        end();                                  \
-        return result;                          \
+/* Reads the text of a fault into TEXT. Its length; -1 while there is no such fault. */
+static ssize_t told(const char *fault, char text[256]) {
+    if (!fault || access(fault, F_OK)) return -1;
+    int fd = real_openat(AT_FDCWD, fault, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : real_read(fd, text, 255);
+    if (fd >= 0) close(fd);
+    text[n < 0 ? 0 : n] = 0;
+    return n;
+}
+
+/* Whether a fault is meant for these bytes: they contain its text. */
+static int is_meant(const char *fault, const struct iovec *parts, int count) {
+    char text[256];
+    ssize_t n = told(fault, text);
+    for (int i = 0; n >= 0 && i < count; i++)
+        if (parts[i].iov_base && memmem(parts[i].iov_base, parts[i].iov_len, text, (size_t)n)) return 1;
+    return 0;
+}
+
+/* Whether the disk refuses a write of these bytes; the reason is in errno then. Ends the process where that is told. */
+static int is_refused(const struct iovec *parts, int count) {
+    int kept = errno;
+    if (is_meant(fatal, parts, count)) raise(SIGKILL);
+    int result = is_meant(refused, parts, count);
+    errno = result ? EIO : kept;
+    return result;
+}
+
+/* Makes a write of PARTS, or any call that writes to FD at OFFSET, under the lock and after its record. */
+#define RECORDED(fd, offset, parts, count, call)                          \
+    do {                                                                  \
+        struct file file;                                                 \
+        if (!begin(fd, &file)) return call;                               \
+        if (is_full() || is_refused(parts, count)) return end(), -1;      \
+        note_write(&file, offset, total(parts, count));                   \
+        ssize_t result = call;                                            \
+        end();                                                            \
+        return result;                                                    \
     } while (0)
+
+/* One part. The bytes of a copy within the kernel are not seen. */
+#define PART(bytes, length) &(struct iovec){(void *)(bytes), length}
 
 /* Whether the disk refuses a read; the reason is in errno then. */
 static int is_unreadable(int fd) {
     char path[PATH_MAX], part[256];
     int kept = errno, result = 0;
     ready();
-    if (unreadable && log_fd >= 0 && !access(unreadable, F_OK) && path_below(fd, path)) {
-        int list = real_openat(AT_FDCWD, unreadable, O_RDONLY | O_CLOEXEC);
-        ssize_t n = list < 0 ? -1 : real_read(list, part, sizeof part - 1);
-        if (list >= 0) close(list);
-        part[n < 0 ? 0 : n] = 0;
-        result = n >= 0 && strstr(path, part) != NULL;
-    }
+    if (log_fd >= 0 && told(unreadable, part) >= 0 && path_below(fd, path)) result = strstr(path, part) != NULL;
     errno = result ? EIO : kept;
     return result;
 }
@@ -273,36 +303,36 @@ ssize_t preadv(int fd, const struct iovec *parts, int count, off_t offset) {
 }
 
 ssize_t write(int fd, const void *bytes, size_t length) {
-    RECORDED(fd, NULL, length, real_write(fd, bytes, length));
+    RECORDED(fd, NULL, PART(bytes, length), 1, real_write(fd, bytes, length));
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset) {
-    RECORDED(fd, &offset, length, real_pwrite(fd, bytes, length, offset));
+    RECORDED(fd, &offset, PART(bytes, length), 1, real_pwrite(fd, bytes, length, offset));
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count) {
-    RECORDED(fd, NULL, total(parts, count), real_writev(fd, parts, count));
+    RECORDED(fd, NULL, parts, count, real_writev(fd, parts, count));
 }
 
 ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
-    RECORDED(fd, &offset, total(parts, count), real_pwritev(fd, parts, count, offset));
+    RECORDED(fd, &offset, parts, count, real_pwritev(fd, parts, count, offset));
 }
 
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
     const off_t *at = offset == -1 ? NULL : &offset;
-    RECORDED(fd, at, total(parts, count), real_pwritev2(fd, parts, count, offset, flags));
+    RECORDED(fd, at, parts, count, real_pwritev2(fd, parts, count, offset, flags));
 }
 
 ssize_t copy_file_range(int in, off_t *from, int out, off_t *to, size_t length, unsigned flags) {
-    RECORDED(out, to, length, real_copy_file_range(in, from, out, to, length, flags));
+    RECORDED(out, to, PART(NULL, length), 1, real_copy_file_range(in, from, out, to, length, flags));
 }
 
 ssize_t sendfile(int out, int in, off_t *from, size_t length) {
-    RECORDED(out, NULL, length, real_sendfile(out, in, from, length));
+    RECORDED(out, NULL, PART(NULL, length), 1, real_sendfile(out, in, from, length));
 }
 
 ssize_t splice(int in, off_t *from, int out, off_t *to, size_t length, unsigned flags) {
-    RECORDED(out, to, length, real_splice(in, from, out, to, length, flags));
+    RECORDED(out, to, PART(NULL, length), 1, real_splice(in, from, out, to, length, flags));
 }
 
 static int resize(int fd, off_t size) {
@@ -375,8 +405,17 @@ int creat(const char *path, mode_t mode) {
 
 static int exists(const char *path) { return path && !access(path, F_OK); }
 
+/* Adds a byte to the gate, so that it is known that a sync waits. */
+static void knock(void) {
+    int fd = real_openat(AT_FDCWD, gate, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return;
+    if (real_write(fd, "", 1) < 0) die(gate);
+    close(fd);
+}
+
 /* Waits at the gate. Whether the sync is to fail. */
 static int held_up(void) {
+    if (exists(gate)) knock();
     while (exists(gate)) usleep(5000);
     return exists(fail);
 }

@@ -4,13 +4,13 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::Command;
 
 use rand::rngs::StdRng;
 use tempfile::TempDir;
 
 use super::rollback::{Damage, Survival, count_syncs, roll_back};
 use crate::support::server::ServerBuilder;
+use crate::support::shim::build_shim;
 
 /// A directory that can lose power. All its files are gone when it is dropped.
 pub struct PowerCut {
@@ -18,18 +18,10 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// Builds the shim with the C compiler that Rust links with anyway.
     pub fn new() -> Self {
         let cut = Self { dir: TempDir::new().expect("a temporary directory") };
         std::fs::create_dir(cut.data()).expect("the directory is fresh");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/powercut.c");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O2", "-Wall", "-o"])
-            .arg(cut.shim())
-            .args([source, "-ldl", "-lpthread"])
-            .output()
-            .expect("cc exists wherever Rust links");
-        assert!(built.status.success(), "cc: {}", String::from_utf8_lossy(&built.stderr));
+        build_shim("tests/faults/powercut.c", &cut.shim());
         cut
     }
 
@@ -39,7 +31,7 @@ impl PowerCut {
     }
 
     /// What the environment of a process must hold to be under the switch.
-    pub fn env(&self) -> [(&'static str, OsString); 7] {
+    pub fn env(&self) -> [(&'static str, OsString); 9] {
         [
             ("LD_PRELOAD", self.shim().into()),
             ("POWERCUT_DIR", self.data().into()),
@@ -48,6 +40,8 @@ impl PowerCut {
             ("POWERCUT_FAIL", self.fail().into()),
             ("POWERCUT_FULL", self.full().into()),
             ("POWERCUT_UNREADABLE", self.unreadable().into()),
+            ("POWERCUT_REFUSED", self.refused().into()),
+            ("POWERCUT_FATAL", self.fatal().into()),
         ]
     }
 
@@ -61,6 +55,11 @@ impl PowerCut {
     /// From now on no sync begins.
     pub fn close_gate(&self) {
         File::create(self.gate()).expect("a file beside the data");
+    }
+
+    /// How many syncs have begun to wait since the gate was closed.
+    pub fn held_syncs(&self) -> u64 {
+        std::fs::metadata(self.gate()).expect("the gate is closed").len()
     }
 
     pub fn open_gate(&self) {
@@ -87,13 +86,37 @@ impl PowerCut {
 
     /// From now on each read of a file fails with EIO whose path contains `part`.
     pub fn refuse_reads(&self, part: &str) {
-        let unfinished = self.dir.path().join("unfinished");
-        std::fs::write(&unfinished, part).expect("a file beside the data");
-        std::fs::rename(unfinished, self.unreadable()).expect("a file beside the data");
+        self.tell(self.unreadable(), part);
     }
 
     pub fn allow_reads(&self) {
         std::fs::remove_file(self.unreadable()).expect("reads fail");
+    }
+
+    /// From now on each write fails with EIO whose bytes contain `text`.
+    pub fn refuse_writes_of(&self, text: &str) {
+        self.tell(self.refused(), text);
+    }
+
+    pub fn allow_writes(&self) {
+        std::fs::remove_file(self.refused()).expect("writes fail");
+    }
+
+    /// The process under the switch ends by SIGKILL before the next write whose bytes contain `text`.
+    pub fn kill_before_write_of(&self, text: &str) {
+        self.tell(self.fatal(), text);
+    }
+
+    /// No write ends the process any more.
+    pub fn spare(&self) {
+        std::fs::remove_file(self.fatal()).expect("writes are fatal");
+    }
+
+    /// Makes the file of a fault with a text, at once.
+    fn tell(&self, fault: PathBuf, text: &str) {
+        let unfinished = self.dir.path().join("unfinished");
+        std::fs::write(&unfinished, text).expect("a file beside the data");
+        std::fs::rename(unfinished, fault).expect("a file beside the data");
     }
 
     /// Cuts the power after the fact: the processes are dead, and what they had not synced leaves, as far
@@ -128,6 +151,14 @@ impl PowerCut {
 
     fn unreadable(&self) -> PathBuf {
         self.dir.path().join("unreadable")
+    }
+
+    fn refused(&self) -> PathBuf {
+        self.dir.path().join("refused")
+    }
+
+    fn fatal(&self) -> PathBuf {
+        self.dir.path().join("fatal")
     }
 
     fn full(&self) -> PathBuf {

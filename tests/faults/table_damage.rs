@@ -121,7 +121,7 @@ fn assert_damaged(answer: &Answer) {
 }
 
 /// What the doctor finds wrong. It ends by itself, however the files are.
-fn doctor(data: &Path) -> Vec<String> {
+pub fn doctor(data: &Path) -> Vec<String> {
     let command =
         format!("ulimit -v {DOCTOR_KIB}; exec \"$0\" doctor --url http://127.0.0.1:1 -o json --data \"$1\"");
     let ended =

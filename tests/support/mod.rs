@@ -8,5 +8,6 @@ pub mod client;
 pub mod cluster;
 pub mod identity;
 pub mod server;
+pub mod shim;
 pub mod terminal;
 pub mod yaml;

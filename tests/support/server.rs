@@ -217,20 +217,28 @@ impl Server {
         self.child.wait().expect("the server is our child");
     }
 
+    /// Waits until it has ended by itself. Panics if it does not in time.
+    pub fn await_end(self) -> ExitStatus {
+        self.await_end_until(Instant::now() + STOP)
+    }
+
     /// SIGTERM, then waits for the end. Panics if the server does not end in time.
     pub fn terminate(self) -> ExitStatus {
         self.terminate_within(STOP)
     }
 
     /// As [`Server::terminate`], with a time for the end.
-    pub fn terminate_within(mut self, time: Duration) -> ExitStatus {
+    pub fn terminate_within(self, time: Duration) -> ExitStatus {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is our child");
-        let deadline = Instant::now() + time;
+        self.await_end_until(Instant::now() + time)
+    }
+
+    fn await_end_until(mut self, deadline: Instant) -> ExitStatus {
         loop {
             if let Some(status) = self.child.try_wait().expect("the server is our child") {
                 return status;
             }
-            assert!(Instant::now() < deadline, "no end after SIGTERM\n{}", self.last_lines());
+            assert!(Instant::now() < deadline, "it does not end\n{}", self.last_lines());
             thread::sleep(Duration::from_millis(5));
         }
     }
