@@ -7,6 +7,7 @@ mod cluster;
 mod cluster_migration;
 mod crash;
 mod drain;
+mod due_test;
 mod ensemble;
 mod growth;
 mod history;
