@@ -5,6 +5,7 @@
 
 pub mod balancer;
 pub mod client;
+pub mod clock_step;
 pub mod cluster;
 pub mod identity;
 pub mod server;
