@@ -1,5 +1,6 @@
 //! Several replicas as one service: real processes, a real ZooKeeper, a pool in Redis that all of them reach.
 
+mod clock_step;
 mod forwarding;
 mod many;
 mod migration;

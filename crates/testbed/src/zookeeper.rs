@@ -36,6 +36,8 @@ pub struct ZooKeeper {
     data: TempDir,
     port: u16,
     machine: &'static [&'static str],
+    /// What runs the virtual machine in place of ourselves, with its arguments.
+    through: Vec<OsString>,
     running: Option<ShellServer>,
 }
 
@@ -51,8 +53,17 @@ impl ZooKeeper {
         Self::start_with(AS_DEPLOYED, LastWill::KeepData)
     }
 
+    /// As [`ZooKeeper::start`], run by another program, which must become it.
+    pub fn start_through(command: &[String]) -> Self {
+        let through = command.iter().map(Into::into).collect();
+        Self::start_one(Self { through, ..Self::new(SMALL) }, LastWill::KeepData)
+    }
+
     fn start_with(machine: &'static [&'static str], will: LastWill) -> Self {
-        let mut server = Self::new(machine);
+        Self::start_one(Self::new(machine), will)
+    }
+
+    fn start_one(mut server: Self, will: LastWill) -> Self {
         fs::write(server.data.path().join("zoo.cfg"), server.settings()).expect("the directory is ours");
         server.run(will);
         server.wait();
@@ -62,7 +73,7 @@ impl ZooKeeper {
     /// A server that does not run yet and has no settings.
     fn new(machine: &'static [&'static str]) -> Self {
         let data = TempDir::new().expect("there is a temporary directory");
-        Self { data, port: free_port(), machine, running: None }
+        Self { data, port: free_port(), machine, through: Vec::new(), running: None }
     }
 
     /// Settings of every server.
@@ -78,7 +89,8 @@ impl ZooKeeper {
 
     fn run(&mut self, will: LastWill) {
         let data = self.data.path();
-        let mut command: Vec<OsString> = vec![find_java().into()];
+        let mut command = self.through.clone();
+        command.push(find_java().into());
         command.extend(self.machine.iter().chain([&QUIET, &"-cp"]).map(Into::into));
         command.extend([JARS.join(":").into(), MAIN.into(), data.join("zoo.cfg").into()]);
         self.running = Some(ShellServer::start(data, &command, will));
