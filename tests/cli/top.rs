@@ -77,6 +77,28 @@ fn top_beside_a_hanging_server_ends_at_once() {
     }
 }
 
+#[test]
+fn silent_server_is_shown_until_a_key_ends_it() {
+    // It accepts, and never answers.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let program = Program::new(Some(&format!("http://{}", listener.local_addr().unwrap())));
+    for key in ["q", "\u{3}"] {
+        let mut top = program.on_terminal(&["top", "--interval", "200ms"], (100, 20));
+        top.wait_for("no answer for 2 s");
+        top.wait_for("no answer for 3 s");
+        top.press(key);
+        let (code, drawn) = top.end();
+        assert_eq!(code, 0, "{drawn:?}");
+        assert!(drawn.ends_with("\u{1b}[?1049l"), "the terminal is as it was: {drawn:?}");
+    }
+    let mut top = program.on_terminal(&["top", "--timeout", "3s", "--interval", "30s"], (100, 20));
+    top.wait_for("no answer in time");
+    top.press("q");
+    assert_eq!(top.end().0, 0);
+    let once = program.run(&["top", "--once", "--timeout", "1s"]);
+    assert_eq!((once.code == 0, once.err.contains("no answer in time")), (false, true), "{}", once.err);
+}
+
 /// What ends a program on a terminal.
 #[derive(Clone, Copy)]
 enum End {

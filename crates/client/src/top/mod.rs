@@ -19,12 +19,14 @@ use clap::Args;
 use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::printer::{Display, Form};
-use super::remote::Remote;
 use super::screen;
 use angarium_settings::units;
 use live::{LiveScreen, Next};
 use pages::Pages;
 use snapshot::{Snapshot, fetch};
+
+/// How long the first page is waited for before the terminal is taken over.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// Show queues and replicas as they are now, again and again
 ///
@@ -59,9 +61,12 @@ pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
         let shown = Display { people, json: snapshot.json()?, plain: snapshot.names() };
         return args.caller.printer().show(&shown);
     }
-    // The first request runs before the terminal is switched, so that its failure is reported normally.
-    let snapshot = fetch(&remote, args.limit)?;
-    let ended = draw(args, remote, snapshot)?;
+    let base = remote.base().to_owned();
+    let mut pages = Pages::new(remote, args.limit);
+    pages.request();
+    // A failure of the first request is reported before the terminal is switched, unless the server is silent.
+    let snapshot = pages.take_within(FIRST_WAIT).transpose()?.unwrap_or_default();
+    let ended = draw(args, &base, pages, snapshot)?;
     // The terminal is restored here.
     if let Next::Signal(number) = ended {
         std::process::exit(128 + number);
@@ -70,14 +75,17 @@ pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
 }
 
 /// Draws until the user or a signal ends it. Page requests run in another thread, so a hanging service blocks nothing.
-fn draw(args: &TopArgs, remote: Remote, mut snapshot: Snapshot) -> Result<Next, Failure> {
-    let base = remote.base().to_owned();
+fn draw(args: &TopArgs, base: &str, mut pages: Pages, mut snapshot: Snapshot) -> Result<Next, Failure> {
     let mut live = LiveScreen::begin()?;
-    let mut pages = Pages::new(remote, args.limit);
     let mut due = Instant::now() + args.interval;
     loop {
-        live.draw(|size| view::page(&snapshot, &base, Some(size)))?;
-        match live.wait(|| pages.has_answer() || (pages.is_idle() && Instant::now() >= due))? {
+        snapshot.silence = pages.silence();
+        live.draw(|size| view::page(&snapshot, base, Some(size)))?;
+        let is_due = || {
+            let is_time = pages.is_idle() && Instant::now() >= due;
+            pages.has_answer() || pages.silence() != snapshot.silence || is_time
+        };
+        match live.wait(is_due)? {
             ended @ (Next::End | Next::Signal(_)) => return Ok(ended),
             Next::Draw => continue,
             Next::Refresh => pages.request(),

@@ -4,10 +4,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::snapshot::{Snapshot, fetch};
 use crate::failure::Failure;
 use crate::remote::Remote;
+
+/// An answer that takes longer is missed.
+const USUAL: Duration = Duration::from_secs(2);
 
 type PageResult = Result<Snapshot, Failure>;
 
@@ -16,13 +20,21 @@ pub struct Pages {
     remote: Arc<Remote>,
     limit: u64,
     request: Option<Receiver<PageResult>>,
+    /// When the page was requested.
+    since: Instant,
     answer: RefCell<Option<PageResult>>,
 }
 
 impl Pages {
     /// Creates the state without a request.
     pub fn new(remote: Remote, limit: u64) -> Self {
-        Self { remote: Arc::new(remote), limit, request: None, answer: RefCell::default() }
+        Self {
+            remote: Arc::new(remote),
+            limit,
+            request: None,
+            since: Instant::now(),
+            answer: RefCell::default(),
+        }
     }
 
     /// Requests a page, unless a request is in progress.
@@ -38,6 +50,7 @@ impl Pages {
         });
         // If the thread cannot start, the next interval tries again.
         self.request = thread.ok().map(|_| answer);
+        self.since = Instant::now();
     }
 
     /// Returns whether no request is in progress.
@@ -59,6 +72,22 @@ impl Pages {
             };
         }
         answer.is_some()
+    }
+
+    /// Seconds for which the server has not answered, if that is longer than usual.
+    pub fn silence(&self) -> Option<u64> {
+        let silence = self.since.elapsed();
+        (!self.is_idle() && silence >= USUAL).then_some(silence.as_secs())
+    }
+
+    /// Takes the page, after at most `wait`.
+    pub fn take_within(&mut self, wait: Duration) -> Option<PageResult> {
+        if let Some(request) = &self.request
+            && let Ok(answer) = request.recv_timeout(wait)
+        {
+            self.answer.replace(Some(answer));
+        }
+        self.take()
     }
 
     /// Takes the page, if it has arrived.

@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub replicas: Option<Vec<Replica>>,
     /// The failure of the last request, if it failed.
     pub last_error: Option<String>,
+    /// Seconds for which the server has not answered, if that is longer than usual.
+    pub silence: Option<u64>,
     json: (Vec<Box<RawValue>>, Vec<Box<RawValue>>),
 }
 

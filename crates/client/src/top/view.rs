@@ -41,6 +41,9 @@ fn sums(snapshot: &Snapshot, base: &str) -> String {
     };
     let base = printable(base);
     let sums = format!("{base}  {queues}  {ready} ready  {claimed} claimed  {delayed} delayed\n");
+    if let Some(seconds) = snapshot.silence {
+        return format!("{sums}no answer for {seconds} s\n");
+    }
     match &snapshot.last_error {
         Some(last_error) => format!("{sums}{}\n", printable(last_error.lines().next().unwrap_or_default())),
         None => sums,
