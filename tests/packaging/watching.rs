@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{path, text};
 use crate::support::server::ServerBuilder;
+use angarium_testbed::held::wait_until;
 use angarium_testbed::settings::test_tools;
 
 const RULES: &str = "packaging/prometheus/angarium.rules.yaml";
@@ -196,44 +197,75 @@ fn every_metric_of_the_documents_is_shown() {
     }
 }
 
-/// Rules are carried out by Prometheus on the series of a service that was just restarted: no queue of it was used since.
+/// The project of a client that names none.
+const PROJECT: &str = "000000000000";
+
+/// The page of a service that was restarted with a queue that no client uses, once the queue is counted.
+fn page_after_a_restart() -> String {
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(data.path()).start();
+    let posted = server.client().post_messages("idle", &[json!(1), json!(2)]).unwrap();
+    assert_eq!(posted.status, 201);
+    assert!(server.terminate().success());
+    let server = ServerBuilder::new(data.path()).start();
+    let mut page = String::new();
+    wait_until("all queues are counted", || {
+        page = server.client().get("/metrics").unwrap().text();
+        page.lines().any(|line| line == "angarium_slots_counted 256")
+    });
+    page
+}
+
+/// Rules are carried out by Prometheus on the page of a restarted service: no queue of it was used since. The page stays as it
+/// is, but for the age of the oldest message, which grows by a minute each minute.
 #[test]
 fn rules_fire_for_idle_queues() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rules.test.yaml");
-    let labels = r#"project="p",queue="q",instance="i""#;
+    let page = page_after_a_restart();
+    let age = "angarium_oldest_message_age_seconds{project=\"000000000000\",queue=\"idle\"}";
+    assert!(page.lines().any(|line| line.starts_with(age)), "{page}");
+    let series = page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let values = if series == age { format!("{value}+60x120") } else { format!("{value}x120") };
+        Some(json!({"series": series, "values": values}))
+    });
+    let series: Vec<Value> = series.collect();
+    let seconds = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+    let first = page.lines().find(|line| line.starts_with(age)).map(seconds).unwrap();
+    let nobody = json!([{
+        "exp_labels": {"severity": "warning", "project": PROJECT, "queue": "idle"},
+        "exp_annotations": {
+            "summary": format!("Nobody claims from queue idle of {PROJECT}"),
+            "description": "Messages wait there, and its consumers are gone."
+        }
+    }]);
+    let old = json!([{
+        "exp_labels": {"severity": "warning", "project": PROJECT, "queue": "idle"},
+        "exp_annotations": {
+            "summary": format!("Queue idle of {PROJECT} has a message that is {} s old", first + 90 * 60),
+            "description": "Its consumers are too few, or one message is claimed again and again."
+        }
+    }]);
     let tests = json!({
         "rule_files": [path(RULES)],
         "evaluation_interval": "1m",
         "tests": [{
             "interval": "1m",
-            "input_series": [
-                {"series": format!("angarium_messages{{{labels},state=\"ready\"}}"), "values": "5x60"},
-                {"series": format!("angarium_oldest_message_age_seconds{{{labels}}}"), "values": "7200+60x60"},
-                {"series": "angarium_messages_claimed_total{project=\"_other\",queue=\"_other\"}", "values": "0x60"}
-            ],
+            "input_series": series,
             "alert_rule_test": [
-                {"eval_time": "30m", "alertname": "AngariumNobodyConsumes", "exp_alerts": [{
-                    "exp_labels": {"severity": "warning", "project": "p", "queue": "q"},
-                    "exp_annotations": {
-                        "summary": "Nobody claims from queue q of p",
-                        "description": "Messages wait there, and its consumers are gone."
-                    }
-                }]},
-                {"eval_time": "30m", "alertname": "AngariumOldMessages", "exp_alerts": [{
-                    "exp_labels": {"severity": "warning", "project": "p", "queue": "q", "instance": "i"},
-                    "exp_annotations": {
-                        "summary": "Queue q of p has a message that is 9000 s old",
-                        "description": "Its consumers are too few, or one message is claimed again and again."
-                    }
-                }]}
+                {"eval_time": "30m", "alertname": "AngariumNobodyConsumes", "exp_alerts": nobody},
+                {"eval_time": "30m", "alertname": "AngariumOldMessages", "exp_alerts": []},
+                {"eval_time": "90m", "alertname": "AngariumOldMessages", "exp_alerts": old},
+                {"eval_time": "90m", "alertname": "AngariumNotCounted", "exp_alerts": []}
             ]
         }]
     });
     // YAML is a superset of JSON.
     std::fs::write(&file, tests.to_string()).unwrap();
     let tested = promtool(&["test", "rules", file.to_str().unwrap()], None);
-    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stdout));
+    let said = [tested.stdout, tested.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(tested.status.success(), "{said:?}");
 }
 
 #[test]
