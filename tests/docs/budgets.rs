@@ -50,6 +50,8 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("SURVEY_QUEUES", count(angarium_broker::limits::SURVEY_QUEUES)),
         ("NAMED_QUEUES_MAX", count(angarium_metrics::limits::NAMED_QUEUES_MAX)),
         ("SLOT_COUNTED", count(angarium_broker::limits::SLOT_COUNTED)),
+        ("COUNTING_CHANGES", count(angarium_broker::limits::COUNTING_CHANGES)),
+        ("OLDEST_QUEUES", count(angarium_broker::limits::OLDEST_QUEUES)),
         ("COUNTING_LINE", count(angarium_broker::limits::COUNTING_LINE)),
         ("METERED_QUOTAS", count(angarium_broker::limits::METERED_QUOTAS)),
         ("COUNTED_PROJECTS", count(angarium_broker::limits::COUNTED_PROJECTS)),

@@ -228,9 +228,15 @@ pub const IGNORED_LOGGED: usize = 256;
 pub const DUE_RETRY_SECONDS: u32 = 30;
 /// A task that reads a pool, and that has had nothing to read for this long, ends.
 pub const COUNTING_IDLE: Duration = Duration::from_secs(10);
-/// Queues of one slot whose figures are kept while they are closed, or that wait to be counted, about 250 bytes each: a million
-/// queues in all slots, 256 MiB. Those beyond it count as queues, and their messages are not in the sums.
+/// Closed queues of one slot whose figures are kept one by one, and such as wait to be counted, about 250 bytes each: a million
+/// queues in all slots, 256 MiB. Those beyond it are one sum, and have no name in metrics.
 pub const SLOT_COUNTED: usize = 4_096;
+/// Queues beyond [`SLOT_COUNTED`] that were swept while the queues of their slot are counted, about 150 bytes each. With more of
+/// them the count begins again.
+pub const COUNTING_CHANGES: usize = 4_096;
+/// Queues beyond [`SLOT_COUNTED`], of one slot, of which it is known when their oldest message was posted: those with the
+/// oldest ones. When so many have left, the queues are counted again.
+pub const OLDEST_QUEUES: usize = 64;
 /// A queue gets figures of its own for its depth in place of the shallowest one that has them so only when it is deeper by more
 /// than one part in so many of that: else two of about the same depth would take turns.
 pub const DEEPER_PARTS: u64 = 4;

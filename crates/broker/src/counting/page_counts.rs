@@ -3,7 +3,8 @@
 //!
 //! A page has at most [`core_limits::PAGE_MAX`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. One that is open
 //! costs one read of its pool, and one more for the age of its oldest message; another one is read as it is stored
-//! ([`crate::open_queues::closed`]) and stays closed. A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out, as is one
+//! ([`crate::open_queues::closed`]) and stays closed; a delayed message of it that is due counts as delayed until the background
+//! has opened the queue ([`crate::counting::background`]). A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out, as is one
 //! that is not counted within the part of it that belongs to its group.
 
 use crate::counting::Counts;
@@ -133,9 +134,10 @@ impl Counts {
             };
             let read = self.0.open_queues.read_closed(slot, record.id, &record.placement()?).await?;
             let is_due = read.next_ready.is_some_and(|next| next <= self.0.replica.clock.now());
-            if is_due {
-                self.0.open_queues.open(&slot.queue(at)).await?;
-            } else if !slot.is_open(at) {
+            if !slot.is_open(at) {
+                if is_due {
+                    slot.look_again(at);
+                }
                 return Ok(Some(stored_counts(&read.contents, self.0.replica.clock.now())));
             }
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use tracing::debug;
 
-use angarium_catalogue::DroppedQueue;
+use angarium_catalogue::{DroppedQueue, QueueRecord};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
@@ -21,6 +21,7 @@ use angarium_storage::DropResult;
 
 use crate::limits;
 use crate::queues::Queues;
+use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 
@@ -53,7 +54,8 @@ impl Queues {
         };
         // No sweep takes it for a queue that no caller has opened.
         let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
-        let closed = slot.close_queue(at, record.id);
+        let contents = self.closed_contents(queue, &record).await;
+        let closed = slot.close_queue(at, record.id, contents);
         if let Some(queue) = &closed
             && timeout(limits::CLOSE_DEADLINE, queue.unused()).await.is_err()
         {
@@ -77,6 +79,21 @@ impl Queues {
             Err(_) => slot.lose("a queue was closed and perhaps not deleted"),
         }
         deleted
+    }
+
+    /// Returns what a closed queue holds that will be deleted, as far as the figures of its slot need it.
+    async fn closed_contents(&self, queue: &SlotQueue, record: &QueueRecord) -> OpenedContents {
+        let slot = queue.slot();
+        if !slot.may_be_in_remainder(queue.at(), record.id) {
+            return OpenedContents::Unsure;
+        }
+        let Ok(placement) = record.placement() else { return OpenedContents::Unsure };
+        let read =
+            timeout(limits::COUNTING_WAIT, self.0.open_queues.read_closed(slot, record.id, &placement));
+        match read.await {
+            Ok(Ok(read)) if placement.older.is_none() => OpenedContents::Read(read.contents),
+            _ => OpenedContents::Unsure,
+        }
     }
 
     /// Cleans away what deleted queues leave, no matter which caller deleted them.

@@ -8,6 +8,7 @@ use angarium_core::ids::{ClaimId, QueueId};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
+use crate::slot::closed_figures::OpenedContents;
 use crate::slot::orphans::OrphanedClaims;
 use crate::slot::state::{OpenQueue, Slot};
 
@@ -26,10 +27,16 @@ impl ClosedOpenQueue {
 }
 
 impl Slot {
-    /// Closes a queue that is about to be deleted. The claims that wait for messages that are there wait in vain from here on.
-    pub(crate) fn close_queue(self: &Arc<Self>, at: &QueueRef, id: QueueId) -> Option<ClosedOpenQueue> {
+    /// Closes a queue that is about to be deleted; one that is not open holds `contents`. The claims that wait for messages
+    /// that are there wait in vain from here on.
+    pub(crate) fn close_queue(
+        self: &Arc<Self>,
+        at: &QueueRef,
+        id: QueueId,
+        contents: OpenedContents,
+    ) -> Option<ClosedOpenQueue> {
         let mut state = self.lock();
-        let closed = state.close_queue(at, id);
+        let closed = state.close_queue(at, id, contents);
         state.serve(at);
         closed.map(ClosedOpenQueue)
     }
@@ -79,6 +86,12 @@ impl Slot {
     /// Notes the deleted queues of a cleaning: nothing is removed from them in any other way.
     pub(crate) fn note_dropped(self: &Arc<Self>, queues: &[QueueId]) {
         self.lock().dropped = queues.iter().copied().collect();
+    }
+
+    /// Whether what a closed queue holds is to be read before it is deleted, for the pages of figures.
+    pub(crate) fn may_be_in_remainder(self: &Arc<Self>, at: &QueueRef, id: QueueId) -> bool {
+        let state = self.lock();
+        !state.queues.contains_key(at) && state.figures.may_be_in_remainder(at, id)
     }
 
     /// Counts a queue that was deleted, for the pages of figures.

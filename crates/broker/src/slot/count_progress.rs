@@ -1,15 +1,16 @@
 //! How far the counting of a slot's queues is: which queues wait for it, and which are being read.
 //!
 //! ```text
-//! listed, created, closed unread ──▶ waiting ──begin──▶ being read ──▶ counted
-//!                                       ▲                    │ changed meanwhile, or no room in the line of its pool
-//!                                       └────────────────────┘
+//! names of the slot ──a part at a time──▶ waiting ──begin──▶ being read ──▶ counted
+//! created, closed unread ────────────────▶   ▲                    │ changed meanwhile, or no room in the line of its pool
+//!                                            └────────────────────┘
 //! ```
 //!
-//! A queue that is opened or deleted leaves: pages of metrics look at open ones themselves. So does a queue that is left
-//! out of the figures, for want of room or for damage.
+//! The names are read in their order, as far as there is room for those that wait; queues whose names are beyond are not
+//! counted yet. A queue that is opened or deleted leaves: pages of metrics look at open ones themselves. So does a queue
+//! that is left out of the figures for damage.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,24 +19,71 @@ use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
+use crate::limits;
 use crate::slot::figure_sums::Contents;
 use crate::slot::figures::FigureSet;
 use crate::slot::state::Slot;
 
-/// The progress of one slot.
+/// Whether a queue that is to be counted is in the sum of the queues without figures of their own already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    Apart,
+    InSum,
+}
+
+/// Up to where the names of a slot were read.
 #[derive(Debug, Default)]
+enum Frontier {
+    #[default]
+    Start,
+    Behind(QueueRef),
+    End,
+}
+
+impl Frontier {
+    fn is_before(&self, at: &QueueRef) -> bool {
+        match self {
+            Self::Start => true,
+            Self::Behind(last) => at > last,
+            Self::End => false,
+        }
+    }
+}
+
+/// The progress of one slot.
+#[derive(Debug)]
 pub(crate) struct CountProgress {
     /// Queues that the slot has, once their names were read.
     pub(crate) queues: u64,
     pub(crate) is_listed: bool,
-    pub(crate) waiting: BTreeSet<QueueRef>,
+    frontier: Frontier,
+    /// Closed queues beyond the frontier that are not counted.
+    beyond: u64,
+    pub(crate) waiting: BTreeMap<QueueRef, Share>,
     pub(crate) reading: HashMap<QueueRef, Reading>,
-    /// Queues for which there is no room, and such as cannot be read for damage.
+    /// Queues that cannot be read for damage.
     pub(crate) left_out: LeftOut,
+    /// Queues that may wait, and closed queues that may have figures of their own: [`limits::SLOT_COUNTED`].
+    pub(crate) room: usize,
 }
 
-/// Closed queues that are in no other list, by hashes of their names: about 16 bytes for each queue of the slot at most, which a
-/// listing holds whole for a moment. Two queues with one hash count as one, which no figure shows.
+impl Default for CountProgress {
+    fn default() -> Self {
+        Self {
+            queues: 0,
+            is_listed: false,
+            frontier: Frontier::default(),
+            beyond: 0,
+            waiting: BTreeMap::new(),
+            reading: HashMap::new(),
+            left_out: LeftOut::default(),
+            room: limits::SLOT_COUNTED,
+        }
+    }
+}
+
+/// Damaged queues, by hashes of their names: about 16 bytes for each. Two queues with one hash count as one, which no figure
+/// shows.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut(HashSet<u64>);
 
@@ -50,6 +98,10 @@ impl LeftOut {
         }
     }
 
+    fn contains(&self, at: &QueueRef) -> bool {
+        !self.0.is_empty() && self.0.contains(&Self::hash(at))
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.0.len() as u64
     }
@@ -62,29 +114,24 @@ impl LeftOut {
 }
 
 /// A queue that is being read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reading {
     /// Absent until its record was read.
     pub(crate) id: Option<QueueId>,
     /// Whether it was changed since the read began.
     pub(crate) is_stale: bool,
-}
-
-/// What became of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finished {
-    /// The read shows the queue as it is.
-    True,
-    /// The queue was changed meanwhile, and waits again.
-    Stale,
-    /// The queue was opened or deleted meanwhile.
-    Gone,
+    share: Share,
 }
 
 impl Slot {
     /// A step of the counting of this slot's queues.
     pub(crate) fn counting<T>(self: &Arc<Self>, step: impl FnOnce(&mut CountProgress) -> T) -> T {
         step(&mut self.lock().figures.progress)
+    }
+
+    /// A delayed message of a closed queue is due: the queue is looked at again, and opened for it.
+    pub(crate) fn look_again(self: &Arc<Self>, at: &QueueRef) {
+        self.lock().figures.look_again(at);
     }
 
     /// These are all queues of the slot. Those that are not open and not known are to be counted.
@@ -102,7 +149,7 @@ impl Slot {
     ) {
         let mut state = self.lock();
         let set = FigureSet::of(&self.around.replica.meter, at);
-        state.finish_count(at, id, contents, set);
+        state.figures.finish_count(at, id, contents, set);
         if let Some(next) = next_look {
             state.note_closed_wake(at, next);
         }
@@ -118,12 +165,20 @@ impl CountProgress {
     /// Those of them whose messages are in the figures.
     pub(crate) fn counted(&self) -> u64 {
         let open = (self.waiting.len() + self.reading.len()) as u64;
-        self.queues.saturating_sub(open).saturating_sub(self.left_out.len())
+        self.queues.saturating_sub(open).saturating_sub(self.left_out.len()).saturating_sub(self.beyond)
     }
 
     /// Whether every queue of the slot is counted.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_listed && self.waiting.is_empty() && self.reading.is_empty() && self.left_out.len() == 0
+        self.is_settled() && self.left_out.len() == 0
+    }
+
+    /// Whether every queue of the slot is counted that can be read.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_listed
+            && matches!(self.frontier, Frontier::End)
+            && self.waiting.is_empty()
+            && self.reading.is_empty()
     }
 
     /// Whether queues wait to be counted.
@@ -131,9 +186,10 @@ impl CountProgress {
         !self.waiting.is_empty()
     }
 
-    /// Whether the names of the queues are to be read.
+    /// Whether the names of the queues are to be read: all, or those beyond once there is room for them.
     pub(crate) fn wants_names(&self) -> bool {
-        !self.is_listed
+        let has_room = 2 * (self.waiting.len() + self.reading.len()) < self.room;
+        !self.is_listed || (has_room && !matches!(self.frontier, Frontier::End))
     }
 
     /// The names are to be read again: it is not certain which queues there are, or what they hold.
@@ -141,18 +197,48 @@ impl CountProgress {
         self.is_listed = false;
     }
 
-    /// The slot has so many queues. Those of `unknown` are to be counted, as far as there is room.
-    pub(crate) fn list(&mut self, queues: u64, unknown: impl Iterator<Item = QueueRef>, room: usize) {
-        (self.queues, self.is_listed, self.left_out) = (queues, true, LeftOut::default());
-        for at in unknown {
-            if self.reading.contains_key(&at) || self.waiting.contains(&at) {
-                continue;
-            }
-            if self.waiting.len() < room {
-                self.waiting.insert(at);
-            } else {
-                self.left_out.insert(&at);
-            }
+    /// Whether the names that are read next are those of all queues.
+    pub(crate) fn begins_again(&self) -> bool {
+        !self.is_listed
+    }
+
+    /// The slot has so many queues. Those of `unknown` are to be counted.
+    pub(crate) fn list(&mut self, queues: u64, mut unknown: Vec<QueueRef>) {
+        let mut from = std::mem::take(&mut self.frontier);
+        if self.begins_again() {
+            (self.is_listed, self.left_out, from) = (true, LeftOut::default(), Frontier::Start);
+            self.waiting.values_mut().for_each(|share| *share = Share::Apart);
+            self.reading.values_mut().for_each(|reading| reading.share = Share::Apart);
+        }
+        unknown.retain(|at| from.is_before(at) && !self.is_pending(at));
+        unknown.sort_unstable();
+        let room = self.room.saturating_sub(self.waiting.len() + self.reading.len());
+        let beyond = unknown.split_off(room.min(unknown.len()));
+        self.frontier = match unknown.last() {
+            _ if beyond.is_empty() => Frontier::End,
+            Some(last) => Frontier::Behind(last.clone()),
+            None => from,
+        };
+        (self.queues, self.beyond) = (queues, beyond.len() as u64);
+        self.waiting.extend(unknown.into_iter().map(|at| (at, Share::Apart)));
+    }
+
+    /// Whether a queue waits or is being read.
+    pub(crate) fn is_pending(&self, at: &QueueRef) -> bool {
+        self.waiting.contains_key(at) || self.reading.contains_key(at)
+    }
+
+    /// Whether the name of a queue was not read yet.
+    pub(crate) fn is_beyond(&self, at: &QueueRef) -> bool {
+        self.frontier.is_before(at)
+    }
+
+    /// Whether a closed queue is in the sum of those without figures of their own, if it has none.
+    pub(crate) fn is_in_sum(&self, at: &QueueRef) -> bool {
+        let pending = self.waiting.get(at).copied().or(self.reading.get(at).map(|reading| reading.share));
+        match pending {
+            Some(share) => share == Share::InSum,
+            None => !self.is_beyond(at) && !self.left_out.contains(at),
         }
     }
 
@@ -162,9 +248,16 @@ impl CountProgress {
         self.wait(at);
     }
 
+    /// A closed queue that is in no figure is to be counted.
     pub(crate) fn wait(&mut self, at: &QueueRef) {
         self.left_out.remove(at);
-        self.waiting.insert(at.clone());
+        if !self.is_pending(at) && self.is_beyond(at) {
+            self.beyond += 1;
+        } else if self.waiting.len() < self.room || self.is_pending(at) {
+            self.recount(at, Share::Apart);
+        } else {
+            self.relist();
+        }
     }
 
     /// The record of a queue is gone.
@@ -180,23 +273,31 @@ impl CountProgress {
         self.left_out.remove(at);
     }
 
-    /// A closed queue is to be counted, or counted again.
-    pub(crate) fn recount(&mut self, at: &QueueRef) {
-        match self.reading.get_mut(at) {
-            Some(reading) => reading.is_stale = true,
-            None => self.wait(at),
+    /// As [`Self::forget`], of a queue that has no figures of its own.
+    pub(crate) fn forget_uncounted(&mut self, at: &QueueRef) {
+        if !self.is_pending(at) && self.is_beyond(at) {
+            self.beyond = self.beyond.saturating_sub(1);
         }
+        self.forget(at);
     }
 
-    /// There is no room for the figures of a queue.
-    pub(crate) fn leave_out(&mut self, at: &QueueRef) {
-        self.left_out.insert(at);
+    /// A closed queue is to be counted again.
+    pub(crate) fn recount(&mut self, at: &QueueRef, share: Share) {
+        match self.reading.get_mut(at) {
+            Some(reading) => reading.is_stale = true,
+            None => {
+                self.left_out.remove(at);
+                self.waiting.entry(at.clone()).or_insert(share);
+            }
+        }
     }
 
     /// What is stored of a queue is damaged.
     pub(crate) fn give_up(&mut self, at: &QueueRef) {
-        if self.reading.remove(at).is_some() {
-            self.left_out.insert(at);
+        let Some(reading) = self.reading.remove(at) else { return };
+        self.left_out.insert(at);
+        if reading.share == Share::InSum {
+            self.relist();
         }
     }
 
@@ -214,11 +315,12 @@ impl CountProgress {
     /// Begins to read queues behind `after`, at most `most`, in order of their names.
     pub(crate) fn begin(&mut self, after: Option<&QueueRef>, most: usize) -> Vec<QueueRef> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let begun: Vec<QueueRef> =
-            self.waiting.range::<QueueRef, _>((from, Bound::Unbounded)).take(most).cloned().collect();
+        let behind = self.waiting.range::<QueueRef, _>((from, Bound::Unbounded));
+        let begun: Vec<QueueRef> = behind.take(most).map(|(at, _)| at.clone()).collect();
         for at in &begun {
-            self.waiting.remove(at);
-            self.reading.insert(at.clone(), Reading::default());
+            if let Some(share) = self.waiting.remove(at) {
+                self.reading.insert(at.clone(), Reading { id: None, is_stale: false, share });
+            }
         }
         begun
     }
@@ -228,22 +330,21 @@ impl CountProgress {
         self.reading.get_mut(at).map(|reading| reading.id = Some(id)).is_some()
     }
 
-    /// A read has shown what the queue holds.
-    pub(crate) fn finish(&mut self, at: &QueueRef) -> Finished {
-        match self.reading.remove(at) {
-            Some(Reading { is_stale: false, .. }) => Finished::True,
-            Some(Reading { is_stale: true, .. }) => {
-                self.waiting.insert(at.clone());
-                Finished::Stale
-            }
-            None => Finished::Gone,
+    /// A read has shown what the queue holds. None when the queue was changed meanwhile, and waits again, or was opened or
+    /// deleted.
+    pub(crate) fn finish(&mut self, at: &QueueRef) -> Option<Share> {
+        let reading = self.reading.remove(at)?;
+        if reading.is_stale {
+            self.waiting.insert(at.clone(), reading.share);
+            return None;
         }
+        Some(reading.share)
     }
 
     /// A queue could not be read, and waits again.
     pub(crate) fn put_back(&mut self, at: &QueueRef) {
-        if self.reading.remove(at).is_some() {
-            self.waiting.insert(at.clone());
+        if let Some(reading) = self.reading.remove(at) {
+            self.waiting.insert(at.clone(), reading.share);
         }
     }
 }
@@ -259,7 +360,7 @@ mod tests {
 
     fn listed(names: &[&str]) -> CountProgress {
         let mut progress = CountProgress::default();
-        progress.list(names.len() as u64, names.iter().map(|name| queue(name)), 10);
+        progress.list(names.len() as u64, names.iter().map(|name| queue(name)).collect());
         progress
     }
 
@@ -270,17 +371,17 @@ mod tests {
         assert_eq!(progress.begin(None, 1), [queue("a")]);
         assert!(progress.identify(&queue("a"), id));
         progress.note_changed(QueueId::from_bytes([2; 16]));
-        assert_eq!(progress.finish(&queue("a")), Finished::True);
+        assert_eq!(progress.finish(&queue("a")), Some(Share::Apart));
         assert_eq!(progress.counted(), 1);
         assert_eq!(progress.begin(Some(&queue("a")), 10), [queue("b")]);
         progress.note_changed(id);
-        assert_eq!(progress.finish(&queue("b")), Finished::Stale, "its id was not known yet");
+        assert_eq!(progress.finish(&queue("b")), None, "its id was not known yet");
         assert!(progress.has_waiting() && !progress.is_done());
         progress.begin(None, 10);
-        progress.recount(&queue("b"));
-        assert_eq!(progress.finish(&queue("b")), Finished::Stale);
+        progress.recount(&queue("b"), Share::Apart);
+        assert_eq!(progress.finish(&queue("b")), None);
         progress.begin(None, 10);
-        assert_eq!(progress.finish(&queue("b")), Finished::True);
+        assert_eq!(progress.finish(&queue("b")), Some(Share::Apart));
         assert!(progress.is_done());
     }
 
@@ -291,7 +392,7 @@ mod tests {
         progress.forget(&queue("a"));
         progress.deleted(&queue("b"));
         for name in ["a", "b"] {
-            assert_eq!(progress.finish(&queue(name)), Finished::Gone);
+            assert_eq!(progress.finish(&queue(name)), None);
             progress.put_back(&queue(name));
         }
         assert_eq!((progress.queues(), progress.counted(), progress.is_done()), (1, 1, true));
@@ -307,22 +408,41 @@ mod tests {
         progress.begin(None, 2);
         progress.give_up(&queue("a"));
         assert!(!progress.is_reading(&queue("a")) && progress.is_reading(&queue("b")));
-        assert_eq!(progress.finish(&queue("b")), Finished::True);
+        assert_eq!(progress.finish(&queue("b")), Some(Share::Apart));
         assert_eq!((progress.counted(), progress.has_waiting(), progress.is_done()), (1, false, false));
     }
 
     #[test]
-    fn queues_without_room_are_left_out_and_told() {
-        let mut progress = CountProgress::default();
+    fn names_beyond_the_room_are_read_later() {
+        let mut progress = CountProgress { room: 2, ..CountProgress::default() };
+        let names = || ["e", "b", "d", "a", "c"].map(queue).to_vec();
         assert!(progress.wants_names() && !progress.is_done());
-        progress.list(3, ["a", "b", "c"].into_iter().map(queue), 2);
-        assert_eq!(progress.begin(None, 10).len(), 2);
-        for name in ["a", "b"] {
-            progress.finish(&queue(name));
-        }
-        assert_eq!((progress.counted(), progress.is_done()), (2, false));
+        progress.list(5, names());
+        assert_eq!((progress.counted(), progress.wants_names()), (0, false));
+        assert!(progress.is_beyond(&queue("c")) && !progress.is_in_sum(&queue("a")));
+        assert_eq!(progress.begin(None, 10), [queue("a"), queue("b")]);
+        progress.finish(&queue("a"));
+        assert!(!progress.wants_names(), "half of the room is in use");
+        progress.finish(&queue("b"));
+        assert_eq!((progress.counted(), progress.wants_names(), progress.is_settled()), (2, true, false));
+        assert!(progress.is_in_sum(&queue("a")) && !progress.is_in_sum(&queue("c")));
+        progress.wait(&queue("e"));
+        progress.forget_uncounted(&queue("e"));
+        assert!(!progress.has_waiting(), "its name is beyond");
+        progress.list(5, names());
+        assert_eq!(progress.begin(None, 10), [queue("c"), queue("d")]);
+        progress.recount(&queue("a"), Share::InSum);
+        ["c", "d"].iter().for_each(|name| assert_eq!(progress.finish(&queue(name)), Some(Share::Apart)));
+        assert_eq!(progress.begin(None, 10), [queue("a")]);
+        progress.put_back(&queue("a"));
+        progress.begin(None, 10);
+        assert_eq!(progress.finish(&queue("a")), Some(Share::InSum));
+        progress.list(5, names());
+        progress.begin(None, 10);
+        progress.finish(&queue("e"));
+        assert!(progress.is_done() && progress.counted() == 5);
         progress.relist();
-        assert!(progress.wants_names());
+        assert!(progress.wants_names() && !progress.is_settled());
     }
 
     #[test]
@@ -330,15 +450,14 @@ mod tests {
         let mut progress = listed(&["a", "b", "c"]);
         progress.begin(None, 3);
         ["a", "b", "c"].iter().for_each(|name| progress.give_up(&queue(name)));
-        progress.leave_out(&queue("a"));
         assert_eq!((progress.queues(), progress.counted()), (3, 0), "each counts once");
         progress.deleted(&queue("a"));
         assert_eq!((progress.queues(), progress.counted()), (2, 0));
         progress.forget(&queue("b"));
         assert_eq!((progress.queues(), progress.counted()), (2, 1), "it is open");
-        progress.recount(&queue("c"));
+        progress.recount(&queue("c"), Share::Apart);
         assert_eq!(progress.begin(None, 3), [queue("c")]);
-        assert_eq!(progress.finish(&queue("c")), Finished::True);
+        assert_eq!(progress.finish(&queue("c")), Some(Share::Apart));
         assert_eq!((progress.counted(), progress.is_done()), (2, true));
     }
 }

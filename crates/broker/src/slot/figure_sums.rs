@@ -43,6 +43,28 @@ impl Contents {
         QueueFigures { ready, claimed, delayed, in_transfer, bytes, oldest_age }
     }
 
+    /// Takes in what is in another queue; the oldest message is the older one.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.ready += other.ready;
+        self.claimed += other.claimed;
+        self.delayed += other.delayed;
+        self.in_transfer += other.in_transfer;
+        self.bytes += other.bytes;
+        self.oldest = self.oldest.into_iter().chain(other.oldest).min();
+    }
+
+    /// The sum without what is in one queue, and without an oldest message; none when the sum has less of something.
+    pub(crate) fn without(self, other: Self) -> Option<Self> {
+        Some(Self {
+            ready: self.ready.checked_sub(other.ready)?,
+            claimed: self.claimed.checked_sub(other.claimed)?,
+            delayed: self.delayed.checked_sub(other.delayed)?,
+            in_transfer: self.in_transfer.checked_sub(other.in_transfer)?,
+            bytes: self.bytes.checked_sub(other.bytes)?,
+            oldest: None,
+        })
+    }
+
     /// Messages in any state.
     pub(crate) fn depth(self) -> u64 {
         self.ready + self.claimed + self.delayed + self.in_transfer
@@ -94,10 +116,10 @@ impl FigureSums {
         }
     }
 
-    /// The figures of all together, if there are any.
-    pub(crate) fn figures(&self, now: Timestamp) -> Option<QueueFigures> {
+    /// What is in all together, if there are any.
+    pub(crate) fn contents(&self) -> Option<Contents> {
         let oldest = self.oldest.first_key_value().map(|(oldest, _)| *oldest);
-        (self.queues > 0).then(|| Contents { oldest, ..self.sum }.figures(now))
+        (self.queues > 0).then_some(Contents { oldest, ..self.sum })
     }
 
     /// Queues that are not empty with their depths, the deepest first.

@@ -3,6 +3,7 @@
 pub(crate) mod apart;
 pub(crate) mod claims;
 pub(crate) mod cleaning;
+pub(crate) mod closed_figures;
 pub(crate) mod commit;
 pub(crate) mod count_progress;
 pub(crate) mod counted;
@@ -32,6 +33,7 @@ pub(crate) mod receipts;
 pub(crate) mod redrive;
 pub(crate) mod refill;
 pub(crate) mod release;
+pub(crate) mod remainder;
 pub(crate) mod retention;
 pub(crate) mod slot_queue;
 pub(crate) mod state;

@@ -15,8 +15,9 @@ use angarium_core::time::Timestamp;
 use angarium_engine::{EngineSettings, QueueEngine};
 use angarium_storage::Totals;
 
+use crate::slot::closed_figures::OpenedContents;
 use crate::slot::deadlines::Deadline;
-use crate::slot::figures::FigureSet;
+use crate::slot::figures::{FigureSet, PoolSample};
 use crate::slot::migration::Migration;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::rates::ChangeRate;
@@ -77,7 +78,13 @@ impl Slot {
         let meter = &self.around.replica.meter;
         // It has a name from here on if there was one left.
         let counters = meter.queue(at);
-        let shown = state.figures.open(at, id, FigureSet::of(meter, at));
+        let contents = match &opened.migration {
+            Some(_) => OpenedContents::Unsure,
+            None => OpenedContents::Read(
+                PoolSample { changes: 0, totals, oldest: None }.contents(opened.engine.claimed_counts()),
+            ),
+        };
+        let shown = state.figures.open(at, id, FigureSet::of(meter, at), contents);
         let RestoredClaims { spent, ends } = opened.restored;
         let deadline = |(end, claim)| Reverse(Deadline { at: end, claim, queue: at.clone() });
         state.deadlines.extend(ends.into_iter().map(deadline));

@@ -21,8 +21,9 @@ use angarium_storage::Epoch;
 
 use crate::replica::alarm::Alarms;
 use crate::slot::SlotSurroundings;
+use crate::slot::closed_figures::{OpenedContents, SlotFigures};
 use crate::slot::deadlines::Deadline;
-use crate::slot::figures::{QueueDisplay, SlotFigures};
+use crate::slot::figures::QueueDisplay;
 use crate::slot::gates::Gates;
 use crate::slot::life::RecoveryPace;
 use crate::slot::migration::Migration;
@@ -236,12 +237,21 @@ impl SlotState {
         self.queues.get_mut(at).map(Box::as_mut).filter(|queue| queue.id == id)
     }
 
-    /// Takes a queue out, so that nothing more begins there.
-    pub(crate) fn close_queue(&mut self, at: &QueueRef, id: QueueId) -> Option<OpenQueue> {
+    /// Takes a queue out, so that nothing more begins there. One that is not open holds `contents`.
+    pub(crate) fn close_queue(
+        &mut self,
+        at: &QueueRef,
+        id: QueueId,
+        contents: OpenedContents,
+    ) -> Option<OpenQueue> {
         if let Some(claims) = self.unopened.remove(&id) {
             self.orphans.entry(id).or_default().extend(claims.into_iter().map(|(claim, _)| claim));
         }
-        self.figures.forget(at, id);
+        if self.queues.contains_key(at) {
+            self.figures.forget_open(at, id);
+        } else {
+            self.figures.forget_closed(at, id, contents);
+        }
         self.resting.forget(id);
         let queue = self.queues.remove(at)?;
         queue.uses.close();

@@ -9,6 +9,7 @@ use angarium_core::message::{Header, State};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 
+use crate::slot::remainder::ClosedChange;
 use crate::slot::state::{Slot, SlotState};
 use crate::writer::change::Change;
 use crate::writer::pending::WriteOutcome;
@@ -69,6 +70,21 @@ impl Slot {
             }
         }
         removals
+    }
+
+    /// A sweep is about to change a queue that is not open. Whether the figures need what it holds before and after.
+    pub(crate) fn begin_sweep(self: &Arc<Self>, queue: QueueId) -> bool {
+        self.lock().figures.begin_sweep(queue)
+    }
+
+    /// A sweep has ended that was to read nothing.
+    pub(crate) fn end_sweep(self: &Arc<Self>, queue: QueueId) {
+        self.lock().figures.end_sweep(queue);
+    }
+
+    /// A sweep has ended that was to read what the queue holds.
+    pub(crate) fn end_sweep_with(self: &Arc<Self>, queue: QueueId, change: Option<ClosedChange>) {
+        self.lock().figures.end_sweep_with(queue, change);
     }
 
     /// A closed queue was changed in its pool.

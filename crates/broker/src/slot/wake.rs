@@ -81,7 +81,7 @@ impl Slot {
         while let Some(at) = state.take_wake(now) {
             match state.queues.get_mut(&at) {
                 Some(queue) => self.start_wake(&at, queue, now),
-                None => state.figures.progress.recount(&at),
+                None => state.figures.look_again(&at),
             }
             state.note_wake(&at);
         }

@@ -7,15 +7,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use tracing::debug;
 
+use angarium_catalogue::Placement;
 use angarium_core::error::Error;
-use angarium_core::ids::Slot as SlotNumber;
+use angarium_core::ids::{QueueId, Slot as SlotNumber};
 use angarium_core::limits as core_limits;
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
-use angarium_storage::Due;
+use angarium_engine::ClaimedCounts;
+use angarium_storage::{Direction, Due};
 
 use crate::limits;
+use crate::slot::figure_sums::Contents;
+use crate::slot::figures::PoolSample;
+use crate::slot::remainder::ClosedChange;
 use crate::slot::state::Slot;
 use crate::slot::sweeping::{ExpiredByQueue, UnopenedRemoval};
 use crate::stores::table::NamedStore;
@@ -159,22 +167,59 @@ impl SlotSweep {
     /// As `remove_expired`, of queues that are not open. No caller opens, deletes or cleans one of this
     /// pool meanwhile.
     pub(in crate::sweeps) async fn remove_unopened(&self, expired: ExpiredByQueue) -> Result<usize, Error> {
-        let SlotSweep { sweeps, slot, store } = self;
-        let pool = store.name();
+        let (slot, pool) = (&self.slot, self.store.name());
         let _gate = slot.pool_gates.hold(pool).await;
-        slot.open_writer(pool, &*sweeps.0.stores.pool(pool)?).await?;
+        slot.open_writer(pool, &*self.sweeps.0.stores.pool(pool)?).await?;
+        let (mut swept, mut unread) = (Vec::new(), Vec::new());
+        for queue in expired.keys().copied() {
+            if slot.begin_sweep(queue) {
+                swept.push((queue, self.contents(queue).await));
+            } else {
+                unread.push(queue);
+            }
+        }
         let removals = slot.remove_unopened_expired(pool, expired);
+        let outcome = self.settle_removals(removals).await;
+        for (queue, before) in swept {
+            let after = self.contents(queue).await.filter(|_| outcome.is_ok());
+            let change = before.zip(after).map(|(before, after)| ClosedChange { before, after });
+            slot.end_sweep_with(queue, change);
+        }
+        unread.into_iter().for_each(|queue| slot.end_sweep(queue));
+        outcome
+    }
+
+    /// Waits for removals from queues that are not open. Returns how many there were.
+    async fn settle_removals(&self, removals: Vec<UnopenedRemoval>) -> Result<usize, Error> {
         let mut outcome = Ok(removals.len());
         for UnopenedRemoval { outcome: removal, queue, count } in removals {
             let settled = settled(removal).await;
-            slot.note_changed_closed(queue);
+            self.slot.note_changed_closed(queue);
             if let Err(error) = settled {
                 outcome = Err(error);
                 continue;
             }
             // Of a queue that no caller has opened only the id is known.
-            sweeps.0.replica.meter.other_queues().expired.inc_by(count);
+            self.sweeps.0.replica.meter.other_queues().expired.inc_by(count);
         }
         outcome
+    }
+
+    /// Returns what the pool has of a queue that is not open, with claimed messages among the ready ones; none when the
+    /// pool does not answer in time.
+    async fn contents(&self, queue: QueueId) -> Option<Contents> {
+        let (sweeps, pool) = (&self.sweeps.0, self.store.name());
+        let read = async {
+            let store = sweeps.stores.store_at(&Placement::one(pool.clone()), TaskTracker::new().token())?;
+            let totals = store.totals(queue).await?;
+            let oldest = match totals.ready() {
+                0 => None,
+                _ => store.milestone(queue, None, Direction::Up, &sweeps.replica.clock).await?,
+            };
+            let oldest = oldest.map(|oldest| oldest.created);
+            Ok::<_, Error>(PoolSample { changes: 0, totals, oldest }.contents(ClaimedCounts::default()))
+        };
+        let log = |error: &Error| debug!(%error, %pool, "swept queue not read");
+        timeout(limits::COUNTING_WAIT, read).await.ok()?.inspect_err(log).ok()
     }
 }

@@ -33,6 +33,7 @@ mod pauses;
 mod pool_records;
 mod pools;
 mod queue_counting;
+mod queue_counting_bounds;
 mod queue_list;
 mod quotas;
 mod recovery;

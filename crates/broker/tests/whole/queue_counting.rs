@@ -26,28 +26,28 @@ use super::queue_list::filter;
 use super::{Whole, limit, metadata, one_pool, queue, replica, start, terms};
 
 /// A store, and the brokers that are started on it one after the other.
-struct House {
+pub struct House {
     journal: Journal,
-    clock: Clock,
-    hold: Arc<Hold>,
+    pub clock: Clock,
+    pub hold: Arc<Hold>,
     data: TempDir,
 }
 
 impl House {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let data = tempfile::tempdir().unwrap();
         let clock = Clock::manual(1_700_000_000_000);
         let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
         Self { journal, clock, hold: Arc::default(), data }
     }
 
-    async fn start(&self) -> Whole {
+    pub async fn start(&self) -> Whole {
         let broker = start(self.journal.clone(), self.journal.clone(), self.clock.clone()).await;
         self.whole(broker)
     }
 
     /// Starts a broker whose reads of totals can be held.
-    async fn start_held(&self) -> Whole {
+    pub async fn start_held(&self) -> Whole {
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
         let hold = self.hold.clone();
         let (totals, looks, shown) = (Arc::default(), Arc::default(), Arc::default());
@@ -63,7 +63,7 @@ impl House {
     }
 
     /// The id of a queue, while no broker runs.
-    async fn queue_id(&self, at: &QueueRef) -> QueueId {
+    pub async fn queue_id(&self, at: &QueueRef) -> QueueId {
         let records = self.catalogue().await.queue_records(std::slice::from_ref(at)).await.unwrap();
         records.into_iter().flatten().next().unwrap().id
     }
@@ -102,7 +102,7 @@ impl House {
 }
 
 /// What a page shows of all queues together: ready, claimed, delayed and in transfer.
-async fn sums(whole: &Whole) -> [u64; 4] {
+pub async fn sums(whole: &Whole) -> [u64; 4] {
     let page = whole.broker.metrics_page().await;
     ["ready", "claimed", "delayed", "in_transfer"].map(|state| {
         let labels = format!("state=\"{state}\"");
@@ -113,11 +113,11 @@ async fn sums(whole: &Whole) -> [u64; 4] {
 }
 
 /// The value of a metric without labels.
-async fn gauge(whole: &Whole, name: &str) -> f64 {
+pub async fn gauge(whole: &Whole, name: &str) -> f64 {
     value(&whole.broker.metrics_page().await, name, &[])
 }
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !is_so().await {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
@@ -125,7 +125,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-async fn until_counted(whole: &Whole) {
+pub async fn until_counted(whole: &Whole) {
     until("the queues are not counted", async || gauge(whole, "angarium_slots_counted").await == 256.0).await;
 }
 
@@ -142,11 +142,11 @@ async fn truth(whole: &Whole, queues: &[QueueRef]) -> [u64; 4] {
     sums
 }
 
-fn open_queues(whole: &Whole) -> usize {
+pub fn open_queues(whole: &Whole) -> usize {
     whole.broker.close_idle_round().1
 }
 
-async fn post_delayed(whole: &Whole, at: &QueueRef, seconds: i64) {
+pub async fn post_delayed(whole: &Whole, at: &QueueRef, seconds: i64) {
     let delay = Some(Delay::seconds(seconds, "delay", &Limits::ZAQAR).unwrap());
     let message = NewMessage { body: "\"later\"".into(), delay, ..NewMessage::default() };
     whole.broker.messages_post(at, vec![message], None).await.unwrap();
