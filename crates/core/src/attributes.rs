@@ -4,6 +4,8 @@
 //! A value of `null` counts as absent, because Zaqar answers `null` for an attribute that is not set and its clients
 //! write that back. A key that begins with an underscore and is not listed here is free metadata, as in Zaqar.
 
+mod key;
+
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
@@ -15,6 +17,7 @@ use crate::error::{Error, InvalidPart};
 use crate::limits::{self, Limits};
 use crate::message::{MessageTtl, Retention};
 use crate::names::{FlavorName, QueueName};
+use key::Key;
 
 /// Max bytes of a message of the queue with its SQS attributes: `MaximumMessageSize`. In Zaqar this key bounds a whole
 /// request.
@@ -65,7 +68,8 @@ pub const CONTENT_DEDUP: &str = "_content_based_deduplication";
 /// Whether bodies are encrypted at rest. True is refused, because the service does not encrypt them.
 pub const ENCRYPT: &str = "_enable_encrypt_messages";
 
-/// All keys, in the order of their names. The client refuses other keys with an underscore; a test compares them with the document.
+/// All keys, in the order of their names. The client refuses other keys with an underscore. A test compares them with the
+/// document.
 pub const KEYS: &[&str] = &[
     CONTENT_DEDUP,
     DEAD_LETTER_QUEUE,
@@ -258,112 +262,6 @@ impl Misfits {
             self.0.push((key, error));
             T::default()
         })
-    }
-}
-
-/// A reserved key and its value, if it has one.
-struct Key<'a> {
-    key: &'static str,
-    value: Option<&'a RawValue>,
-}
-
-impl Key<'_> {
-    fn wrong(&self, part: InvalidPart, why: impl Into<String>) -> Error {
-        Error::invalid(part, self.key, why)
-    }
-
-    fn integer(&self) -> Result<Option<i64>, Error> {
-        let parse = |value: &RawValue| serde_json::from_str(value.get());
-        self.value.map(parse).transpose().map_err(|_| self.wrong(InvalidPart::Body, "must be an integer"))
-    }
-
-    fn checked<T>(&self, check: impl Fn(i64) -> Result<T, Error>) -> Result<Option<T>, Error> {
-        self.integer()?.map(check).transpose()
-    }
-
-    fn within(&self, (min, max): (u32, u32)) -> Result<(), Error> {
-        match self.integer()? {
-            Some(number) if !(i64::from(min)..=i64::from(max)).contains(&number) => {
-                Err(self.wrong(InvalidPart::Limit, format!("{number} is not between {min} and {max}")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn delay(&self, limits: &Limits) -> Result<Option<u32>, Error> {
-        self.integer()?.map(|seconds| limits.message_delay.seconds(seconds, self.key)).transpose()
-    }
-
-    fn ttl(&self, limits: &Limits) -> Result<Option<MessageTtl>, Error> {
-        self.integer()?.map(|seconds| MessageTtl::new(seconds, self.key, limits)).transpose()
-    }
-
-    fn bytes(&self, limits: &Limits) -> Result<Option<usize>, Error> {
-        let within = |bytes: i64| match usize::try_from(bytes) {
-            Ok(bytes) if (1..=limits.message_bytes).contains(&bytes) => Ok(bytes),
-            _ => {
-                let why = format!("{bytes} is not between 1 and {} bytes", limits.message_bytes);
-                Err(self.wrong(InvalidPart::Limit, why))
-            }
-        };
-        self.integer()?.map(within).transpose()
-    }
-
-    /// Reads a count. Zero is none, as in Zaqar. Zaqar also accepts a negative count and then moves a message at its
-    /// first claim; this service refuses it.
-    fn count(&self) -> Result<Option<u32>, Error> {
-        let count = |count| {
-            let why = || format!("{count} is not between 0 and {}", u32::MAX);
-            u32::try_from(count).map_err(|_| self.wrong(InvalidPart::Limit, why()))
-        };
-        Ok(self.integer()?.map(count).transpose()?.filter(|count| *count > 0))
-    }
-
-    /// Reads a name. An empty name is none, because Zaqar's clients clear a name in this way.
-    fn name<T>(&self, check: impl Fn(&str) -> Result<T, Error>) -> Result<Option<T>, Error> {
-        let Some(value) = self.value else { return Ok(None) };
-        let Ok(name) = serde_json::from_str::<String>(value.get()) else {
-            return Err(self.wrong(InvalidPart::Body, "must be a string"));
-        };
-        let named = Some(name).filter(|name| !name.is_empty()).map(|name| check(&name)).transpose();
-        named.map_err(|error| self.wrong(InvalidPart::Limit, error.to_string()))
-    }
-
-    fn durability(&self) -> Result<Option<Durability>, Error> {
-        let Some(value) = self.value else { return Ok(None) };
-        let class = serde_json::from_str::<String>(value.get()).ok().and_then(|text| text.parse().ok());
-        let wrong = || self.wrong(InvalidPart::Limit, "must be \"sync\" or \"relaxed\"");
-        class.map(Some).ok_or_else(wrong)
-    }
-
-    fn check_object(&self) -> Result<(), Error> {
-        match self.value.and_then(entries) {
-            None if self.value.is_some() => Err(self.wrong(InvalidPart::Body, "must be a JSON object")),
-            _ => Ok(()),
-        }
-    }
-
-    fn truth(&self) -> Result<bool, Error> {
-        match self.value.map(RawValue::get) {
-            None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
-            Some(_) => Err(self.wrong(InvalidPart::Body, "must be true or false")),
-        }
-    }
-
-    fn dedup_scope(&self) -> Result<DedupScope, Error> {
-        match self.value.map(RawValue::get) {
-            None | Some("\"queue\"") => Ok(DedupScope::Queue),
-            Some("\"group\"") => Ok(DedupScope::Group),
-            Some(_) => Err(self.wrong(InvalidPart::Limit, "must be \"queue\" or \"group\"")),
-        }
-    }
-
-    fn refuse_encryption(&self) -> Result<(), Error> {
-        if self.truth()? {
-            return Err(self.wrong(InvalidPart::Limit, "encryption at rest is not available"));
-        }
-        Ok(())
     }
 }
 

@@ -159,7 +159,7 @@ impl Metadata {
     }
 
     /// The metadata of a new queue with this name. A queue whose name ends in [`FIFO_SUFFIX`] is a FIFO queue, as clients
-    /// of SQS expect; metadata that says otherwise is refused.
+    /// of SQS expect; metadata that states otherwise is refused.
     pub fn for_new(self, name: &QueueName) -> Result<Self, Error> {
         if self.attributes().is_fifo || !name.is_fifo() {
             return Ok(self);
