@@ -1,4 +1,4 @@
-//! Batches that a pool refused as they were, sent again in parts.
+//! Batches that a pool refused as a whole, sent again in parts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::writer::pending::Write;
 use crate::writer::send::{Outcome, send};
 
 impl Slot {
-    /// Refuses the posts of a batch for which there was no room, and sends the rest: it may make room.
+    /// Fails the posts of a batch for which the pool has no room, and sends the other writes: they may free room.
     pub(crate) async fn send_without_posts(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -27,8 +27,8 @@ impl Slot {
         self.settle(pool, rest, outcome).await;
     }
 
-    /// Sends the writes of a batch in smaller batches, since one write needs damaged data: each queue by itself, and for the
-    /// damaged queue each write, in their order.
+    /// Sends the writes of a batch in smaller batches, because one write needs damaged data: first one batch for each
+    /// queue, then for the damaged queue one batch for each write. The order of the writes of a queue stays.
     pub(crate) async fn send_apart(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -57,7 +57,7 @@ impl Slot {
     }
 }
 
-/// Splits writes by queue, or into single writes if all are of one queue.
+/// Splits writes by queue, or into single writes if all belong to one queue.
 pub(crate) fn apart(writes: Vec<Write>) -> Vec<Vec<Write>> {
     let is_one_queue = writes.windows(2).all(|pair| pair[0].queue == pair[1].queue);
     if is_one_queue {

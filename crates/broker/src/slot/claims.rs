@@ -1,5 +1,5 @@
-//! The claims of a slot as its owner has them: grants, renewals, splits and the end of claims, each step under the lock. The
-//! procedures of several durable steps are in [`crate::claims`].
+//! The claims of a slot at its owner: grants, renewals, splits and releases, each step under the lock. The procedures
+//! of several durable steps are in [`crate::claims`].
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ pub(crate) struct NewClaim {
     pub(crate) expires: Timestamp,
 }
 
-/// A claim as it was granted.
+/// A granted claim.
 pub(crate) struct GrantedClaim {
     pub(crate) headers: Vec<Header>,
-    /// Of the queue.
+    /// The retention of the queue.
     pub(crate) retention: Retention,
 }
 
-/// A renewal that has begun: the record to write.
+/// A renewal that has begun, with the data for the new record.
 pub(crate) struct BegunRenewal {
     pub(crate) messages: Vec<(MessageId, u32)>,
     pub(crate) client: Option<ClientId>,
@@ -49,24 +49,25 @@ pub(crate) enum ClaimStep<T> {
     Begun(T),
     /// The claim has ended, or its queue is closed.
     Ended,
-    /// Another caller changes it: a notice of its end.
+    /// Another caller is changing the claim. The notice resolves when a claim of the slot was changed.
     Busy(OwnedNotified),
 }
 
-/// A claim that was split in two, durably.
+/// A claim that was split in two; both records are durable.
 pub(crate) struct SplitClaims<'a> {
     pub(crate) old: ClaimId,
     pub(crate) new: ClaimId,
     pub(crate) parted: &'a [(MessageId, u32)],
     pub(crate) terms: ClaimTerms,
-    /// When the new one ends.
+    /// When the new claim expires.
     pub(crate) expires: Timestamp,
-    /// When the old one ends.
+    /// When the old claim expires.
     pub(crate) rest_expires: Timestamp,
 }
 
 impl QueueHandle {
-    /// Grants a claim on chosen messages. None when the queue was closed meanwhile: the record is cleared away.
+    /// Grants a claim on chosen messages. Returns none when the queue was closed meanwhile: then the claim's record is
+    /// to be removed.
     pub(crate) fn grant(&self, claim: NewClaim, ids: &[MessageId]) -> Option<GrantedClaim> {
         let NewClaim { id, terms, client, attempt, expires } = claim;
         let mut state = self.slot.lock();
@@ -85,8 +86,8 @@ impl QueueHandle {
         Some(GrantedClaim { headers, retention: queue.engine.retention() })
     }
 
-    /// It is unknown whether a claim is recorded. It is taken for a claim whose time has ended: ending it removes the
-    /// record, if there is one, before the messages are ready.
+    /// Enters a claim in doubt: its record may exist or not. Its deadline is now, so expiry removes the record, if
+    /// there is one, before the messages are ready again.
     pub(crate) fn grant_in_doubt(&self, id: ClaimId, terms: ClaimTerms, ids: &[MessageId], now: Timestamp) {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else {
@@ -97,7 +98,7 @@ impl QueueHandle {
         state.note_deadline(Deadline { at: now, claim: id, queue: self.at.clone() });
     }
 
-    /// Begins a renewal, unless another caller changes the claim.
+    /// Begins a renewal, unless another caller is changing the claim.
     pub(crate) fn begin_renew(&self, id: ClaimId, now: Timestamp) -> ClaimStep<BegunRenewal> {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return ClaimStep::Ended };
@@ -110,7 +111,7 @@ impl QueueHandle {
         }
     }
 
-    /// Gives a claim new terms, which are durable, or may be. None when the queue is closed.
+    /// Gives a claim new terms that are durable, or may be. Returns none when the queue is closed.
     pub(crate) fn renewed(&self, claim: NewClaim) -> Option<()> {
         let NewClaim { id, terms, attempt, expires, .. } = claim;
         let mut state = self.slot.lock();
@@ -121,8 +122,8 @@ impl QueueHandle {
         Some(())
     }
 
-    /// Leaves a claim as it was before a renewal or a split. Its deadline may have passed unheeded meanwhile: it is looked at
-    /// again at `again`. None when the queue is closed.
+    /// Leaves a claim as it was before a renewal or a split. Its deadline may have passed without effect during that
+    /// change, so the claim is checked again at `again`. Returns none when the queue is closed.
     pub(crate) fn renew_failed(&self, id: ClaimId, again: Timestamp) -> Option<()> {
         let mut state = self.slot.lock();
         let queue = state.queue_mut(&self.at, self.id)?;
@@ -131,7 +132,7 @@ impl QueueHandle {
         Some(())
     }
 
-    /// Begins to part messages from a claim, unless another caller changes it.
+    /// Begins to split messages off a claim, unless another caller is changing the claim.
     pub(crate) fn begin_split(
         &self,
         claim: ClaimId,
@@ -146,7 +147,7 @@ impl QueueHandle {
         }
     }
 
-    /// Splits a claim whose two records are durable. None when the queue was closed meanwhile.
+    /// Splits a claim of which both records are durable. Returns none when the queue was closed meanwhile.
     pub(crate) fn finish_split(&self, split: &SplitClaims<'_>) -> Option<()> {
         let mut state = self.slot.lock();
         if state.queue(&self.at, self.id).is_none() {
@@ -164,23 +165,23 @@ impl QueueHandle {
 }
 
 impl Slot {
-    /// Notified when a claim was changed from now on.
+    /// A notice that resolves when a claim of the slot is changed after this call.
     pub(crate) fn claim_changed(self: &Arc<Self>) -> OwnedNotified {
         Arc::clone(&self.changed).notified_owned()
     }
 
-    /// Whether the record of a claim is the first one in its directory.
+    /// Whether the record of a claim would be the first one in its directory.
     pub(crate) fn is_new_bucket(self: &Arc<Self>, claim: ClaimId) -> bool {
         self.lock().buckets >> claim.bucket() & 1 == 0
     }
 
-    /// Whether a claim has ended in the memory of the slot.
+    /// Whether the claim is no longer in the memory of the slot.
     pub(crate) fn has_ended(self: &Arc<Self>, at: &QueueRef, claim: ClaimId) -> bool {
         self.lock().queues.get(at).is_none_or(|queue| !queue.engine.has_claim(claim))
     }
 
-    /// Hides the messages of claims for good and sends their headers on their way. Claims that have ended, or that another
-    /// caller ends, are passed over.
+    /// Hides the messages of claims for good and submits their headers. Skips claims that have ended or that another
+    /// caller is ending.
     pub(crate) fn begin_releases(
         self: &Arc<Self>,
         claims: Vec<ClaimKey>,
@@ -205,8 +206,8 @@ impl Slot {
         begun
     }
 
-    /// These claims did not end, or it is unknown. They are claims still, for their records may be there; one whose time has
-    /// ended is ended again at `again`, which does no harm to what was done.
+    /// Restores claims that were not released, or of which it is unknown: their records may still exist. An expired one
+    /// is released again at `again`; releasing a claim twice does no harm.
     pub(crate) fn release_failed(
         self: &Arc<Self>,
         claims: &[ClaimKey],
@@ -216,7 +217,7 @@ impl Slot {
         self.lock().release_failed(claims, headers, again);
     }
 
-    /// Shows the messages of claims whose records are gone, and serves the claims that wait.
+    /// Shows the messages of claims whose records were removed, and serves the waiting claims.
     pub(crate) fn finish_releases(self: &Arc<Self>, claims: Vec<ClaimKey>, cause: ReleaseCause) {
         let mut state = self.lock();
         state.live_claims = state.live_claims.saturating_sub(claims.len());
@@ -230,7 +231,7 @@ impl Slot {
         }
     }
 
-    /// Removes the records of the claims whose messages were all deleted.
+    /// Removes the records of the claims whose messages were all removed.
     pub(crate) async fn clear_spent_claims(self: &Arc<Self>) -> Result<(), Error> {
         let spent = std::mem::take(&mut self.lock().spent);
         if spent.is_empty() {
@@ -241,7 +242,7 @@ impl Slot {
         if outcome.is_ok() {
             state.live_claims = state.live_claims.saturating_sub(spent.len());
         } else {
-            // Some records may still be there. One that is gone already does no harm at the next tick.
+            // Some records may still exist. At the next tick, a record that is gone already does no harm.
             state.spent.extend(spent);
         }
         outcome
@@ -259,7 +260,7 @@ impl LockedSlot<'_> {
     }
 }
 
-/// When a claim that could not be ended is looked at again.
+/// When to try again to release a claim.
 pub(crate) fn retry_at(now: Timestamp) -> Timestamp {
     now.plus_seconds(limits::RETRY_SECONDS)
 }

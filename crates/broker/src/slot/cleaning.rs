@@ -1,4 +1,4 @@
-//! Deleted queues of a slot: closing one, and the list of queues to clean away.
+//! Deleted queues of a slot: closing a queue for its deletion, and when to clean up after deleted queues.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::slot::closed_figures::OpenedContents;
 use crate::slot::orphans::OrphanedClaims;
 use crate::slot::state::{OpenQueue, Slot};
 
-/// A queue that was taken out of memory: nothing more begins there.
+/// A queue that was taken out of memory: no operation begins in it any more.
 pub(crate) struct ClosedOpenQueue(OpenQueue);
 
 impl ClosedOpenQueue {
-    /// Waits until what was under way in it has ended.
+    /// Waits until all operations that had begun in the queue have ended.
     pub(crate) async fn unused(&self) {
         self.0.uses.wait().await;
     }
@@ -27,8 +27,8 @@ impl ClosedOpenQueue {
 }
 
 impl Slot {
-    /// Closes a queue that is about to be deleted; one that is not open holds `contents`. The claims that wait for messages
-    /// that are there wait in vain from here on.
+    /// Closes a queue that is about to be deleted. `contents` are those of a queue that is not open. Claims that wait
+    /// for its messages find none from here on.
     pub(crate) fn close_queue(
         self: &Arc<Self>,
         at: &QueueRef,
@@ -41,12 +41,12 @@ impl Slot {
         closed.map(ClosedOpenQueue)
     }
 
-    /// Notes claims of a deleted queue whose records are in the tree.
+    /// Records claims of a deleted queue whose records are in the tree.
     pub(crate) fn add_orphans(self: &Arc<Self>, queue: QueueId, claims: Vec<ClaimId>) {
         self.lock().orphans.entry(queue).or_default().extend(claims);
     }
 
-    /// Removes the records of the claims on deleted queues. The slot has the ids of the claims in memory, so it reads
+    /// Removes the records of the claims on deleted queues. The slot has the ids of those claims in memory, so it reads
     /// no record.
     pub(crate) async fn clear_orphans(self: &Arc<Self>, queues: &[QueueId]) -> Result<(), Error> {
         let orphans = self.lock().take_orphans(queues);
@@ -60,41 +60,42 @@ impl Slot {
             }
             return outcome;
         }
-        // Records that wait to be cleared away are counted when they are.
+        // `clear_spent_claims` counts the spent claims when it removes their records.
         let spent: HashSet<ClaimId> = state.spent.iter().copied().collect();
         let counted = claims.iter().filter(|claim| !spent.contains(claim)).count();
         state.live_claims = state.live_claims.saturating_sub(counted);
         Ok(())
     }
 
-    /// Has deleted queues cleaned away from this time on.
+    /// Schedules the cleaning of deleted queues for `at`.
     pub(crate) fn clean_at(self: &Arc<Self>, at: Timestamp) {
         self.lock().next_cleaning = Some(at);
     }
 
-    /// As [`Slot::clean_at`], unless it is to be done sooner.
+    /// Like [`Slot::clean_at`], unless the cleaning is scheduled for an earlier time.
     pub(crate) fn clean_again_at(self: &Arc<Self>, again: Timestamp) {
         let mut state = self.lock();
         state.next_cleaning = Some(state.next_cleaning.map_or(again, |sooner| sooner.min(again)));
     }
 
-    /// Whether deleted queues are to be cleaned away now; the caller then does so.
+    /// Whether the cleaning of deleted queues is due. If so, the caller must do it.
     pub(crate) fn begin_cleaning(self: &Arc<Self>, now: Timestamp) -> bool {
         self.lock().begin_cleaning(now)
     }
 
-    /// Notes the deleted queues of a cleaning: nothing is removed from them in any other way.
+    /// Records the deleted queues of a cleaning: sweeps of expired messages leave them out.
     pub(crate) fn note_dropped(self: &Arc<Self>, queues: &[QueueId]) {
         self.lock().dropped = queues.iter().copied().collect();
     }
 
-    /// Whether what a closed queue holds is to be read before it is deleted, for the pages of figures.
+    /// Whether the caller must read the contents of a closed queue before it deletes the queue, to keep the figures
+    /// right.
     pub(crate) fn may_be_in_remainder(self: &Arc<Self>, at: &QueueRef, id: QueueId) -> bool {
         let state = self.lock();
         !state.queues.contains_key(at) && state.figures.may_be_in_remainder(at, id)
     }
 
-    /// Counts a queue that was deleted, for the pages of figures.
+    /// Takes a deleted queue out of the figures.
     pub(crate) fn note_deleted(self: &Arc<Self>, at: &QueueRef) {
         self.lock().figures.progress.deleted(at);
     }

@@ -1,8 +1,8 @@
-//! The figures of the queues of a slot: of named ones, of closed ones, of all others together.
+//! The figures of the queues of a slot: of named queues, of closed queues, and of all others as one sum.
 //!
-//! At most [`limits::SLOT_COUNTED`] closed queues have figures of their own, the deepest of them; the others are one sum
-//! ([`crate::slot::remainder`]). What is in a closed queue was seen by the last page before, or is counted by
-//! [`crate::counting::background`].
+//! At most [`limits::SLOT_COUNTED`] closed queues, the deepest ones, have figures of their own; the others are one sum
+//! ([`crate::slot::remainder`]). The contents of a closed queue are those that the last page of metrics read before the
+//! queue was closed, or those that [`crate::counting::background`] reads.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,10 +16,10 @@ use angarium_core::time::Timestamp;
 use angarium_engine::ClaimedCounts;
 use angarium_metrics::QueueFigures;
 
-/// Shallow queues that are looked at for one that makes room for a deeper one.
+/// Number of shallow queues that are examined to find one that makes room for a deeper one.
 const ROOM_LOOKS: usize = 16;
 
-/// The share of a queue that is closed and not empty, or open and without a name.
+/// The figures of a queue that is closed and not empty, or open and without a name.
 #[derive(Debug)]
 pub(crate) struct ClosedQueueFigures {
     pub(crate) at: QueueRef,
@@ -28,38 +28,39 @@ pub(crate) struct ClosedQueueFigures {
     pub(crate) is_open: bool,
 }
 
-/// What is read of a queue while it is opened.
+/// The contents of a queue, as read while it is opened or deleted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OpenedContents {
     Read(Contents),
-    /// It is in two pools, which count some of its messages twice.
+    /// The queue is in two pools, which count some of its messages twice.
     Unsure,
 }
 
-/// What pages show of the queues of a slot.
+/// The figures of a slot's queues for the pages of metrics.
 #[derive(Debug, Default)]
 pub(crate) struct SlotFigures {
-    /// Those that the next page looks at; none until a first page has asked, since no caller may.
+    /// Open queues that the next page of metrics must read. None until the first page is requested: there may never be
+    /// one.
     pub(crate) due: Option<HashSet<QueueRef>>,
     pub(crate) known: HashMap<QueueId, ClosedQueueFigures>,
-    /// Those of the known ones that have names.
+    /// The queues of `known` that have names.
     pub(crate) named: HashMap<QueueRef, QueueId>,
     pub(crate) unnamed: FigureSums,
-    /// The closed queues that are not among the known ones, as far as they are counted.
+    /// The sum of the counted closed queues that are not in `known`.
     pub(crate) remainder: Remainder,
-    /// Which of the closed ones are not counted yet.
+    /// Which closed queues are not counted yet.
     pub(crate) progress: CountProgress,
 }
 
 impl SlotFigures {
-    /// The next page looks at a queue.
+    /// Has the next page of metrics read a queue.
     pub(crate) fn note_due(&mut self, at: &QueueRef) {
         if let Some(due) = &mut self.due {
             due.insert(at.clone());
         }
     }
 
-    /// Enters a queue that is opened. What is known of it is shown until a page looks at it.
+    /// Enters a queue that is being opened. Until a page of metrics reads it, its known contents are shown.
     pub(crate) fn open(
         &mut self,
         at: &QueueRef,
@@ -81,7 +82,8 @@ impl SlotFigures {
         QueueDisplay { set, is_due: true, ..QueueDisplay::default() }
     }
 
-    /// Enters a queue that is closed because no caller uses it. If no page has seen it as it is, it waits to be counted.
+    /// Enters a queue that is closed because no caller uses it. If it has changed since a page of metrics last read it,
+    /// it waits to be counted.
     pub(crate) fn rest(&mut self, at: &QueueRef, id: QueueId, shown: &QueueDisplay) {
         self.forget_due(at);
         match shown.seen.filter(|_| shown.is_seen()) {
@@ -97,20 +99,20 @@ impl SlotFigures {
         }
     }
 
-    /// As `rest`, for a queue that is known to be empty: there is nothing to count.
+    /// Like `rest`, for a queue that is known to be empty: there is nothing to count.
     pub(crate) fn rest_empty(&mut self, at: &QueueRef, id: QueueId) {
         self.forget_due(at);
         self.take(id);
     }
 
-    /// An open queue is deleted.
+    /// Forgets an open queue that is being deleted.
     pub(crate) fn forget_open(&mut self, at: &QueueRef, id: QueueId) {
         self.forget_due(at);
         self.take(id);
         self.progress.forget(at);
     }
 
-    /// A closed queue is deleted, which held this if it was read.
+    /// Forgets a closed queue that is being deleted. `contents` are those that it held, if they were read.
     pub(crate) fn forget_closed(&mut self, at: &QueueRef, id: QueueId, contents: OpenedContents) {
         match self.take(id) {
             Some(_) => self.progress.forget(at),
@@ -124,12 +126,13 @@ impl SlotFigures {
         }
     }
 
-    /// Whether a closed queue may be in the sum of those that have no figures of their own.
+    /// Whether a closed queue may be in the sum of the queues without figures of their own.
     pub(crate) fn may_be_in_remainder(&self, at: &QueueRef, id: QueueId) -> bool {
         !self.remainder.is_empty() && !self.known.contains_key(&id) && self.progress.is_in_sum(at)
     }
 
-    /// A queue that is not among the known ones is not closed any more. Returns what it holds if it was counted.
+    /// Removes a queue that is not in `known`, because it is no longer closed. Returns its contents if they were
+    /// counted.
     fn leave_remainder(&mut self, at: &QueueRef, id: QueueId, contents: OpenedContents) -> Option<Contents> {
         let is_in_sum = self.progress.is_in_sum(at);
         self.progress.forget_uncounted(at);
@@ -146,14 +149,14 @@ impl SlotFigures {
         Some(contents)
     }
 
-    /// Has the queues counted again when their sum does not fit.
+    /// Has all queues counted again after a contradiction in their sum.
     fn heal(&mut self, outcome: Result<(), Contradiction>) {
         if outcome.is_err() {
             self.progress.relist();
         }
     }
 
-    /// Keeps the share of a closed queue, unless it is empty.
+    /// Keeps the figures of a closed queue, unless it is empty.
     pub(crate) fn keep_closed(&mut self, at: &QueueRef, id: QueueId, contents: Contents, set: FigureSet) {
         self.take(id);
         if contents.depth() == 0 {
@@ -166,7 +169,7 @@ impl SlotFigures {
         self.put(id, ClosedQueueFigures { at: at.clone(), contents, set, is_open: false });
     }
 
-    /// Puts a shallower queue than one of this depth among those without figures of their own.
+    /// Moves a queue shallower than `depth` to those without figures of their own. Returns false when there is none.
     fn make_room(&mut self, depth: u64) -> bool {
         let shallow = self.unnamed.depths.iter().take(ROOM_LOOKS).take_while(|(than, _)| *than < depth);
         let is_at_rest = |id: &QueueId| {
@@ -180,7 +183,7 @@ impl SlotFigures {
         true
     }
 
-    /// A closed queue that has no figures of its own: in the sum, or still to be counted.
+    /// Enters a closed queue that has no figures of its own: in the sum, or among the queues to be counted.
     fn enter_remainder(&mut self, at: &QueueRef, id: QueueId, contents: Contents) {
         if self.progress.is_beyond(at) {
             self.progress.wait(at);
@@ -209,8 +212,8 @@ impl SlotFigures {
         Some(known)
     }
 
-    /// So many expired messages are being removed from a queue that is not open, of which so many were delayed. Which ones are
-    /// left is not known until it is counted again.
+    /// Subtracts expired messages that are being removed from a queue that is not open; `delayed` of the `messages` are
+    /// delayed. The time of its oldest message is unknown until the queue is counted again.
     pub(crate) fn lessen(&mut self, id: QueueId, messages: u64, delayed: u64) {
         let Some(mut known) = self.take(id) else { return };
         let contents = &mut known.contents;
@@ -220,19 +223,21 @@ impl SlotFigures {
         self.put(id, known);
     }
 
-    /// A sweep is about to change a closed queue, which stays until then where its figures are. Whether the sweep is to read
-    /// what the queue holds before and after, which only the sum of the queues without figures of their own needs.
+    /// Notes that a sweep is about to change a closed queue: until the sweep ends, its figures stay where they are.
+    /// Returns whether the sweep must read the contents before and after; only the sum of the queues without figures of
+    /// their own needs them.
     pub(crate) fn begin_sweep(&mut self, id: QueueId) -> bool {
         self.remainder.begin_sweep(id);
         !self.remainder.is_empty() && !self.known.contains_key(&id)
     }
 
-    /// A sweep has ended that was to read nothing.
+    /// Notes the end of a sweep that did not have to read the contents.
     pub(crate) fn end_sweep(&mut self, id: QueueId) {
         self.remainder.end_sweep(id);
     }
 
-    /// As [`Self::end_sweep`], of one that was to read the change; nothing of it when that is not certain.
+    /// Like [`Self::end_sweep`], for a sweep that had to read the change. `change` is none when it is uncertain: then
+    /// all queues are counted again.
     pub(crate) fn end_sweep_with(&mut self, id: QueueId, change: Option<ClosedChange>) {
         self.end_sweep(id);
         let Some(change) = change else { return self.progress.relist() };
@@ -241,8 +246,8 @@ impl SlotFigures {
         self.settle();
     }
 
-    /// The pool of a queue that is not open has changed what it holds, or states that its totals were wrong: it is
-    /// counted again.
+    /// Has a queue that is not open counted again, because its pool has changed its contents or has corrected its
+    /// totals.
     pub(crate) fn changed_closed(&mut self, id: QueueId) {
         self.progress.note_changed(id);
         if let Some(known) = self.known.get(&id) {
@@ -250,13 +255,13 @@ impl SlotFigures {
         }
     }
 
-    /// A delayed message of a closed queue is due: the queue is looked at again.
+    /// Has a closed queue counted again because one of its delayed messages is due.
     pub(crate) fn look_again(&mut self, at: &QueueRef) {
         let share = if self.progress.is_in_sum(at) { Share::InSum } else { Share::Apart };
         self.progress.recount(at, share);
     }
 
-    /// A read has shown what a closed queue holds.
+    /// Enters the contents of a closed queue, as they were read.
     pub(crate) fn finish_count(&mut self, at: &QueueRef, id: QueueId, contents: Contents, set: FigureSet) {
         if self.remainder.is_sweeping(id) {
             self.progress.note_changed(id);
@@ -272,7 +277,7 @@ impl SlotFigures {
         self.settle();
     }
 
-    /// Once all queues are counted, the changes that wait are made.
+    /// Applies the pending changes once all queues are counted.
     pub(crate) fn settle(&mut self) {
         if self.progress.is_settled() {
             let settled = self.remainder.settle();
@@ -280,7 +285,7 @@ impl SlotFigures {
         }
     }
 
-    /// The figures of the queues without names of their own, if there are any.
+    /// Returns the figures of all queues without names together; none when there are no such queues.
     pub(crate) fn unnamed(&self, now: Timestamp) -> Option<QueueFigures> {
         let known = self.unnamed.contents();
         let Some(remainder) = self.remainder.shown() else { return known.map(|known| known.figures(now)) };
@@ -294,7 +299,8 @@ impl SlotFigures {
         self.unnamed.deepest().filter_map(|(depth, id)| Some((depth, id, &self.known.get(&id)?.at)))
     }
 
-    /// The slot has these queues, of which `closed` are not open. Those of them that are not known are to be counted.
+    /// Enters all names of the slot, `closed` being those of queues that are not open. Those of them without known
+    /// figures are to be counted.
     pub(crate) fn list_closed(&mut self, queues: u64, mut closed: Vec<QueueRef>) {
         if self.progress.begins_again() {
             self.remainder.restart();

@@ -1,8 +1,8 @@
 //! Group commit to the pools: one slot writer per slot and pool, with one batch in flight at a time.
 //!
-//! Writes that arrive while a batch is in flight are sent in the next one; an idle slot writer sends at once. Batches are
-//! numbered, so a batch whose outcome is unknown is repeated under its number until the outcome is known (P1). If it
-//! stays unknown the slot writer is closed and the slot is recovered, which reads the pool.
+//! Writes that arrive while a batch is in flight are sent in the next one; an idle slot writer sends at once. Batches
+//! are numbered, so a batch whose outcome is unknown is repeated under its number until the outcome is known (P1). If
+//! the outcome stays unknown, the slot writer is closed and the slot is recovered, which reads the pool.
 
 use crate::slot::locked::LockedSlot;
 use crate::writer::pending::Leg;
@@ -32,7 +32,7 @@ use angarium_core::quota::Amount;
 use angarium_storage::{Batch, Changes, QueueChanges};
 
 impl SlotState {
-    /// Takes the slot writer's next batch. None when no write is pending, and then the slot writer is stopped.
+    /// Takes the slot writer's next batch. Returns none when no write is pending; then the slot writer is stopped.
     pub(crate) fn next_batch(&mut self, slot: &Slot, pool: &PoolName) -> Option<(Batch, Vec<Write>)> {
         let writer = self.writers.get_mut(pool)?;
         let writes = writer.next_writes();
@@ -44,7 +44,7 @@ impl SlotState {
         Some((batch, writes))
     }
 
-    /// The pool that a write of an open queue is sent to first, and whether a second one follows.
+    /// Returns the pool that receives a write of an open queue first, and whether a second pool follows.
     pub(crate) fn route(&self, open: &OpenQueue, route: PoolRoute) -> Option<(PoolName, Leg)> {
         let Placement { pool, older } = &open.placement;
         let Some(older) = older else {
@@ -54,13 +54,14 @@ impl SlotState {
         Some(match route {
             PoolRoute::Newer => (pool.clone(), Leg::Only),
             PoolRoute::Older => (older.clone(), Leg::Only),
-            // A write that one of the two pools is about to refuse is not begun at the other.
+            // An older pool that is out of use is asked first: it refuses the write, so the newer pool gets nothing of
+            // it.
             PoolRoute::Both if !is_older_up => (older.clone(), Leg::First(pool.clone())),
             PoolRoute::Both | PoolRoute::NewerFirst => (pool.clone(), Leg::First(older.clone())),
         })
     }
 
-    /// Makes the slot writer's next batch, of these writes.
+    /// Makes the slot writer's next batch of these writes.
     pub(crate) fn batch(&self, slot: &Slot, pool: &PoolName, writes: &[Write]) -> Option<Batch> {
         let seq = self.writers.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::new();
@@ -79,8 +80,8 @@ impl SlotState {
         Some(Batch { slot: slot.owned.slot, epoch: slot.epoch, seq, durability, queues })
     }
 
-    /// Tells the engines the outcome of a batch, then the waiters. Returns the next steps of queues, and the pools whose
-    /// slot writers got writes for their second pool.
+    /// Tells the engines the outcome of a batch, then the waiters. Returns the next steps of queues, and the pools
+    /// whose slot writers received writes as the second pool.
     pub(crate) fn settle_writes(
         &mut self,
         pool: &PoolName,
@@ -102,7 +103,7 @@ impl SlotState {
                 next.push((at, todo));
             }
             let part = || Part::Pool(pool.clone());
-            // The waiter may be gone; the outcome is the same.
+            // The waiter may have left; the outcome is the same.
             let _ = reply.send(match outcome {
                 Outcome::Done => Ok(()),
                 Outcome::NotDone => Err(Error::unavailable(part(), "the batch was not written")),
@@ -114,8 +115,8 @@ impl SlotState {
         (next, pools)
     }
 
-    /// Submits a write to the second pool of its queue, if there is one and the first has it, and notes that pool.
-    /// Otherwise returns the write, to be settled.
+    /// Submits a write to the second pool of its queue, and adds that pool to `pools`, if there is one and the first
+    /// pool has the write. Otherwise returns the write, to be settled.
     pub(crate) fn advance(
         &mut self,
         mut write: Write,
@@ -201,7 +202,7 @@ impl SlotState {
             ) => {
                 open.engine.remove_failed(&removes);
             }
-            // The submitter continues when it has the outcome.
+            // The submitter continues when it receives the outcome.
             (Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup, _)
             | (Purpose::Copy | Purpose::RemoveCopied | Purpose::CopyNotes | Purpose::ForgetCopied, _)
             | (_, Outcome::Unknown) => return None,
@@ -213,7 +214,7 @@ impl SlotState {
 /// The next step for a queue after its engine was told an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
-    /// Serve the claims that wait.
+    /// Serve the waiting claims.
     Serve,
     /// Continue its transfers.
     Move,
@@ -224,8 +225,7 @@ pub(crate) fn count<T>(elements: &[T]) -> u64 {
 }
 
 impl LockedSlot<'_> {
-    /// Submits a change to the slot writer of a queue, which must be open. The receiver gets the outcome once the engine
-    /// was told.
+    /// Submits a change to the slot writer of an open queue. The receiver gets the outcome after the engine.
     pub(crate) fn submit(
         &mut self,
         at: &QueueRef,
@@ -234,7 +234,7 @@ impl LockedSlot<'_> {
         self.submit_reserved(at, change, Reservation::none())
     }
 
-    /// As `submit`, of messages that have a reservation.
+    /// Like `submit`, for messages that have a reservation.
     pub(crate) fn submit_reserved(
         &mut self,
         at: &QueueRef,
@@ -260,8 +260,8 @@ impl LockedSlot<'_> {
         Ok(outcome)
     }
 
-    /// As `submit`, to remove messages of a queue that is not open. The caller holds the gate of the pool, so that the
-    /// queue is not opened meanwhile, and has opened the slot writer.
+    /// Submits the removal of messages from a queue that is not open. The caller has opened the slot writer and holds
+    /// the gate of the pool, so that the queue is not opened meanwhile. Returns none when there is no slot writer.
     pub(crate) fn submit_unopened(
         &mut self,
         pool: &PoolName,
@@ -293,7 +293,8 @@ impl Slot {
         }
     }
 
-    /// Tells the engines the outcome of writes, and the waiters; then serves the claims that wait and continues transfers.
+    /// Tells the engines the outcome of writes, then the waiters; then serves the waiting claims and continues
+    /// transfers.
     pub(crate) async fn settle(self: &Arc<Self>, pool: &PoolName, writes: Vec<Write>, outcome: Outcome) {
         let outcomes = || writes.iter().map(|write| write.outcome(outcome));
         if outcome == Outcome::Unknown || outcomes().any(|outcome| outcome == Outcome::Unknown) {
@@ -311,7 +312,8 @@ impl Slot {
             Outcome::NotDone | Outcome::Full | Outcome::Damaged | Outcome::Unknown => Vec::new(),
         };
         let mut state = self.lock();
-        // Room of an unknown outcome stays reserved, as does that of a recovered slot: the slot is counted again.
+        // The reservation of a write with an unknown outcome stays, as does that of a slot being recovered: recovery
+        // counts the slot again.
         if outcome != Outcome::Unknown && !self.closed.is_cancelled() {
             let reserved = writes.iter().filter(|write| write.reserved != Amount::default());
             let ended = |write: &Write| EndedReservation { queue: write.queue, amount: write.reserved };

@@ -1,14 +1,14 @@
-//! How far the counting of a slot's queues is: which queues wait for it, and which are being read.
+//! Progress of counting a slot's queues: which queues wait for it, and which are being read.
 //!
 //! ```text
 //! names of the slot ──a part at a time──▶ waiting ──begin──▶ being read ──▶ counted
-//! created, closed unread ────────────────▶   ▲                    │ changed meanwhile, or no room in the line of its pool
+//! created, closed unread ────────────────▶   ▲                    │ changed meanwhile, or its pool's line is full
 //!                                            └────────────────────┘
 //! ```
 //!
-//! The names are read in their order, as far as there is room for those that wait; queues whose names are beyond are not
-//! counted yet. A queue that is opened or deleted leaves: pages of metrics look at open ones themselves. So does a queue
-//! that is left out of the figures for damage.
+//! The names are read in their order, as far as there is room for waiting queues; queues with later names are not
+//! counted yet. A queue that is opened or deleted leaves: pages of metrics read open queues themselves. A damaged queue
+//! leaves too; the figures leave it out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,14 +24,14 @@ use crate::slot::figure_sums::Contents;
 use crate::slot::figures::FigureSet;
 use crate::slot::state::Slot;
 
-/// Whether a queue that is to be counted is in the sum of the queues without figures of their own already.
+/// Whether a queue that waits to be counted is already in the sum of the queues without figures of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Apart,
     InSum,
 }
 
-/// Up to where the names of a slot were read.
+/// How far the names of a slot were read.
 #[derive(Debug, Default)]
 enum Frontier {
     #[default]
@@ -53,17 +53,17 @@ impl Frontier {
 /// The progress of one slot.
 #[derive(Debug)]
 pub(crate) struct CountProgress {
-    /// Queues that the slot has, once their names were read.
+    /// Number of queues of the slot, once their names were read.
     pub(crate) queues: u64,
     pub(crate) is_listed: bool,
     frontier: Frontier,
-    /// Closed queues beyond the frontier that are not counted.
+    /// Number of closed queues beyond the frontier, which are not counted.
     beyond: u64,
     pub(crate) waiting: BTreeMap<QueueRef, Share>,
     pub(crate) reading: HashMap<QueueRef, Reading>,
-    /// Queues that cannot be read for damage.
+    /// Queues that cannot be read because they are damaged.
     pub(crate) left_out: LeftOut,
-    /// Queues that may wait, and closed queues that may have figures of their own: [`limits::SLOT_COUNTED`].
+    /// Max waiting queues, and max closed queues with figures of their own: [`limits::SLOT_COUNTED`].
     pub(crate) room: usize,
 }
 
@@ -82,8 +82,8 @@ impl Default for CountProgress {
     }
 }
 
-/// Damaged queues, by hashes of their names: about 16 bytes for each. Two queues with one hash count as one, which no figure
-/// shows.
+/// Damaged queues, by hashes of their names: about 16 bytes for each. Two queues with the same hash count as one; the
+/// error is negligible.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut(HashSet<u64>);
 
@@ -116,30 +116,32 @@ impl LeftOut {
 /// A queue that is being read.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// Absent until its record was read.
+    /// None until the record of the queue was read.
     pub(crate) id: Option<QueueId>,
-    /// Whether it was changed since the read began.
+    /// Whether the queue was changed since the read began.
     pub(crate) is_stale: bool,
     share: Share,
 }
 
 impl Slot {
-    /// A step of the counting of this slot's queues.
+    /// Runs a step of counting this slot's queues, under the lock.
     pub(crate) fn counting<T>(self: &Arc<Self>, step: impl FnOnce(&mut CountProgress) -> T) -> T {
         step(&mut self.lock().figures.progress)
     }
 
-    /// A delayed message of a closed queue is due: the queue is looked at again, and opened for it.
+    /// Has a closed queue counted again because one of its delayed messages is due; [`crate::counting::background`]
+    /// opens it.
     pub(crate) fn look_again(self: &Arc<Self>, at: &QueueRef) {
         self.lock().figures.look_again(at);
     }
 
-    /// These are all queues of the slot. Those that are not open and not known are to be counted.
+    /// Enters the names of all queues of the slot. Those that are not open and have no known figures are to be counted.
     pub(crate) fn list_queues(self: &Arc<Self>, names: Vec<QueueRef>) {
         self.lock().list_queues(names);
     }
 
-    /// A pool was asked for what a closed queue holds. Its scheduled messages, if it has any, are looked at at `next_look`.
+    /// Enters the contents of a closed queue, as its pool reported them. `next_look` is when its scheduled messages, if
+    /// any, are to be examined.
     pub(crate) fn finish_count(
         self: &Arc<Self>,
         at: &QueueRef,
@@ -157,12 +159,12 @@ impl Slot {
 }
 
 impl CountProgress {
-    /// Queues of the slot, as far as their names were read.
+    /// Number of queues of the slot, as far as their names were read.
     pub(crate) fn queues(&self) -> u64 {
         self.queues
     }
 
-    /// Those of them whose messages are in the figures.
+    /// Number of queues of the slot whose messages are in the figures.
     pub(crate) fn counted(&self) -> u64 {
         let open = (self.waiting.len() + self.reading.len()) as u64;
         self.queues.saturating_sub(open).saturating_sub(self.left_out.len()).saturating_sub(self.beyond)
@@ -173,7 +175,7 @@ impl CountProgress {
         self.is_settled() && self.left_out.len() == 0
     }
 
-    /// Whether every queue of the slot is counted that can be read.
+    /// Whether every readable queue of the slot is counted.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_listed
             && matches!(self.frontier, Frontier::End)
@@ -186,23 +188,24 @@ impl CountProgress {
         !self.waiting.is_empty()
     }
 
-    /// Whether the names of the queues are to be read: all, or those beyond once there is room for them.
+    /// Whether the names of the queues must be read: all of them, or those beyond the frontier once there is room for
+    /// them.
     pub(crate) fn wants_names(&self) -> bool {
         let has_room = 2 * (self.waiting.len() + self.reading.len()) < self.room;
         !self.is_listed || (has_room && !matches!(self.frontier, Frontier::End))
     }
 
-    /// The names are to be read again: it is not certain which queues there are, or what they hold.
+    /// Has the names read again: it is uncertain which queues exist, or what they contain.
     pub(crate) fn relist(&mut self) {
         self.is_listed = false;
     }
 
-    /// Whether the names that are read next are those of all queues.
+    /// Whether the next read of the names starts from the first name.
     pub(crate) fn begins_again(&self) -> bool {
         !self.is_listed
     }
 
-    /// The slot has so many queues. Those of `unknown` are to be counted.
+    /// Enters the number of queues of the slot. Those of `unknown` are to be counted.
     pub(crate) fn list(&mut self, queues: u64, mut unknown: Vec<QueueRef>) {
         let mut from = std::mem::take(&mut self.frontier);
         if self.begins_again() {
@@ -228,12 +231,12 @@ impl CountProgress {
         self.waiting.contains_key(at) || self.reading.contains_key(at)
     }
 
-    /// Whether the name of a queue was not read yet.
+    /// Whether a name is beyond the frontier, so not read yet.
     pub(crate) fn is_beyond(&self, at: &QueueRef) -> bool {
         self.frontier.is_before(at)
     }
 
-    /// Whether a closed queue is in the sum of those without figures of their own, if it has none.
+    /// Whether a closed queue without figures of its own is in the sum of such queues.
     pub(crate) fn is_in_sum(&self, at: &QueueRef) -> bool {
         let pending = self.waiting.get(at).copied().or(self.reading.get(at).map(|reading| reading.share));
         match pending {
@@ -242,13 +245,13 @@ impl CountProgress {
         }
     }
 
-    /// A queue was created, and is about to be opened.
+    /// Enters a queue that was created and is about to be opened.
     pub(crate) fn created(&mut self, at: &QueueRef) {
         self.queues += 1;
         self.wait(at);
     }
 
-    /// A closed queue that is in no figure is to be counted.
+    /// Has a closed queue counted that is in no figure.
     pub(crate) fn wait(&mut self, at: &QueueRef) {
         self.left_out.remove(at);
         if !self.is_pending(at) && self.is_beyond(at) {
@@ -260,20 +263,20 @@ impl CountProgress {
         }
     }
 
-    /// The record of a queue is gone.
+    /// Notes that the record of a queue was removed.
     pub(crate) fn deleted(&mut self, at: &QueueRef) {
         self.queues = self.queues.saturating_sub(1);
         self.forget(at);
     }
 
-    /// A queue is opened, or closed for good.
+    /// Forgets a queue that is opened, or closed for its deletion.
     pub(crate) fn forget(&mut self, at: &QueueRef) {
         self.waiting.remove(at);
         self.reading.remove(at);
         self.left_out.remove(at);
     }
 
-    /// As [`Self::forget`], of a queue that has no figures of its own.
+    /// Like [`Self::forget`], for a queue that has no figures of its own.
     pub(crate) fn forget_uncounted(&mut self, at: &QueueRef) {
         if !self.is_pending(at) && self.is_beyond(at) {
             self.beyond = self.beyond.saturating_sub(1);
@@ -281,7 +284,7 @@ impl CountProgress {
         self.forget(at);
     }
 
-    /// A closed queue is to be counted again.
+    /// Has a closed queue counted again.
     pub(crate) fn recount(&mut self, at: &QueueRef, share: Share) {
         match self.reading.get_mut(at) {
             Some(reading) => reading.is_stale = true,
@@ -292,7 +295,7 @@ impl CountProgress {
         }
     }
 
-    /// What is stored of a queue is damaged.
+    /// Leaves out a queue because its stored data is damaged.
     pub(crate) fn give_up(&mut self, at: &QueueRef) {
         let Some(reading) = self.reading.remove(at) else { return };
         self.left_out.insert(at);
@@ -301,18 +304,18 @@ impl CountProgress {
         }
     }
 
-    /// Whether a queue is still to be read: no caller has opened or deleted it.
+    /// Whether a queue must still be read: no caller has opened or deleted it.
     pub(crate) fn is_reading(&self, at: &QueueRef) -> bool {
         self.reading.contains_key(at)
     }
 
-    /// A closed queue was changed in its pool: what is being read of it may be from before.
+    /// Notes that a closed queue was changed in its pool: a read of it that is in progress may be stale.
     pub(crate) fn note_changed(&mut self, queue: QueueId) {
         let of_queue = self.reading.values_mut().filter(|reading| reading.id.is_none_or(|id| id == queue));
         of_queue.for_each(|reading| reading.is_stale = true);
     }
 
-    /// Begins to read queues behind `after`, at most `most`, in order of their names.
+    /// Begins to read at most `most` queues with names after `after`, in order of their names.
     pub(crate) fn begin(&mut self, after: Option<&QueueRef>, most: usize) -> Vec<QueueRef> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.waiting.range::<QueueRef, _>((from, Bound::Unbounded));
@@ -325,13 +328,14 @@ impl CountProgress {
         begun
     }
 
-    /// The record of a queue that is being read has this id. False when the queue is not to be read any more.
+    /// Enters the id of a queue that is being read, from its record. Returns false when the queue must not be read any
+    /// more.
     pub(crate) fn identify(&mut self, at: &QueueRef, id: QueueId) -> bool {
         self.reading.get_mut(at).map(|reading| reading.id = Some(id)).is_some()
     }
 
-    /// A read has shown what the queue holds. None when the queue was changed meanwhile, and waits again, or was opened or
-    /// deleted.
+    /// Ends the read of a queue. Returns none when the queue was opened or deleted, or when it was changed meanwhile:
+    /// then it waits again.
     pub(crate) fn finish(&mut self, at: &QueueRef) -> Option<Share> {
         let reading = self.reading.remove(at)?;
         if reading.is_stale {
@@ -341,7 +345,7 @@ impl CountProgress {
         Some(reading.share)
     }
 
-    /// A queue could not be read, and waits again.
+    /// Has a queue wait again because it could not be read.
     pub(crate) fn put_back(&mut self, at: &QueueRef) {
         if let Some(reading) = self.reading.remove(at) {
             self.waiting.insert(at.clone(), reading.share);

@@ -24,7 +24,8 @@ impl Slot {
         }
     }
 
-    /// What the pools say of queues that are counted and of which a batch to the pool `at` has changed how much they hold.
+    /// Reads the totals of the counted queues whose amounts a batch to the pool `at` has changed. The totals are none
+    /// when a read fails.
     pub(crate) async fn count_after(
         self: &Arc<Self>,
         at: &PoolName,
@@ -49,7 +50,7 @@ impl Slot {
         join_all(asked).await
     }
 
-    /// Where a queue is counted: one that is not open is in the pool of the batch.
+    /// Returns the store for counting a queue. A queue that is not open is in the pool of the batch.
     pub(crate) fn store_counted(
         self: &Arc<Self>,
         pool: &PoolName,

@@ -1,4 +1,4 @@
-//! When the claims of a slot end, as its owner has noted it.
+//! Deadlines of the claims of a slot, in the memory of its owner.
 
 use std::cmp::Reverse;
 
@@ -8,10 +8,10 @@ use angarium_core::time::Timestamp;
 
 use crate::slot::state::SlotState;
 
-/// Deadlines of claims that have ended which a slot may keep beside those of the live ones.
+/// Max deadlines of ended claims that a slot keeps beside those of the live ones.
 const SPARE_DEADLINES: usize = 1_024;
 
-/// When a claim of which queue ends.
+/// When a claim of a queue expires.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline {
     pub(crate) at: Timestamp,
@@ -20,7 +20,7 @@ pub(crate) struct Deadline {
 }
 
 impl SlotState {
-    /// Notes when a claim ends. Deadlines of claims that have ended, or that last longer now, are forgotten before they
+    /// Records when a claim expires. Removes the deadlines of claims that have ended or were extended, before they
     /// outnumber the others.
     pub(crate) fn note_deadline(&mut self, deadline: Deadline) {
         if self.deadlines.len() > 2 * self.live_claims + SPARE_DEADLINES {
@@ -33,13 +33,14 @@ impl SlotState {
         self.deadlines.push(Reverse(deadline));
     }
 
-    /// Whether the claim of a deadline ends then, or has ended before; none when its queue is not open.
+    /// Whether the claim of a deadline expires at or before it; none when the queue is not open. False when the claim
+    /// has ended or was extended.
     pub(crate) fn is_awaited(&self, deadline: &Deadline) -> Option<bool> {
         let queue = self.queues.get(&deadline.queue)?;
         Some(queue.engine.expires(deadline.claim).is_some_and(|end| end <= deadline.at))
     }
 
-    /// Whether claims are due that no task is ending yet; the caller then starts one, which calls
+    /// Whether claims are due and no task is expiring claims. If so, the caller must start one, which calls
     /// [`SlotState::finish_expiry`].
     pub(crate) fn begin_expiry(&mut self, now: Timestamp) -> bool {
         let begins = !self.is_expiring && self.next_deadline().is_some_and(|first| first <= now);
@@ -47,21 +48,21 @@ impl SlotState {
         begins
     }
 
-    /// The task has ended all that was due when it began.
+    /// Notes that the task has expired all claims that were due when it began.
     pub(crate) fn finish_expiry(&mut self) {
         self.is_expiring = false;
         self.set_expiry_alarm();
     }
 
-    /// Sets the alarm to when the next claim ends; a task that is ending claims does so when it is done.
+    /// Sets the alarm to the next deadline, unless a task is expiring claims: it sets the alarm when it is done.
     pub(crate) fn set_expiry_alarm(&mut self) {
         if let Some(next) = self.next_deadline().filter(|_| !self.is_expiring) {
             self.alarms.claims.set(next);
         }
     }
 
-    /// When the next claim ends. That of a queue that is not open is looked at then: opening the queue ends it, or finds that
-    /// the queue is gone.
+    /// Returns the next deadline. The deadline of a claim of a queue that is not open counts: at that time opening the
+    /// queue releases the claim, or shows that the queue does not exist.
     pub(crate) fn next_deadline(&mut self) -> Option<Timestamp> {
         while let Some(Reverse(first)) = self.deadlines.peek() {
             if self.is_awaited(first) != Some(false) {
@@ -107,7 +108,7 @@ mod tests {
         QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new("q").unwrap() }
     }
 
-    /// A queue with claims of one message each that end at these instants.
+    /// A queue with claims of one message each that expire at these instants.
     fn open(ends: &[(ClaimId, Timestamp)]) -> Box<OpenQueue> {
         let found =
             StoredTotals { tail: MessageId::ZERO, has_ready: false, is_scheduled: false, has_aside: false };
@@ -139,7 +140,7 @@ mod tests {
         assert!(state.deadlines.iter().any(|Reverse(deadline)| deadline.at == last), "it ends in time");
     }
 
-    /// What the task that ends claims does next, by a clock that is moved by hand.
+    /// The next actions of the task that expires claims, by a clock that is moved by hand.
     #[test]
     fn next_look_is_when_the_next_live_claim_ends() {
         let (clock, alarms) = (Clock::manual(1_000), Alarms::default());

@@ -1,7 +1,7 @@
-//! Messages that are posted twice with one id of deduplication: which is the first, and what the pool keeps of it (P10).
+//! Deduplication of posts by id: which message is the first, and the note that the pool keeps of it (P10).
 //!
-//! The note of a message is in the batch of the message, so both are durable or neither. A second post is answered once the
-//! first is durable; if that failed, the second is posted after all.
+//! The note of a message is in the batch of the message, so both are durable or neither. A duplicate is answered once
+//! the first post is durable; if the first post failed, the duplicate is posted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,20 +25,20 @@ use crate::writer::change::Change;
 use crate::writer::notes::dedup_note;
 use crate::writer::pending::settled;
 
-/// A message of a post whose duplicate is not durable yet.
+/// A message of a post that duplicates a message which is not durable yet.
 pub(crate) struct PendingDuplicate {
-    /// Its place in the post.
+    /// Its index in the post.
     pub(crate) index: usize,
     pub(crate) message: NewMessage,
 }
 
-/// How many ids of deduplication all open queues remember: as counted in each look at the memory of ready caches, with
-/// those that were posted since.
+/// Number of deduplication ids that all open queues remember. The check of the ready caches' memory counts them; posts
+/// since then are added.
 #[derive(Debug, Default)]
 pub(crate) struct DedupUsage(AtomicUsize);
 
 impl DedupUsage {
-    /// How many more may be remembered.
+    /// How many more ids may be remembered.
     pub(crate) fn room(&self) -> usize {
         core_limits::DEDUP_KNOWN_ALL.saturating_sub(self.0.load(Ordering::Relaxed))
     }
@@ -56,33 +56,32 @@ impl DedupUsage {
     }
 }
 
-/// A post on its way: which of its messages are new.
+/// A post that has begun, with those of its messages that are new.
 #[derive(Default)]
 pub(crate) struct DedupPost {
-    /// The ids that are answered, one for each message.
+    /// Ids for the response, one for each message.
     pub(crate) ids: Vec<MessageId>,
     pub(crate) messages: Vec<Message>,
     pub(crate) notes: Vec<Note>,
     pub(crate) awaited: Vec<PendingDuplicate>,
-    /// Those of its messages that are new and have an id of deduplication.
+    /// The new messages that have a deduplication id.
     pub(crate) own: HashMap<DedupKey, MessageId>,
-    /// How many of those all queues have room for.
+    /// Max length of `own`, for the bound of all queues together.
     pub(crate) room: usize,
 }
 
-/// Until when what is posted now is remembered.
+/// When a deduplication id that is posted now expires.
 pub(crate) fn dedup_expires(now: Timestamp) -> Timestamp {
     now.plus_seconds(core_limits::DEDUP_SECONDS)
 }
 
 impl DedupPost {
-    /// One without messages, that may bring so many ids of deduplication.
+    /// A post without messages, with room for this many deduplication ids.
     pub(crate) fn within(room: usize) -> Self {
         Self { room, ..Self::default() }
     }
 
-    /// What is to be kept of a message that is posted now, and under which id of deduplication; none when it was posted
-    /// before.
+    /// Returns a new message with its deduplication key, if it has one; none when the message is a duplicate.
     pub(crate) fn admit(
         &mut self,
         queue: &OpenQueue,
@@ -111,7 +110,7 @@ impl DedupPost {
             self.ids.push(*own);
             return Ok(None);
         }
-        // What was posted before the scope was changed is remembered as it was.
+        // Keys from before a change of the scope are in the other scope.
         let before = || queue.engine.first_post(DedupKey::of(&id, scope.other(), group), now);
         if let Some(duplicate) = queue.engine.first_post(key, now).or_else(before) {
             if !duplicate.is_durable {
@@ -143,7 +142,7 @@ impl DedupPost {
 }
 
 impl Slot {
-    /// Forgets the ids of deduplication of the open queues whose time has ended.
+    /// Forgets the expired deduplication ids of the open queues.
     pub(crate) fn expire_dedup(self: &Arc<Self>) {
         let now = self.around.replica.clock.now();
         let mut state = self.lock();
@@ -152,7 +151,8 @@ impl Slot {
         for at in names {
             while let Some(queue) = state.queues.get_mut(&at) {
                 let keys = queue.engine.forget_dedup_ids(now, limits::NOTES_PAGE);
-                // No caller waits for this: what stays in the pool is forgotten after the queue was opened again.
+                // No caller waits for the outcome: ids that stay in the pool are forgotten after the queue is opened
+                // again.
                 if keys.is_empty() || state.submit(&at, Change::forget_dedup(&keys)).is_err() {
                     break;
                 }
@@ -162,7 +162,7 @@ impl Slot {
 }
 
 impl QueueHandle {
-    /// Forgets all ids of deduplication of the queue, durably. Returns whether there were any.
+    /// Forgets all deduplication ids of the queue, durably. Returns whether there were any.
     pub(crate) async fn forget_dedup_ids(&self) -> Result<bool, Error> {
         let mut outcomes = Vec::new();
         {

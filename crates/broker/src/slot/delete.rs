@@ -1,4 +1,4 @@
-//! Removals of messages, as the slot begins them: of many by their ids, of chosen ones, of all.
+//! Removals of messages, as the slot begins them: of many by id, of chosen ones, of all.
 
 use std::sync::Arc;
 
@@ -15,39 +15,40 @@ use crate::stores::queue_store::QueueStore;
 use crate::writer::change::Change;
 use crate::writer::pending::WriteOutcome;
 
-/// How far a delete came.
+/// The first step of a delete.
 pub(crate) enum DeleteStart {
-    /// The removal is on its way.
+    /// The removal was submitted.
     Removal(WriteOutcome),
-    /// What the pool has must be known first.
+    /// The pool must be read first.
     Asked(PoolLookup),
 }
 
-/// How far a removal of many messages came.
+/// The first step of a removal of many messages.
 pub(crate) enum BulkRemoval {
     /// The queue is closed.
     Closed,
-    /// The removal is on its way.
+    /// The removal was submitted.
     Begun(WriteOutcome),
-    /// What the pool has must be known first.
+    /// The pool must be read first.
     AskPool { lookup: PoolLookup, store: QueueStore },
 }
 
-/// Chosen messages on their way out of a queue.
+/// The removal of chosen messages, submitted.
 pub(crate) struct BegunPop {
     pub(crate) outcome: WriteOutcome,
     pub(crate) counters: Arc<QueueCounters>,
     pub(crate) retention: Retention,
 }
 
-/// Messages that a step of a purge removes.
+/// A submitted batch of a purge.
 pub(crate) struct BegunPurge {
     pub(crate) messages: usize,
     pub(crate) outcome: WriteOutcome,
 }
 
 impl QueueHandle {
-    /// Begins to remove all of these messages, which it takes then, or none when one is under another live claim.
+    /// Begins to remove all of these messages, and empties `ids`; removes none when one of them is under another live
+    /// claim.
     pub(crate) fn remove_all(
         &self,
         ids: &mut Vec<MessageId>,
@@ -67,7 +68,7 @@ impl QueueHandle {
         }
     }
 
-    /// Begins to remove messages that were chosen and are not ready again.
+    /// Begins to remove messages that were chosen and are still hidden.
     pub(crate) fn remove_taken(&self, ids: Vec<MessageId>) -> Result<BegunPop, Error> {
         let mut state = self.slot.lock();
         let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
@@ -76,7 +77,7 @@ impl QueueHandle {
         Ok(BegunPop { outcome: state.submit(&self.at, Change::remove(ids))?, counters, retention })
     }
 
-    /// Begins a purge: the newest message that leaves. None when the queue is closed.
+    /// Begins a purge. Returns the newest message that it removes; none when the queue is closed.
     pub(crate) fn begin_purging(&self) -> Option<MessageId> {
         let mut state = self.slot.lock();
         let last = state.ids.last();
@@ -84,7 +85,7 @@ impl QueueHandle {
         Some(last)
     }
 
-    /// Removes those of these messages that no caller changes. None when the queue is closed.
+    /// Removes those of these messages that no other caller is changing. Returns none when the queue is closed.
     pub(crate) fn purge(&self, ids: &[MessageId]) -> Result<Option<BegunPurge>, Error> {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Claims whose time has ended, as the slot hands them to the task that ends them.
+//! Expired claims of a slot, for the task that releases them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,16 +13,16 @@ use crate::slot::deadlines::Deadline;
 use crate::slot::release::ClaimKey;
 use crate::slot::state::{Slot, SlotState};
 
-/// Claims whose time has ended, at most one turn's worth.
+/// Expired claims, at most those of one tick.
 #[derive(Default)]
 pub(crate) struct DueClaims {
-    /// Those of open queues, by where these lie.
+    /// Claims of open queues, by placement.
     pub(crate) claims: HashMap<Option<Placement>, Vec<ClaimKey>>,
-    /// Those of queues that no caller has opened.
+    /// Deadlines of claims of queues that no caller has opened.
     pub(crate) unopened: Vec<Deadline>,
 }
 
-/// The claims of one placement that are due together.
+/// Expired claims of one placement.
 #[derive(Default)]
 pub(crate) struct DuePlacement {
     pub(crate) claims: Vec<ClaimKey>,
@@ -30,7 +30,7 @@ pub(crate) struct DuePlacement {
 }
 
 impl Slot {
-    /// Whether claims are due that no task is ending yet; the caller then starts one. Sets the alarm too.
+    /// Like [`SlotState::begin_expiry`]; also sets the alarm.
     pub(crate) fn begin_expiry(self: &Arc<Self>, now: Timestamp) -> bool {
         let mut state = self.lock();
         let begins = state.begin_expiry(now);
@@ -51,30 +51,30 @@ impl Slot {
         self.lock().begin_part(placement, part, again)
     }
 
-    /// The claims of a placement were ended, or are due again.
+    /// Notes that the claims of a placement were released, or are due again.
     pub(crate) fn end_expiry_at(self: &Arc<Self>, placement: &Option<Placement>) {
         self.lock().expiring.remove(placement);
     }
 
-    /// The task has ended all that was due when it began.
+    /// Notes that the task has expired all claims that were due when it began.
     pub(crate) fn finish_expiry(self: &Arc<Self>) {
         self.lock().finish_expiry();
     }
 
-    /// Notes that claims which could not be ended are due again.
+    /// Has claims that could not be released expire again at `at`.
     pub(crate) fn await_again(self: &Arc<Self>, deadlines: impl Iterator<Item = Deadline>, at: Timestamp) {
         self.lock().await_again(deadlines, at);
     }
 
-    /// Clears away a claim of a queue that does not exist any more.
+    /// Removes a claim of a queue that does not exist any more.
     pub(crate) fn spend_orphan(self: &Arc<Self>, claim: ClaimId) {
         self.lock().spend_orphan(claim);
     }
 }
 
 impl SlotState {
-    /// Takes claims whose deadline has passed. Those of placements where claims are being ended are due again later. None when
-    /// there is none any more.
+    /// Takes expired claims. Claims of placements whose claims are being released are due again at `again`. Returns
+    /// none when no deadline has passed.
     pub(crate) fn take_due_claims(&mut self, now: Timestamp, again: Timestamp) -> Option<DueClaims> {
         let (mut due, mut busy, mut looked) = (DueClaims::default(), Vec::new(), 0);
         while looked < limits::EXPIRY_TURN
@@ -92,7 +92,7 @@ impl SlotState {
                         due.claims.entry(placement).or_default().push(key);
                     }
                 }
-                // One whose time was not over when its queue was opened has another deadline.
+                // A claim that was extended before its queue was opened has another deadline.
                 Some(_) => {}
                 None => due.unopened.push(deadline),
             }
@@ -101,7 +101,8 @@ impl SlotState {
         (looked > 0).then_some(due)
     }
 
-    /// Begins to end the claims of a placement. False when earlier ones are still being ended: then these are due again later.
+    /// Begins to release the claims of a placement. Returns false when earlier ones are still being released: then
+    /// these are due again at `again`.
     pub(crate) fn begin_part(
         &mut self,
         placement: &Option<Placement>,

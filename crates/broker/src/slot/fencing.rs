@@ -1,4 +1,4 @@
-//! The fence that a slot puts up in a pool before it first uses it, and what it means that a pool refuses one.
+//! The fence that a slot sets in a pool before its first use of the pool, and the meaning of a refused fence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::slot::state::Slot;
 use crate::stores::table::{NamedStore, OpenPool};
 use crate::writer::pending::SlotWriter;
 
-/// How long a slot that was taken waits for the fences of the pools that it used. A pool that hangs delays the queues
-/// of other pools for no longer.
+/// Max wait of a recovered slot for the fences of the pools that it used. A pool that hangs delays the queues of other
+/// pools for no longer.
 const FENCES_WAIT: Duration = Duration::from_millis(500);
 
 impl Slot {
-    /// Fences a pool for the slot, once. From then on no owner before can write there, and ids go on from
-    /// the greatest one that any of them gave.
+    /// Fences a pool for the slot, once. After that no earlier owner can write there, and new message ids follow the
+    /// greatest one that any earlier owner assigned.
     ///
-    /// A fence is completed even when the caller leaves: an abandoned one could arrive after the next one and the batches
-    /// behind it, and restart their numbering.
+    /// A fence is completed even when the caller leaves: an abandoned fence could arrive after the next one and its
+    /// batches, and restart their numbering.
     pub(crate) async fn open_writer(self: &Arc<Self>, name: &PoolName, pool: &OpenPool) -> Result<(), Error> {
-        // Before it is asked: what cannot be reached is used all the same.
+        // Before the pool is called: a pool that cannot be reached counts as used too.
         self.around.stores.pool_use.note(name);
         let id = pool.entry.pool.id;
         let is_open = || self.lock().writers.get(name).is_some_and(|writer| writer.leads_to(id));
@@ -52,13 +52,13 @@ impl Slot {
         self.around.replica.carry_out(fence).await
     }
 
-    /// Fences the pools that the slot used, so that they refuse the batches of its old object. A pool that does not
-    /// answer now is fenced before its first use.
+    /// Fences the pools that the slot used, so that they refuse batches of earlier epochs of the slot. A pool that does
+    /// not answer in time is fenced before its first use.
     pub(crate) async fn fence_pools(self: &Arc<Self>, pools: &[PoolName]) {
         let fences = TaskTracker::new();
         for name in pools {
             let (slot, name) = (Arc::clone(self), name.clone());
-            // A fence that is given up half way could arrive after the next one, and begin its numbering again.
+            // An abandoned fence could arrive after the next one, and restart the numbering of batches.
             let token = fences.token();
             self.around.replica.tasks.spawn(async move {
                 let fenced = match slot.around.stores.pool(&name) {
@@ -81,19 +81,19 @@ impl Slot {
         }
     }
 
-    /// Continues over another handle of the storage that the slot writer to a pool leads to.
+    /// Has the slot writer to a pool continue over another handle of the pool's storage.
     pub(crate) fn switch_store(self: &Arc<Self>, name: &PoolName, store: &NamedStore) {
         if let Some(writer) = self.lock().writers.get_mut(name) {
             writer.switch_store(store.clone());
         }
     }
 
-    /// Forgets the slot writer to a pool that no queue of the slot is in.
+    /// Removes the slot writer to a pool in which the slot has no queue.
     pub(crate) fn drop_writer(self: &Arc<Self>, name: &PoolName) {
         drop(self.lock().writers.remove(name));
     }
 
-    /// The pools it has a slot writer to.
+    /// Returns the pools to which the slot has a slot writer.
     pub(crate) fn pools(self: &Arc<Self>) -> Vec<PoolName> {
         self.lock().writers.keys().cloned().collect()
     }
@@ -104,10 +104,10 @@ impl Slot {
     }
 }
 
-/// Fences a pool for the slot. The greatest id that any owner gave there.
+/// Fences a pool for the slot. Returns the greatest message id that any owner assigned there.
 pub(crate) async fn fence(slot: &Slot, store: &NamedStore) -> Result<MessageId, Error> {
     let fenced = store.fence(slot.owned.slot, slot.epoch).await;
-    // One of another generation is not reached by recovering the slot.
+    // Recovering the slot does not help against a fence of another generation.
     if matches!(&fenced, Err(StoreError::Fenced(by)) if by.generation == slot.epoch.generation) {
         slot.lose("a pool knows a later owner");
     }

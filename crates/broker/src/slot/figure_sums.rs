@@ -1,4 +1,5 @@
-//! Sums of what is in queues, and their order by depth, kept as single queues change: a look at them costs none of the queues.
+//! Sums of the contents of queues, and the queues in order of depth. Both are updated with each queue, so reading them
+//! reads no queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,21 +9,21 @@ use angarium_engine::ClaimedCounts;
 use angarium_metrics::QueueFigures;
 use angarium_storage::Totals;
 
-/// What is in a queue, or in several.
+/// The contents of a queue, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) ready: u64,
     pub(crate) claimed: u64,
     pub(crate) delayed: u64,
     pub(crate) in_transfer: u64,
-    /// Bytes of the bodies of all of them.
+    /// Bytes of the bodies of all messages.
     pub(crate) bytes: u64,
-    /// When the oldest of those that are ready or claimed was posted.
+    /// When the oldest ready or claimed message was posted.
     pub(crate) oldest: Option<Timestamp>,
 }
 
 impl Contents {
-    /// What the totals of a pool and the claims in memory make together. The totals were read later: they may have less.
+    /// Combines the totals of a pool with the claims in memory. The claims are a later state, so the totals bound them.
     pub(crate) fn of(totals: &Totals, claimed: ClaimedCounts) -> Self {
         let put_off = claimed.scheduled.min(totals.scheduled);
         let from_ready = claimed.all.saturating_sub(claimed.scheduled).min(totals.ready());
@@ -36,14 +37,14 @@ impl Contents {
         }
     }
 
-    /// As a page shows it.
+    /// Returns the contents as a page of metrics shows them.
     pub(crate) fn figures(self, now: Timestamp) -> QueueFigures {
         let Self { ready, claimed, delayed, in_transfer, bytes, oldest } = self;
         let oldest_age = oldest.map(|oldest| now.seconds_since(oldest));
         QueueFigures { ready, claimed, delayed, in_transfer, bytes, oldest_age }
     }
 
-    /// Takes in what is in another queue; the oldest message is the older one.
+    /// Adds the contents of another queue; the oldest message is the older of both.
     pub(crate) fn add(&mut self, other: Self) {
         self.ready += other.ready;
         self.claimed += other.claimed;
@@ -53,7 +54,7 @@ impl Contents {
         self.oldest = self.oldest.into_iter().chain(other.oldest).min();
     }
 
-    /// The sum without what is in one queue, and without an oldest message; none when the sum has less of something.
+    /// Subtracts the contents of one queue; the result has no oldest message. None when a number would be negative.
     pub(crate) fn without(self, other: Self) -> Option<Self> {
         Some(Self {
             ready: self.ready.checked_sub(other.ready)?,
@@ -65,20 +66,20 @@ impl Contents {
         })
     }
 
-    /// Messages in any state.
+    /// Number of messages in any state.
     pub(crate) fn depth(self) -> u64 {
         self.ready + self.claimed + self.delayed + self.in_transfer
     }
 }
 
-/// The figures of the queues without names of their own, together.
+/// The sum of the figures of the queues without names of their own.
 #[derive(Debug, Default)]
 pub(crate) struct FigureSums {
     pub(crate) queues: usize,
     pub(crate) sum: Contents,
-    /// How many queues have an oldest message of this time.
+    /// Number of queues by the time of their oldest message.
     pub(crate) oldest: BTreeMap<Timestamp, usize>,
-    /// Those that are not empty, the deepest last.
+    /// The queues that are not empty, the deepest last.
     pub(crate) depths: BTreeSet<(u64, QueueId)>,
 }
 
@@ -98,7 +99,7 @@ impl FigureSums {
         }
     }
 
-    /// Takes out what was added.
+    /// Subtracts a queue with the contents that were added.
     pub(crate) fn remove(&mut self, queue: QueueId, contents: Contents) {
         self.queues -= 1;
         self.sum.ready -= contents.ready;
@@ -116,13 +117,13 @@ impl FigureSums {
         }
     }
 
-    /// What is in all together, if there are any.
+    /// Returns the contents of all queues together; none when there is no queue.
     pub(crate) fn contents(&self) -> Option<Contents> {
         let oldest = self.oldest.first_key_value().map(|(oldest, _)| *oldest);
         (self.queues > 0).then_some(Contents { oldest, ..self.sum })
     }
 
-    /// Queues that are not empty with their depths, the deepest first.
+    /// The queues that are not empty with their depths, the deepest first.
     pub(crate) fn deepest(&self) -> impl Iterator<Item = (u64, QueueId)> {
         self.depths.iter().rev().copied()
     }

@@ -1,14 +1,14 @@
-//! What pages of metrics show of the queues of a slot, kept so that a page looks at the queues that were at work since the one
-//! before and at those whose figures have a name, however many others there are.
+//! Figures of the queues of a slot for pages of metrics. A page reads only the queues that were changed since the page
+//! before and those whose figures have a name, however many other queues there are.
 //!
 //! ```text
-//!           changed, opened, taken from           looked at, nothing claimed
+//!           changed, opened, claimed from         read by a page, nothing claimed
 //! not due ─────────────────────────────▶ due ─────────────────────────────────▶ not due
 //! ```
 //!
-//! A queue with a name is shown as it is at that moment. The others share one set of figures: each has its share of it, as it
-//! was when it was last looked at, and stays due while something in it is claimed, since claims end without a change. The
-//! figures of closed queues are kept in [`crate::slot::closed_figures`].
+//! A queue with a name is shown in its state at that moment. The others share one sum: each has in it the figures of
+//! its last read. Such a queue stays due while some of its messages are claimed, since claims expire without a change.
+//! The figures of closed queues are kept in [`crate::slot::closed_figures`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::slot::closed_figures::ClosedQueueFigures;
 use crate::slot::figure_sums::Contents;
 use crate::slot::state::{OpenQueue, Slot, SlotState};
 
-/// What the pool of a queue said of it.
+/// The state of a queue that its pool reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolSample {
-    /// How many changes there were before it was asked.
+    /// Number of changes of the queue before the pool was read.
     pub(crate) changes: u64,
     pub(crate) totals: Totals,
-    /// When the oldest message that is ready or claimed was posted.
+    /// When the oldest ready or claimed message was posted.
     pub(crate) oldest: Option<Timestamp>,
 }
 
@@ -44,7 +44,7 @@ impl PoolSample {
 /// Which figures show a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FigureSet {
-    /// Figures with its own name.
+    /// Figures with the queue's own name.
     Named,
     /// The figures that all other queues share.
     #[default]
@@ -58,61 +58,62 @@ impl FigureSet {
     }
 }
 
-/// What pages know of an open queue.
+/// The state of an open queue for the pages of metrics.
 #[derive(Debug, Default)]
 pub(crate) struct QueueDisplay {
-    /// How often something of it was changed in its pools.
+    /// Number of changes of the queue in its pools.
     pub(crate) changes: u64,
-    /// What its pool last said of it.
+    /// The last report of its pool.
     pub(crate) seen: Option<PoolSample>,
-    /// Which figures show it.
+    /// Which figures show the queue.
     pub(crate) set: FigureSet,
     pub(crate) is_due: bool,
 }
 
 impl QueueDisplay {
-    /// Something of it was changed. True when the slot is to note that it is due.
+    /// Counts a change of the queue. Returns true when the slot must add the queue to the due ones.
     pub(crate) fn change(&mut self) -> bool {
         self.changes += 1;
         self.make_due()
     }
 
-    /// The next page looks at it. True when the slot is to note that.
+    /// Has the next page read the queue. Returns true when the slot must add the queue to the due ones.
     pub(crate) fn make_due(&mut self) -> bool {
         !std::mem::replace(&mut self.is_due, true)
     }
 
-    /// Whether pages have seen it as it is, if there are any.
+    /// Whether the last report of the pool includes all changes. True also when no page has read the queue.
     pub(crate) fn is_seen(&self) -> bool {
         self.seen.is_none_or(|seen| seen.changes >= self.changes)
     }
 }
 
-/// A queue that a page looks at.
+/// A queue that a page of metrics must read.
 #[derive(Debug)]
 pub(crate) struct DueQueue {
     pub(crate) at: QueueRef,
     pub(crate) id: QueueId,
     pub(crate) changes: u64,
-    /// Whether its pool is to be asked.
+    /// Whether its pool must be read.
     pub(crate) is_changed: bool,
-    /// The oldest message, if memory knows it.
+    /// The oldest message, if memory has it.
     pub(crate) oldest: Option<Header>,
 }
 
 impl Slot {
-    /// The queues that a page looks at. The first one looks at all that are open.
+    /// Takes the queues that a page of metrics must read. The first page reads all open ones.
     pub(crate) fn take_due(self: &Arc<Self>) -> Vec<DueQueue> {
         self.lock().take_due()
     }
 
-    /// A page has looked at a queue, and this is what its pool said if it was asked; none when it is to be looked at again.
+    /// Ends the read of a queue for a page, with the report of its pool. If the pool had to be read and `seen` is none,
+    /// the next page reads the queue again.
     pub(crate) fn looked_at(self: &Arc<Self>, due: &DueQueue, seen: Option<PoolSample>) {
         self.lock().looked_at(due, seen);
     }
 
-    /// Shows on a page the claims of the slot, how far its queues are counted, and the figures of the queues with these
-    /// names and of all others. It looks at the named queues alone.
+    /// Adds to a page the claims of the slot, the progress of counting its queues, and the figures of the `named`
+    /// queues and of all others. Costs one look at each named queue.
     pub(crate) fn show_figures(
         self: &Arc<Self>,
         named: Vec<QueueRef>,
@@ -135,26 +136,27 @@ impl Slot {
         }
     }
 
-    /// Shows the queues without names of their own, with their depths, the deepest first, while they are taken.
+    /// Offers the queues without names of their own, with their depths, the deepest first, until `take` returns false.
     pub(crate) fn offer_deepest(self: &Arc<Self>, mut take: impl FnMut(u64, QueueId, &QueueRef) -> bool) {
         let state = self.lock();
         let mut queues = state.figures.deepest();
         while queues.next().is_some_and(|(depth, id, at)| take(depth, id, at)) {}
     }
 
-    /// Messages in a queue with a name, as far as is known.
+    /// Number of messages in a queue with a name, as far as known.
     pub(crate) fn named_depth(self: &Arc<Self>, at: &QueueRef) -> u64 {
         self.lock().named_depth(at)
     }
 
-    /// The figures of a queue have a name from here on, or have none any more. The id is known of one that had none.
+    /// Gives the figures of a queue a name, or takes it away, as the meter has it now. `unnamed` is the queue's id if
+    /// it had no name.
     pub(crate) fn rename(self: &Arc<Self>, at: &QueueRef, unnamed: Option<QueueId>) {
         self.lock().rename(at, unnamed, &self.around.replica.meter);
     }
 }
 
 impl SlotState {
-    /// The queues that a page looks at. The first one looks at all that are open.
+    /// Takes the queues that a page of metrics must read. The first page reads all open ones.
     pub(crate) fn take_due(&mut self) -> Vec<DueQueue> {
         let due = match self.figures.due.replace(HashSet::new()) {
             Some(due) => due.into_iter().collect(),
@@ -172,7 +174,7 @@ impl SlotState {
         taken
     }
 
-    /// A page has looked at a queue, and this is what its pool said if it was asked; none when it is to be looked at again.
+    /// Ends the read of a queue for a page; see [`Slot::looked_at`].
     pub(crate) fn looked_at(&mut self, due: &DueQueue, seen: Option<PoolSample>) {
         let queue = self.queues.get_mut(&due.at).filter(|queue| queue.id == due.id);
         let Some(OpenQueue { shown, engine, .. }) = queue.map(Box::as_mut) else { return };
@@ -183,7 +185,7 @@ impl SlotState {
                 let at = due.at.clone();
                 self.figures.put(due.id, ClosedQueueFigures { at, contents, set: shown.set, is_open: true });
             }
-            // It is shown as it is at that moment.
+            // A queue with a name is shown in its state at the moment of the page.
             Some(_) => drop(self.figures.take(due.id)),
             None => {}
         }
@@ -193,7 +195,7 @@ impl SlotState {
         }
     }
 
-    /// What is in a queue with a name, as far as its pool was asked.
+    /// Returns the figures of a queue with a name, as far as its pool was read.
     pub(crate) fn named_figures(&self, at: &QueueRef, now: Timestamp) -> Option<QueueFigures> {
         self.named_contents(at).map(|contents| contents.figures(now))
     }
@@ -204,12 +206,12 @@ impl SlotState {
         seen.or_else(|| Some(self.figures.known.get(self.figures.named.get(at)?)?.contents))
     }
 
-    /// Messages in a queue with a name, as far as is known.
+    /// Number of messages in a queue with a name, as far as known.
     pub(crate) fn named_depth(&self, at: &QueueRef) -> u64 {
         self.named_contents(at).map_or(0, Contents::depth)
     }
 
-    /// The figures of a queue have a name from here on, or have none any more.
+    /// Gives the figures of a queue a name, or takes it away, as the meter has it now.
     pub(crate) fn rename(&mut self, at: &QueueRef, unnamed: Option<QueueId>, meter: &Meter) {
         let set = FigureSet::of(meter, at);
         let Some(queue) = self.queues.get_mut(at) else {
@@ -230,14 +232,14 @@ impl SlotState {
         }
     }
 
-    /// These are all queues of the slot. Those that are not open and not known are to be counted.
+    /// Enters the names of all queues of the slot. Those that are not open and have no known figures are to be counted.
     pub(crate) fn list_queues(&mut self, names: Vec<QueueRef>) {
         let queues = names.len() as u64;
         let closed = names.into_iter().filter(|at| !self.queues.contains_key(at)).collect();
         self.figures.list_closed(queues, closed);
     }
 
-    /// The totals of a queue were corrected by its pool.
+    /// Notes that a pool has corrected the totals of a queue.
     pub(crate) fn note_corrected(&mut self, id: QueueId) {
         match self.queues.iter_mut().find(|(_, queue)| queue.id == id) {
             Some((at, queue)) => {
@@ -247,7 +249,7 @@ impl SlotState {
             }
             None => {
                 self.figures.changed_closed(id);
-                // One that seemed empty is not known.
+                // A queue that seemed empty has no figures, so only its name can bring it back.
                 self.figures.progress.relist();
             }
         }

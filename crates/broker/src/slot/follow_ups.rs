@@ -1,4 +1,4 @@
-//! What is to be done for queues by parts above the slots: a list that they drain.
+//! Work for queues that parts above the slots must do: a list that those parts drain.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ pub(crate) struct FollowUp {
 }
 
 pub(crate) enum QueueWork {
-    /// Messages are to be moved to other queues. At most one for each queue: it is noted there that one is under way.
+    /// Transfer messages to other queues. At most one for each queue: the queue notes that a task does it.
     Transfer,
-    /// The queue is to be copied to another pool. One for each migration.
+    /// Copy the queue to another pool. One for each migration.
     Copy(Arc<Migration>),
 }
 
-/// The end of the list to which slots add.
+/// The sending end of the list, for the slots.
 #[derive(Clone)]
 pub(crate) struct FollowUps(UnboundedSender<FollowUp>);
 
@@ -30,7 +30,7 @@ impl FollowUps {
         (Self(sender), receiver)
     }
 
-    /// Adds to the list. When the service has stopped nothing follows any more.
+    /// Adds to the list. Does nothing after the service has stopped.
     pub(crate) fn add(&self, follow_up: FollowUp) {
         drop(self.0.send(follow_up));
     }

@@ -1,10 +1,10 @@
-//! Which slots other replicas serve, for parts below the slot table.
+//! The slots that other replicas serve, for parts below the slot table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use angarium_core::ids::Slot;
 
-/// A bit for each slot. Written by the slot table.
+/// One bit for each slot, written by the slot table.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignSlots([AtomicU64; 4]);
 

@@ -1,9 +1,9 @@
-//! Gates by name: locks of single queues and of single pools, so that a task that waits for one holds up no task
-//! at another.
+//! Gates by name: locks of single queues and of single pools, so that a task that waits for one delays no task at
+//! another.
 //!
-//! They are taken in this order, and each only after those before it: the gate of the moves into a queue, the gate of a
-//! queue, the gates of its pools in the order of their names. The gate of departures from a queue is taken after that
-//! of moves; under it the source may be opened.
+//! Gates are taken in this order: the gate of the transfers into a queue, the gate of a queue, the gates of its pools
+//! in the order of their names. The gate of the removals of transferred messages from a queue is taken after that of
+//! the transfers; while it is held, the source queue may be opened.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,15 +15,15 @@ use tokio::sync::OwnedMutexGuard;
 use angarium_catalogue::Placement;
 use angarium_core::names::PoolName;
 
-/// Gates that are kept before those that no caller holds are forgotten.
+/// Number of gates that are kept before unused ones are removed.
 const SPARE: usize = 64;
 
-/// A gate for each name, open or held. Held for single look-ups.
+/// Gates by name. The lock of the map is held only for single look-ups.
 pub(crate) struct Gates<K>(Mutex<GateMap<K>>);
 
 pub(crate) struct GateMap<K> {
     pub(crate) gates: HashMap<K, Arc<tokio::sync::Mutex<()>>>,
-    /// How many there may be before those that no caller holds are forgotten.
+    /// Number of gates at which unused ones are removed.
     pub(crate) most: usize,
 }
 
@@ -40,7 +40,7 @@ impl<K: Clone + Eq + Hash> Gates<K> {
         gate.lock_owned().await
     }
 
-    /// Waits until each gate that is held now was given up.
+    /// Waits until every gate that is held now was released.
     pub(crate) async fn rest(&self) {
         let gates: Vec<_> = self.0.lock().gates.values().cloned().collect();
         for gate in gates {

@@ -1,4 +1,5 @@
-//! Numbers of one open queue and of a whole slot, for counts and reports. To read them is no use of a queue.
+//! Numbers of one open queue and of a whole slot, for counts and reports. Reading them does not count as use of a
+//! queue.
 
 use std::sync::Arc;
 
@@ -12,26 +13,26 @@ use angarium_engine::ClaimedCounts;
 use crate::slot::state::Slot;
 use crate::stores::queue_store::QueueStore;
 
-/// An open queue, as who counts it sees it.
+/// Numbers of an open queue.
 pub(crate) struct QueueGauge {
     pub(crate) id: QueueId,
-    /// Not to be kept for long: a migration that begins waits for it.
+    /// Must be dropped soon: a migration that begins waits for it.
     pub(crate) store: QueueStore,
     /// Messages under claims.
     pub(crate) claimed: ClaimedCounts,
-    /// The oldest message, if memory knows it.
+    /// The oldest message, if memory has it.
     pub(crate) oldest: Option<Header>,
-    /// Messages, over the last 30 to 60 seconds.
+    /// Messages per minute, over the last 30 to 60 seconds.
     pub(crate) posted_per_minute: u64,
     pub(crate) removed_per_minute: u64,
 }
 
-/// How much is in the memory of a slot. To read it costs a look at each open queue.
+/// Numbers of the memory of a slot. Reading them costs a look at each open queue.
 pub(crate) struct SlotGauge {
     pub(crate) open_queues: u64,
     /// Messages under claims of open queues.
     pub(crate) claimed_messages: u64,
-    /// Claims that wait for messages.
+    /// Number of waiting claims.
     pub(crate) waiting_claims: usize,
 }
 
@@ -40,7 +41,7 @@ impl Slot {
         self.lock().queues.contains_key(at)
     }
 
-    /// None of a queue that is not open.
+    /// Returns the numbers of a queue; none when it is not open.
     pub(crate) fn gauge(
         self: &Arc<Self>,
         at: &QueueRef,
@@ -59,7 +60,7 @@ impl Slot {
         }))
     }
 
-    /// Where an open queue with this id is read; none when it is closed.
+    /// Returns the store of an open queue with this id; none when the queue is closed.
     pub(crate) fn open_store(
         self: &Arc<Self>,
         at: &QueueRef,

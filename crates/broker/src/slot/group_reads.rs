@@ -1,4 +1,4 @@
-//! Reading groups of an ordered queue from its pool, as its engine asks for it.
+//! Reads of groups of an ordered queue from its pool, for its engine.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::slot::state::{OpenQueue, Slot};
 use crate::stores::queue_store::{PageBound, QueueStore};
 use crate::stores::read_failure::ReadFailure;
 
-/// What was read.
+/// The result of a read.
 pub(crate) enum GroupPage {
     Group(Page),
     Heads(Heads),
 }
 
 impl Slot {
-    /// Begins to read what the engine of an ordered queue wants to know.
+    /// Begins the reads that the engine of an ordered queue needs.
     pub(crate) fn start_group_reads(self: &Arc<Self>, at: &QueueRef, queue: &mut OpenQueue) {
         while let Some(read) = queue.engine.begin_group_read() {
             let handle = QueueHandle::new(Arc::clone(self), at.clone(), queue.id);

@@ -1,4 +1,4 @@
-//! Closing the queues that are at rest ([`crate::sweeps::idle_queues`]).
+//! Closing of idle queues ([`crate::sweeps::idle_queues`]).
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::slot::state::{OpenQueue, Slot, SlotState};
 use crate::slot::wait_line::Waiter;
 
 impl OpenQueue {
-    /// Whether it can be closed: nothing is under way in it, nothing of it is in memory that the pool does not have, and
-    /// pages of metrics have seen it as it is, or have had their time.
+    /// Whether the queue can be closed: no operation is in progress in it, memory has no state that the pool has not,
+    /// and pages of metrics have read its last changes, or had twice the time to do so.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle_rounds >= limits::IDLE_ROUNDS
             && self.uses.is_empty()
@@ -25,7 +25,7 @@ impl OpenQueue {
     }
 }
 
-/// What a round of closing has done.
+/// The result of a round of closing.
 pub(crate) struct IdleRound {
     pub(crate) closed: usize,
     /// Queues that are still open.
@@ -33,7 +33,7 @@ pub(crate) struct IdleRound {
 }
 
 impl Slot {
-    /// Closes the queues that are at rest.
+    /// Closes the idle queues.
     pub(crate) fn close_idle(self: &Arc<Self>) -> IdleRound {
         let mut state = self.lock();
         let closed = state.close_idle();
@@ -42,14 +42,14 @@ impl Slot {
 }
 
 impl SlotState {
-    /// The id of a queue, if it is open. It is in use then.
+    /// Returns the id of a queue, if it is open, and counts as a use of it.
     pub(in crate::slot) fn use_queue(&mut self, at: &QueueRef) -> Option<QueueId> {
         let queue = self.queues.get_mut(at)?;
         queue.idle_rounds = 0;
         Some(queue.id)
     }
 
-    /// Closes the queues that are at rest. Returns how many.
+    /// Closes the idle queues. Returns how many.
     pub(crate) fn close_idle(&mut self) -> usize {
         let lines: &WaitLines<QueueRef, Waiter> = &self.lines;
         let mut closed = Vec::new();

@@ -1,4 +1,4 @@
-//! The life of a slot: from its taking, by way of its loss, to its end, and the pace at which it is recovered.
+//! The life of a slot: from its acquisition, through its loss, to its end, and the pace of its recovery.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::writer::pending::{SlotWriter, Write};
 /// A slot that was served for this long is recovered without a pause.
 pub(crate) const CALM: Duration = Duration::from_secs(30);
 
-/// When a slot was taken, and how long to wait before it is taken again if that is soon.
+/// When a slot was acquired, and the pause before it is acquired again if that is soon.
 #[derive(Clone, Copy)]
 pub(crate) struct RecoveryPace {
     pub(crate) at: Instant,
@@ -23,12 +23,12 @@ pub(crate) struct RecoveryPace {
 }
 
 impl RecoveryPace {
-    /// At the start, now.
+    /// The pace of the first acquisition, now.
     pub(crate) fn first() -> Self {
         Self::now(Duration::ZERO)
     }
 
-    /// Now, with a pause if it happens again soon.
+    /// An acquisition now, with a pause before the next one if that is soon.
     pub(crate) fn now(pause: Duration) -> Self {
         Self { at: Instant::now(), pause }
     }
@@ -39,13 +39,13 @@ impl RecoveryPace {
 }
 
 impl Slot {
-    /// Notes that memory may no longer be right, and why.
+    /// Marks the slot as lost: its memory may no longer be right. `why` is the reason.
     pub(crate) fn lose(&self, why: &'static str) {
-        // The first reason is.
+        // Only the first reason is kept.
         let _ = self.lost.set(why);
     }
 
-    /// Why it must be recovered, if it must.
+    /// Returns why the slot must be recovered; none when it need not be.
     pub(crate) fn lost(&self) -> Option<&'static str> {
         if self.owned.is_lost() {
             self.lose("another replica took it");
@@ -53,7 +53,8 @@ impl Slot {
         self.lost.get().copied()
     }
 
-    /// Ends all that waits here. Nothing begins from now on; who waits for what is under way learns its outcome.
+    /// Ends all waits in the slot. No operation begins after this; a waiter for an operation in progress gets its
+    /// outcome.
     pub(crate) fn close(&self) {
         let unsent = {
             let mut state = self.state.lock();
@@ -72,19 +73,19 @@ impl Slot {
         Ok(())
     }
 
-    /// Whether its queues were all looked at for moves that an owner before has begun.
+    /// Whether all queues of the slot were checked for transfers that an earlier owner has begun.
     pub(crate) fn is_searched(&self) -> bool {
         self.is_searched.load(Ordering::Relaxed)
     }
 
-    /// Notes that they were.
+    /// Notes that all queues were checked.
     pub(crate) fn note_searched(&self) {
         self.is_searched.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until what was under way when it was closed has its outcome.
+    /// Waits until the operations that were in progress when the slot was closed have ended.
     pub(crate) async fn finished(&self) {
-        // A task that creates a queue or fences a pool.
+        // A task that creates a queue or fences a pool holds a gate.
         self.queue_gates.rest().await;
         self.pool_gates.rest().await;
         let uses: Vec<TaskTracker> = {
@@ -97,7 +98,8 @@ impl Slot {
         }
     }
 
-    /// Whether the record of a queue was replaced. When it is unknown, memory may say something else than it does.
+    /// Passes on whether the record of a queue was replaced. When that is unknown, memory may differ from the record:
+    /// then the slot is lost.
     pub(crate) fn note_placed(self: &Arc<Self>, placed: Result<bool, Error>) -> Result<bool, Error> {
         if placed.as_ref().is_err_and(|error| !error.nothing_written()) {
             self.lose("the record of a queue may have changed");

@@ -7,7 +7,8 @@ use parking_lot::MutexGuard;
 
 use crate::slot::state::{Slot, SlotState};
 
-/// A slot and its state. Never kept over an await, nor while a guard of a claim is dropped, which locks it too.
+/// A slot and its state. Never held across an await, nor while a guard of a claim is dropped: the guard locks the slot
+/// too.
 pub(crate) struct LockedSlot<'a> {
     pub(in crate::slot) slot: &'a Arc<Slot>,
     pub(in crate::slot) state: MutexGuard<'a, SlotState>,

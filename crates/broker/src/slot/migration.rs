@@ -37,20 +37,20 @@ impl LockedSlot<'_> {
     }
 }
 
-/// Messages that are copied by a batch on its way.
+/// Messages that a submitted batch copies.
 pub(crate) struct BegunCopy {
     pub(crate) outcome: WriteOutcome,
     pub(crate) ids: Vec<MessageId>,
 }
 
-/// Ids of deduplication that are copied by a batch on its way.
+/// Deduplication ids that a submitted batch copies.
 pub(crate) struct BegunDedupCopy {
     pub(crate) outcome: WriteOutcome,
-    /// The last one of them.
+    /// The last of these ids.
     pub(crate) last: (Timestamp, DedupKey),
 }
 
-/// The last batches that a migration sends to the pool that the queue leaves.
+/// The last batches of a migration, for the pool that the queue leaves.
 pub(crate) struct LastWrites {
     pub(crate) left: WriteOutcome,
     pub(crate) arrived: WriteOutcome,
@@ -65,19 +65,19 @@ pub(crate) struct MovingQueue {
 }
 
 impl Slot {
-    /// The migration of a queue, if it is open and in two pools.
+    /// Returns the migration of a queue, if the queue is open and in two pools.
     pub(crate) fn migration(self: &Arc<Self>, at: &QueueRef) -> Option<Arc<Migration>> {
         self.lock().queues.get(at).and_then(|queue| queue.migration.clone())
     }
 }
 
 impl QueueHandle {
-    /// The migration of the queue, if it is in two pools.
+    /// Returns the migration of the queue, if it is in two pools.
     pub(crate) fn migration(&self) -> Option<Arc<Migration>> {
         self.lock_queue(|queue| queue.migration.clone()).flatten()
     }
 
-    /// The queue with its two pools; none inside when it is in one. None when the queue is closed.
+    /// Returns the queue with its two pools; the inner option is none when it is in one. None when the queue is closed.
     pub(crate) fn moving(&self) -> Option<Option<MovingQueue>> {
         self.lock_queue(|queue| {
             let (from, migration) = queue.placement.older.clone().zip(queue.migration.clone())?;
@@ -85,7 +85,7 @@ impl QueueHandle {
         })
     }
 
-    /// Where the queue is, if this migration of it continues.
+    /// Returns the placement of the queue, if this migration of it continues.
     pub(crate) fn placement_in(&self, migration: &Arc<Migration>) -> Option<Placement> {
         self.lock_queue(|queue| {
             let is_this = queue.migration.as_ref().is_some_and(|known| Arc::ptr_eq(known, migration));
@@ -94,7 +94,7 @@ impl QueueHandle {
         .flatten()
     }
 
-    /// Does as the record of the queue states from now on: it is in these pools.
+    /// Follows the record of the queue: from now on the queue is in these pools.
     pub(crate) fn follow(&self, placement: Placement, record: Option<MigrationRecord>) {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return };
@@ -104,11 +104,11 @@ impl QueueHandle {
         state.start_copy_phase(&self.at);
     }
 
-    /// Sends the last batches to the pool that the queue leaves; from here on nothing is written or read there.
+    /// Submits the last batches to the pool that the queue leaves; after this nothing is written or read there.
     pub(crate) fn begin_finish(&self) -> Result<LastWrites, Error> {
         let mut state = self.slot.lock();
         state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
-        // What was sent there before this is settled with it.
+        // Writes that were sent there earlier are settled before this one.
         let left = state.submit(&self.at, Change::remove_copied(Vec::new()))?;
         let arrived = state.submit(&self.at, Change::forget_copied())?;
         let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
@@ -116,17 +116,18 @@ impl QueueHandle {
         Ok(LastWrites { left, arrived })
     }
 
-    /// Notes that the migration has ended. None when the queue is closed.
+    /// Notes that the migration has ended. Returns none when the queue is closed.
     pub(crate) fn end_migration(&self) -> Option<()> {
         self.lock_queue(|queue| queue.migration = None)
     }
 
-    /// Notes that the queue is still in the pool that it leaves. None when the queue is closed.
+    /// Notes that the queue is still in the pool that it leaves. Returns none when the queue is closed.
     pub(crate) fn stay_in(&self, older: PoolName) -> Option<()> {
         self.lock_queue(|queue| queue.placement.older = Some(older))
     }
 
-    /// Copies the next ids of deduplication to the newer pool. None when there are no more, or the queue is closed.
+    /// Copies the next deduplication ids to the newer pool. Returns none when there are no more, or when the queue is
+    /// closed.
     pub(crate) fn copy_dedup(
         &self,
         after: Option<(Timestamp, DedupKey)>,
@@ -141,8 +142,8 @@ impl QueueHandle {
         Ok(Some(BegunDedupCopy { outcome, last }))
     }
 
-    /// Copies hidden messages, as they were read since, with a note of their ids that the pool keeps until
-    /// `note_expires`. None when none of them is to be copied.
+    /// Copies hidden messages, as `read` has them, with a note of their ids that the pool keeps until `note_expires`.
+    /// Returns none when none of them is to be copied.
     pub(crate) fn begin_copy(
         &self,
         hidden: &[MessageId],
@@ -156,7 +157,7 @@ impl QueueHandle {
         let ids: HashSet<MessageId> = go.iter().map(|message| message.header.id).collect();
         let gone: Vec<MessageId> = hidden.iter().filter(|id| !ids.contains(id)).copied().collect();
         queue.engine.not_copied(&gone);
-        // A removal that has begun was sent to both pools: it must not come after it.
+        // A removal that has begun was sent to both pools: the copy must not follow it.
         go.retain(|message| queue.engine.copy_read(&message.header));
         let ids: Vec<MessageId> = go.iter().map(|message| message.header.id).collect();
         if ids.is_empty() {
@@ -167,7 +168,7 @@ impl QueueHandle {
         Ok(Some(BegunCopy { outcome, ids }))
     }
 
-    /// Shows messages again that were hidden to be copied, and serves the claims that wait.
+    /// Shows messages again that were hidden for the copy, and serves the waiting claims.
     pub(crate) fn show_copied(&self, hidden: &[MessageId]) {
         let mut state = self.slot.lock();
         if let Some(queue) = state.queue_mut(&self.at, self.id) {
@@ -181,14 +182,14 @@ impl QueueHandle {
 /// The migration of an open queue to another pool.
 pub(crate) struct Migration {
     pub(crate) record: MigrationRecord,
-    /// Held by who copies a batch, and by who ends this or looks at the queue while nothing is in both pools. Whether
-    /// it has ended: then nothing is copied any more.
+    /// Held while a batch is copied, while the migration is ended, and while the queue is read with no message in both
+    /// pools. True once the migration has ended: then nothing is copied any more.
     pub(crate) step: Mutex<bool>,
     /// Messages that were copied since the queue was opened or the migration began.
     pub(crate) copied: AtomicU64,
-    /// Whether the last walk found no message to copy: all that are left are claimed or in transfer.
+    /// Whether the last pass found no message to copy: all that are left are claimed or in transfer.
     pub(crate) is_held: AtomicBool,
-    /// Those who read the queue where it was before: they would miss what is copied.
+    /// Readers of the queue at its previous placement: they would miss copied messages.
     pub(crate) readers: TaskTracker,
 }
 
@@ -205,8 +206,8 @@ impl Migration {
     }
 }
 
-/// Waits until no message of a queue is in two pools, and keeps it so, for the counters. When that takes
-/// long, since a pool does not answer, some may be counted twice.
+/// Waits until no message of a queue is in two pools, and keeps it so, for counts. When that takes longer than
+/// [`limits::COPY_STILL`], because a pool does not answer, returns none: some messages may be counted twice.
 pub(crate) async fn still(migration: Option<&Migration>) -> Option<MutexGuard<'_, bool>> {
     timeout(limits::COPY_STILL, migration?.step.lock()).await.ok()
 }

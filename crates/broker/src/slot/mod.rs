@@ -1,4 +1,4 @@
-//! A slot at its owner: its state and the lock of it, its open queues, and each step under that lock.
+//! A slot at its owner: its state with the lock, its open queues, and each step under that lock.
 
 pub(crate) mod apart;
 pub(crate) mod claims;
@@ -54,14 +54,14 @@ use crate::slot::follow_ups::FollowUps;
 use crate::slot::foreign_slots::ForeignSlots;
 use crate::stores::table::PoolTable;
 
-/// What every slot is given of the parts below it, and of its surroundings. It holds nothing from above: a slot that
-/// did would keep a broker alive that was dropped.
+/// Parts that every slot shares. None of them is above the slots: a reference upwards would keep a dropped broker
+/// alive.
 #[derive(Clone)]
 pub(crate) struct SlotSurroundings {
     pub(crate) replica: Arc<LocalReplica>,
     pub(crate) stores: Arc<PoolTable>,
     pub(crate) ledger: Arc<Ledger>,
-    /// Ids of deduplication that all queues remember.
+    /// Number of deduplication ids that all open queues remember.
     pub(crate) dedup: Arc<DedupUsage>,
     pub(crate) foreign: Arc<ForeignSlots>,
     pub(crate) follow_ups: FollowUps,

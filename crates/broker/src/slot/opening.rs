@@ -1,4 +1,4 @@
-//! How a queue enters and leaves the memory of its slot.
+//! Queues that enter or leave the memory of their slot.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -26,15 +26,15 @@ use crate::slot::state::{OpenQueue, Slot};
 use crate::slot::transfer_watch::TransferWatch;
 use crate::writer::pending::WriteOutcome;
 
-/// What the slot knows of a queue that is about to be opened.
+/// State of the slot for a queue that is about to be opened.
 pub(crate) struct OpeningState {
-    /// The last id that was given in the slot.
+    /// The last message id that the slot assigned.
     pub(crate) tail: MessageId,
-    /// The claims of the queue that were read when the slot was taken.
+    /// The claims of the queue that were read when the slot was acquired.
     pub(crate) claims: Vec<(ClaimId, ClaimRecord)>,
 }
 
-/// A queue as its pool and its record have it.
+/// A queue as read from its record and its pools.
 pub(crate) struct OpenedQueue {
     pub(crate) id: QueueId,
     pub(crate) placement: Placement,
@@ -50,9 +50,9 @@ pub(crate) struct OpenedQueue {
 /// The claims of a queue that was opened.
 #[derive(Default)]
 pub(crate) struct RestoredClaims {
-    /// Claims that hold no message any more.
+    /// Claims without any message left.
     pub(crate) spent: Vec<ClaimId>,
-    /// When the others end.
+    /// When the other claims expire.
     pub(crate) ends: Vec<(Timestamp, ClaimId)>,
 }
 
@@ -63,7 +63,7 @@ impl Slot {
         OpeningState { tail: state.ids.last(), claims }
     }
 
-    /// Puts an opened queue in its place, begins what was under way in it, and serves the claims that wait. The caller holds
+    /// Adds an opened queue to the slot, resumes its unfinished work, and serves the waiting claims. The caller holds
     /// the gate of the queue.
     pub(crate) fn enter_queue(
         self: &Arc<Self>,
@@ -76,7 +76,7 @@ impl Slot {
         state.unopened.remove(&id);
         state.resting.forget(id);
         let meter = &self.around.replica.meter;
-        // It has a name from here on if there was one left.
+        // From here on the queue has a name in the metrics if one was left.
         let counters = meter.queue(at);
         let contents = match &opened.migration {
             Some(_) => OpenedContents::Unsure,
@@ -123,7 +123,7 @@ impl Slot {
         QueueHandle::new(Arc::clone(self), at.clone(), id)
     }
 
-    /// Notes a queue that is not open as one that may have retained messages.
+    /// Records a queue that is not open as one that may have retained messages.
     pub(crate) fn note_closed(
         self: &Arc<Self>,
         at: &QueueRef,
@@ -137,7 +137,7 @@ impl Slot {
         }
     }
 
-    /// Follows changed attributes of a queue from now on, whether it is open or not.
+    /// Applies changed attributes to a queue, whether it is open or not.
     pub(crate) fn set_attributes(self: &Arc<Self>, at: &QueueRef, id: QueueId, attributes: &Attributes) {
         let settings = EngineSettings::of(attributes, &at.name, &self.around.replica.limits);
         let mut state = self.lock();
@@ -148,13 +148,13 @@ impl Slot {
         }
     }
 
-    /// Messages under claims of a queue that is not open.
+    /// Returns the messages under claims of a queue that is not open.
     pub(crate) fn claimed_unopened(self: &Arc<Self>, queue: QueueId) -> HashSet<MessageId> {
         self.lock().claimed_unopened(queue)
     }
 
-    /// Removes messages of a queue that is not open. None when there is no slot writer to the pool. The caller holds the gate
-    /// of the pool.
+    /// Removes messages of a queue that is not open. Returns none when there is no slot writer to the pool. The caller
+    /// holds the gate of the pool.
     pub(crate) fn remove_unopened(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -164,17 +164,17 @@ impl Slot {
         self.lock().submit_unopened(pool, queue, gone)
     }
 
-    /// Counts a queue that was created, for the pages of figures.
+    /// Adds a created queue to the figures.
     pub(crate) fn note_created(self: &Arc<Self>, at: &QueueRef) {
         self.lock().figures.progress.created(at);
     }
 
-    /// Has the queues of the slot listed again, for the pages of figures: it is unknown whether there is one more.
+    /// Has the names of the slot's queues read again for the figures: it is unknown whether a queue was created.
     pub(crate) fn relist(self: &Arc<Self>) {
         self.lock().figures.progress.relist();
     }
 
-    /// Notes that the totals of a queue were corrected.
+    /// Notes that a pool has corrected the totals of a queue.
     pub(crate) fn note_corrected(self: &Arc<Self>, queue: QueueId) {
         self.lock().note_corrected(queue);
     }

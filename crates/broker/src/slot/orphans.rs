@@ -1,4 +1,4 @@
-//! Claims of queues that do not exist any more: their records are in the tree until they are cleared away.
+//! Claims of queues that do not exist any more: their records are in the tree until they are removed.
 
 use angarium_core::ids::{ClaimId, QueueId};
 
@@ -11,7 +11,7 @@ pub(crate) struct OrphanedClaims {
 }
 
 impl SlotState {
-    /// A claim of a queue that turned out not to exist any more has nothing to end.
+    /// Marks a claim as spent because its queue does not exist any more: it has no message to release.
     pub(crate) fn spend_orphan(&mut self, claim: ClaimId) {
         for claims in self.unopened.values_mut() {
             let before = claims.len();
@@ -23,14 +23,15 @@ impl SlotState {
         self.unopened.retain(|_, claims| !claims.is_empty());
     }
 
-    /// Notes a claim whose record may be in the tree, of a queue that was closed for its deletion meanwhile: it is cleared away.
+    /// Records a claim that may have a record in the tree, of a queue that was closed for its deletion meanwhile. The
+    /// record is to be removed.
     pub(crate) fn note_orphan(&mut self, claim: ClaimId) {
         self.live_claims += 1;
         self.spent.push(claim);
     }
 
-    /// Takes the claims of deleted queues whose records may be in the tree. Memory has all of them: those from before
-    /// the slot was taken were read then.
+    /// Takes the claims of deleted queues whose records may be in the tree. Memory has all of them: older ones were
+    /// read when the slot was acquired.
     pub(crate) fn take_orphans(&mut self, queues: &[QueueId]) -> Vec<OrphanedClaims> {
         let mut taken = Vec::new();
         for &queue in queues {

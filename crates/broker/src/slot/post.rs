@@ -1,4 +1,4 @@
-//! Posts to a queue, and removals of its messages, as the slot begins them.
+//! Posts to a queue, and removals of single messages, as the slot begins them.
 
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ use crate::writer::change::Change;
 use crate::writer::pending::WriteOutcome;
 
 impl LockedSlot<'_> {
-    /// Sends a removal on its way, if the engine has begun it.
+    /// Submits a removal, if the engine has begun it.
     pub(crate) fn submit_removal(
         &mut self,
         at: &QueueRef,
@@ -85,7 +85,7 @@ impl QueueHandle {
         state.submit_removal(&self.at, id, removal)
     }
 
-    /// The state in which the pool has a message, if it has it.
+    /// Returns the state of a message in the pool; none when the pool does not have the message.
     pub(crate) async fn message_state(&self, id: MessageId) -> Result<Option<State>, Error> {
         let store = self.store()?.ok_or_else(|| self.closed())?;
         let found = store.get(self.id, &[id]).await?;
@@ -93,24 +93,24 @@ impl QueueHandle {
     }
 }
 
-/// A post on its way.
+/// A submitted post.
 pub(crate) struct BegunPost {
     pub(crate) result: PostResult,
     pub(crate) outcome: WriteOutcome,
-    /// Its messages whose duplicates are on their way too.
+    /// Its messages that duplicate messages which are not durable yet.
     pub(crate) awaited: Vec<PendingDuplicate>,
 }
 
-/// What was posted.
+/// The result of a post.
 #[derive(Clone, Debug)]
 pub struct PostResult {
     /// The ids of the messages, in order.
     pub ids: Vec<MessageId>,
-    /// How durable they are.
+    /// How durable the messages are.
     pub durability: Durability,
 }
 
-/// What holds for the messages of a queue that do not say.
+/// Values for messages that have none of their own.
 pub(crate) struct MessageDefaults {
     pub(crate) ttl: u32,
     pub(crate) delay: Delay,

@@ -1,4 +1,4 @@
-//! An open queue at the slot that serves it: what parts above the slots hold of a queue.
+//! An open queue at the slot that serves it: the handle of parts above the slots.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::stores::queue_store::QueueStore;
 use crate::writer::change::Change;
 use crate::writer::pending::WriteOutcome;
 
-/// A queue that was open when this was made: its slot, its name and its id. A queue of the same name that was created
-/// after it is another one: then each verb finds it closed.
+/// A queue that was open when this handle was made: its slot, its name and its id. A queue of the same name that was
+/// created later is another one: then each verb reports the queue as closed.
 #[derive(Clone)]
 pub(crate) struct QueueHandle {
     pub(in crate::slot) slot: Arc<Slot>,
@@ -26,20 +26,20 @@ pub(crate) struct QueueHandle {
     pub(in crate::slot) id: QueueId,
 }
 
-/// What the engine of a queue showed, and where the queue is read.
+/// A value from the engine of a queue, and the store of the queue at that moment.
 pub(crate) struct EngineReading<T> {
     pub(crate) store: QueueStore,
     pub(crate) shown: T,
 }
 
 impl Slot {
-    /// The queue of this name, if it is open. It is in use then.
+    /// Returns the queue of this name, if it is open, and counts as a use of it.
     pub(crate) fn handle(self: &Arc<Self>, at: &QueueRef) -> Option<QueueHandle> {
         let id = self.lock().use_queue(at)?;
         Some(QueueHandle { slot: Arc::clone(self), at: at.clone(), id })
     }
 
-    /// Where an open queue is read. It is not to be kept for long: a migration that begins waits for it.
+    /// Returns the store of an open queue. It must be dropped soon: a migration that begins waits for it.
     pub(crate) fn store_of(self: &Arc<Self>, queue: &OpenQueue) -> Result<QueueStore, Error> {
         self.around.stores.store_at(&queue.placement, queue.readers.token())
     }
@@ -68,17 +68,17 @@ impl QueueHandle {
         self.slot.queue(&self.at)
     }
 
-    /// That the queue was closed, to be deleted or for its slot to be recovered: nothing was written.
+    /// The error for a queue that was closed, to be deleted or because its slot is recovered: nothing was written.
     pub(crate) fn closed(&self) -> Error {
         closed(&self.at)
     }
 
-    /// Lets the engine decide, under the lock of the slot. None when the queue is closed.
+    /// Runs a decision of the engine under the lock of the slot. Returns none when the queue is closed.
     pub(crate) fn decide<T>(&self, decision: impl FnOnce(&mut QueueEngine) -> T) -> Option<T> {
         self.lock_queue(|queue| decision(&mut queue.engine))
     }
 
-    /// What the engine shows, and the store of the queue at that moment. None when the queue is closed.
+    /// Reads the engine. Returns the result with the store of the queue at that moment; none when the queue is closed.
     pub(crate) fn read<T>(
         &self,
         look: impl FnOnce(&mut QueueEngine) -> T,
@@ -86,7 +86,7 @@ impl QueueHandle {
         self.read_some(|engine| Some(look(engine)))
     }
 
-    /// As `read`; where the engine has nothing to show, the pool does not matter. None also then.
+    /// Like `read`, but returns none also when `look` does: then the store is not needed.
     pub(crate) fn read_some<T>(
         &self,
         look: impl FnOnce(&mut QueueEngine) -> Option<T>,
@@ -97,19 +97,20 @@ impl QueueHandle {
         Ok(Some(EngineReading { store: self.slot.store_of(queue)?, shown }))
     }
 
-    /// Where the queue is read. None when it is closed. Not to be kept for long: a migration that begins waits for it.
+    /// Returns the store of the queue; none when the queue is closed. It must be dropped soon: a migration that begins
+    /// waits for it.
     pub(crate) fn store(&self) -> Result<Option<QueueStore>, Error> {
         Ok(self.read(|_| ())?.map(|reading| reading.store))
     }
 
-    /// Puts a change on its way to the pool. The outcome is known when the engine has been told.
+    /// Submits a change. The outcome arrives after the engine was told.
     pub(crate) fn submit(&self, change: Change) -> Result<WriteOutcome, Error> {
         let mut state = self.slot.lock();
         state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         state.submit(&self.at, change)
     }
 
-    /// Makes messages ready again that were chosen, and serves the claims that wait.
+    /// Makes chosen messages ready again, and serves the waiting claims.
     pub(crate) fn put_back(&self, ids: &[MessageId]) {
         let mut state = self.slot.lock();
         if let Some(queue) = state.queue_mut(&self.at, self.id) {
@@ -118,12 +119,12 @@ impl QueueHandle {
         state.serve(&self.at);
     }
 
-    /// Keeps the queue from being deleted while this is held. None when it is closed.
+    /// Keeps the queue from being deleted while the token is held. Returns none when the queue is closed.
     pub(crate) fn hold_use(&self) -> Option<TaskTrackerToken> {
         self.lock_queue(|queue| queue.uses.token())
     }
 
-    /// How many bytes a message may have at most. None when the queue is closed.
+    /// Max bytes of a message. None when the queue is closed.
     pub(crate) fn message_bytes(&self, limits: &Limits) -> Option<usize> {
         self.lock_queue(|queue| queue.attributes.message_bytes(limits))
     }
@@ -137,7 +138,7 @@ impl QueueHandle {
     }
 }
 
-/// The error of a queue that was closed before anything was written.
+/// The error for a queue that was closed before anything was written.
 pub(crate) fn closed(at: &QueueRef) -> Error {
     Error::unavailable(Part::Server, format!("queue {} was closed", at.name))
 }

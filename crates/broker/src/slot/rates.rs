@@ -1,4 +1,4 @@
-//! How much is written to queues, for the figures and for the balance of pools.
+//! Rates of writes to queues, for the figures and for the balance of pools.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use angarium_core::time::Timestamp;
 
 use crate::slot::state::{Slot, SlotState};
 
-/// How much of a queue was changed since it was opened.
+/// Counts of the changes of a queue since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChangeCount {
     /// Changes of its entries in its pools.
     pub(crate) changes: u64,
-    /// Messages that came.
+    /// Messages that entered the queue.
     pub(crate) posted: u64,
-    /// Messages that went.
+    /// Messages that left the queue.
     pub(crate) removed: u64,
 }
 
-/// How much of a queue was changed, now and at two moments before.
+/// The counts of a queue now and at the last two samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChangeRate {
     pub(crate) written: ChangeCount,
@@ -32,18 +32,18 @@ impl ChangeRate {
         self.written.changes += 1;
     }
 
-    /// Counts messages that came.
+    /// Counts messages that entered the queue.
     pub(crate) fn count_posted(&mut self, messages: u64) {
         self.written.posted += messages;
     }
 
-    /// Counts messages that went.
+    /// Counts messages that left the queue.
     pub(crate) fn count_removed(&mut self, messages: u64) {
         self.written.removed += messages;
     }
 }
 
-/// When a slot noted them.
+/// When a slot took the last two samples.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateSample {
     pub(crate) older: Timestamp,
@@ -51,26 +51,26 @@ pub(crate) struct RateSample {
 }
 
 impl RateSample {
-    /// A slot that was taken then.
+    /// The samples of a slot that was acquired at `taken`.
     pub(crate) fn since(taken: Timestamp) -> Self {
         Self { older: taken, newer: taken }
     }
 }
 
 impl Slot {
-    /// Queues that something was written to, with the rate of it.
+    /// Returns the queues that were changed, with their rates of changes.
     pub(crate) fn loads(self: &Arc<Self>, now: Timestamp) -> Vec<QueueLoad> {
         self.lock().loads(now).collect()
     }
 
-    /// Notes how many changes there were so far.
+    /// Takes the next sample of the counts of all open queues.
     pub(crate) fn note_paces(self: &Arc<Self>, now: Timestamp) {
         self.lock().note_paces(now);
     }
 }
 
 impl SlotState {
-    /// Notes how many changes there were so far.
+    /// Takes the next sample of the counts of all open queues.
     pub(crate) fn note_paces(&mut self, now: Timestamp) {
         self.paced = RateSample { older: self.paced.newer, newer: now };
         for queue in self.queues.values_mut() {
@@ -79,7 +79,7 @@ impl SlotState {
         }
     }
 
-    /// Messages that came to an open queue in a minute, and messages that left it, over the last 30 to 60 seconds.
+    /// Messages per minute that entered an open queue, and that left it, over the last 30 to 60 seconds.
     pub(in crate::slot) fn rates(&self, pace: ChangeRate, now: Timestamp) -> (u64, u64) {
         let seconds = now.seconds_since(self.paced.older).max(1);
         let per_minute = |messages: u64| (messages * 60).div_ceil(seconds);
@@ -87,7 +87,7 @@ impl SlotState {
         (per_minute(written.posted - older.posted), per_minute(written.removed - older.removed))
     }
 
-    /// Queues that something was written to, with the rate of it.
+    /// The queues that were changed, with their rates of changes.
     pub(crate) fn loads(&self, now: Timestamp) -> impl Iterator<Item = QueueLoad> {
         let seconds = now.seconds_since(self.paced.older).max(1);
         let changes = |pace: ChangeRate| pace.written.changes - pace.older.changes;

@@ -1,6 +1,7 @@
-//! The memory of all ready caches together: a queue has a bound of its own, but there may be very many of them.
+//! The bound of the memory of all ready caches together: each queue has a bound of its own, but there may be very many
+//! queues.
 //!
-//! A ready cache only saves reads of the pool, so one that no caller claims from is left to the pool first.
+//! A ready cache only saves reads of the pool, so caches from which no caller claims are evicted first.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::slot::state::{OpenQueue, Slot, SlotState};
 /// Which ready caches are spared in a round of evictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spared {
-    /// Those of queues that were claimed from since the last look.
+    /// The caches of queues from which a caller has claimed since the last check.
     InUse,
     None,
 }
 
-/// Leaves ready caches to the pools until the others have at most `most` bytes.
+/// Evicts ready caches until the others have at most `most` bytes.
 pub(crate) fn bound_ready_caches(slots: &[Arc<Slot>], most: usize) {
     let states: Vec<&Mutex<SlotState>> = slots.iter().map(|slot| &slot.state).collect();
     bound(&states, most);
@@ -40,7 +41,7 @@ impl SlotState {
         self.queues.values().map(|queue| queue.engine.ready_bytes()).sum()
     }
 
-    /// Leaves ready caches to the pools until `excess` bytes are free. Returns how many are.
+    /// Evicts ready caches until `excess` bytes are free. Returns the number of bytes that were freed.
     fn evict_ready(&mut self, excess: usize, spared: Spared) -> usize {
         let mut freed = 0;
         for queue in self.queues.values_mut() {
@@ -54,7 +55,7 @@ impl SlotState {
 }
 
 impl OpenQueue {
-    /// Leaves the ready cache to the pool, unless it is spared this time. Returns how many bytes that freed.
+    /// Evicts the ready cache, unless it is spared in this round. Returns the number of bytes that were freed.
     fn evict_ready(&mut self, spared: Spared) -> usize {
         if std::mem::take(&mut self.is_claimed_from) && spared == Spared::InUse {
             return 0;
@@ -96,7 +97,7 @@ mod tests {
         Message { header, body: Bytes::from(vec![b'1'; 1_000]) }
     }
 
-    /// A slot with queues of ten messages each; whether they are claimed from.
+    /// A slot with queues of ten messages each; `queues` has whether they are claimed from.
     fn slot(queues: &[bool]) -> Mutex<SlotState> {
         let mut slot = SlotState::empty(&Alarms::default());
         for (number, is_claimed_from) in queues.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Receipts of SQS: what the slot is asked by the handles of received messages.
+//! Receipts of SQS: the slot's steps for the handles of received messages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::writer::pending::WriteOutcome;
 /// Claimed messages whose removal has begun.
 pub(crate) struct ClaimedRemoval {
     pub(crate) ids: BTreeSet<MessageId>,
-    /// None when there are none.
+    /// None when there is no such message.
     pub(crate) outcome: Option<WriteOutcome>,
 }
 
 impl QueueHandle {
-    /// Begins to remove those messages that are claimed, all in one change. In a queue in order of groups these are only the ones
-    /// whose receives last still.
+    /// Begins to remove those of these messages that are claimed, all in one change. In an ordered queue a message also
+    /// needs a receipt that still holds.
     pub(crate) fn remove_claimed<'a>(
         &self,
         asked: impl Iterator<Item = &'a Receipt>,
@@ -48,7 +48,7 @@ impl QueueHandle {
         Ok(ClaimedRemoval { ids, outcome: Some(outcome) })
     }
 
-    /// Begins to remove a message that was received. None while it is being claimed.
+    /// Begins to remove a message that was received. Returns none while the message is being claimed.
     pub(crate) fn remove_received(
         &self,
         id: MessageId,
@@ -64,12 +64,12 @@ impl QueueHandle {
 }
 
 impl Slot {
-    /// Messages under claims in a queue; 0 when it is not open.
+    /// Number of messages under claims in a queue; 0 when it is not open.
     pub(crate) fn claimed_in(self: &Arc<Self>, at: &QueueRef) -> u64 {
         self.lock().queues.get(at).map_or(0, |queue| queue.engine.claimed())
     }
 
-    /// Whether a queue has a policy, unless memory knows that it has none.
+    /// Whether a queue has a policy. True also for a queue that is not open: memory does not know.
     pub(crate) fn may_have_policy(self: &Arc<Self>, at: &QueueRef) -> bool {
         self.lock().queues.get(at).is_none_or(|queue| queue.attributes.has_policy)
     }

@@ -1,4 +1,4 @@
-//! What a task that redrives messages asks of the queue.
+//! The slot's steps for a task that redrives messages.
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -13,9 +13,9 @@ use crate::writer::change::Change;
 /// Messages chosen to leave a queue.
 pub(crate) struct RedriveChoice {
     pub(crate) headers: Vec<Header>,
-    /// Whether more may become ready by itself, when none was.
+    /// Whether messages may become ready without another write. Matters when none was chosen.
     pub(crate) is_pending: bool,
-    /// Until it is known what becomes of them, the queue is not deleted.
+    /// Keeps the queue from being deleted until the outcome for the messages is known.
     pub(crate) in_use: TaskTrackerToken,
 }
 
@@ -33,23 +33,24 @@ impl QueueHandle {
             return Err(failure.error());
         }
         if !expired.is_empty() {
-            // No caller waits for this: an expired message is hidden until it is gone.
+            // No caller waits for the outcome: an expired message stays hidden until it is removed.
             drop(state.submit(&self.at, Change::remove(expired)));
         }
         Ok(RedriveChoice { headers: dead, is_pending, in_use })
     }
 
-    /// Notes that a task carries on the redrives of the queue. False when one does already, or the queue is closed.
+    /// Notes that a task does the redrives of the queue. Returns false when there is such a task, or when the queue is
+    /// closed.
     pub(crate) fn begin_redrive_task(&self) -> bool {
         self.lock_queue(|queue| !std::mem::replace(&mut queue.has_task, true)).unwrap_or(false)
     }
 
-    /// Notes that a redrive of the queue is active, and a task carries it on. None when the queue is closed.
+    /// Notes that a redrive of the queue is active, and that a task does it. Returns none when the queue is closed.
     pub(crate) fn keep_redrive_task(&self) -> Option<()> {
         self.lock_queue(|queue| queue.has_task = true)
     }
 
-    /// Notes that no redrive of the queue is active, so its task ends. None when the queue is closed.
+    /// Notes that no redrive of the queue is active, so its task ends. Returns none when the queue is closed.
     pub(crate) fn end_redrive_task(&self) -> Option<()> {
         self.lock_queue(|queue| queue.has_task = false)
     }

@@ -23,9 +23,9 @@ use crate::stores::read_failure::ReadFailure;
 use crate::writer::change::Change;
 
 impl LockedSlot<'_> {
-    /// Looks for messages in the ready cache, and hides them. What it meets on the way that no claim may have is
-    /// removed or marked in transfer, and when the ready cache runs low more is read. Of what is marked in transfer for
-    /// a queue that is served here the arrival is added to `arrivals`.
+    /// Chooses messages from the ready cache, and hides them. Messages on the way that no claim may have are removed or
+    /// marked in transfer, and a page is read when the ready cache runs low. For messages that are marked in transfer
+    /// to a queue of a slot that no other replica serves, a receiver of their arrival is added to `arrivals`.
     pub(crate) fn look(
         &mut self,
         at: &QueueRef,
@@ -61,7 +61,7 @@ impl LockedSlot<'_> {
             }
             let ClaimSelection { messages, expired, dead } = taken;
             if !expired.is_empty() {
-                // No caller waits for this: an expired message is hidden until it is gone.
+                // No caller waits for the outcome: an expired message stays hidden until it is removed.
                 drop(self.submit(at, Change::remove(expired)));
             }
             if let Some(target) = target {
@@ -104,7 +104,7 @@ impl Slot {
 }
 
 impl QueueHandle {
-    /// No caller waits for what is ahead: there is something else to claim.
+    /// Ends a look-ahead. No caller waits for its messages: there are others to claim.
     pub(crate) fn finish_lookahead(&self, refill: Refill, page: Result<Page, Error>) {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return };
@@ -147,7 +147,7 @@ impl QueueHandle {
         }
     }
 
-    /// The bodies of chosen messages, from memory or from the pool.
+    /// Returns the bodies of chosen messages, from memory or from the pool.
     pub(crate) async fn bodies(&self, chosen: &ChosenMessages) -> Result<Vec<(MessageId, Bytes)>, Error> {
         let mut bodies = Vec::with_capacity(chosen.messages.len());
         let mut absent = Vec::new();
@@ -169,8 +169,8 @@ impl QueueHandle {
         if absent.is_empty() { Ok(bodies) } else { Err(self.forget_missing(&absent)) }
     }
 
-    /// Forgets messages that memory has and the pool has not, so that the next claim does not meet them, and loses the slot:
-    /// what else memory has may be wrong too, and under a new epoch it is read again.
+    /// Forgets messages that memory has and the pool has not, so that the next claim does not choose them, and marks
+    /// the slot as lost: more of its memory may be wrong, and recovery reads all of it again under a new epoch.
     pub(crate) fn forget_missing(&self, missing: &[MessageId]) -> Error {
         if let Some(forgotten) = self.decide(|engine| engine.forget_missing(missing)) {
             self.slot.around.replica.meter.note_missing(forgotten);
@@ -184,10 +184,10 @@ impl QueueHandle {
     }
 }
 
-/// How often bodies are read that the pool did not show, before it is believed that it has none.
+/// Number of reads after which a body that the pool does not return counts as missing.
 const BODY_READS: usize = 2;
 
-/// A page of the ready messages of a queue.
+/// Reads a page of the ready messages of a queue.
 async fn read_page(store: Result<QueueStore, Error>, id: QueueId, refill: Refill) -> Result<Page, Error> {
     let after = Some(refill.after).filter(|after| *after > MessageId::ZERO).map(Position::id);
     let most = PageBound { messages: limits::REFILL_MESSAGES, bytes: limits::READY_CACHE_BYTES };

@@ -1,4 +1,4 @@
-//! What the steps of a release are told, and told of.
+//! Parameters and results of the steps of a release.
 
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
@@ -8,18 +8,18 @@ use crate::writer::pending::WriteOutcome;
 /// Why a claim ends, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseCause {
-    /// Its holder gave it up.
+    /// The holder released it.
     Released,
-    /// Its time had ended.
+    /// It expired.
     Lapsed,
-    /// It never came to its holder.
+    /// It never reached its holder.
     NeverHeld,
 }
 
 /// A claim whose release has begun.
 pub(crate) struct BegunRelease {
     pub(crate) claim: ClaimKey,
-    /// The write of the headers of its messages; none when it has none.
+    /// The write of its messages' headers; none when it has no message.
     pub(crate) headers: Option<WriteOutcome>,
 }
 

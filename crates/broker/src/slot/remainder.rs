@@ -1,16 +1,17 @@
-//! The closed queues of a slot beyond those whose figures are kept one by one ([`limits::SLOT_COUNTED`]), as one sum of a
-//! bounded size however many they are.
+//! One sum of the closed queues of a slot beyond those with figures of their own ([`limits::SLOT_COUNTED`]). Its size
+//! is bounded, however many queues there are.
 //!
 //! ```text
-//! counted or closed, no room ──▶ in the sum ──opened, deleted, counted again──▶ out of it, with what it holds at that moment
+//! counted or closed, no room ──▶ in the sum ──opened, deleted, counted again──▶ out of it, with its contents then
 //!                                  │    ▲
-//!                                  └────┘ swept: what it held before is replaced by what it holds after
+//!                                  └────┘ swept: the contents before are replaced by the contents after
 //! ```
 //!
-//! Nothing is kept of a single queue. Each step that changes a closed queue, or ends its being closed, reads what it holds, and
-//! nothing else changes a closed queue; so a queue leaves with what it entered with. Only sweeps know a queue by its id alone:
-//! while the names of the slot are still being counted, it is not certain whether that queue is in the sum already. Such a
-//! change waits until the queue is met by its name, or until all are counted, and then it is in the sum.
+//! No state of a single queue is kept. Each step that changes a closed queue, or after which it is not closed any more,
+//! reads its contents, and nothing else changes a closed queue; so a queue leaves with the contents with which it
+//! entered. A sweep knows a queue by its id alone: while the names of the slot are still being counted, it is uncertain
+//! whether that queue is in the sum already. Such a change waits until the queue is found by its name, or until all
+//! queues are counted: then the queue is in the sum.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -20,29 +21,29 @@ use angarium_core::time::Timestamp;
 use crate::limits;
 use crate::slot::figure_sums::Contents;
 
-/// A closed queue was changed.
+/// A change of a closed queue's contents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClosedChange {
     pub(crate) before: Contents,
     pub(crate) after: Contents,
 }
 
-/// The sum of the closed queues that are not kept one by one.
+/// The sum of the closed queues without figures of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Remainder {
-    /// Queues that are not empty.
+    /// Number of queues that are not empty.
     queues: u64,
     sum: Contents,
     oldest: OldestQueues,
     /// Changes of queues that may be in the sum, at most [`limits::COUNTING_CHANGES`].
     changes: HashMap<QueueId, ClosedChange>,
-    /// Queues that a sweep changes at this moment.
+    /// Queues that a sweep is changing.
     sweeping: HashSet<QueueId>,
-    /// What pages show until the queues are counted again.
+    /// Contents for the pages of metrics until the queues are counted again.
     before: Option<Contents>,
 }
 
-/// The sum does not fit what happens: the queues are to be counted again.
+/// The error for a sum that contradicts a change: the queues must be counted again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction;
 
@@ -63,7 +64,7 @@ impl Remainder {
         }
     }
 
-    /// Takes out a queue with what it holds.
+    /// Removes a queue with its present contents.
     pub(crate) fn remove(&mut self, queue: QueueId, contents: Contents) -> Result<(), Contradiction> {
         if let Some(change) = self.changes.remove(&queue) {
             self.apply(queue, change)?;
@@ -100,7 +101,7 @@ impl Remainder {
         Ok(())
     }
 
-    /// A queue was met that is not in the sum: what is known of its changes is of no use.
+    /// Drops the changes of a queue that is not in the sum.
     pub(crate) fn forget_changes(&mut self, queue: QueueId) {
         self.changes.remove(&queue);
     }
@@ -117,14 +118,14 @@ impl Remainder {
         self.sweeping.contains(&queue)
     }
 
-    /// A queue was changed that may be in the sum.
+    /// Records a change of a queue that may be in the sum.
     pub(crate) fn note_change(&mut self, queue: QueueId, change: ClosedChange) -> Result<(), Contradiction> {
         let before = self.changes.get(&queue).map_or(change.before, |earlier| earlier.before);
         self.changes.insert(queue, ClosedChange { before, after: change.after });
         if self.changes.len() > limits::COUNTING_CHANGES { Err(Contradiction) } else { Ok(()) }
     }
 
-    /// All queues are counted: those that were changed are in the sum.
+    /// Applies the recorded changes: all queues are counted, so the changed ones are in the sum.
     pub(crate) fn settle(&mut self) -> Result<(), Contradiction> {
         self.before = None;
         for (queue, change) in std::mem::take(&mut self.changes) {
@@ -133,7 +134,8 @@ impl Remainder {
         if self.oldest.is_used_up() { Err(Contradiction) } else { Ok(()) }
     }
 
-    /// The queues are counted again, and enter one by one. Until then pages show what was known.
+    /// Empties the sum, because the queues are counted again and enter one by one. Until then pages of metrics show the
+    /// contents before.
     pub(crate) fn restart(&mut self) {
         let before = self.before.or(self.contents());
         let sweeping = std::mem::take(&mut self.sweeping);
@@ -146,17 +148,17 @@ impl Remainder {
         (self.queues > 0).then_some(Contents { oldest, ..self.sum })
     }
 
-    /// What pages show, if there is anything.
+    /// Returns the contents for the pages of metrics; none when there is no queue.
     pub(crate) fn shown(&self) -> Option<Contents> {
         self.before.or(self.contents())
     }
 }
 
-/// When the oldest messages were posted, of the queues with the oldest ones, at most [`limits::OLDEST_QUEUES`].
+/// When the oldest messages were posted, for the queues with the oldest ones: at most [`limits::OLDEST_QUEUES`].
 #[derive(Debug, Default)]
 struct OldestQueues {
     first: BTreeSet<(Timestamp, QueueId)>,
-    /// No message of another queue is older than this.
+    /// Lower bound of the times of the other queues.
     others: Option<Timestamp>,
 }
 
@@ -177,12 +179,12 @@ impl OldestQueues {
         self.first.retain(|(_, of)| *of != queue);
     }
 
-    /// The oldest; no younger than that it is when those that were known have all left.
+    /// The oldest time; a lower bound when all queues of `first` have left.
     fn first(&self) -> Option<Timestamp> {
         self.first.first().map(|(oldest, _)| *oldest).or(self.others)
     }
 
-    /// Whether the oldest one is not known any more.
+    /// Whether the oldest time is not known any more.
     fn is_used_up(&self) -> bool {
         self.first.is_empty() && self.others.is_some()
     }
@@ -204,7 +206,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
     const QUEUES: usize = 40;
 
-    /// A queue, as its pool has it.
+    /// A queue as its pool has it.
     #[derive(Clone, Copy)]
     struct PoolQueue {
         id: QueueId,
@@ -224,12 +226,12 @@ mod tests {
         }
     }
 
-    /// The figures of a slot with little room, and the naive truth beside them.
+    /// The figures of a slot with little room, and a naive model beside them.
     struct World {
         rng: StdRng,
         figures: SlotFigures,
         queues: Vec<Option<PoolQueue>>,
-        /// Reads that have begun, with what they saw.
+        /// Reads that have begun, with the contents that they found.
         reads: Vec<(usize, QueueId, Contents)>,
         ids: u64,
     }
@@ -245,7 +247,7 @@ mod tests {
             figures.progress.room = 6;
             let rng = StdRng::seed_from_u64(seed);
             let mut world = Self { rng, figures, queues: vec![None; QUEUES], reads: Vec::new(), ids: 0 };
-            // Queues from before the slot was taken.
+            // Queues from before the slot was acquired.
             for number in 0..QUEUES / 2 {
                 world.queues[number] = Some(world.stored());
             }
@@ -328,14 +330,14 @@ mod tests {
             let opened = if opened == 0 { OpenedContents::Unsure } else { OpenedContents::Read(read) };
             self.figures.open(&name(number), stored.id, FigureSet::Shared, opened);
             stored.is_open = true;
-            // It is open for far longer than a read takes.
+            // The queue is open for far longer than a read takes.
             self.reads.retain(|(read, ..)| *read != number);
             self.change(&mut stored);
             self.queues[number] = Some(stored);
             self.show(number, stored);
         }
 
-        /// A page looks at an open queue.
+        /// A page of metrics reads an open queue.
         fn show(&mut self, number: usize, stored: PoolQueue) {
             let (at, contents) = (name(number), stored.contents());
             self.figures
@@ -392,7 +394,7 @@ mod tests {
             }
         }
 
-        /// Counts to the end, and compares with the truth.
+        /// Counts all queues, and compares with the model.
         fn check(&mut self, moment: &str) {
             for _ in 0..10_000 {
                 self.figures.settle();

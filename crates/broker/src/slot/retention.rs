@@ -18,28 +18,29 @@ use crate::writer::pending::WriteOutcome;
 /// The earliest retained message of an open queue, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetentionWatch {
-    /// No message has an earlier base time; none when there is no message.
+    /// Lower bound of the base times of all messages; none when there is no message.
     pub(crate) oldest: Option<Timestamp>,
-    /// When the pool was asked last.
+    /// When the pool was last read.
     pub(crate) looked: Timestamp,
-    /// Where the next look begins, if what other queues hold has ended the last one: before it there is no message.
+    /// Where the next scan begins, if entries of other queues ended the last one: the queue has no message before it.
     pub(crate) resume: Option<RetainedPlace>,
 }
 
 impl RetentionWatch {
-    /// Of a queue that may have messages from any time on.
+    /// The watch of a queue that may have messages with any base time.
     pub(crate) fn unknown() -> Self {
         Self { oldest: Some(Timestamp::default()), ..Self::default() }
     }
 
-    /// Messages with these headers are in the queue, durably.
+    /// Records that messages with these headers are durable in the queue.
     pub(crate) fn note<'a>(&mut self, headers: impl IntoIterator<Item = &'a Header>) {
         let since = headers.into_iter().filter_map(|header| header.life.retained_since()).min();
         self.oldest = since.into_iter().chain(self.oldest).min();
         self.resume = self.resume.filter(|resume| since.is_none_or(|since| since >= resume.since()));
     }
 
-    /// Whether to ask the pool: because the earliest may be over, or because what was filed for long deleted messages is to go.
+    /// Whether to read the pool: because the earliest message may have expired, or because the pool's entries for
+    /// messages that were deleted long ago are to be removed.
     pub(crate) fn is_due(&self, retention: Retention, now: Timestamp) -> bool {
         let Some(oldest) = self.oldest else { return false };
         let pause = (retention.seconds() / limits::RETENTION_PARTS).max(limits::RETENTION_PAUSE_SECONDS);
@@ -57,19 +58,19 @@ pub(crate) fn is_over(oldest: Timestamp, retention: Retention, now: Timestamp) -
 pub(crate) struct ClosedRetention {
     pub(crate) retention: Retention,
     pub(crate) oldest: Timestamp,
-    /// As of an open queue.
+    /// As in [`RetentionWatch`].
     pub(crate) resume: Option<RetainedPlace>,
 }
 
-/// The closed queues of a slot that may have retained messages, by the pool they lie in; at most
-/// [`limits::RETAINED_IDLE`], beyond which the messages of one stay until it is opened.
+/// The closed queues of a slot that may have retained messages, by pool. At most [`limits::RETAINED_IDLE`]; expired
+/// messages of further queues stay until the queue is opened.
 #[derive(Debug, Default)]
 pub(crate) struct ClosedQueues {
     pub(crate) by_pool: HashMap<PoolName, HashMap<QueueId, ClosedRetention>>,
 }
 
 impl ClosedQueues {
-    /// A queue was closed.
+    /// Enters a queue that was closed.
     pub(crate) fn rest(
         &mut self,
         pool: &PoolName,
@@ -84,7 +85,7 @@ impl ClosedQueues {
         }
     }
 
-    /// A queue is opened, or deleted.
+    /// Forgets a queue that is opened or deleted.
     pub(crate) fn forget(&mut self, queue: QueueId) {
         for queues in self.by_pool.values_mut() {
             if queues.remove(&queue).is_some() && queues.is_empty() {
@@ -93,7 +94,7 @@ impl ClosedQueues {
         }
     }
 
-    /// The retention of a closed queue was changed.
+    /// Changes the retention of a closed queue.
     pub(crate) fn set_retention(&mut self, queue: QueueId, retention: Retention) {
         let resting = self.by_pool.values_mut().filter_map(|queues| queues.get_mut(&queue));
         resting.for_each(|resting| resting.retention = retention);
@@ -103,7 +104,7 @@ impl ClosedQueues {
         self.by_pool.get_mut(pool)?.get_mut(&queue)
     }
 
-    /// Those of a pool that are to be looked at.
+    /// The queues of a pool that are to be scanned.
     pub(crate) fn due(&self, pool: &PoolName, now: Timestamp) -> impl Iterator<Item = QueueId> {
         let queues = self.by_pool.get(pool).into_iter().flatten();
         let is_due = move |resting: &ClosedRetention| is_over(resting.oldest, resting.retention, now);
@@ -111,32 +112,33 @@ impl ClosedQueues {
     }
 }
 
-/// A look at a queue.
+/// A scan of a queue for expired retained messages.
 pub(crate) struct RetentionScan {
     pub(crate) queue: QueueId,
-    /// Its name, if it is open.
+    /// The name of the queue, if it is open.
     pub(crate) at: Option<QueueRef>,
     pub(crate) retention: Retention,
-    /// What was known before.
+    /// The lower bound that was known before.
     pub(crate) oldest: Option<Timestamp>,
-    /// Where it begins.
+    /// Where the scan begins.
     pub(crate) from: Option<RetainedPlace>,
-    /// Whether all its messages lay in one pool when the look began.
+    /// Whether all messages of the queue were in one pool when the scan began.
     pub(crate) is_whole: bool,
 }
 
 impl Slot {
-    /// The queues that have something in a pool which may be over.
+    /// Returns the queues that may have expired retained messages in a pool.
     pub(crate) fn retained_due(self: &Arc<Self>, pool: &PoolName, now: Timestamp) -> Vec<QueueId> {
         self.lock().retained_due(pool, now)
     }
 
-    /// The name of a queue that is not open, if claims hold messages of it.
+    /// Returns the name of a queue that is not open, if claims hold messages of it.
     pub(crate) fn unopened_name(self: &Arc<Self>, queue: QueueId) -> Option<QueueRef> {
         self.lock().unopened_name(queue)
     }
 
-    /// From here on what becomes durable is noted beside what the pool will say. None when the queue is not there any more.
+    /// Begins a scan: from here on newly durable messages are recorded beside its result. Returns none when the pool is
+    /// no longer known to hold the queue.
     pub(crate) fn begin_retention_scan(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -146,8 +148,8 @@ impl Slot {
         self.lock().begin_retention_scan(pool, queue, now)
     }
 
-    /// Notes what a look found; nothing when it failed. Puts the removal of expired messages of an open queue on its
-    /// way.
+    /// Records the result of a scan; `found` is none when it failed. Submits the removal of expired messages of an open
+    /// queue.
     pub(crate) fn finish_retention_scan(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -165,19 +167,19 @@ impl Slot {
 }
 
 impl SlotState {
-    /// The queues that have something in a pool which may be over.
+    /// Returns the queues that may have expired retained messages in a pool.
     fn retained_due(&self, pool: &PoolName, now: Timestamp) -> Vec<QueueId> {
         let open = self.queues.values().filter(|queue| queue.placement.contains(pool));
         let open = open.filter(|queue| queue.retained.is_due(queue.engine.retention(), now));
         open.map(|queue| queue.id).chain(self.resting.due(pool, now)).collect()
     }
 
-    /// The name of a queue that is not open, if claims hold messages of it.
+    /// Returns the name of a queue that is not open, if claims hold messages of it.
     fn unopened_name(&self, queue: QueueId) -> Option<QueueRef> {
         self.unopened.get(&queue)?.first().map(|(_, record)| record.at.clone())
     }
 
-    /// From here on what becomes durable is noted beside what the pool will say. None when the queue is not there any more.
+    /// Begins a scan; see [`Slot::begin_retention_scan`].
     fn begin_retention_scan(
         &mut self,
         pool: &PoolName,
@@ -190,7 +192,7 @@ impl SlotState {
             open.retained.looked = now;
             let oldest = open.retained.oldest.take();
             let (retention, is_whole) = (open.engine.retention(), open.placement.older.is_none());
-            // Of a queue that moves each pool has an order of its own.
+            // Each pool of a migrating queue has an order of its own.
             let from = open.retained.resume.take().filter(|_| is_whole);
             return Some(RetentionScan { queue, at: Some(at.clone()), retention, oldest, from, is_whole });
         }
@@ -199,7 +201,8 @@ impl SlotState {
         Some(RetentionScan { queue, at: None, retention, oldest, from, is_whole: true })
     }
 
-    /// Notes what a look found; nothing when it failed. Returns the messages of an open queue that must be removed.
+    /// Records the result of a scan; `found` is none when it failed. Returns the messages of an open queue that must be
+    /// removed.
     fn finish_retention_scan(
         &mut self,
         pool: &PoolName,
@@ -208,7 +211,7 @@ impl SlotState {
         now: Timestamp,
     ) -> Vec<MessageId> {
         let oldest = found.map_or(look.oldest, |found| found.oldest);
-        // What is found is removed, and is found again where that fails.
+        // Found messages are removed now; if that fails, the next scan must find them again.
         let resume = match found {
             Some(found) if found.found.is_empty() => found.resume,
             Some(_) | None => look.from,
@@ -222,10 +225,11 @@ impl SlotState {
             return Vec::new();
         };
         let Some(open) = self.queue_mut(at, look.queue) else { return Vec::new() };
-        // The other pool of a queue that moves may have an earlier one, and the move may have ended during the look.
+        // The other pool of a migrating queue may have an earlier message, and the migration may have ended during the
+        // scan.
         let is_whole = look.is_whole && open.placement.older.is_none() && open.placement.pool == *pool;
         let oldest = if is_whole { oldest } else { look.oldest };
-        // What became durable meanwhile may lie before it.
+        // Messages that became durable during the scan may be before it.
         let noted = open.retained.oldest;
         let is_behind = |resume: &RetainedPlace| noted.is_none_or(|noted| noted >= resume.since());
         open.retained.resume = resume.filter(|resume| is_whole && is_behind(resume));

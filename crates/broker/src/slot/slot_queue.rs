@@ -1,4 +1,4 @@
-//! A queue's name at the slot that serves it: what parts above the slots hold of a queue that may not be open.
+//! A queue's name at the slot that serves it: the handle of parts above the slots for a queue that may not be open.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl SlotQueue {
         &self.at
     }
 
-    /// Returns the handle of the queue, if it is open. The queue is in use then.
+    /// Returns the handle of the queue, if it is open, and counts as a use of it.
     pub(crate) fn handle(&self) -> Option<QueueHandle> {
         self.slot.handle(&self.at)
     }
@@ -55,7 +55,7 @@ impl SlotQueue {
         self.slot.around.replica.catalogue.queue(&self.slot.owned, &self.at).await
     }
 
-    /// As `record`, with the version of the record.
+    /// Like `record`, with the version of the record.
     pub(crate) async fn entry(&self) -> Result<Option<QueueEntry>, Error> {
         self.slot.around.replica.catalogue.queue_entry(&self.slot.owned, &self.at).await
     }

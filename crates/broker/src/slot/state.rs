@@ -34,10 +34,10 @@ use crate::slot::wait_line::Waiter;
 use crate::stores::read_failure::ReadFailure;
 use crate::writer::pending::SlotWriter;
 
-/// One of the 256, from when it was taken until it is recovered.
+/// One of the 256 slots, from its acquisition until it is recovered.
 ///
 /// ```text
-/// served ──lost──▶ closed: begins nothing more; what is under way ends here, or is refused by tree and pools
+/// served ──lost──▶ closed: begins nothing more; operations in progress end here, or tree and pools refuse them
 /// ```
 pub(crate) struct Slot {
     /// Fence of its commits to the tree.
@@ -47,122 +47,125 @@ pub(crate) struct Slot {
     pub(crate) around: SlotSurroundings,
     /// Held for the few steps of a decision, never across an await: see [`Slot::lock`].
     pub(in crate::slot) state: Mutex<SlotState>,
-    /// Of a queue: held while it is created, opened, changed or deleted, so that one at a time does.
+    /// Gates of queues: held while a queue is created, opened, changed or deleted, so that one task at a time does.
     pub(crate) queue_gates: Gates<QueueRef>,
-    /// Of a pool: held while a queue that is not open is read, emptied or opened there. What waits for a pool holds up only
-    /// the queues that lie in it.
+    /// Gates of pools: held while a queue that is not open is read, emptied or opened there. A wait for a pool delays
+    /// only the queues in that pool.
     pub(crate) pool_gates: Gates<PoolName>,
-    /// Held while the list of queues is changed in the tree and in the ledger together. Never over a call
-    /// of a pool.
+    /// Held while the list of queues is changed in the tree and in the ledger together. Never held during a call of a
+    /// pool.
     pub(crate) roll: tokio::sync::Mutex<()>,
-    /// Of a pool: held while it is fenced for the slot. A second fence would begin the numbering of batches again.
+    /// Gates of pools: held while a pool is fenced for the slot. A second fence would restart the numbering of batches.
     pub(crate) fencing: Gates<PoolName>,
-    /// Held while the tasks of a queue, or what was done to one lately, are read and written, which one at a time does.
+    /// Held while the redrive tasks or the recent acts of a queue are read and written, so that one task at a time
+    /// does.
     pub(crate) tasks: tokio::sync::Mutex<()>,
-    /// Wakes those who wait for another replica to end or renew a claim.
+    /// Wakes requests that wait for another caller's change of a claim, or its end.
     pub(crate) changed: Arc<Notify>,
-    /// When it was taken.
+    /// When the slot was acquired.
     pub(crate) taken: RecoveryPace,
-    /// No claim from before the taking ends earlier.
+    /// No claim from before the acquisition expires earlier.
     pub(crate) no_expiry_before: Timestamp,
-    /// Why it must be recovered; empty while it need not.
+    /// Why the slot must be recovered; empty while it need not be.
     pub(crate) lost: OnceLock<&'static str>,
-    /// Whether its queues were all looked at for moves that an owner before has begun.
+    /// Whether all queues were checked for transfers that an earlier owner has begun.
     pub(crate) is_searched: AtomicBool,
-    /// Cancelled under the lock of the state, so that who holds that knows. Long waits end with it.
+    /// Cancelled under the lock of the state, so that a holder of the lock can rely on it. Ends long waits.
     pub(crate) closed: CancellationToken,
 }
 
 pub(crate) struct SlotState {
-    /// In boxes: a table has many more places than queues at times.
+    /// Boxed, because the table may have many more entries than queues at times.
     pub(crate) queues: HashMap<QueueRef, Box<OpenQueue>>,
     pub(crate) writers: HashMap<PoolName, SlotWriter>,
     pub(crate) ids: IdSequence,
-    /// When claims end; entries of claims that have ended are skipped when their time arrives.
+    /// When claims expire; entries of claims that have ended are skipped when their time arrives.
     pub(crate) deadlines: BinaryHeap<Reverse<Deadline>>,
-    /// Claims without messages, whose records may go.
+    /// Claims without messages, whose records may be removed.
     pub(crate) spent: Vec<ClaimId>,
-    /// Claims whose record is in the tree.
+    /// Number of claims with a record in the tree.
     pub(crate) live_claims: usize,
-    /// Whether a task looks for claims whose time has ended.
+    /// Whether a task is expiring claims.
     pub(crate) is_expiring: bool,
-    /// Where queues lie whose claims are being ended for that; none of queues that have no record.
+    /// Placements whose expired claims are being released. None is for queues without a record.
     pub(crate) expiring: HashSet<Option<Placement>>,
-    /// One bit for each directory of claims that is there.
+    /// One bit for each existing directory of claims.
     pub(crate) buckets: u64,
-    /// Claims of queues that no replica has opened since the start.
+    /// Claims of queues that were not opened since the slot was acquired.
     pub(crate) unopened: HashMap<QueueId, Vec<(ClaimId, ClaimRecord)>>,
-    /// Queues that are not open and may have messages that live by their retention.
+    /// Queues that are not open and may have retained messages.
     pub(crate) resting: ClosedQueues,
-    /// Claims of queues deleted since the slot was taken: their records are removed with what else the queues leave.
+    /// Claims of queues that were deleted since the slot was acquired: the cleaning of the queues removes their
+    /// records.
     pub(crate) orphans: HashMap<QueueId, Vec<ClaimId>>,
-    /// When to look for deleted queues that are not cleaned away; none when there are none, or it is being done.
+    /// When to look for deleted queues that must be cleaned; none when there are none, or during the cleaning.
     pub(crate) next_cleaning: Option<Timestamp>,
-    /// Deleted queues of the last cleaning: nothing is removed from them in any other way.
+    /// Deleted queues of the last cleaning: sweeps of expired messages leave them out.
     pub(crate) dropped: HashSet<QueueId>,
-    /// Claims that wait for messages, by queue, whether it exists or not.
+    /// Waiting claims by queue, whether the queue exists or not.
     pub(crate) lines: WaitLines<QueueRef, Waiter>,
-    /// When scheduled messages become ready; entries of queues that look for theirs earlier are skipped.
+    /// When scheduled messages become ready; entries of queues that have an earlier entry are skipped.
     pub(crate) wakes: BinaryHeap<Reverse<(Timestamp, QueueRef)>>,
-    /// What pages of metrics show of the queues.
+    /// Figures of the queues for pages of metrics.
     pub(crate) figures: SlotFigures,
-    /// When it was noted how much is written to the queues.
+    /// When the counts of changes of the queues were last sampled.
     pub(crate) paced: RateSample,
-    /// Set to what is noted here: when claims end, and when scheduled messages become ready.
+    /// Alarms for the deadlines of claims and for scheduled messages.
     pub(crate) alarms: Alarms,
 }
 
 /// A queue in memory.
 pub(crate) struct OpenQueue {
     pub(crate) id: QueueId,
-    /// Where it is.
+    /// The pool or pools of the queue.
     pub(crate) placement: Placement,
-    /// Its migration to another pool, while it is in two.
+    /// The migration to another pool, while the queue is in two.
     pub(crate) migration: Option<Arc<Migration>>,
-    /// Who reads it where it is holds a token. A migration that begins waits for all, and puts another tracker here.
+    /// Each reader of the queue at its placement holds a token. A migration that begins replaces the tracker, and waits
+    /// for all readers of the old one.
     pub(crate) readers: TaskTracker,
     pub(crate) engine: QueueEngine,
     /// Why the last page could not be read.
     pub(crate) pool_failed: Option<ReadFailure>,
-    /// Who is changing something of the queue in the pool or in the tree holds a token: a deletion waits for all.
+    /// Each task that changes the queue in a pool or in the tree holds a token: a deletion waits for all.
     pub(crate) uses: TaskTracker,
-    /// What its metadata states of its behaviour.
+    /// Settings of the queue from its metadata.
     pub(crate) attributes: Attributes,
-    /// Its earliest message that lives by its retention.
+    /// Its earliest retained message.
     pub(crate) retained: RetentionWatch,
-    /// When its scheduled messages are looked at next, as far as the slot has noted.
+    /// When its scheduled messages are examined next, as the slot has recorded it.
     pub(crate) wakes_at: Option<Timestamp>,
-    /// Whether a task carries its moves on.
+    /// Whether a task does its transfers.
     pub(crate) is_moving: bool,
     /// Wakes that task when messages were marked in transfer.
     pub(crate) marked: Arc<Notify>,
-    /// How often it went over what is aside.
+    /// Number of the task's passes over all messages in transfer.
     pub(crate) move_passes: u64,
-    /// Who waits for messages to arrive where they move.
+    /// Claims that wait for messages to arrive in their target queue.
     pub(crate) transfers: TransferWatch,
-    /// Whether a replica carries on a task that moves its messages away.
+    /// Whether a task redrives its messages.
     pub(crate) has_task: bool,
-    /// Whether a replica has claimed from it since the memory of all ready caches was looked at.
+    /// Whether a caller has claimed from it since the last check of the ready caches' memory.
     pub(crate) is_claimed_from: bool,
-    /// What happens to its messages is counted here.
+    /// Counters of its messages' events.
     pub(crate) counters: Arc<QueueCounters>,
-    /// How often that was before.
+    /// Counts of its changes, now and at the last samples.
     pub(crate) pace: ChangeRate,
-    /// What pages of metrics know of it.
+    /// State of the queue for the pages of metrics.
     pub(crate) shown: QueueDisplay,
-    /// Rounds of [`crate::sweeps::idle_queues`] since it was used.
+    /// Rounds of [`crate::sweeps::idle_queues`] since the last use of the queue.
     pub(crate) idle_rounds: u8,
 }
 
-/// How a slot was taken.
+/// The terms of an acquisition.
 pub(crate) struct SlotTerms {
     pub(crate) taken: RecoveryPace,
-    /// No claim from before the taking ends earlier.
+    /// No claim from before the acquisition expires earlier.
     pub(crate) no_expiry_before: Timestamp,
 }
 
 impl Slot {
-    /// A slot as it was taken, with the claims that were found then.
+    /// A slot as acquired, with the claims that were found then.
     pub(crate) fn new(
         owned: OwnedSlot,
         epoch: Epoch,
@@ -194,7 +197,7 @@ impl Slot {
 }
 
 impl SlotState {
-    /// Nothing but the claims that were found when the slot was taken.
+    /// State with only the claims that were found when the slot was acquired.
     fn new(found: SlotClaims, no_expiry_before: Timestamp, alarms: Alarms) -> Self {
         let mut unopened: HashMap<QueueId, Vec<_>> = HashMap::new();
         let live_claims = found.claims.len();
@@ -227,17 +230,18 @@ impl SlotState {
         }
     }
 
-    /// The open queue, if it is still this incarnation.
+    /// Returns the open queue, if it has this id.
     pub(crate) fn queue(&self, at: &QueueRef, id: QueueId) -> Option<&OpenQueue> {
         self.queues.get(at).map(Box::as_ref).filter(|queue| queue.id == id)
     }
 
-    /// The open queue, if it is still this incarnation.
+    /// Returns the open queue, if it has this id.
     pub(crate) fn queue_mut(&mut self, at: &QueueRef, id: QueueId) -> Option<&mut OpenQueue> {
         self.queues.get_mut(at).map(Box::as_mut).filter(|queue| queue.id == id)
     }
 
-    /// Takes a queue out, so that nothing more begins there. One that is not open holds `contents`.
+    /// Takes a queue out of memory, so that no operation begins in it any more. `contents` are those of a queue that is
+    /// not open.
     pub(crate) fn close_queue(
         &mut self,
         at: &QueueRef,
@@ -258,7 +262,7 @@ impl SlotState {
         Some(*queue)
     }
 
-    /// Whether deleted queues are to be cleaned away now; the caller then does so.
+    /// Whether the cleaning of deleted queues is due. If so, the caller must do it.
     pub(crate) fn begin_cleaning(&mut self, now: Timestamp) -> bool {
         let begins = self.next_cleaning.is_some_and(|at| at <= now);
         if begins {
@@ -267,7 +271,7 @@ impl SlotState {
         begins
     }
 
-    /// Notes claims that have no messages left.
+    /// Records claims that have no messages left.
     pub(crate) fn spend(&mut self, claims: Vec<ClaimId>) {
         self.spent.extend(claims);
     }
@@ -279,14 +283,14 @@ mod tests {
     use angarium_core::names::{ProjectId, QueueName};
 
     impl SlotState {
-        /// Of a slot without claims, that sets these alarms.
+        /// The state of a slot without claims, that sets these alarms.
         pub(crate) fn empty(alarms: &Alarms) -> Self {
             Self::new(SlotClaims::default(), Timestamp::default(), alarms.clone())
         }
     }
 
     impl OpenQueue {
-        /// A queue of no matter which name.
+        /// A queue with this engine, under any name.
         pub(crate) fn of(engine: QueueEngine) -> Self {
             Self {
                 id: QueueId::from_bytes([0; 16]),

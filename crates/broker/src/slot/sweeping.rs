@@ -1,4 +1,4 @@
-//! Removing expired messages of a slot, as its memory has a part in it: engines spare messages under claims.
+//! Removal of expired messages of a slot: the part of the slot's memory in it. Engines spare messages under claims.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::writer::pending::WriteOutcome;
 /// Expired messages by their queue.
 pub(crate) type ExpiredByQueue = HashMap<QueueId, Vec<Header>>;
 
-/// A removal from a queue that is not open, on its way.
+/// A submitted removal from a queue that is not open.
 pub(crate) struct UnopenedRemoval {
     pub(crate) outcome: WriteOutcome,
     pub(crate) queue: QueueId,
-    /// Messages that it removes.
+    /// Number of messages that it removes.
     pub(crate) count: u64,
 }
 
 impl Slot {
-    /// The open queues of a pool note from now on what happens to their messages, until the pool was read.
+    /// Has the open queues of a pool record changes of their messages until the pool was read.
     pub(crate) fn begin_sweeps(self: &Arc<Self>, pool: &PoolName) {
         self.lock().begin_sweeps(pool);
     }
 
-    /// Puts the removal of what has expired in open queues on its way, and takes it out of `expired`.
+    /// Submits the removal of expired messages of open queues, and takes these queues out of `expired`.
     pub(crate) fn remove_expired(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -43,7 +43,7 @@ impl Slot {
         gone.into_iter().map(|(at, gone)| state.submit(&at, Change::remove(gone))).collect()
     }
 
-    /// Puts the removal of what has expired in queues that are not open on its way, except from deleted ones.
+    /// Submits the removal of expired messages of queues that are not open, except deleted ones.
     pub(crate) fn remove_unopened_expired(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -51,7 +51,7 @@ impl Slot {
     ) -> Vec<UnopenedRemoval> {
         let mut removals = Vec::new();
         let mut state = self.lock();
-        // It has been opened since, and is swept at the next turn.
+        // A queue that was opened since is swept at the next tick.
         let mut others: HashSet<QueueId> = state.queues.values().map(|queue| queue.id).collect();
         others.extend(&state.dropped);
         for (queue, headers) in expired.into_iter().filter(|(queue, _)| !others.contains(queue)) {
@@ -72,22 +72,23 @@ impl Slot {
         removals
     }
 
-    /// A sweep is about to change a queue that is not open. Whether the figures need what it holds before and after.
+    /// Notes that a sweep is about to change a queue that is not open. Returns whether the figures need its contents
+    /// before and after.
     pub(crate) fn begin_sweep(self: &Arc<Self>, queue: QueueId) -> bool {
         self.lock().figures.begin_sweep(queue)
     }
 
-    /// A sweep has ended that was to read nothing.
+    /// Notes the end of a sweep that did not have to read the contents.
     pub(crate) fn end_sweep(self: &Arc<Self>, queue: QueueId) {
         self.lock().figures.end_sweep(queue);
     }
 
-    /// A sweep has ended that was to read what the queue holds.
+    /// Notes the end of a sweep that had to read the contents; `change` is none when it is uncertain.
     pub(crate) fn end_sweep_with(self: &Arc<Self>, queue: QueueId, change: Option<ClosedChange>) {
         self.lock().figures.end_sweep_with(queue, change);
     }
 
-    /// A closed queue was changed in its pool.
+    /// Notes that a closed queue was changed in its pool.
     pub(crate) fn note_changed_closed(self: &Arc<Self>, queue: QueueId) {
         self.lock().figures.changed_closed(queue);
     }
@@ -100,7 +101,7 @@ impl SlotState {
         }
     }
 
-    /// What is to be removed from the open queues, which are taken out of `expired`.
+    /// Returns the messages to remove from the open queues, and takes these queues out of `expired`.
     fn finish_sweeps(
         &mut self,
         pool: &PoolName,
@@ -118,7 +119,7 @@ impl SlotState {
         gone
     }
 
-    /// Messages under claims of a queue that is not open.
+    /// Returns the messages under claims of a queue that is not open.
     pub(in crate::slot) fn claimed_unopened(&self, queue: QueueId) -> HashSet<MessageId> {
         let claims = self.unopened.get(&queue).into_iter().flatten();
         claims.flat_map(|(_, record)| &record.messages).map(|message| message.id).collect()

@@ -1,4 +1,4 @@
-//! Counting what happens to the messages of a queue.
+//! Counters of the messages of a queue.
 
 use angarium_engine::RemovalTally;
 
@@ -6,14 +6,14 @@ use crate::slot::release::ReleaseCause;
 use crate::slot::state::OpenQueue;
 
 impl OpenQueue {
-    /// Counts what has been removed.
+    /// Counts the removed messages since the last call.
     pub(crate) fn count_removals(&mut self) {
         let RemovalTally { acked, expired } = self.engine.take_tally();
         self.counters.acked.inc_by(acked);
         self.counters.expired.inc_by(expired);
     }
 
-    /// Counts messages of a claim that has ended.
+    /// Counts the messages of a claim that has ended.
     pub(crate) fn count_released(&self, cause: ReleaseCause, messages: u64) {
         let counter = match cause {
             ReleaseCause::Released => &self.counters.nacked,

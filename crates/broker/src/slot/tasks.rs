@@ -1,11 +1,11 @@
-//! Tasks that have begun something in the memory of a slot, and what becomes of it when they panic.
+//! Tasks that complete a step in the memory of a slot, and the loss of the slot when they panic.
 
 use std::sync::Arc;
 
 use crate::slot::state::Slot;
 
 impl Slot {
-    /// Spawns a task that ends what was begun in the memory of a slot.
+    /// Spawns a task that completes a step which was begun in the memory of a slot.
     pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         let guard = self.lost_on_panic();
         self.around.replica.tasks.spawn(async move {
@@ -15,7 +15,7 @@ impl Slot {
     }
 }
 
-/// Loses its slot when it is dropped by a panic.
+/// Marks its slot as lost when it is dropped by a panic.
 pub(crate) struct PanicGuard(Arc<Slot>);
 
 impl Drop for PanicGuard {
@@ -27,7 +27,7 @@ impl Drop for PanicGuard {
 }
 
 impl Slot {
-    /// Held by a step that was begun in the slot's memory, until it has ended.
+    /// Returns the guard of a step that was begun in the slot's memory, to be held until the step has ended.
     pub(crate) fn lost_on_panic(self: &Arc<Self>) -> PanicGuard {
         PanicGuard(Arc::clone(self))
     }

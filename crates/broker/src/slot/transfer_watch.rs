@@ -1,4 +1,5 @@
-//! Who waits for messages to arrive in another queue: the claim that set them aside is answered when they can be claimed there.
+//! Waiters for the arrival of messages in another queue. The claim that marked the messages in transfer is answered
+//! when they can be claimed there.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use angarium_core::ids::MessageId;
 
 use crate::limits;
 
-/// Told when some messages have arrived; dropped unsent when no caller will say.
+/// Resolves when some messages have arrived; dropped unsent when that will not be reported.
 pub(crate) type ArrivalReceiver = oneshot::Receiver<()>;
 
-/// Those who wait for messages of one queue.
+/// Waiters for messages of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct TransferWatch {
     pub(crate) waiting: Vec<ArrivalWaiter>,
@@ -20,15 +21,15 @@ pub(crate) struct TransferWatch {
 
 #[derive(Debug)]
 pub(crate) struct ArrivalWaiter {
-    /// The messages that are on their way still.
+    /// The messages that have not arrived yet.
     pub(crate) ids: Vec<MessageId>,
     pub(crate) arrived: oneshot::Sender<()>,
 }
 
 impl TransferWatch {
-    /// Waits for these messages; none when too many wait already.
+    /// Adds a waiter for these messages. Returns none when there are too many waiters.
     pub(crate) fn watch(&mut self, ids: Vec<MessageId>) -> Option<ArrivalReceiver> {
-        // A waiter that has waited long enough is gone.
+        // A waiter whose wait has timed out is gone.
         self.waiting.retain(|waiting| !waiting.arrived.is_closed());
         if self.waiting.len() >= limits::ARRIVAL_WAITERS {
             return None;
@@ -38,25 +39,25 @@ impl TransferWatch {
         Some(arrival)
     }
 
-    /// These messages can be claimed where they went.
+    /// Reports that these messages can be claimed in their target queue.
     pub(crate) fn arrived(&mut self, ids: &[MessageId]) {
         for waiting in &mut self.waiting {
             waiting.ids.retain(|id| !ids.contains(id));
         }
         for waiting in self.waiting.extract_if(.., |waiting| waiting.ids.is_empty()) {
-            // Who has left needs no answer.
+            // A waiter that has left needs no answer.
             let _ = waiting.arrived.send(());
         }
     }
 }
 
-/// Adds arrivals to others, of which those are forgotten that have ended.
+/// Adds arrivals to others, and removes those of the others that are complete.
 pub(crate) fn add(more: Vec<ArrivalReceiver>, to: &mut Vec<ArrivalReceiver>) {
     to.retain_mut(|arrival| arrival.try_recv() == Err(oneshot::error::TryRecvError::Empty));
     to.extend(more);
 }
 
-/// Waits until all have arrived, or no caller will say, or for so long.
+/// Waits until all have arrived, or their senders are dropped, or for `longest`.
 pub(crate) async fn wait(arrivals: Vec<ArrivalReceiver>, longest: Duration) {
     let end = Instant::now() + longest;
     for arrival in arrivals {

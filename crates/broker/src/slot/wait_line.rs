@@ -1,7 +1,8 @@
-//! Claims that wait: whatever becomes ready is handed to the first of them at once.
+//! Waiting claims: messages that become ready are delivered to the first of them at once.
 //!
-//! A claim that waits holds a place in the line of its queue, in its client's own time: when the client leaves, the
-//! place is free, and what had been handed to it moves to the next one, without having counted.
+//! A waiting claim holds a position in the line of its queue while its client waits. When the client leaves, the
+//! position is freed, and messages that were already delivered to it are put back for the next claim; they do not count
+//! as claimed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,46 +27,47 @@ use crate::slot::transfer_watch;
 use crate::slot::transfer_watch::ArrivalReceiver;
 use crate::stores::read_failure::ReadFailure;
 
-/// Messages chosen for a claim, and the queue they are of, with the token that keeps it from being deleted.
+/// Messages chosen for a claim, with their queue and the token that keeps it from being deleted.
 pub(crate) struct DeliveredMessages {
     pub(in crate::slot) queue: QueueId,
     pub(in crate::slot) _use: TaskTrackerToken,
     pub(in crate::slot) messages: Vec<(Header, Option<Bytes>)>,
 }
 
-/// What a caller in a line is told: his messages, if there are some, and the arrivals that his claim is to wait for.
+/// The answer to a waiter: messages, if there are some, and the arrivals for which its claim must wait.
 type WaitResult = (Option<DeliveredMessages>, Vec<ArrivalReceiver>);
 
 type WaitAnswer = Result<WaitResult, Error>;
 
-/// A caller in a line.
+/// A claim that waits in a line.
 pub(crate) struct Waiter {
     pub(crate) limit: ClaimLimit,
     pub(crate) max_wait: WaitTimeout,
-    /// Of messages that were marked in transfer while it was looked for his.
+    /// Arrivals of messages that were marked in transfer during the search for this claim.
     pub(crate) arrivals: Vec<ArrivalReceiver>,
     pub(crate) answer: oneshot::Sender<WaitAnswer>,
 }
 
-/// When a caller in a line wants to hear that there is nothing.
+/// When a waiter must be answered that there is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitTimeout {
-    /// As soon as it is known.
+    /// As soon as that is known.
     None,
-    /// Not before his time has ended.
+    /// Not before its wait has timed out.
     Long,
 }
 
-/// What a claim gets: messages, if there are some, and the arrivals of those that were marked in transfer instead.
+/// The result for a claim: messages, if there are some, and the arrivals of messages that were marked in transfer
+/// instead.
 pub(crate) struct ClaimChoice<T> {
     pub(crate) chosen: Option<T>,
     pub(crate) arrivals: Vec<ArrivalReceiver>,
 }
 
-/// Messages chosen for a claim. Dropped before they are used they go to the next one who waits.
+/// Messages chosen for a claim. When this is dropped before they are used, the next waiter gets them.
 pub(crate) struct ChosenMessages {
     pub(crate) queue: QueueHandle,
-    /// Until the claim's record is there, or is not, the queue is not deleted.
+    /// Keeps the queue from being deleted until it is known whether the claim's record exists.
     _use: TaskTrackerToken,
     pub(crate) messages: Vec<(Header, Option<Bytes>)>,
 }
@@ -75,7 +77,7 @@ impl ChosenMessages {
         self.messages.iter().map(|(header, _)| header.id).collect()
     }
 
-    /// They are the claim's now.
+    /// Takes the messages: the claim has them now.
     pub(crate) fn used(&mut self) -> Vec<(Header, Option<Bytes>)> {
         std::mem::take(&mut self.messages)
     }
@@ -89,7 +91,7 @@ impl Drop for ChosenMessages {
     }
 }
 
-/// A position in a line, given up when it is dropped.
+/// A position in a line. It is freed when this is dropped.
 struct WaiterGuard<'a> {
     line: &'a WaitLine,
     position: LinePosition,
@@ -108,12 +110,12 @@ impl Drop for WaiterGuard<'_> {
     }
 }
 
-/// What one look at a queue gave.
+/// The result of one search of a queue.
 pub(crate) enum ChoiceAttempt {
     Chosen(DeliveredMessages),
     /// There is nothing to claim.
     Nothing,
-    /// There may be more, and it is on its way.
+    /// Messages may follow: the pool is being read, or they are about to become ready.
     Pending,
 }
 
@@ -143,7 +145,7 @@ impl SlotState {
         }
     }
 
-    /// Answers those of the line for whom it holds: with nothing, or the failure that there is.
+    /// Answers the waiters of a line for which `holds` is true: with no messages, or with the failure.
     pub(crate) fn dismiss(
         &mut self,
         at: &QueueRef,
@@ -170,8 +172,8 @@ impl Slot {
 }
 
 impl LockedSlot<'_> {
-    /// Hands what is ready to those who wait for it, the first one first. Called whenever something may have become
-    /// ready, or turned out not to be there.
+    /// Delivers ready messages to the waiters, in order. Must be called whenever messages may have become ready, or
+    /// turned out not to exist.
     pub(crate) fn serve(&mut self, at: &QueueRef) {
         while let Some(first) = self.state.lines.first(at) {
             if first.answer.is_closed() {
@@ -208,8 +210,8 @@ impl LockedSlot<'_> {
 }
 
 impl WaitLine {
-    /// Hides messages for a claim. When there are none it waits: for those that must be read in the pool or are about to
-    /// become ready, and for others as long as the claim will. None when there is nothing to claim.
+    /// Chooses messages for a claim, and hides them. When there are none it waits: for messages that must be read in
+    /// the pool or are about to become ready, and for others up to `wait`. Returns none when there is nothing to claim.
     pub(crate) async fn choose(
         &self,
         limit: ClaimLimit,
@@ -237,11 +239,11 @@ impl WaitLine {
         self.await_soon(&mut waiting).await
     }
 
-    /// Looks once, and joins the line when there is nothing yet.
+    /// Searches once, and joins the line when there is nothing yet.
     fn look_or_join(&self, limit: ClaimLimit, wait: Duration) -> Result<FirstLook<'_>, Error> {
         let mut state = self.slot.lock();
         let mut arrivals = Vec::new();
-        // No caller overtakes those who wait already.
+        // A new claim must not overtake the waiters.
         if state.lines.len_of(&self.at) == 0 {
             match state.look(&self.at, limit, &mut arrivals)? {
                 ChoiceAttempt::Chosen(delivered) => {
@@ -263,7 +265,7 @@ impl WaitLine {
         Ok(FirstLook::Waiting(waiting))
     }
 
-    /// Waits for an answer that must come soon.
+    /// Waits for an answer, at most [`limits::CLAIM_DEADLINE`].
     async fn await_soon(&self, waiting: &mut WaiterGuard<'_>) -> Result<ClaimChoice<ChosenMessages>, Error> {
         tokio::select! {
             biased;
@@ -294,14 +296,14 @@ impl WaitLine {
     }
 }
 
-/// What the first look of a claim came to.
+/// The result of the first search for a claim.
 enum FirstLook<'a> {
     Chosen(ClaimChoice<ChosenMessages>),
     Waiting(WaiterGuard<'a>),
 }
 
 impl WaiterGuard<'_> {
-    /// From here on it wants to hear that there is nothing.
+    /// Has the waiter answered as soon as there is nothing to claim.
     fn hurry(&mut self) {
         let mut state = self.line.slot.lock();
         if let Some(waiter) = state.lines.get_mut(&self.line.at, self.position) {

@@ -1,8 +1,8 @@
-//! Scheduled messages become ready in time, whether any caller asks for them or not.
+//! Wakes scheduled messages: they become ready in time, whether a caller claims them or not.
 //!
-//! What is due is written as ready in the pool before it is shown, so that a restart in between only does it again. A
-//! queue that no caller has opened since its slot was taken is opened by [`crate::counting::background`] when its earliest
-//! message is due.
+//! Due messages are written as ready in the pool before they are shown, so after a restart in between the write is only
+//! repeated. A queue that was not opened since its slot was acquired is opened by [`crate::counting::background`] when
+//! its earliest message is due.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::writer::change::Change;
 use crate::writer::pending::{WriteOutcome, settled};
 
 impl SlotState {
-    /// Notes when a queue's scheduled messages are to be looked at, if that is sooner than it was noted before.
+    /// Records when a queue's scheduled messages must be examined, if that is sooner than recorded before.
     pub(crate) fn note_wake(&mut self, at: &QueueRef) {
         let Some(queue) = self.queues.get_mut(at) else { return };
         let Some(wakes) = queue.engine.wakes_at() else { return };
@@ -34,13 +34,13 @@ impl SlotState {
         }
     }
 
-    /// Notes when the earliest scheduled message of a closed queue is due.
+    /// Records when the earliest scheduled message of a closed queue is due.
     pub(crate) fn note_closed_wake(&mut self, at: &QueueRef, due: Timestamp) {
         self.alarms.schedule.set(due);
         self.wakes.push(Reverse((due, at.clone())));
     }
 
-    /// A queue whose scheduled messages are to be looked at by now.
+    /// Takes a queue whose scheduled messages must be examined by now.
     pub(crate) fn take_wake(&mut self, now: Timestamp) -> Option<QueueRef> {
         self.wakes.peek().filter(|Reverse((at, _))| *at <= now)?;
         let Reverse((wakes, at)) = self.wakes.pop()?;
@@ -52,7 +52,7 @@ impl SlotState {
 }
 
 impl LockedSlot<'_> {
-    /// Sends headers on their way that the engine has hidden to make them ready; none when there are none.
+    /// Submits headers that the engine has hidden to make them ready; none when there are none.
     pub(crate) fn submit_wake(
         &mut self,
         at: &QueueRef,
@@ -75,7 +75,7 @@ impl LockedSlot<'_> {
 }
 
 impl Slot {
-    /// Begins to make ready what is due in all queues. Returns when the next messages are due.
+    /// Begins to wake the due messages of all queues. Returns when the next messages are due.
     pub(crate) fn start_due_wakes(self: &Arc<Self>, now: Timestamp) -> Option<Timestamp> {
         let mut state = self.lock();
         while let Some(at) = state.take_wake(now) {
@@ -88,7 +88,7 @@ impl Slot {
         state.wakes.peek().map(|Reverse((next, _))| *next)
     }
 
-    /// Begins to make ready what is due in a queue, if something may be.
+    /// Begins to wake the due messages of a queue, if there may be any.
     pub(crate) fn start_wake(self: &Arc<Self>, at: &QueueRef, queue: &mut OpenQueue, now: Timestamp) {
         if !queue.engine.begin_wake(now) {
             return;
@@ -113,14 +113,14 @@ impl Slot {
             let Some(queue) = state.queue_mut(&handle.at, handle.id) else { return };
             queue.engine.finish_wake(next);
             state.note_wake(&handle.at);
-            // A claim that waits for the look at due messages.
+            // Claims may wait for these messages.
             state.serve(&handle.at);
         });
     }
 }
 
 impl QueueHandle {
-    /// Makes ready what is due. Returns when the first one is due that is not.
+    /// Wakes due messages. Returns when the next scheduled message is due.
     pub(crate) async fn wake_due(
         &self,
         store: Result<QueueStore, Error>,
@@ -140,7 +140,7 @@ impl QueueHandle {
             let outcome = {
                 let mut state = self.slot.lock();
                 let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
-                // Too much changed while it was read.
+                // None when too much has changed during the read: the page is read again.
                 let Some(ready) = queue.engine.wake_page(due) else { continue };
                 state.submit_wake(&self.at, ready)?
             };
@@ -155,8 +155,8 @@ impl QueueHandle {
         }
     }
 
-    /// Makes entries ready that are prepared; those that another caller changes are passed over. No caller but the
-    /// caller, who holds the moves into the slot, removes or wakes them.
+    /// Makes prepared entries ready, and skips those that another caller is changing. The caller holds the transfers
+    /// into the slot, so no other task removes or wakes them.
     pub(crate) async fn wake(&self, headers: Vec<Header>) -> Result<(), Error> {
         let outcome = {
             let mut state = self.slot.lock();
