@@ -1,10 +1,11 @@
-//! Which slots are served here. One task follows who is up and who serves what, takes what is free and should be ours,
-//! and hands over what should be another's.
+//! Assignment of slots to this replica. One task follows the running replicas and the owners of slots, takes free slots
+//! that this replica should serve, and hands over those that another one should serve.
 //!
-//! After a death or a hand-over the slots are free, and the replica that should have them takes them at once. A slot
-//! that is served moves to another replica only when the running replicas have been the same for [`limits::SETTLE`]: a
-//! restart moves nothing twice. When they reach other pools or each other than before, the view must have been the same
-//! for a session timeout. Who takes a slot is decided by the tree: the node of its owner can be made once.
+//! After a failure or a hand-over the slots are free, and the replica that should serve them takes them at once. A
+//! served slot moves to another replica only when the running replicas have been the same for [`limits::SETTLE`], so
+//! that a restart moves no slot twice. When the reach of replicas (to pools, or to each other) has changed, the view
+//! must have been the same for a session timeout. The tree decides which replica owns a slot: the owner's node can be
+//! created once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,29 +32,29 @@ use crate::slots::Slots;
 use crate::slots::reservation::SlotReservation;
 use crate::slots::table::SlotLocation;
 
-/// The pause after the tree did not answer, and the longest; each is twice the one before.
+/// The first and the longest pause after the tree did not answer; each is twice the previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// What the task that follows the cluster is asked for.
+/// State of the task that follows the cluster, as far as other tasks share it.
 pub(crate) struct Assignment {
-    /// Places that a replica was done with: the owners of these slots are looked at again. Held for single entries.
+    /// Slots of which the owner must be looked up again. The lock is held for single entries.
     again: Mutex<BTreeSet<SlotNumber>>,
     pub(crate) wake: Notify,
-    /// Wakes who reads the records of pools.
+    /// Wakes the task that reads the records of pools.
     pub(crate) pools: Notify,
-    /// Wakes who records the time: a replica that begins waits for it.
+    /// Wakes the task that records the time: a starting replica waits for it.
     pub(crate) time: Notify,
-    /// Whether a task hands slots over.
+    /// Whether a task is handing slots over.
     is_handing: AtomicBool,
-    /// Whether some replica is registered beside this one.
+    /// Whether another replica is registered.
     has_others: AtomicBool,
-    /// Whether one of them runs, and could take the slots of this one.
+    /// Whether another replica runs that could take the slots of this one.
     has_heirs: AtomicBool,
-    /// Whether this replica should have no slot, since others reach more, and has been so for long enough.
+    /// Whether this replica should have no slot, because others reach more, and that view is settled.
     is_passed_over: AtomicBool,
-    /// How often in a row slots could not be taken.
+    /// Number of consecutive failures to take slots.
     failures: AtomicU32,
-    /// Slots that were taken and whose claims may be read at the same time.
+    /// Bounds the acquired slots whose claims are read at the same time.
     loading: Semaphore,
 }
 
@@ -74,20 +75,20 @@ impl Default for Assignment {
     }
 }
 
-/// What the task that follows the cluster knows.
+/// State of the task that follows the cluster.
 pub(crate) struct FollowedCluster {
     view: AssignmentView,
-    /// When slots that are served may go to others, if the view stays as it is.
+    /// When served slots may move to others, if the view stays the same.
     settled: Instant,
-    /// What may have changed since it was looked at.
+    /// Whether the components may have changed since they were last read.
     are_components_new: bool,
     new: BTreeSet<SlotNumber>,
-    /// Slots that a process of this replica before, or a try of our own that was cut short, has left.
+    /// Slots that this replica owned in an earlier process, or since an attempt of its own that was aborted.
     left: BTreeSet<SlotNumber>,
 }
 
 impl FollowedCluster {
-    /// Nothing is known yet.
+    /// The initial state, in which nothing was read yet.
     pub(crate) fn new() -> Self {
         Self {
             view: AssignmentView::default(),
@@ -110,7 +111,7 @@ impl Drop for HandoverPermit {
 }
 
 impl Slots {
-    /// Looks at everything that may have changed. Returns the places of slots that are free and should be ours.
+    /// Reads everything that may have changed. Returns reservations of the free slots that this replica should serve.
     pub(crate) async fn catch_up_slots(
         &self,
         following: &mut FollowedCluster,
@@ -153,8 +154,8 @@ impl Slots {
         Ok(self.claim_free(following))
     }
 
-    /// States what has changed, and for how long it must stay so: replicas come and go in a moment, but one that does
-    /// not reach everything may reach it again, and its slots would have moved twice.
+    /// Logs a change of the view, and sets for how long the view must stay the same. Replicas start and stop in a
+    /// moment, but a replica with less reach may soon reach everything again, and its slots would have moved twice.
     fn note_view(&self, following: &mut FollowedCluster, view: &AssignmentView) {
         let now = Instant::now();
         if !view.has_replicas_of(&following.view) {
@@ -168,7 +169,7 @@ impl Slots {
         }
     }
 
-    /// Makes the places of slots that are free and should be ours those of the task that takes them.
+    /// Reserves the free slots that this replica should serve, for the task that takes them.
     fn claim_free(&self, following: &mut FollowedCluster) -> Vec<SlotReservation> {
         let left = std::mem::take(&mut following.left);
         let should = |number: &SlotNumber| {
@@ -178,8 +179,8 @@ impl Slots {
         free.filter_map(|number| self.reserve_slot(number, "it is being taken")).collect()
     }
 
-    /// Takes slots whose places are ours to fill, and serves each as soon as its claims are read. When some could not be
-    /// taken it returns their places, and why.
+    /// Takes reserved slots, and serves each as soon as its claims are read. If some could not be taken, returns their
+    /// reservations and the error.
     pub(crate) async fn take_all(
         &self,
         mut free: Vec<SlotReservation>,
@@ -190,7 +191,7 @@ impl Slots {
             let some: Vec<SlotReservation> = free.drain(..free.len().min(core_limits::SLOTS_TAKEN)).collect();
             let numbers: Vec<SlotNumber> = some.iter().map(SlotReservation::number).collect();
             match self.0.replica.catalogue.slots_take(&numbers, &self.0.replica.owner).await {
-                // The places of those that another replica has are free.
+                // The reservations of slots that another replica has are dropped.
                 Ok(mut taken) => entering.extend(some.into_iter().filter_map(|away| {
                     let at = taken.iter().position(|owned| owned.slot == away.number())?;
                     Some(self.begin_entering(away, taken.swap_remove(at)))
@@ -209,7 +210,7 @@ impl Slots {
                     failed.push(away);
                     why = Some(error);
                 }
-                // It has given its place up.
+                // The task has dropped its reservation.
                 Err(_) => why = Some(Error::unknown(Part::Server, "a task ended without an answer")),
             }
         }
@@ -219,8 +220,8 @@ impl Slots {
         why.map_or(Ok(()), |error| Err((failed, error)))
     }
 
-    /// Begins to take slots whose places are ours to fill, while the cluster is followed on. What fails is looked at again
-    /// after a pause.
+    /// Begins to take reserved slots in a task of its own, so that following the cluster continues. The owners of slots
+    /// that it fails to take are looked up again after a pause.
     fn begin_taking(&self, free: Vec<SlotReservation>) {
         if free.is_empty() {
             return;
@@ -248,7 +249,7 @@ impl Slots {
         self.0.replica.tasks.spawn(async move { slots.enter_slot(away, owned).await })
     }
 
-    /// Serves a slot that was taken, once its claims are read. When they cannot be read its place is returned.
+    /// Serves an acquired slot, once its claims are read. If they cannot be read, returns the reservation.
     async fn enter_slot(
         &self,
         away: SlotReservation,
@@ -264,7 +265,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Looks again at who has a slot.
+    /// Has the owner of a slot looked up again.
     pub(crate) fn refresh_owner(&self, number: SlotNumber) {
         self.0.assignment.again.lock().insert(number);
         self.0.assignment.wake.notify_one();
@@ -280,7 +281,7 @@ impl Slots {
         loop {
             let settled = following.settled;
             let settles = async {
-                // Slots that are being recovered are none of its surplus, and should go too.
+                // Slots that are being recovered are not part of the surplus, and must leave too.
                 let is_passed_over =
                     following.view.yielding_replicas().contains(&self.0.replica.owner.instance);
                 if self.surplus(&following).is_empty() && !(is_passed_over && settled > Instant::now()) {
@@ -322,7 +323,7 @@ impl Slots {
         }
     }
 
-    /// Whether every slot of this replica should go to others that reach more.
+    /// Whether every slot of this replica should move to others that reach more.
     pub(crate) fn should_yield_slots(&self) -> bool {
         self.0.assignment.is_passed_over.load(Ordering::Relaxed)
     }
@@ -343,7 +344,8 @@ impl Slots {
         }
     }
 
-    /// Notes what arrives within a moment: the end of a session is many changes. False when the tree is closed.
+    /// Notes all changes that arrive within [`limits::GATHER`]: the end of a session is many changes. Returns false
+    /// when the tree is closed.
     async fn gather(&self, watch: &mut MetaWatch, following: &mut FollowedCluster) -> bool {
         let end = Instant::now() + limits::GATHER;
         loop {
@@ -355,7 +357,7 @@ impl Slots {
         }
     }
 
-    /// Slots that are served here and should be another's.
+    /// Returns the slots that are served here and that another replica should serve.
     fn surplus(&self, following: &FollowedCluster) -> Vec<Arc<Slot>> {
         let me = self.0.replica.owner.instance;
         let is_others =
@@ -381,7 +383,7 @@ impl Slots {
             let mut max_wait = limits::HAND_OVER;
             for some in surplus.chunks(limits::SLOTS_HANDED) {
                 if !table.hand_over(some, max_wait).await {
-                    // What waits for a pool that is not reached would wait in each of them.
+                    // A wait for an unreachable pool would repeat for each of the next slots.
                     max_wait = limits::HANDED_REST;
                 }
                 let _ = timeout(limits::HANDED_REST, table.await_new_owners(some)).await;
@@ -390,16 +392,17 @@ impl Slots {
         });
     }
 
-    /// Waits until slots that were handed over are served again. The replica that takes them reads the tree on the way,
-    /// and its reads wait for its commits: those for the slots that come next would be in front.
+    /// Waits until slots that were handed over are served again. The replica that takes them reads the tree to do so,
+    /// and its reads wait for its commits: commits for the next slots would delay these reads.
     async fn await_new_owners(&self, slots: &[Arc<Slot>]) {
         for slot in slots {
             self.0.table.moved(slot.owned.slot, &SlotLocation::Nowhere).await;
         }
     }
 
-    /// Hands slots over: nothing begins any more, what is under way ends, then the replica that should have them may
-    /// take them. What does not end in time is refused by the fences once they are taken; then it is false.
+    /// Hands slots over: no operation begins any more, operations in progress end, then the replica that should serve
+    /// the slots may take them. Returns false when operations did not end in `max_wait`; the fences refuse those once
+    /// the slots are taken.
     async fn hand_over(&self, slots: &[Arc<Slot>], max_wait: Duration) -> bool {
         let leave = |slot| self.take_reserved(slot, "it moves to another replica").map(|away| (slot, away));
         let (left, aways): (Vec<&Arc<Slot>>, Vec<SlotReservation>) = slots.iter().filter_map(leave).unzip();
@@ -426,9 +429,9 @@ impl Slots {
         is_finished
     }
 
-    /// Hands every slot over to the other replicas, if some run, and takes none from now on. Returns when none is
-    /// left, or after [`limits::DRAIN`], and clients have gone elsewhere. Requests go on until then: they are the others' to
-    /// serve.
+    /// Hands every slot over to the other replicas, if any runs, and takes none from now on. Returns when no slot is
+    /// left, or after [`limits::DRAIN`], and then once clients have stopped sending requests, or after
+    /// [`limits::FAREWELL`]. Requests are still accepted until then and forwarded to the other replicas.
     pub async fn drain(&self) {
         let has_heirs = || self.0.assignment.has_heirs.load(Ordering::Relaxed);
         if !has_heirs() {
@@ -446,22 +449,22 @@ impl Slots {
         let _ = timeout(limits::FAREWELL, self.0.membership.await_idle_clients()).await;
     }
 
-    /// Whether this replica is about to stop, and clients should go elsewhere.
+    /// Whether this replica is about to stop, so that clients should use another one.
     pub fn is_leaving(&self) -> bool {
         self.0.membership.state() == ComponentState::Draining || self.0.replica.waits.is_cancelled()
     }
 
-    /// Whether some replica is registered beside this one, which may serve slots whatever its state is.
+    /// Whether another replica is registered. It may serve slots whatever its state is.
     pub fn has_others(&self) -> bool {
         self.0.assignment.has_others.load(Ordering::Relaxed)
     }
 
-    /// Where a slot is served.
+    /// Returns the location of a slot.
     pub fn slot_location(&self, slot: SlotNumber) -> SlotLocation {
         self.0.table.slot_location(slot)
     }
 
-    /// Waits until a slot is served, and elsewhere or in another epoch than there.
+    /// Waits until a slot is served at another location or in another epoch than `before`.
     pub async fn moved(&self, slot: SlotNumber, before: &SlotLocation) {
         self.0.table.moved(slot, before).await;
     }

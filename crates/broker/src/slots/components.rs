@@ -1,4 +1,4 @@
-//! The replicas as operators see them. It changes nothing.
+//! The replicas, for operators. Only the drain changes one.
 
 use std::collections::HashMap;
 
@@ -12,37 +12,37 @@ use angarium_core::ids::Slot;
 
 use crate::slots::Slots;
 
-/// A replica, and the slots that it has.
+/// A replica and its slots.
 #[derive(Clone, Debug)]
 pub struct ComponentView {
-    /// What it states of itself.
+    /// Its record in the registry.
     pub component: Component,
     /// Its slots, in order.
     pub slots: Vec<Slot>,
 }
 
-/// All replicas that are registered.
+/// All registered replicas.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
-    /// Which of them answers.
+    /// The replica that answers.
     pub answered_by: Uuid,
-    /// Each of them, by address.
+    /// All replicas, by address.
     pub components: Vec<ComponentView>,
-    /// The newest form of record that may be there.
+    /// The newest form of record that may be stored.
     pub schema: Schema,
-    /// Slots that no caller has at this moment, in order.
+    /// Slots without an owner at this moment, in order.
     pub unowned: Vec<Slot>,
 }
 
 impl Slots {
-    /// What the replicas of this installation show each other.
+    /// Returns the secret with which the replicas of this installation authenticate to each other.
     pub async fn peer_secret(&self) -> Result<PeerSecret, Error> {
         let fresh = new_token(&mut rand::rng());
         self.0.replica.catalogue.peer_secret(&fresh).await.map(|secret| PeerSecret::new(&secret))
     }
 
-    /// Tells a replica to hand all its slots over to the others and to take none from now on. It continues serving by
-    /// passing requests on, until it is stopped.
+    /// Tells a replica to hand all its slots over to the others and to take none from now on. It continues to accept
+    /// requests and forwards them, until it is stopped.
     pub async fn component_drain(&self, instance: Uuid) -> Result<(), Error> {
         self.0.replica.catalogue.catch_up().await?;
         let registry = self.0.replica.catalogue.registry().await?;
@@ -57,7 +57,7 @@ impl Slots {
         if is_told { Ok(()) } else { Err(missing()) }
     }
 
-    /// Every replica with its slots, as the tree states: none of them needs to answer for it.
+    /// Returns every replica with its slots, as stored in the tree: no replica is called.
     pub async fn components(&self) -> Result<ClusterView, Error> {
         self.0.replica.catalogue.catch_up().await?;
         let registry = self.0.replica.catalogue.registry().await?;

@@ -1,5 +1,5 @@
-//! The session with the tree as the broker feels it: after a lost one the replica registers again and shows as owner
-//! of its slots again; after every suspension no claim expires for a moment.
+//! The session of this replica with the tree. After a lost session the replica registers again and shows as owner of
+//! its slots again; after every suspension no claim expires for a moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,22 +19,23 @@ use angarium_core::time::Timestamp;
 use crate::limits;
 use crate::slots::Slots;
 
-/// The pause before the replica registers again, and the longest; each is twice the one before.
+/// The first and the longest pause before the replica registers again; each is twice the previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// What this replica is in the session that there is.
+/// The registration of this replica in the present session.
 pub(crate) struct Membership {
     replica: Replica,
     started: Timestamp,
-    /// What it states of itself, and the node where it does. Held for single looks.
+    /// The published state, and the node of the registry. The lock is held for single reads or writes.
     said: Mutex<(ComponentState, String)>,
-    /// The session in which the registry and the owner nodes are in place. Written by one task.
+    /// The session in which the registry node and the owner nodes are in place. Written by one task.
     held: AtomicU64,
-    /// The lock is held for single looks.
+    /// The lock is held for single look-ups.
     hold: Mutex<ExpiryHold>,
-    /// What it states of its reach. Held for single looks.
+    /// The last report of its reach. The lock is held for single reads or writes.
     report: Mutex<ReachReport>,
-    /// When a client last asked a replica that it should have left. Held for single looks.
+    /// When a client last sent a request to this replica, which it should have left. The lock is held for single reads
+    /// or writes.
     asked: Mutex<Instant>,
 }
 
@@ -43,22 +44,22 @@ pub(crate) struct Registration {
     pub(crate) started: Timestamp,
     /// The node of the registry.
     pub(crate) node: String,
-    /// Of the session.
+    /// The generation of the session.
     pub(crate) generation: u64,
 }
 
-/// When claims may not expire. The first question after a suspension learns of it, so that no claim expires
-/// before it is noticed.
+/// The time before which no claim expires. The first call after a suspension notices the suspension itself, so no claim
+/// expires before that.
 struct ExpiryHold {
     session: Receiver<Session>,
-    /// No claim expires before.
+    /// No claim expires before this time.
     until: Timestamp,
-    /// The last look at which claims could expire.
+    /// The last call at which claims could expire.
     calm: Timestamp,
 }
 
 impl ExpiryHold {
-    /// The time by which claims are judged, after a look at the session.
+    /// Checks the session, and returns the time by which the expiry of claims is judged.
     pub(crate) fn claim_time(&mut self, now: Timestamp) -> Timestamp {
         let session = self.session.borrow_and_update();
         if session.has_changed() {
@@ -72,7 +73,7 @@ impl ExpiryHold {
 }
 
 impl Membership {
-    /// Of a replica that was registered and is starting, in the first of the sessions that `session` tells of.
+    /// The membership of a replica that was registered and is starting, in the first session of `session`.
     pub(crate) fn new(replica: Replica, registration: Registration, session: Receiver<Session>) -> Self {
         let Registration { started, node, generation } = registration;
         let hold = ExpiryHold { session, until: Timestamp::default(), calm: Timestamp::default() };
@@ -81,12 +82,12 @@ impl Membership {
         Self { replica, started, said, held, report: Mutex::default(), hold: Mutex::new(hold), asked }
     }
 
-    /// A client asks, though it should be elsewhere.
+    /// Notes a request of a client that should use another replica.
     pub(crate) fn note_client_request(&self) {
         *self.asked.lock() = Instant::now();
     }
 
-    /// Waits until no client has asked for [`limits::FAREWELL_IDLE`], from now on.
+    /// Waits until no client has sent a request for [`limits::FAREWELL_IDLE`], from now on.
     pub(crate) async fn await_idle_clients(&self) {
         self.note_client_request();
         loop {
@@ -98,32 +99,32 @@ impl Membership {
         }
     }
 
-    /// A replica has said of it that it hands its slots over.
+    /// Notes that the registry has this replica as draining.
     pub(crate) fn note_draining(&self) {
         self.said.lock().0 = ComponentState::Draining;
     }
 
-    /// Keeps what the replica states of its reach, for when it registers again, and returns the node where it reports
-    /// it.
+    /// Keeps the report of the replica's reach, for its next registration, and returns the node to which the report is
+    /// written.
     pub(crate) fn note_report(&self, report: &ReachReport) -> String {
         *self.report.lock() = report.clone();
         self.said.lock().1.clone()
     }
 
-    /// What it states of itself in this state.
+    /// Returns the record of this replica in this state.
     pub(crate) fn component(&self, state: ComponentState) -> Component {
         let ReachReport { unreached, used_pools } = self.report.lock().clone();
         Component { unreached: Some(unreached), used_pools, ..self.replica.component(state, self.started) }
     }
 
-    /// What the replica states of itself.
+    /// Returns the published state of the replica.
     pub(crate) fn state(&self) -> ComponentState {
         self.said.lock().0
     }
 }
 
 impl Slots {
-    /// Notes that a client asks this replica, which it should have left.
+    /// Notes a request of a client that should use another replica.
     pub fn note_late_client(&self) {
         self.0.membership.note_client_request();
     }
@@ -137,17 +138,17 @@ impl Slots {
         self.0.replica.catalogue.check_open().and_then(|()| self.check_member())
     }
 
-    /// Whether this replica may have an embedded pool of this name: no other one is registered.
+    /// Checks that this replica may have an embedded pool of this name: that needs that no other replica is registered.
     pub(crate) fn check_alone(&self, registry: &Registry, pool: &PoolName) -> Result<(), Error> {
         cluster::replicas::check_alone(registry, &self.0.membership.replica, pool)
     }
 
-    /// Keeps what the replica states of its reach, for when it registers again, and returns the node where it reports it.
+    /// Keeps the report of the replica's reach; see [`Membership::note_report`].
     pub(crate) fn note_report(&self, report: &ReachReport) -> String {
         self.0.membership.note_report(report)
     }
 
-    /// Whether the replica shows as owner of its slots in the session that there is.
+    /// Checks that the replica shows as owner of its slots in the present session.
     pub(crate) fn check_member(&self) -> Result<(), Error> {
         let generation = self.0.replica.catalogue.session().borrow().generation;
         if self.0.membership.held.load(Ordering::Acquire) == generation {
@@ -158,13 +159,13 @@ impl Slots {
         }
     }
 
-    /// The time by which it is judged whether a claim has ended: now, but it is stopped during a suspension, in which
-    /// no replica can renew, and for a moment after it (P3).
+    /// Returns the time by which the expiry of claims is judged. It is the present, but is stopped during a suspension,
+    /// in which no holder can renew a claim, and for a moment after it (P3).
     pub(crate) fn claim_time(&self) -> Timestamp {
         self.0.membership.hold.lock().claim_time(self.0.replica.clock.now())
     }
 
-    /// Tells the others what this replica does from now on. If that fails, joining again tells it.
+    /// Publishes the state of this replica. If that fails, the next registration publishes it.
     pub(crate) async fn set_state(&self, state: ComponentState) {
         let membership = &self.0.membership;
         let node = {
@@ -221,7 +222,7 @@ impl Slots {
         let me = membership.component(state);
         let node = cluster::replicas::join(&self.0.replica.catalogue, &replica.host, &me).await?;
         membership.said.lock().1 = node;
-        // It may have been changed meanwhile.
+        // The state may have changed meanwhile.
         if membership.state() != state {
             self.set_state(membership.state()).await;
         }

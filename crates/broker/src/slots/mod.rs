@@ -1,5 +1,5 @@
-//! The slots of the installation: where each is served, the ones that are served here, and all that changes that. The
-//! state of a slot is [`crate::slot`]'s.
+//! The slots of the installation: the location of each, the slots that are served here, and all tasks that change that.
+//! The state of a slot is in [`crate::slot`].
 
 pub(crate) mod assignment;
 pub(crate) mod components;
@@ -35,9 +35,9 @@ pub(crate) struct SlotsParts {
     pub(in crate::slots) replica: Arc<LocalReplica>,
     pub(in crate::slots) stores: Arc<PoolTable>,
     pub(in crate::slots) ledger: Arc<Ledger>,
-    /// What each slot is given.
+    /// Parts that every slot shares.
     pub(in crate::slots) around: SlotSurroundings,
-    /// The other replicas that serve. Held for single looks.
+    /// The other serving replicas. The lock is held for single reads or writes.
     pub(in crate::slots) serving: Mutex<Vec<ServingPeer>>,
     pub(in crate::slots) table: SlotTable,
     pub(in crate::slots) assignment: Assignment,
@@ -58,22 +58,22 @@ impl Slots {
         }))
     }
 
-    /// Every slot that is served here now.
+    /// Returns every slot that is served here now.
     pub(crate) fn owned(&self) -> impl Iterator<Item = Arc<Slot>> {
         self.0.table.owned()
     }
 
-    /// The slot as it is served here now.
+    /// Returns the slot, if it is served here now.
     pub(crate) fn get(&self, number: SlotNumber) -> Option<Arc<Slot>> {
         self.0.table.get(number)
     }
 
-    /// How many are served here now.
+    /// Number of slots that are served here now.
     pub(crate) fn count(&self) -> usize {
         self.0.table.count()
     }
 
-    /// The other replicas that serve slots, each once.
+    /// Returns the other replicas that serve slots, each once.
     pub(crate) fn others(&self) -> Vec<SlotOwner> {
         self.0.table.others()
     }
@@ -83,7 +83,7 @@ impl Slots {
         self.0.assignment.pools.notified().await;
     }
 
-    /// Waits until another replica asks for a record of the time.
+    /// Waits until another replica requests a record of the time.
     pub(crate) async fn time_asked(&self) {
         self.0.assignment.time.notified().await;
     }

@@ -1,4 +1,4 @@
-//! The way to the other replicas, and which of them serve.
+//! The peer client, and the other serving replicas.
 
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use angarium_core::names::QueueRef;
 use crate::slots::Slots;
 use crate::slots::table::SlotLocation;
 
-/// A replica that serves, and its address for peers.
+/// A serving replica with its address for peers.
 #[derive(Clone, Debug)]
 pub(crate) struct ServingPeer {
     pub(crate) instance: Uuid,
@@ -18,9 +18,9 @@ pub(crate) struct ServingPeer {
 }
 
 impl Slots {
-    /// Has the way to the other replicas, which a service that is alone does without.
+    /// Sets the peer client. A service with a single replica works without it.
     pub(crate) fn meet(&self, peer_client: PeerClient) {
-        // The first one stays; there is one start.
+        // A second call has no effect; the service starts once.
         let _ = self.0.replica.peer_client.set(peer_client);
     }
 
@@ -29,7 +29,7 @@ impl Slots {
         self.0.replica.peer_client.get().ok_or_else(alone)
     }
 
-    /// The owner of the slot of a queue, if it is another replica.
+    /// Returns the owner of the slot of a queue, if it is another replica.
     pub(crate) fn elsewhere(&self, at: &QueueRef) -> Option<SlotOwner> {
         match self.slot_location(at.slot()) {
             SlotLocation::There(owner) => Some(owner),
@@ -37,7 +37,7 @@ impl Slots {
         }
     }
 
-    /// Keeps which of the other replicas serve. A replica that starts does not answer yet.
+    /// Records the other serving replicas. A starting replica does not answer yet.
     pub(in crate::slots) fn note_serving<'c>(&self, others: impl Iterator<Item = &'c Component>) {
         let serving = others.filter(|other| other.state != ComponentState::Starting);
         let peer =
@@ -45,7 +45,7 @@ impl Slots {
         *self.0.serving.lock() = serving.map(peer).collect();
     }
 
-    /// The other replicas that serve, as the registry has them.
+    /// Returns the other serving replicas, as the registry has them.
     pub(crate) fn serving_peers(&self) -> Vec<ServingPeer> {
         self.0.serving.lock().clone()
     }

@@ -1,9 +1,9 @@
-//! Taking a slot again when what its memory states may no longer be true: after a batch without a known outcome, after
-//! a pool that went back, after another replica took it.
+//! Recovery of a slot of which the memory may no longer be right: after a batch with an unknown outcome, after a pool
+//! returned to an older state, after another replica took the slot.
 //!
-//! The old object is closed first: it begins no more work, and what it still has under way is refused by the tree
-//! (its fence) and by the pools (its epoch) as soon as the slot is taken. What was acknowledged is then read again.
-//! One slot that is recovered stops no other.
+//! The old object of the slot is closed first: no operation begins in it, and as soon as the slot is acquired again,
+//! the tree (by its fence) and the pools (by the epoch) refuse its operations in progress. Then the acknowledged state
+//! is read again. The recovery of one slot does not stop the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::slot::state::{Slot, SlotTerms};
 use crate::slots::Slots;
 use crate::slots::reservation::SlotReservation;
 
-/// The first pause, and the longest; each is twice the one before.
+/// The first and the longest pause; each is twice the previous one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 pub(crate) fn next(pause: Duration) -> Duration {
@@ -34,17 +34,17 @@ pub(crate) fn next(pause: Duration) -> Duration {
 }
 
 impl Slots {
-    /// The slot of a queue, as it is served now. One that is being recovered is waited for.
+    /// Returns the slot of a queue, as served now. Waits for a slot that is being recovered.
     pub(crate) async fn slot(&self, queue: &QueueRef) -> Result<Arc<Slot>, Error> {
         self.served(queue.slot()).await
     }
 
-    /// The queue of this name at its slot, as `slot` gives that.
+    /// Like `slot`, but returns the queue of this name at its slot.
     pub(crate) async fn queue(&self, at: &QueueRef) -> Result<SlotQueue, Error> {
         Ok(self.slot(at).await?.queue(at))
     }
 
-    /// Every slot that is not another replica's, as `slot` gives one.
+    /// Like `slot`, for every slot that no other replica serves.
     pub(crate) async fn own_slots(&self) -> Result<Vec<Arc<Slot>>, Error> {
         let mut slots = Vec::with_capacity(core_limits::SLOTS);
         for number in SlotNumber::all() {
@@ -57,7 +57,7 @@ impl Slots {
         Ok(slots)
     }
 
-    /// A slot, as `slot` gives that of a queue.
+    /// Like `slot`, by the number of the slot.
     pub(crate) async fn served(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
         if let Some(slot) = self.0.table.get(number) {
             match slot.lost() {
@@ -68,20 +68,20 @@ impl Slots {
         self.0.table.wait(number).await
     }
 
-    /// Makes sure that an answer which wrote nothing is true: it came from the memory of a slot that was ours all
-    /// along (P8). To be asked just before the answer.
+    /// Checks that an answer without a write is true: it is from the memory of a slot that this replica owned all the
+    /// time (P8). Must be called just before the answer.
     pub(crate) fn check_ours(&self, slot: &Slot) -> Result<(), Error> {
         slot.check_served()?;
         self.check_member()?;
         self.0.replica.catalogue.check_lease()
     }
 
-    /// An answer that wrote nothing, if it is true.
+    /// Returns an answer without a write, if it is true.
     pub(crate) fn confirm<T>(&self, slot: &Slot, answer: Result<T, Error>) -> Result<T, Error> {
         self.check_ours(slot).and(answer)
     }
 
-    /// As `confirm`, for an answer that several slots gave.
+    /// Like `confirm`, for an answer from several slots.
     pub(crate) fn confirm_all<T>(&self, slots: &[Arc<Slot>], answer: Result<T, Error>) -> Result<T, Error> {
         slots.iter().try_for_each(|slot| slot.check_served())?;
         self.check_member()?;
@@ -89,7 +89,7 @@ impl Slots {
         answer
     }
 
-    /// The outcome of a change. One that was refused for what is in memory wrote nothing, and must be true.
+    /// Returns the outcome of a change. A refusal because of the state in memory wrote nothing, so it is checked.
     pub(crate) fn confirm_refusal<T>(&self, slot: &Slot, outcome: Result<T, Error>) -> Result<T, Error> {
         match outcome {
             Err(error) if error.nothing_written() => self.check_ours(slot).and(Err(error)),
@@ -97,7 +97,7 @@ impl Slots {
         }
     }
 
-    /// Takes slots again that no replica asks for.
+    /// Recovers lost slots that receive no request.
     pub(crate) async fn watch_slots(&self) {
         while self.0.replica.sleep_tick(limits::SLOT_TICK).await {
             for slot in self.0.table.owned() {
@@ -114,7 +114,7 @@ impl Slots {
         slot.close();
         let pause = slot.taken.pause();
         let (number, pause_ms) = (slot.owned.slot.0, millis(pause));
-        // One that was lost a moment ago is told when it is calm again, and counted meanwhile.
+        // Repeated losses within a short time are no warnings each; the meter counts every loss.
         if pause.is_zero() {
             warn!(slot = number, reason = why, "slot lost");
         } else {
@@ -125,7 +125,8 @@ impl Slots {
         self.0.replica.tasks.spawn(async move { slots.recover_slot(away, &owned, &pools, pause).await });
     }
 
-    /// Takes a slot until that succeeds, others that reach more should have it, or the service stops.
+    /// Tries to recover a slot until that succeeds, until others that reach more should serve it, or until the service
+    /// stops.
     async fn recover_slot(
         &self,
         away: SlotReservation,
@@ -139,7 +140,7 @@ impl Slots {
                 return;
             }
             pause = next(pause);
-            // It would be lost again and again for what this replica does not reach.
+            // The slot would be lost again and again because of the pools that this replica does not reach.
             if self.should_yield_slots() {
                 match self
                     .0
@@ -169,7 +170,7 @@ impl Slots {
                     }
                     away.enter(slot);
                     self.0.ledger.taken(number);
-                    // It may be another's by now.
+                    // Another replica may be its right owner by now.
                     self.0.assignment.wake.notify_one();
                     return;
                 }
@@ -184,7 +185,7 @@ impl Slots {
         }
     }
 
-    /// Takes a slot; none when another replica has it.
+    /// Takes a slot. Returns none when another replica has it.
     pub(crate) async fn take(
         &self,
         number: SlotNumber,
@@ -195,7 +196,7 @@ impl Slots {
         self.load(owned, taken).await.map(Some)
     }
 
-    /// A slot that was taken, with its claims.
+    /// Returns an acquired slot with its claims.
     pub(crate) async fn load(&self, owned: OwnedSlot, taken: RecoveryPace) -> Result<Arc<Slot>, Error> {
         let epoch = Epoch { generation: self.0.replica.generation, transaction: owned.transaction };
         let claims = self.0.replica.catalogue.claims(&owned).await?;

@@ -12,8 +12,8 @@ use crate::slots::Slots;
 /// How long an entry stays reserved after its task has panicked: the next task may panic too.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The entry of a slot that a task works on. When the reservation is dropped the entry is free, and the owner of the slot
-/// is looked up again; after a panic with a pause.
+/// The entry of a slot, reserved for a task. When the reservation is dropped, the entry becomes free, and the owner of
+/// the slot is looked up again; after a panic with a pause.
 pub(crate) struct SlotReservation {
     slots: Slots,
     number: SlotNumber,
@@ -21,7 +21,7 @@ pub(crate) struct SlotReservation {
 }
 
 impl SlotReservation {
-    /// The slot.
+    /// Returns the number of the slot.
     pub(crate) fn number(&self) -> SlotNumber {
         self.number
     }
@@ -50,13 +50,13 @@ impl Drop for SlotReservation {
 }
 
 impl Slots {
-    /// Reserves a free entry for the caller, who is to take the slot. None when the entry is not free.
+    /// Reserves a free entry for the caller, which must take the slot. Returns none when the entry is not free.
     pub(crate) fn reserve_slot(&self, number: SlotNumber, why: &'static str) -> Option<SlotReservation> {
         self.0.table.claim(number, why).then(|| self.away(number))
     }
 
-    /// Takes a slot out of the table and reserves its entry for the caller. None when another task did, or entered
-    /// another object.
+    /// Takes a slot out of the table and reserves its entry for the caller. Returns none when another task did, or
+    /// entered another object of the slot.
     pub(crate) fn take_reserved(&self, slot: &Arc<Slot>, why: &'static str) -> Option<SlotReservation> {
         self.0.table.take_out(slot, why).then(|| self.away(slot.owned.slot))
     }

@@ -1,4 +1,5 @@
-//! The slot table: an entry for each of the 256 slots, with the slot as it is served here, or its owner, or nothing. Who should serve which is decided in [`crate::slots::assignment`].
+//! The slot table: an entry for each of the 256 slots, with the slot itself if it is served here, or its owner, or
+//! nothing. [`crate::slots::assignment`] decides which replica should serve which slot.
 //!
 //! ```text
 //!            ┌─────────── take_out ────────────┐
@@ -27,24 +28,25 @@ use crate::slot::foreign_slots::ForeignSlots;
 use crate::slot::gates::Gates;
 use crate::slot::state::Slot;
 
-/// All entries, by number of slot.
+/// All entries, by number of the slot.
 pub(crate) struct SlotTable {
     foreign: Arc<ForeignSlots>,
     entries: Vec<watch::Sender<SlotEntry>>,
-    /// Of a queue: held by the task that moves messages into it, from the first write there to the last, and by any
-    /// replica that deletes it: two never deal with the same message, and the queue does not go between two steps of a
-    /// move (P5). They outlive the objects that serve the slots, since a move may have begun under another one.
+    /// Gates of target queues: held by the task that transfers messages into a queue, from the first write there to the
+    /// last, and by any task that deletes the queue. So two tasks never work on the same message, and the queue is not
+    /// deleted between two steps of a transfer (P5). They outlive the objects of the slots, since a transfer may have
+    /// begun under an earlier one.
     pub(in crate::slots) moves: Gates<QueueRef>,
-    /// Of a queue: held by the task that takes messages out for another queue, or answers for them. So an
-    /// owner of their target that was replaced takes nothing out after its successor was told.
+    /// Gates of source queues: held by the task that removes transferred messages, or that answers for their states. So
+    /// a replaced owner of their target removes nothing after its successor got an answer.
     pub(in crate::slots) removals: Gates<QueueRef>,
 }
 
-/// Where a slot is.
+/// Location of a slot, with the slot itself if it is served here.
 #[derive(Clone)]
 enum SlotEntry {
     Owned(Arc<Slot>),
-    /// A replica here works on it. Why it is not served meanwhile.
+    /// A task of this replica works on the slot. The text is why the slot is not served meanwhile.
     Away(&'static str),
     /// No replica serves the slot, as far as is known.
     Free,
@@ -68,14 +70,14 @@ impl SlotEntry {
     }
 }
 
-/// Where a slot is served.
+/// Location of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotLocation {
-    /// By this replica, in this epoch.
+    /// This replica serves it, in this epoch.
     Here(Epoch),
-    /// By another one.
+    /// Another replica serves it.
     There(SlotOwner),
-    /// By no replica at this moment.
+    /// No replica serves it at this moment.
     Nowhere,
 }
 
@@ -90,12 +92,12 @@ impl SlotTable {
         &self.entries[usize::from(number)]
     }
 
-    /// The slot as it is served now.
+    /// Returns the slot, if it is served here now.
     pub(crate) fn get(&self, number: SlotNumber) -> Option<Arc<Slot>> {
         self.entry(number).borrow().slot()
     }
 
-    /// The slot, waiting for it while no replica serves it, but not for longer than [`limits::SLOT_WAIT`].
+    /// Returns the slot. Waits at most [`limits::SLOT_WAIT`] while no replica serves it.
     pub(crate) async fn wait(&self, number: SlotNumber) -> Result<Arc<Slot>, Error> {
         let mut entry = self.entry(number).subscribe();
         let settled = entry.wait_for(SlotEntry::is_settled);
@@ -115,7 +117,7 @@ impl SlotTable {
         Err(Error::unavailable(Part::Coordination, format!("slot {number} is not served: {why}")))
     }
 
-    /// Where a slot is served now.
+    /// Returns the location of a slot.
     pub(crate) fn slot_location(&self, number: SlotNumber) -> SlotLocation {
         match &*self.entry(number).borrow() {
             SlotEntry::Owned(slot) => SlotLocation::Here(slot.epoch),
@@ -124,7 +126,7 @@ impl SlotTable {
         }
     }
 
-    /// Waits until a slot is served, and elsewhere or in another epoch than there.
+    /// Waits until a slot is served at another location or in another epoch than `before`.
     pub(crate) async fn moved(&self, number: SlotNumber, before: &SlotLocation) {
         let mut entry = self.entry(number).subscribe();
         let is_other = |entry: &SlotEntry| match (entry, before) {
@@ -133,16 +135,16 @@ impl SlotTable {
             (SlotEntry::Away(_) | SlotEntry::Free, _) => false,
             (SlotEntry::Owned(_) | SlotEntry::Elsewhere(_), _) => true,
         };
-        // The sender is ours, and lives as long as this.
+        // The table owns the sender, so the channel stays open.
         let _ = entry.wait_for(is_other).await;
     }
 
-    /// Every slot that is served here now.
+    /// Returns every slot that is served here now.
     pub(crate) fn owned(&self) -> impl Iterator<Item = Arc<Slot>> {
         self.entries.iter().filter_map(|entry| entry.borrow().slot())
     }
 
-    /// The other replicas that serve slots, each once.
+    /// Returns the other replicas that serve slots, each once.
     pub(crate) fn others(&self) -> Vec<SlotOwner> {
         let owner = |entry: &watch::Sender<SlotEntry>| match &*entry.borrow() {
             SlotEntry::Elsewhere(owner) => Some(owner.clone()),
@@ -154,13 +156,13 @@ impl SlotTable {
         owners
     }
 
-    /// How many are served here now.
+    /// Number of slots that are served here now.
     pub(crate) fn count(&self) -> usize {
         self.entries.iter().filter(|entry| matches!(&*entry.borrow(), SlotEntry::Owned(_))).count()
     }
 
-    /// Takes a slot out of the table for the task that recovers it or hands it over. False when another task did,
-    /// or entered another object.
+    /// Takes a slot out of the table for the task that recovers it or hands it over. Returns false when another task
+    /// did, or entered another object of the slot.
     pub(crate) fn take_out(&self, slot: &Arc<Slot>, why: &'static str) -> bool {
         self.entry(slot.owned.slot).send_if_modified(|entry| {
             let is_there = matches!(entry, SlotEntry::Owned(there) if Arc::ptr_eq(there, slot));
@@ -171,7 +173,7 @@ impl SlotTable {
         })
     }
 
-    /// Reserves a free entry for the task that takes the slot. False when the entry is not free.
+    /// Reserves a free entry for the task that takes the slot. Returns false when the entry is not free.
     pub(crate) fn claim(&self, number: SlotNumber, why: &'static str) -> bool {
         self.entry(number).send_if_modified(|entry| {
             let is_free = matches!(entry, SlotEntry::Free);
@@ -192,7 +194,7 @@ impl SlotTable {
         self.entry(number).send_replace(SlotEntry::Free);
     }
 
-    /// Takes in who serves a slot. Returns the slot that is served here though another replica has it.
+    /// Records the owner of a slot. Returns the slot that is served here although another replica has it.
     pub(crate) fn learn(&self, number: SlotNumber, owner: Option<SlotOwner>) -> Option<Arc<Slot>> {
         let mut overtaken = None;
         self.entry(number).send_if_modified(|entry| match (&*entry, owner) {
@@ -200,7 +202,7 @@ impl SlotTable {
                 overtaken = Some(Arc::clone(slot));
                 false
             }
-            // An owner node that ended with its session is made again; an entry that is away is left to its task.
+            // An owner node that ended with its session is created again; an entry that is away is left to its task.
             (SlotEntry::Owned(_), None) | (SlotEntry::Away(_), _) | (SlotEntry::Free, None) => false,
             (SlotEntry::Elsewhere(before), Some(owner)) if *before == owner => false,
             (SlotEntry::Free | SlotEntry::Elsewhere(_), owner) => {

@@ -1,4 +1,4 @@
-//! The gates of transfers: of a queue, whether this replica or another one serves its slot (P5).
+//! Gates of the transfers into and out of a queue, whichever replica serves its slot (P5).
 
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
@@ -14,14 +14,14 @@ impl Slots {
     ///
     /// # Errors
     ///
-    /// Another task has held them for [`limits::CLOSE_DEADLINE`].
+    /// Unavailable when another task has held them for [`limits::CLOSE_DEADLINE`].
     pub(crate) async fn hold_transfers(&self, target: &QueueRef) -> Result<OwnedMutexGuard<()>, Error> {
         let held = timeout(limits::CLOSE_DEADLINE, self.0.table.moves.hold(target)).await;
         held.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way into the queue"))
     }
 
-    /// Holds the removals of transferred messages from a queue, so that an owner of their target that was replaced takes
-    /// nothing out after its successor was told.
+    /// Holds the removals of transferred messages from a queue, so that a replaced owner of their target removes
+    /// nothing after its successor got an answer.
     pub(crate) async fn hold_outgoing(&self, source: &QueueRef) -> OwnedMutexGuard<()> {
         self.0.table.removals.hold(source).await
     }
