@@ -7,12 +7,12 @@ use angarium_core::ids::MessageId;
 use angarium_core::time::Timestamp;
 use angarium_storage::Note;
 
-/// The kind of the note of messages that went over last. It is in pools and never changes.
+/// The kind of the note of the last copied messages. Stored in pools; must never change.
 pub(crate) const COPIED_KIND: u8 = 2;
 
 pub(crate) const KEY: &[u8] = b"copied";
 
-/// Kind and key of that note. Its value is their ids, 16 bytes each.
+/// Kind and key of that note. Its value is the ids of the messages, 16 bytes each.
 pub(crate) fn copied_note_name() -> (u8, Bytes) {
     (COPIED_KIND, Bytes::from_static(KEY))
 }
@@ -23,10 +23,10 @@ pub(crate) fn copied_note(ids: &[MessageId], expires: Timestamp) -> Note {
     Note { kind, key, value: ids.iter().flat_map(|id| *id.as_bytes()).collect(), expires }
 }
 
-/// The kind of the notes of ids of deduplication. It is in pools and never changes.
+/// The kind of the notes of deduplication ids. Stored in pools; must never change.
 pub(crate) const DEDUP_KIND: u8 = 1;
 
-/// Kind and key of the note of an id.
+/// Kind and key of the note of a deduplication id.
 pub(crate) fn dedup_note_name(key: &DedupKey) -> (u8, Bytes) {
     (DEDUP_KIND, Bytes::copy_from_slice(key.as_bytes()))
 }
@@ -36,7 +36,7 @@ pub(crate) fn dedup_note(key: &DedupKey, id: MessageId, expires: Timestamp) -> N
     Note { kind, key, value: Bytes::copy_from_slice(id.as_bytes()), expires }
 }
 
-/// What a note states; none when it is not what this program writes.
+/// Reads a note of a deduplication id; none when the note has another form.
 pub(crate) fn read_dedup_note(note: &Note) -> Option<(DedupKey, MessageId)> {
     let key = DedupKey::from_bytes(note.key[..].try_into().ok()?);
     Some((key, MessageId::from_bytes(note.value[..].try_into().ok()?)))

@@ -45,15 +45,16 @@ pub(crate) struct SlotWriter {
 
 /// A pending write: a change for the pool, and the waiter for its outcome.
 pub(crate) struct Write {
-    /// The queue by its name; absent when it is not open.
+    /// The name of the queue; none when the queue is not open.
     pub(crate) at: Option<QueueRef>,
     pub(crate) queue: QueueId,
     pub(crate) change: Change,
     pub(crate) durability: Durability,
-    /// Room that the ledger keeps for the messages until the write is settled.
+    /// Amount that the ledger reserves for the messages until the write is settled.
     pub(crate) reserved: Amount,
     pub(crate) reply: oneshot::Sender<Result<(), Error>>,
-    /// Keeps the queue from being deleted until the write is settled. For a queue that is not open the slot's gate does.
+    /// Keeps the queue from being deleted until the write is settled. None for a queue that is not open: then the gate
+    /// of the pool does.
     pub(crate) _use: Option<TaskTrackerToken>,
     pub(crate) leg: Leg,
 }
@@ -63,9 +64,9 @@ pub(crate) struct Write {
 pub(crate) enum Leg {
     /// The whole change.
     Only,
-    /// The first of two pools: once it is done the write is sent to this second one.
+    /// The part for the first of two pools: once it is done, the write is sent to this second one.
     First(PoolName),
-    /// The second of two pools: the first has the change.
+    /// The part for the second of two pools: the first has the change.
     Second,
 }
 
@@ -77,11 +78,11 @@ impl Write {
             Leg::Only | Leg::First(_) => Error::unavailable(Part::Storage, why),
             Leg::Second => Error::unknown(Part::Storage, why),
         };
-        // The waiter may be gone.
+        // The waiter may have left.
         let _ = self.reply.send(Err(error));
     }
 
-    /// Outcome of the whole change, of which the batch has a part.
+    /// Returns the outcome of the whole change, of which the batch has a part.
     pub(crate) fn outcome(&self, batch: Outcome) -> Outcome {
         match (&self.leg, batch) {
             (Leg::Second, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => Outcome::Unknown,

@@ -1,5 +1,4 @@
-//! Sending one batch to its pool until it is known what became of it. What that means to any caller is not decided
-//! here.
+//! Sending of one batch to its pool until the outcome is known. The effect on callers is decided elsewhere.
 
 use std::time::Duration;
 
@@ -10,23 +9,23 @@ use angarium_storage::{Batch, PoolStore, StoreError};
 
 use crate::replica::task_failures::TaskFailures;
 
-/// How often a batch is tried, and how long the first pause between two tries is; each is twice the one before.
+/// Max attempts for a batch, and the first pause between two attempts; each pause is twice the previous one.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What became of a batch.
+/// Outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
     NotDone,
-    /// Not done for want of room; without its posts it may be sent under the same number.
+    /// Not done because the pool is full; without its posts the batch may be sent under the same number.
     Full,
-    /// Not done, since what is stored of one of its queues is damaged. The rest may be sent under the same number.
+    /// Not done because stored data of one of its queues is damaged. The rest may be sent under the same number.
     Damaged,
     Unknown,
 }
 
-/// Sends a batch until its outcome is known, or the tries are used up.
+/// Sends a batch until its outcome is known, or until the attempts are used up.
 pub(crate) async fn send(
     store: &dyn PoolStore,
     batch: &Batch,
@@ -46,7 +45,7 @@ pub(crate) async fn send(
                 failures.note("write batches", format_args!("slot {} pool {pool}", batch.slot.0), &failure);
                 return Outcome::Unknown;
             }
-            // Unless an earlier try may have been applied: then the next one tells.
+            // If an earlier attempt may have been applied, the next one finds out.
             StoreError::Full if !may_be_done => return Outcome::Full,
             StoreError::Damaged(_) if !may_be_done => return Outcome::Damaged,
             StoreError::Full
