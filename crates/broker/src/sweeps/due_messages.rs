@@ -1,10 +1,10 @@
-//! Making delayed messages ready when they are due.
+//! Waking of delayed messages when they are due.
 
 use crate::limits;
 use crate::sweeps::Sweeps;
 
 impl Sweeps {
-    /// Begins to make due messages ready, until the service stops.
+    /// Begins to wake due messages of all slots, until the service stops.
     pub(crate) async fn wake_scheduled(&self) {
         let alarm = &self.0.replica.alarms.schedule;
         while self.0.replica.next_deadline(alarm, || self.0.replica.clock.now(), limits::SCHEDULE_TICK).await

@@ -1,7 +1,7 @@
-//! Removing messages whose life has ended without being asked, wherever they lie (P14).
+//! Removal of expired messages, without a request, in every queue (P14).
 //!
-//! The pools keep an order by expiry over all queues of a slot, so a sweep costs what it finds: not the backlog, and
-//! not the number of queues. Queues that no caller has opened stay closed.
+//! The pools keep an order by expiry over all queues of a slot, so the cost of a sweep depends on the expired messages
+//! that it finds: not on the backlog, and not on the number of queues. Queues that are not open stay closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ use crate::stores::table::NamedStore;
 use crate::sweeps::Sweeps;
 use crate::writer::pending::settled;
 
-/// The sweeps into one pool.
+/// The sweeps of one pool.
 #[derive(Default)]
 struct PoolSweeps {
-    /// The slots whose turn has come, at most each once.
+    /// The slots to sweep next, each at most once.
     due: Vec<SlotNumber>,
-    /// The task that sweeps others.
+    /// The task that sweeps the slots of an earlier list.
     task: Option<JoinHandle<()>>,
 }
 
@@ -46,8 +46,8 @@ impl PoolSweeps {
 }
 
 impl Sweeps {
-    /// One slot after the other, so that each has its turn within [`limits::SWEEP_ROUND`]. Each pool is swept by a task of its
-    /// own: one that hangs or has much to remove holds up no other.
+    /// Sweeps one slot after the other, so that each is swept once in [`limits::SWEEP_ROUND`]. Each pool is swept by a
+    /// task of its own: a pool that hangs, or has much to remove, delays no other.
     pub(crate) async fn sweep_messages(&self) {
         let tick = limits::SWEEP_ROUND / u32::try_from(core_limits::SLOTS).expect("there are 256 slots");
         let mut sweeps = HashMap::new();
@@ -64,13 +64,13 @@ impl Sweeps {
         }
     }
 
-    /// A slot that may be swept: not while no claim can be renewed.
+    /// Returns a slot that may be swept: none while no claim can be renewed.
     fn swept_slot(&self, number: SlotNumber) -> Option<Arc<Slot>> {
         let is_held = self.0.slots.claim_time() < self.0.replica.clock.now();
         self.0.slots.get(number).filter(|_| !is_held)
     }
 
-    /// Has a slot swept in each pool, or noted where another one is still being swept.
+    /// Has a slot swept in each pool; for a pool where another slot is still being swept, once that is done.
     fn start_sweeps(&self, sweeps: &mut HashMap<PoolName, PoolSweeps>, number: SlotNumber) {
         let pools = self.0.stores.all();
         let is_there = |name: &PoolName| pools.iter().any(|pool| pool.entry.name == *name);
@@ -106,7 +106,7 @@ impl Sweeps {
     }
 
     async fn sweep(&self, slot: Arc<Slot>, pool: &PoolName) -> Result<(), Error> {
-        // A pool that is unavailable was complained of already.
+        // The failure of an unavailable pool was logged already.
         let Ok(store) = self.0.stores.pool(pool)?.store() else { return Ok(()) };
         let sweep = SlotSweep { sweeps: self.clone(), slot, store };
         sweep.sweep_own().await?;
@@ -127,7 +127,7 @@ impl SlotSweep {
         self.sweeps.0.replica.stop.is_cancelled() || self.slot.closed.is_cancelled()
     }
 
-    /// Removes messages that have a life of their own.
+    /// Removes expired messages with a TTL of their own.
     async fn sweep_own(&self) -> Result<(), Error> {
         let SlotSweep { sweeps, slot, store } = self;
         let pool = store.name();
@@ -142,7 +142,7 @@ impl SlotSweep {
                 expired.entry(*queue).or_default().push(header.clone());
                 count += 1;
             }
-            // Whatever came of it, the sweeps that have begun are finished.
+            // Also after a failed read: the sweeps that the engines have begun must be finished.
             let removals = self.remove_expired(expired, now).await?;
             found.map_err(|error| store.failed(error))?;
             if count < limit || removals == 0 || self.is_stopped() {
@@ -152,8 +152,8 @@ impl SlotSweep {
         Ok(())
     }
 
-    /// Removes messages of open queues through their engines, which spare claimed ones, and others directly. Returns
-    /// from how many queues.
+    /// Removes messages of open queues through their engines, which spare claimed ones, and other messages directly.
+    /// Returns the number of queues.
     async fn remove_expired(&self, mut expired: ExpiredByQueue, now: Timestamp) -> Result<usize, Error> {
         let removals = self.slot.remove_expired(self.store.name(), &mut expired, now)?;
         let unopened = if expired.is_empty() { 0 } else { self.remove_unopened(expired).await? };
@@ -164,8 +164,8 @@ impl SlotSweep {
         Ok(open + unopened)
     }
 
-    /// As `remove_expired`, of queues that are not open. No caller opens, deletes or cleans one of this
-    /// pool meanwhile.
+    /// Like `remove_expired`, for queues that are not open. Holds the gate of the pool: no other task opens, deletes or
+    /// cleans such a queue of the pool meanwhile.
     pub(in crate::sweeps) async fn remove_unopened(&self, expired: ExpiredByQueue) -> Result<usize, Error> {
         let (slot, pool) = (&self.slot, self.store.name());
         let _gate = slot.pool_gates.hold(pool).await;
@@ -199,14 +199,14 @@ impl SlotSweep {
                 outcome = Err(error);
                 continue;
             }
-            // Of a queue that no caller has opened only the id is known.
+            // For a queue that was not opened only the id is known.
             self.sweeps.0.replica.meter.other_queues().expired.inc_by(count);
         }
         outcome
     }
 
-    /// Returns what the pool has of a queue that is not open, with claimed messages among the ready ones; none when the
-    /// pool does not answer in time.
+    /// Returns the contents of a queue that is not open, with claimed messages among the ready ones; none when the pool
+    /// does not answer in time.
     async fn contents(&self, queue: QueueId) -> Option<Contents> {
         let (sweeps, pool) = (&self.sweeps.0, self.store.name());
         let read = async {

@@ -1,28 +1,28 @@
-//! Queues that no caller uses are closed: memory holds what is at work, whatever there is. The next use opens one
-//! again, at the cost of a read.
+//! Closing of idle queues, so that memory has only the queues in use. The next use opens a queue again, at the cost of
+//! a read.
 //!
 //! ```text
-//!          used                     nothing under way, and unused for [`limits::IDLE_ROUNDS`] rounds
+//!          used                     no operation in progress, unused for [`limits::IDLE_ROUNDS`] rounds
 //! open ◀──────────── open, idle ───────────────────────────────────────────────────────────▶ closed
 //!  ▲                                                                                            │
-//!  └──────────────────────────────────── used, or a claim's end ─────────────────────────────────┘
+//!  └──────────────────────────────────── used, or a claim expires ──────────────────────────────┘
 //! ```
 //!
-//! A task that looks a queue up under the lock of its slot counts as its user, and has far less than the rounds to
-//! come back to it.
+//! A task that looks a queue up under the lock of its slot counts as a use, and needs far less time than these rounds
+//! until it uses the queue.
 
 use crate::limits;
 use crate::sweeps::Sweeps;
 
 impl Sweeps {
-    /// Closes the queues that no caller uses until the service stops.
+    /// Closes idle queues until the service stops.
     pub(crate) async fn close_idle_queues(&self) {
         while self.0.replica.sleep_tick(limits::IDLE_TICK).await {
             self.close_idle_round();
         }
     }
 
-    /// One round of it. Returns how many queues were closed, and how many are open.
+    /// Runs one round. Returns how many queues were closed, and how many are open.
     pub fn close_idle_round(&self) -> (usize, usize) {
         let (mut closed, mut open) = (0, 0);
         for slot in self.0.slots.owned() {

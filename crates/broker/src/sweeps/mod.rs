@@ -1,5 +1,5 @@
-//! Periodic work in the slots of this replica: messages expire or become ready, queues are closed, ready
-//! caches keep their bound.
+//! Periodic work in the slots of this replica: messages expire or become ready, idle queues are closed, ready caches
+//! keep their bound.
 
 pub(crate) mod due_messages;
 pub(crate) mod expired;
@@ -23,7 +23,7 @@ pub(crate) struct SweepsParts {
     pub(crate) stores: Arc<PoolTable>,
     pub(crate) slots: Slots,
     pub(crate) open_queues: OpenQueues,
-    /// Ids of deduplication that all queues remember.
+    /// Number of deduplication ids that all open queues remember.
     pub(crate) dedup: Arc<DedupUsage>,
 }
 

@@ -1,4 +1,4 @@
-//! Holds the ready caches of all queues to their common bound.
+//! The common bound of the ready caches of all queues.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::slot::state::Slot;
 use crate::sweeps::Sweeps;
 
 impl Sweeps {
-    /// Holds the ready caches of all queues to their common bound until the service stops.
+    /// Keeps the ready caches of all queues within their common bound until the service stops.
     pub(crate) async fn bound_ready_caches(&self) {
         while self.0.replica.sleep_tick(limits::READY_CACHES_TICK).await {
             let slots: Vec<Arc<Slot>> = self.0.slots.owned().collect();

@@ -1,9 +1,8 @@
-//! Messages that live by the retention of their queue (P14): from which base time on a queue has them, and the sweep that takes
-//! them from there.
+//! Messages that live by the retention of their queue (P14): the sweep that removes the expired ones.
 //!
-//! A change of the retention is a change of the queue's attributes and of nothing that is stored. So this module keeps base
-//! times, which never change, and no deadlines. A sweep skips a queue until its earliest known message may expire; of a
-//! closed queue only the base time and the retention are kept.
+//! A change of the retention changes the queue's attributes, and nothing that is stored with its messages. So this
+//! module keeps base times, which never change, and no deadlines. A sweep skips a queue until its earliest known
+//! message may expire; for a closed queue only the base time and the retention are kept.
 
 use rand::seq::SliceRandom;
 use tracing::debug;
@@ -17,12 +16,12 @@ use crate::sweeps::expired::SlotSweep;
 use crate::writer::pending::settled;
 
 impl SlotSweep {
-    /// Removes expired retained messages of the slot from the pool, the earliest of each queue first, queue by queue in
-    /// turns and a bounded number in all.
+    /// Removes expired retained messages of the slot from the pool, the earliest of each queue first. The queues take
+    /// turns, and the number of scans in all is bounded.
     pub(in crate::sweeps) async fn sweep_retained(&self) -> Result<(), Error> {
         let pool = self.store.name();
         let mut due = self.slot.retained_due(pool, self.sweeps.0.replica.clock.now());
-        // More than a sweep has looks for have their turns in no order.
+        // If there are more queues than scans, a random choice is scanned.
         due.shuffle(&mut rand::rng());
         due.truncate(limits::SWEEP_LOOKS);
         let (mut looks, mut failed) = (0, false);
@@ -36,9 +35,10 @@ impl SlotSweep {
                 match self.scan_retained(queue).await {
                     Ok(true) => left.push(queue),
                     Ok(false) => {}
-                    // It states nothing of other queues.
+                    // Damage of one queue tells nothing of the others.
                     Err(error) if error.is_damaged() => {}
-                    // A second one states that the pool does not answer; the first one may be of its queue alone.
+                    // After a second failure the pool counts as not answering; the first one may concern its queue
+                    // alone.
                     Err(error) if failed => return Err(error),
                     Err(error) => {
                         debug!(%error, %pool, "retained messages not read");
@@ -51,10 +51,10 @@ impl SlotSweep {
         Ok(())
     }
 
-    /// Removes what one look at a queue finds. Returns whether there may be more.
+    /// Removes the messages that one scan of a queue finds. Returns whether there may be more.
     async fn scan_retained(&self, queue: QueueId) -> Result<bool, Error> {
         let SlotSweep { sweeps, slot, store } = self;
-        // Its engine states which of its claims hold what.
+        // Only the engine of an open queue knows which messages its claims hold.
         let held = slot.unopened_name(queue);
         if let Some(at) = held {
             sweeps.0.open_queues.open(&slot.queue(&at)).await?;
@@ -73,7 +73,7 @@ impl SlotSweep {
                 let removals = self.remove_unopened([(queue, found)].into()).await?;
                 Ok(is_full && removals > 0)
             }
-            // Others have ended the look: the next one continues behind them.
+            // Entries of other queues ended the scan: the next one continues after them.
             (None, _) => Ok(resume.is_some()),
         }
     }
