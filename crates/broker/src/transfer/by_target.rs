@@ -1,4 +1,4 @@
-//! The transfers out of one queue that are under way: one task for each target, and what became of those that have ended.
+//! Transfers out of one queue in progress: one task for each target, and the results of those that have ended.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -14,17 +14,17 @@ use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, State};
 use angarium_core::names::QueueRef;
 
-/// How long a pass waits for the transfers that it began.
+/// Max wait of a pass for the transfers that it began.
 const TRANSFER_WAIT: Duration = Duration::from_secs(1);
 
-/// What one pass over the entries in transfer came to.
+/// Result of one pass over the entries in transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pass {
-    /// None of them is on its way.
+    /// No entry is in transfer.
     Idle,
-    /// Some were brought to their end.
+    /// Some entries were settled.
     Moved,
-    /// Some wait for another caller.
+    /// Some entries must wait.
     Waits,
 }
 
@@ -38,30 +38,30 @@ pub(crate) struct FailedTransfer {
 #[derive(Default)]
 pub(crate) struct Transfers {
     tasks: HashMap<QueueRef, JoinHandle<Result<(), Error>>>,
-    /// Messages that wait behind a transfer to their target: they are not read again before it has ended. Of those that memory
-    /// knows to be aside, and no others.
+    /// Messages that wait behind a transfer to their target: they are not read again before it has ended. Only messages
+    /// that memory knows to be in transfer.
     behind: HashMap<MessageId, QueueRef>,
-    /// Whether one of them has ended well since [`Transfers::take_moved`].
+    /// Whether a transfer has succeeded since [`Transfers::take_moved`].
     has_moved: bool,
-    /// Whether one of them has failed since [`Transfers::finish`].
+    /// Whether a transfer has failed since [`Transfers::finish`].
     has_failed: bool,
-    /// The last one that has failed since [`Transfers::take_failed`].
+    /// The last transfer that has failed since [`Transfers::take_failed`].
     failed: Option<FailedTransfer>,
 }
 
 impl Transfers {
-    /// Takes note of those that have ended. To be called before entries are read: a transfer that ends after that counts as
-    /// under way until the entries were looked at, so that none of them is sent twice.
+    /// Collects the transfers that have ended. Must be called before entries are read: a transfer that ends later
+    /// counts as in progress until the entries were examined, so that none of them is sent twice.
     pub(crate) fn collect(&mut self) {
         self.poll_ended(&mut Context::from_waker(Waker::noop()));
     }
 
-    /// Whether one to this target is under way.
+    /// Whether a transfer to this target is in progress.
     pub(crate) fn has(&self, target: &QueueRef) -> bool {
         self.tasks.contains_key(target)
     }
 
-    /// Those of the messages aside that a pass has to look at: all but those behind a transfer that continues.
+    /// Returns the messages in transfer that a pass must examine: all but those behind a transfer in progress.
     pub(crate) fn due(&mut self, known: Vec<MessageId>) -> Vec<MessageId> {
         let mut behind = std::mem::take(&mut self.behind);
         let is_aside: HashSet<&MessageId> = known.iter().collect();
@@ -70,7 +70,7 @@ impl Transfers {
         known.into_iter().filter(|id| !self.behind.contains_key(id)).collect()
     }
 
-    /// Notes which of these messages wait behind a transfer.
+    /// Records which of these messages wait behind a transfer.
     pub(crate) fn note_behind(&mut self, headers: &[Header]) {
         for header in headers {
             if let State::Moving(peer) = &header.state
@@ -81,19 +81,20 @@ impl Transfers {
         }
     }
 
-    /// Notes a transfer to a target that has none.
+    /// Records a transfer to a target that has none.
     pub(crate) fn begin(&mut self, target: QueueRef, transfer: JoinHandle<Result<(), Error>>) {
         self.tasks.insert(target, transfer);
     }
 
-    /// Waits for those that were just begun, a while. Those that take longer, and those before them, go on beside the next pass.
+    /// Waits for the transfers that were just begun, at most [`TRANSFER_WAIT`]. Transfers that take longer continue
+    /// during the next pass.
     pub(crate) async fn finish(&mut self, begun: &[QueueRef]) -> Pass {
         let ended = poll_fn(|context| {
             self.poll_ended(context);
             let are_over = begun.iter().all(|target| !self.tasks.contains_key(target));
             if are_over { Poll::Ready(()) } else { Poll::Pending }
         });
-        // Those that take longer are noted when they end.
+        // Transfers that take longer are collected when they end.
         let _ = timeout(TRANSFER_WAIT, ended).await;
         if std::mem::take(&mut self.has_failed) || !self.tasks.is_empty() {
             Pass::Waits
@@ -104,7 +105,7 @@ impl Transfers {
         }
     }
 
-    /// Waits until one of those under way ends well.
+    /// Waits until a transfer in progress succeeds.
     pub(crate) async fn moved(&mut self) {
         poll_fn(|context| {
             self.poll_ended(context);
@@ -113,17 +114,17 @@ impl Transfers {
         .await;
     }
 
-    /// Takes the last transfer that failed since this was last asked.
+    /// Takes the last transfer that failed since the previous call.
     pub(crate) fn take_failed(&mut self) -> Option<FailedTransfer> {
         self.failed.take()
     }
 
-    /// Whether one has ended well since this was last asked.
+    /// Whether a transfer has succeeded since the previous call.
     pub(crate) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
     }
 
-    /// Takes out those that have ended; the others wake the task.
+    /// Removes the transfers that have ended; the others wake the task.
     fn poll_ended(&mut self, context: &mut Context<'_>) {
         let Self { tasks, has_moved, has_failed, failed, .. } = self;
         tasks.retain(|target, transfer| {

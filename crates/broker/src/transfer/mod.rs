@@ -1,4 +1,4 @@
-//! Transfers of messages between queues (P5): dead letters, redrives, and what a take-over finds of them.
+//! Transfers of messages between queues (P5): dead letters, redrives, and transfers that an earlier owner has begun.
 
 pub(crate) mod by_target;
 pub(crate) mod made_targets;

@@ -1,9 +1,10 @@
-//! Moves of messages to another queue: dead letters, and those that a task moves on (P5). The steps stand in the engine's `moves`.
+//! Transfers of messages to another queue: dead letters, and messages that a task redrives (P5). The steps are in the
+//! engine's `transfers`.
 //!
-//! Each queue with entries in transfer has one task that carries them on: those that move away to their target, those that
-//! were prepared here by asking their source. It begins when messages are marked in transfer and when a queue that has such
-//! entries is opened, which [`crate::redrive::unfinished`] sees to, and ends when there are none. A target that cannot be reached is tried again, with longer and
-//! longer pauses; its messages stay hidden meanwhile.
+//! Each queue with entries in transfer has one task, the mover: it sends leaving messages to their targets, and settles
+//! messages that were prepared here by the answer of their source. It begins when messages are marked in transfer, and
+//! when a queue with such entries is opened, which [`crate::redrive::unfinished`] ensures; it ends when there are none.
+//! A target that cannot be reached is tried again with growing pauses; its messages stay hidden meanwhile.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::transfer::remote::answer_of;
 use crate::writer::change::Change;
 
 impl MessageTransfers {
-    /// Carries on the transfers of a queue until it has none.
+    /// Runs the transfers of a queue until it has none.
     pub(crate) async fn run_mover(&self, queue: &QueueHandle) {
         let slot = queue.slot();
         let (mut pause, longest) = limits::MOVE_PAUSES;
@@ -63,7 +64,7 @@ impl MessageTransfers {
                 Pass::Moved => pause = limits::MOVE_PAUSES.0,
                 Pass::Waits => {
                     let Some(marked) = queue.marked_in_transfer() else { return };
-                    // Not at each message: the target that could not be reached is tried again too.
+                    // Not at each message, since this also retries the target that could not be reached.
                     if !self.0.replica.sleep_tick(limits::MOVE_PAUSES.0).await {
                         return;
                     }
@@ -71,7 +72,7 @@ impl MessageTransfers {
                         goes_on = self.0.replica.sleep_tick(pause.saturating_sub(limits::MOVE_PAUSES.0)) => if !goes_on { return },
                         () = slot.closed.cancelled() => return,
                         () = marked.notified() => {}
-                        // Its target takes more at once, however long that took.
+                        // The target can receive more at once, however long that transfer took.
                         () = transfers.moved() => {}
                     }
                     pause = (pause * 2).min(longest);
@@ -83,7 +84,7 @@ impl MessageTransfers {
         }
     }
 
-    /// Leaves once over what is aside in a queue: what is known to be, or all that its pool has.
+    /// Passes once over the entries in transfer of a queue: those that memory knows, or all that its pool has.
     async fn run_transfer_pass(&self, queue: &QueueHandle, transfers: &mut Transfers) -> Result<Pass, Error> {
         let Some(side) = queue.side()? else { return Ok(Pass::Idle) };
         transfers.collect();
@@ -130,7 +131,7 @@ impl MessageTransfers {
         pass.map(|pass| pass.max(Pass::Moved))
     }
 
-    /// Brings the messages of a page on. Each target has a task of its own: one that hangs holds up no other.
+    /// Continues the transfers of a page's messages. Each target has a task of its own: one that hangs delays no other.
     async fn move_page(
         &self,
         side: &Side,
@@ -158,7 +159,7 @@ impl MessageTransfers {
         pass
     }
 
-    /// Steps 2 to 4 for messages of one target.
+    /// Runs steps 2 to 4 for messages of one target.
     async fn send_transfers(
         &self,
         source: &Side,
@@ -174,7 +175,7 @@ impl MessageTransfers {
         if let Some(owner) = self.0.slots.elsewhere(target) {
             return self.send_remote_transfer(source, target, &owner, messages).await;
         }
-        // No other caller prepares, publishes or drops here until the end, and the queue stays.
+        // No other task prepares, publishes or drops messages here until the end, and the queue is not deleted.
         let _moves = self.0.slots.hold_transfers(target).await?;
         let named = self.0.slots.queue(target).await?;
         let TransferTerms { is_ordered, retention, .. } =
@@ -187,12 +188,12 @@ impl MessageTransfers {
         if moved.is_ok() {
             source.queue.transfers_arrived(&ids);
         }
-        // It settles what is left, or finds that nothing is.
+        // The mover of the target settles the remaining entries, if any.
         queue.start_mover();
         moved
     }
 
-    /// Each step begins when the one before is durable.
+    /// Runs the steps; each begins when the one before is durable.
     async fn carry_over(&self, source: &Side, target: &Side, messages: Vec<Message>) -> Result<(), Error> {
         let ttl = source.queue.transfer_terms().and_then(|terms| terms.dead_letter_ttl);
         let peer = Arc::new(Peer { at: source.queue.at().clone(), queue: Some(source.queue.id()) });
@@ -205,8 +206,8 @@ impl MessageTransfers {
         target.queue.wake(prepared).await
     }
 
-    /// Makes sure that the target has the messages of a source, prepared; dead letters with this ttl if there is one. Returns
-    /// their headers there.
+    /// Makes sure that the target has the messages of a source, prepared; dead letters with this TTL if there is one.
+    /// Returns their headers there.
     pub(crate) async fn prepare(
         &self,
         target: &Side,
@@ -216,7 +217,7 @@ impl MessageTransfers {
     ) -> Result<Vec<Header>, Error> {
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         let found = target.store.get(target.queue.id(), &ids).await?;
-        // A try before this one was cut short.
+        // Entries of an earlier attempt that was aborted.
         let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
         let now = self.0.replica.clock.now();
         let lives = TargetLives { ttl, is_ordered: target.queue.is_ordered(), now };
@@ -239,11 +240,11 @@ impl MessageTransfers {
         Ok(headers)
     }
 
-    /// Asks the source of prepared messages what is to become of them.
+    /// Settles prepared messages by their states at their source.
     async fn settle_prepared(&self, target: &Side, peer: &Peer, headers: Vec<Header>) -> Result<Pass, Error> {
         let _moves = self.0.slots.hold_transfers(target.queue.at()).await?;
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
-        // Another caller may have brought them to their end while the lock was taken.
+        // Another task may have settled them while this one waited for the gate.
         let still: Vec<Header> = target
             .store
             .get(target.queue.id(), &ids)
@@ -268,7 +269,7 @@ impl MessageTransfers {
         Ok(waits)
     }
 
-    /// The states of messages at the queue that they come from; those that are absent are gone there.
+    /// Returns the states of messages at their source queue; absent ones are gone there.
     pub(crate) async fn states_at_source(
         &self,
         peer: &Peer,
@@ -283,15 +284,15 @@ impl MessageTransfers {
         Ok(found.into_iter().map(|message| (message.header.id, message.header.state)).collect())
     }
 
-    /// Opens the queue that messages come from, if there is one. That fences its pool: no owner before can take
-    /// anything out any more, or back.
+    /// Opens the source queue of messages, if it exists. That fences its pool: no earlier owner can remove messages
+    /// there any more, or put them back.
     async fn open_source(&self, peer: &Peer) -> Result<Option<QueueHandle>, Error> {
         let queue = self.0.slots.queue(&peer.at).await?;
         self.0.open_queues.open(&queue).await
     }
 }
 
-/// Of two parts of a pass the one that needs more: an error, or the greater.
+/// Returns the worse of two results of a pass: an error, or the greater one.
 fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, Error> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok(one.max(other)),
@@ -299,14 +300,15 @@ fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, E
     }
 }
 
-/// Whether a message that moves was claimed as often as it may be. One that a task moves begins again: it was never claimed.
+/// Whether a message in transfer has reached its max number of claims. A redriven message was never claimed: its
+/// attempts begin again at 0.
 fn is_dead_letter(header: &Header) -> bool {
     header.attempts > 0
 }
 
 /// The lives that begin for messages at a target.
 struct TargetLives {
-    /// The ttl that dead letters get there, if they get one.
+    /// The TTL of dead letters there, if they get one.
     ttl: Option<MessageTtl>,
     /// Whether the target keeps the order of groups.
     is_ordered: bool,
@@ -314,8 +316,8 @@ struct TargetLives {
 }
 
 impl TargetLives {
-    /// Returns the life that begins for a message, if one does: for a dead letter that gets a ttl, and for a message that
-    /// lives by the retention of a queue in order of groups (SQS). Other messages keep their lives.
+    /// Returns the life that begins for a message, if one does: for a dead letter that gets a TTL, and for a message
+    /// that lives by the retention of a queue in order of groups (SQS). Other messages keep their lives.
     fn of(&self, header: &Header) -> Option<Life> {
         let ttl = self.ttl.filter(|_| is_dead_letter(header));
         let is_retained = self.is_ordered && header.life.retained_since().is_some();
@@ -324,13 +326,13 @@ impl TargetLives {
     }
 }
 
-/// How many of these are dead letters.
+/// Number of dead letters among these messages.
 pub(crate) fn dead_letters<'a>(headers: impl Iterator<Item = &'a Header>) -> u64 {
     u64::try_from(headers.filter(|header| is_dead_letter(header)).count()).unwrap_or_default()
 }
 
-/// A body with what it remembers at the queue it moves to. A dead letter knows where it is from, and how often it was
-/// claimed there; another message forgets both.
+/// Returns a body with its envelope for the target. That of a dead letter has its source, and its number of claims
+/// there; that of another message has neither.
 fn enveloped(header: &Header, peer: &Peer, body: Bytes) -> Bytes {
     let (envelope, body) = Envelope::split(body);
     let (source, attempts) = if is_dead_letter(header) {

@@ -7,25 +7,25 @@ use angarium_core::message::{Header, Message, Peer, State};
 /// Entries in transfer of one queue.
 #[derive(Default)]
 pub(crate) struct PeerTransfers {
-    /// Messages that move away, by target.
+    /// Messages that leave, by target.
     pub(crate) outgoing: Vec<OutgoingMessages>,
     /// Messages that were prepared here, by source.
     pub(crate) prepared: Vec<PreparedMessages>,
 }
 
-/// Messages that move to one target.
+/// Messages that leave for one target.
 pub(crate) struct OutgoingMessages {
     pub(crate) peer: Arc<Peer>,
     pub(crate) messages: Vec<Message>,
 }
 
-/// Headers of messages that one source has prepared.
+/// Headers of messages that were prepared here from one source.
 pub(crate) struct PreparedMessages {
     pub(crate) peer: Arc<Peer>,
     pub(crate) headers: Vec<Header>,
 }
 
-/// Groups entries in transfer by their peer. Failed entries are left out.
+/// Groups entries in transfer by their peer. Leaves out entries in other states.
 pub(crate) fn by_peer(messages: Vec<Message>) -> PeerTransfers {
     let PeerTransfers { mut outgoing, mut prepared } = PeerTransfers::default();
     for message in messages {

@@ -1,6 +1,6 @@
-//! Moves between queues that two replicas serve (P5). The owner of the target carries them out, as it does when both
-//! are its own: it holds the moves into the queue from the first write to the last, and deletes a queue only without
-//! them.
+//! Transfers between queues that two replicas serve (P5). The owner of the target runs them, as it does when it owns
+//! both queues: it holds the transfers into the queue from the first write to the last, and deletes a queue only while
+//! it holds them.
 //!
 //! ```text
 //! source's owner                    target's owner
@@ -9,10 +9,9 @@
 //!             └───────────────────▶ publishes them
 //! ```
 //!
-//! What is cut short is found by the owner that opens the target: it asks the source's owner for the states. An owner
-//! of the target that was replaced may still have a request under way to take messages out. So each request states in
-//! which epoch it is made, and once the source's owner has heard a later one it does nothing for an earlier one any
-//! more.
+//! The next owner that opens the target finds an aborted transfer, and requests the states from the source's owner. A
+//! replaced owner of the target may still have a request in progress that removes messages. So each request has the
+//! epoch of its sender, and the source's owner refuses requests of an earlier epoch than the latest it has received.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,12 +38,12 @@ use crate::transfer::made_targets::{MadeTarget, retention_of};
 use crate::transfer::mover::dead_letters;
 use crate::writer::change::Change;
 
-/// The latest epoch of each slot whose owner has asked for transfers. The lock is held for single look-ups.
+/// The latest epoch of each slot whose owner has requested transfers. The lock is held for single look-ups.
 #[derive(Default)]
 pub(crate) struct TargetEpochs(Mutex<HashMap<SlotNumber, Epoch>>);
 
 impl TargetEpochs {
-    /// Notes the epoch of an owner that asks. False when a later owner has asked.
+    /// Records the epoch of a requesting owner. Returns false when a later owner has sent a request.
     pub(crate) fn note(&self, slot: SlotNumber, epoch: Epoch) -> bool {
         let mut epochs = self.0.lock();
         let latest = epochs.entry(slot).or_insert(epoch);
@@ -52,7 +51,7 @@ impl TargetEpochs {
         *latest == epoch
     }
 
-    /// Whether an owner of the slot has asked in this epoch or a later one.
+    /// Whether an owner of the slot has sent a request in this epoch or a later one.
     pub(crate) fn knows(&self, slot: SlotNumber, epoch: Epoch) -> bool {
         self.0.lock().get(&slot).is_some_and(|latest| *latest >= epoch)
     }
@@ -68,7 +67,7 @@ fn epoch_of(owner: OwnerEpoch) -> Epoch {
 }
 
 impl MessageTransfers {
-    /// Has messages that were marked in transfer taken over by the owner of their target.
+    /// Has the owner of the target take over messages that were marked in transfer.
     pub(crate) async fn send_remote_transfer(
         &self,
         source: &Side,
@@ -110,7 +109,7 @@ impl MessageTransfers {
         Ok(())
     }
 
-    /// Takes over messages that another replica has marked in transfer for a queue of ours.
+    /// Takes over messages that another replica has marked in transfer for a queue of this one.
     pub async fn accept_transfers(&self, arrival: ArrivalRequest) -> Result<(), Error> {
         let transfers = self.clone();
         self.0.replica.carry_out(async move { transfers.take_over(arrival).await }).await
@@ -130,7 +129,7 @@ impl MessageTransfers {
             found.map_err(|error| store.failed(error))
         };
         let found = answer_of(&peer.at, found).await?;
-        // What is not marked in transfer any more was moved by a try before, or never will be.
+        // Messages that are not marked in transfer any more were transferred by an earlier attempt, or never will be.
         let is_ours =
             |message: &Message| matches!(&message.header.state, State::Moving(to) if to.at == target);
         let messages: Vec<Message> = found.into_iter().filter(is_ours).collect();
@@ -157,14 +156,14 @@ impl MessageTransfers {
             ids: prepared.iter().map(|header| header.id).collect(),
             owner: owner_epoch(target.queue.slot()),
         };
-        // An owner that was replaced without knowing takes nothing out any more.
+        // An owner that was replaced without its notice must not remove messages any more.
         self.0.slots.check_ours(target.queue.slot())?;
         let removed = async {
             match self.0.slots.elsewhere(&peer.at) {
                 Some(owner) => {
                     self.0.slots.peer_client()?.ask::<()>(&owner.address, DEPART, &departure).await
                 }
-                // It has moved to us since.
+                // The slot of the source has moved to this replica since.
                 None => self.remove_departed(departure).await,
             }
         };
@@ -172,16 +171,16 @@ impl MessageTransfers {
         target.queue.wake(prepared).await
     }
 
-    /// Removes messages that the owner of their target has, prepared.
+    /// Removes messages that the owner of their target has prepared.
     pub async fn remove_departed(&self, departure: DepartureRequest) -> Result<(), Error> {
         let transfers = self.clone();
         self.0.replica.carry_out(async move { transfers.take_out(departure).await }).await
     }
 
-    /// As `remove_departed`, in the task of the caller.
+    /// Like `remove_departed`, in the task of the caller.
     async fn take_out(&self, departure: DepartureRequest) -> Result<(), Error> {
         let at = departure.source.queue()?;
-        // The next owner of the target that asks for these messages waits until this has its outcome.
+        // The next owner of the target that requests these messages waits until this removal has its outcome.
         let _outgoing = self.0.slots.hold_outgoing(&at).await;
         self.check_owner(departure.owner).await?;
         let queue = self.0.slots.queue(&at).await?;
@@ -197,8 +196,8 @@ impl MessageTransfers {
         self.remove_sent(&side, moving.iter().map(|header| header.id).collect(), dead).await
     }
 
-    /// Removes messages at their source, as `remove_sent` does. Outgoing transfers from there are held until the outcome is
-    /// known, also when the caller waits no longer: the next one who asks for the messages waits for it.
+    /// Removes messages at their source, like `remove_sent`. The outgoing transfers of the source are held until the
+    /// outcome is known, even if the caller stops waiting: the next request for the messages waits for it.
     pub(crate) async fn remove_at_source(
         &self,
         source: &Side,
@@ -215,8 +214,8 @@ impl MessageTransfers {
         self.0.replica.carry_out(removal).await
     }
 
-    /// Refuses a request of an owner of a slot that has a later owner. The caller holds the outgoing transfers of the queue
-    /// that the request names.
+    /// Refuses a request of an owner of a slot that has a later owner. The caller holds the outgoing transfers of the
+    /// queue in the request.
     async fn check_owner(&self, owner: OwnerEpoch) -> Result<(), Error> {
         let (slot, epoch) = (SlotNumber(owner.slot), epoch_of(owner));
         if !self.0.target_epochs.knows(slot, epoch) {
@@ -229,7 +228,7 @@ impl MessageTransfers {
         Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"))
     }
 
-    /// Removes messages that their target has at their source, and counts the dead letters among them.
+    /// Removes messages at their source that their target has, and counts the dead letters among them.
     pub(crate) async fn remove_sent(
         &self,
         source: &Side,
@@ -244,8 +243,8 @@ impl MessageTransfers {
         Ok(())
     }
 
-    /// The fates of messages that are prepared in `slot`, by the states that they have at their source, which is waited
-    /// for no longer than [`limits::MOVE_SOURCE`]. The caller holds the moves into the queue.
+    /// Returns the fates of messages that are prepared in `slot`, by their states at their source. Waits at most
+    /// [`limits::MOVE_SOURCE`] for the source. The caller holds the transfers into the queue.
     pub(crate) async fn fates(
         &self,
         slot: &Slot,
@@ -283,8 +282,8 @@ impl MessageTransfers {
         Ok(ids.iter().map(|id| (*id, fate(id))).collect())
     }
 
-    /// States which of these messages are here, to the owner of the queue that they were prepared for. From then on no
-    /// caller before that owner takes any of them out.
+    /// Returns which of these messages are here, for the owner of the queue for which they were prepared. After this no
+    /// earlier owner of that queue removes any of them.
     pub async fn read_transfer_states(&self, question: StatesRequest) -> Result<StatesResponse, Error> {
         let peer = Peer { at: question.source.queue()?, queue: question.source_id };
         let _outgoing = self.0.slots.hold_outgoing(&peer.at).await;
@@ -297,13 +296,14 @@ impl MessageTransfers {
                 TransferFate::Publish | TransferFate::Drop => answer.kept.push(id),
             }
         }
-        // They are told of as an owner, or not at all.
+        // Only the present owner of the source may answer.
         self.0.slots.check_ours(self.0.slots.queue(&peer.at).await?.slot())?;
         Ok(answer)
     }
 }
 
-/// What the source of a move answers. Who waits holds the moves into the target, so it is not waited for without end.
+/// Waits for an answer of the source of a transfer, at most [`limits::MOVE_SOURCE`]: the caller holds the transfers
+/// into the target meanwhile.
 pub(crate) async fn answer_of<T>(
     source: &QueueRef,
     answer: impl Future<Output = Result<T, Error>>,

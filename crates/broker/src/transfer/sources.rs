@@ -1,4 +1,4 @@
-//! What a queue has in transfer, and keeping messages at their sources when their target is deleted.
+//! Entries in transfer of a queue in its pools, and keeping messages at their sources when their target is deleted.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ use crate::transfer::MessageTransfers;
 use crate::transfer::peers::{PreparedMessages, by_peer};
 
 impl MessageTransfers {
-    /// The storages in which a queue has entries that are prepared, moving or failed. Each of its pools is fenced first:
-    /// no owner before can add to them.
+    /// Returns the storages in which a queue has entries that are prepared, moving or failed. Fences each of its pools
+    /// first, so that no earlier owner can add to them.
     pub(crate) async fn stores_in_transfer(
         &self,
         queue: &SlotQueue,
@@ -32,9 +32,10 @@ impl MessageTransfers {
         Ok(stores)
     }
 
-    /// Makes sure that no message is lost with a queue that is about to be deleted: what is prepared there, and not
-    /// let go by its source, stays at its source for good. The caller holds the moves into the queue. A move that
-    /// an owner before has begun could still take the message out at the source, so its owner there is asked, who opens it, which fences that.
+    /// Makes sure that no message is lost with a queue that is about to be deleted: messages that are prepared there,
+    /// and that their source has not removed, stay at their source for good. The caller holds the transfers into the
+    /// queue. A transfer that an earlier owner has begun could still remove a message at the source, so the source's
+    /// owner is asked: it opens the source, which fences off that transfer.
     pub(crate) async fn keep_at_sources(&self, queue: &SlotQueue) -> Result<(), Error> {
         let Some(record) = queue.record().await? else { return Ok(()) };
         let mut known = HashSet::new();
