@@ -1,38 +1,39 @@
-//! What the product does: queues, messages, claims, pools, migrations. The map of the crate; there is no code in this file.
+//! Queues, messages, claims, pools and migrations: the domain logic of the product. This file is the map of the crate
+//! and has no code.
 //!
-//! [`Broker`] is the facade: one line for each verb. Each component owns its state and its lock, and has what it needs of
-//! the components below it. They are put together from below in `start`, so none can call one above it.
+//! [`Broker`] is the facade, with one line for each verb. Each component owns its state and its lock, and holds the
+//! components below it that it needs. `start` builds them from the bottom up, so no component can call one above it.
 //!
 //! | level | component | its job |
 //! |---|---|---|
-//! | 0 | `replica` | this replica as the others need it: tree, clock, bounds, meter, tasks |
+//! | 0 | `replica` | this replica as all components need it: tree, clock, bounds, meter, tasks |
 //! | 1 | `stores`, `ledger` | the open storages by pool; the ledger of amounts that accounts hold |
 //! | 2 | `writer` | writes to the pools: changes, pending writes, batches |
 //! | 3 | `slot` | a slot at its owner: its lock, its open queues, every step under that lock; `QueueHandle` |
 //! | 4 | `slots` | the slot table: routing, ownership, recovery, membership |
 //! | 5 | `pools` | the pool registry: records, opening and exchange, flavors, choice of a pool |
-//! | 6 | `quotas` | counting and reserving what accounts hold |
+//! | 6 | `quotas` | counting and reserving the amounts of accounts |
 //! | 7 | `open_queues` | opening, creating and reading the queues of served slots |
 //! | 8 | `messages`, `transfer`, `migration`, `counting` | posts, reads and deletes; transfers between queues; changes of a queue's pool; numbers of messages |
-//! | 9 | `claims`, `queues` | claims and receipts; queues as clients have them |
+//! | 9 | `claims`, `queues` | claims and receipts; queues as clients see them |
 //! | 10 | `redrive`, `balance`, `sweeps`, `health` | tasks that move messages back; drains and balance of pools; expiry and retention; readiness and reach |
 //! | 11 | `reports` | pages of metrics, statistics, health |
-//! | 12 | `background` | the list of background tasks, and what slots note for the parts above |
-//! | 13 | `start`, `broker` | putting it together; the facade |
+//! | 12 | `background` | the list of background tasks, and the follow-ups that slots note for the components above |
+//! | 13 | `start`, `broker` | construction; the facade |
 //!
-//! `tests/tidy/tables.rs` holds the components to this order.
+//! `tests/tidy/tables.rs` enforces this order.
 //!
 //! # The lock of a slot
 //!
-//! Engine, slot writers, waiting claims, deadlines and figures of a slot change together, under one lock. Only `slot` takes
-//! it: `LockedSlot` has the verbs of one step, `QueueHandle` those of one queue. Components above hold the procedures of
-//! several durable steps: they wait, and never hold the lock.
+//! Engine, slot writers, waiting claims, deadlines and figures of a slot change together, under one lock. Only `slot`
+//! takes it: `LockedSlot` has the verbs of one step, `QueueHandle` those of one queue. Components above have the
+//! procedures of several durable steps: they wait, and never hold the lock.
 //!
 //! # Invariants
 //!
-//! * A slot holds nothing from above. Work that a part above must do for a queue is noted in a list (`slot::follow_ups`),
-//!   which `background` drains.
-//! * No change is answered before it is durable, and no unknown outcome is called a failure.
+//! * A slot holds no component from above. It notes work that a component above must do for a queue in a list
+//!   (`slot::follow_ups`), which `background` drains.
+//! * No change is acknowledged before it is durable, and no unknown outcome is reported as a failure.
 //! * A component sees no status code, no header, and no path of the tree.
 
 #![warn(missing_docs)]

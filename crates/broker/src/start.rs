@@ -1,4 +1,4 @@
-//! The parts of the broker, and how they are put together: from below, so that none can call one above it.
+//! Construction of the broker. Components are built from the bottom up, so that none can call one above it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -53,7 +53,7 @@ use crate::sweeps::{Sweeps, SweepsParts};
 use crate::transfer::remote::TargetEpochs;
 use crate::transfer::{MessageTransfers, MessageTransfersParts};
 
-/// Every component with verbs of the service, each once. Those below are held by them.
+/// Every component with verbs of the service, once each. They hold the components below them.
 pub(crate) struct Components {
     pub(crate) replica: Arc<LocalReplica>,
     pub(crate) slots: Slots,
@@ -74,11 +74,11 @@ pub(crate) struct Components {
 }
 
 impl Broker {
-    /// Registers `replica`, takes the slots that should be its and no caller has, and begins its background tasks. No
-    /// project has a quota.
+    /// Registers `replica`, takes the slots that it should serve and that no replica owns, and starts its background
+    /// tasks. No project has a quota.
     ///
-    /// When there are pools and none can be used nothing is taken, and the error states why. Without any pool the
-    /// service starts, so that one can be added.
+    /// When there are pools and none can be used, it takes nothing and the error gives the reason. Without any pool the
+    /// service starts, so that an operator can add one.
     pub async fn start(
         catalogue: Catalogue,
         settings: &PoolSettings,
@@ -89,7 +89,7 @@ impl Broker {
         Self::start_within(catalogue, settings, replica, clock, limits, unbounded()).await
     }
 
-    /// As [`Broker::start`], with quotas, which may change while it runs.
+    /// As [`Broker::start`], with quotas, which may change while the broker runs.
     pub async fn start_within(
         catalogue: Catalogue,
         settings: &PoolSettings,
@@ -128,7 +128,7 @@ impl Broker {
         Self::assemble(around, membership).begin(list).await
     }
 
-    /// Takes the slots that should be this replica's, and begins the background tasks.
+    /// Takes the slots that this replica should serve, and starts the background tasks.
     async fn begin(self, follow_ups: UnboundedReceiver<FollowUp>) -> Result<Self, Error> {
         let (pools, slots) = (&self.0.pools, &self.0.slots);
         pools.reopen_marked_pools().await;
@@ -142,7 +142,7 @@ impl Broker {
         Ok(self)
     }
 
-    /// Ends the background tasks and waits until every change that has begun is at its end.
+    /// Ends the background tasks and waits until every change in progress has ended.
     pub async fn stop(&self) {
         self.stop_waiters();
         let replica = &self.0.replica;
@@ -151,7 +151,7 @@ impl Broker {
         replica.tasks.wait().await;
     }
 
-    /// Puts the components together, each on those below it.
+    /// Builds the components, each on the ones below it.
     fn assemble(around: SlotSurroundings, membership: Membership) -> Self {
         let SlotSurroundings { replica, stores, ledger, dedup, .. } = around.clone();
         let slots = Slots::new(around, membership);
@@ -179,9 +179,9 @@ impl Broker {
     }
 }
 
-/// Registers the replica as one that starts, and takes the time of the others beside it.
+/// Registers the replica in the state `Starting`, and agrees with running replicas on the time.
 async fn register(catalogue: &Catalogue, clock: &Clock, replica: &Replica) -> Result<Membership, Error> {
-    // Before anything is put in place: a session that is lost on the way is noticed.
+    // Taken before the first write, so that the loss of the session is noticed from here on.
     let sessions = catalogue.session();
     let generation = sessions.borrow().generation;
     let started = clock.now();
@@ -192,7 +192,7 @@ async fn register(catalogue: &Catalogue, clock: &Clock, replica: &Replica) -> Re
     Ok(Membership::new(replica.clone(), Registration { started, node, generation }, sessions))
 }
 
-/// The components that hold queues up to opening them: all others are built on these.
+/// The components up to `open_queues`: all others are built on these.
 struct LowerComponents {
     replica: Arc<LocalReplica>,
     stores: Arc<PoolTable>,
