@@ -1,9 +1,9 @@
-//! Receives that are repeated because their client never saw the answer: it names the receive, and gets the same
-//! messages with the same handles, hidden for their whole time again. Source: `ReceiveRequestAttemptId` of SQS, for
-//! queues in order of groups.
+//! Repeated receives. A client that never got the answer to its receive sends the id of the receive again, and gets the
+//! same messages with the same handles, hidden for their whole time again. Source: `ReceiveRequestAttemptId` of SQS,
+//! for FIFO queues.
 //!
-//! The id of a receive is in the record of its claim, so it is known for as long as the claim is, no matter which
-//! caller owns the slot.
+//! The id of a receive is in the record of its claim, so every later owner of the slot knows it for as long as the
+//! claim exists.
 
 use angarium_core::claim::Visibility;
 use angarium_core::error::Error;
@@ -17,13 +17,13 @@ use crate::claims::create::ClaimView;
 /// A receive that is repeated.
 pub(crate) struct RepeatedReceive {
     pub(crate) view: ClaimView,
-    /// When the messages were received first.
+    /// When the messages were first received.
     pub(crate) received: Timestamp,
 }
 
 impl Claims {
-    /// Repeats the receive with this id. None when there was no such receive, or it cannot be repeated: it has ended, or
-    /// something was done with one of its messages.
+    /// Repeats the receive with this id. Returns none when there was no such receive, or when it cannot be repeated: it
+    /// has ended, or one of its messages was deleted or changed.
     pub(crate) async fn receive_again(
         &self,
         at: &QueueRef,
@@ -38,12 +38,12 @@ impl Claims {
         let (received, messages) = (attempt.received, attempt.messages);
         let renewed = self.claim_renew_as(at, claim, visibility.terms(), Some(attempt)).await;
         match renewed {
-            // It has just ended.
+            // The claim has just ended.
             Err(Error::NotFound { .. }) => return Ok(None),
             renewed => renewed?,
         }
         let view = self.claim_get(at, claim).await?.view;
-        // A caller that deletes one of them meanwhile has its answer already.
+        // A client that deletes one of the messages meanwhile has the first answer already.
         Ok((view.messages.len() == messages).then_some(RepeatedReceive { view, received }))
     }
 }

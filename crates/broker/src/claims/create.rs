@@ -1,4 +1,4 @@
-//! Claims: create and release. How claims end is in [`crate::claims::release`].
+//! Creation of claims. Their end is in [`crate::claims::release`].
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -26,32 +26,32 @@ use crate::slot::wait_line::{ChosenMessages, ClaimChoice};
 /// A claim as its holder sees it.
 #[derive(Clone, Debug)]
 pub struct ClaimView {
-    /// Its id.
+    /// Id of the claim.
     pub id: ClaimId,
-    /// Its messages, oldest first.
+    /// The messages, oldest first.
     pub messages: Vec<MessageView>,
-    /// When it was made, or was last given new terms.
+    /// When the claim was made, or last given new terms.
     pub received: Timestamp,
 }
 
-/// A claim on its way to its holder. Dropped before [`DeliveryGuard::done`], the holder never had it: it is released
-/// at once and does not count as an attempt (P7).
+/// A claim in delivery to its holder. If it is dropped before [`DeliveryGuard::done`], the holder never got the claim:
+/// the claim is released at once and does not count as an attempt (P7).
 pub struct DeliveryGuard {
     pub(crate) claims: Claims,
     pub(crate) at: QueueRef,
-    /// None once it is handed over.
+    /// None once the claim is delivered.
     pub(crate) claim: Option<ClaimId>,
-    /// Where the replica is reached that has granted it; none if this one has.
+    /// Address of the replica that granted the claim; none if this one did.
     pub(crate) from: Option<String>,
 }
 
 impl DeliveryGuard {
-    /// The answer is on its way: from here on the holder may have the claim.
+    /// Marks the claim as delivered: the answer is being sent, so the holder may have the claim from here on.
     pub fn done(&mut self) {
         self.claim = None;
     }
 
-    /// The claim that is handed over, and its queue; none once that is done.
+    /// Returns the claim in delivery and its queue; none once it is delivered.
     pub fn claim(&self) -> Option<(&QueueRef, ClaimId)> {
         self.claim.map(|claim| (&self.at, claim))
     }
@@ -74,7 +74,7 @@ impl Drop for DeliveryGuard {
 }
 
 impl Claims {
-    /// Claims the oldest ready messages. The claim is durable when this returns it; none when there is nothing
+    /// Claims the oldest ready messages. The claim is durable when this returns it. Returns none when there is nothing
     /// to claim.
     pub async fn claim_create(
         &self,
@@ -85,8 +85,8 @@ impl Claims {
         self.claim_wait(at, terms, limit, ClaimWait::default(), Claimer::default()).await
     }
 
-    /// As `claim_create`. When there is nothing to claim it waits for it, also for a queue that does not exist
-    /// yet; those who wait for one queue are served in order.
+    /// As `claim_create`. When there is nothing to claim it waits for messages, also for a queue that does not exist
+    /// yet. The waiters of one queue are served in order.
     pub async fn claim_wait(
         &self,
         at: &QueueRef,
@@ -117,8 +117,8 @@ impl Claims {
         Ok(granted)
     }
 
-    /// Messages for a claim. A slot that is recovered meanwhile is waited for, and
-    /// the wait continues there.
+    /// Chooses messages for a claim. If the slot is recovered meanwhile, it waits for the recovery and continues the
+    /// wait there.
     async fn choose_or_wait(
         &self,
         at: &QueueRef,
@@ -133,7 +133,8 @@ impl Claims {
             let left = wait.duration().saturating_sub(start.elapsed());
             match slot.line(at).choose(limit, left).await {
                 Ok(choice @ ClaimChoice { chosen: Some(_), .. }) => return Ok(choice),
-                // Cut off from the tree, no caller can say that there is nothing: it may be another's by now (P8).
+                // Without a connection to the tree a replica cannot report "nothing to claim": the slot may have
+                // another owner by now (P8).
                 Ok(ClaimChoice { chosen: None, arrivals }) => {
                     return self.0.slots.check_ours(slot).map(|()| ClaimChoice { chosen: None, arrivals });
                 }
@@ -143,18 +144,18 @@ impl Claims {
         }
     }
 
-    /// A claim of another replica that moves to its holder through this one.
+    /// Returns the guard of a claim that another replica granted and that this one delivers to the holder.
     pub fn handover_from(&self, address: String, at: QueueRef, claim: ClaimId) -> DeliveryGuard {
         DeliveryGuard { claims: self.clone(), at, claim: Some(claim), from: Some(address) }
     }
 
-    /// Tells the replica that has granted a claim that its holder never got it.
+    /// Tells the replica that granted a claim that the holder never got it.
     async fn report_undelivered(&self, address: &str, at: &QueueRef, claim: ClaimId) -> Result<(), Error> {
         let unheld = UndeliveredClaim { queue: at.into(), claim };
         self.0.slots.peer_client()?.ask(address, UNHELD, &unheld).await
     }
 
-    /// Ends a claim that its holder never got, uncounted. One that has ended is ended already.
+    /// Ends a claim that its holder never got, without counting an attempt. It is no error when the claim has ended.
     pub async fn claim_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
         let queue = self.0.slots.queue(&at).await?;
         // The slot may have been recovered since the claim was made.
@@ -163,7 +164,7 @@ impl Claims {
         self.release_claims(queue.slot(), claims, Release::UNCOUNTED, ReleaseCause::NeverHeld).await
     }
 
-    /// Makes a claim on chosen messages durable. When that certainly failed they are ready again.
+    /// Makes a claim on chosen messages durable. If that certainly failed, the messages are ready again.
     async fn grant(
         &self,
         terms: ClaimTerms,
@@ -177,7 +178,7 @@ impl Claims {
         let claim = NewClaim { id, terms, client, attempt, expires: now.plus_seconds(terms.ttl()) };
         let bodies = match self.record(&claim, &chosen, now).await {
             Ok(bodies) => bodies,
-            // What was chosen moves to the next one who waits.
+            // The chosen messages go to the next waiter.
             Err(error) if error.nothing_written() => return Err(error),
             Err(error) => {
                 chosen.queue.grant_in_doubt(id, terms, &chosen.ids(), self.0.replica.clock.now());
@@ -197,7 +198,7 @@ impl Claims {
         Ok(ClaimView { id, messages: headers.into_iter().filter_map(view).collect(), received: now })
     }
 
-    /// Reads what bodies are missing, then writes the claim's record.
+    /// Reads the missing bodies, then writes the record of the claim.
     async fn record(
         &self,
         claim: &NewClaim,

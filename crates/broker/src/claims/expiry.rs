@@ -1,5 +1,4 @@
-//! Ending claims whose time has ended, by the pools that their queues lie in: those of a pool that hangs wait for it,
-//! and hold up no others.
+//! Expiry of claims, by the pool of their queue: claims in a hanging pool wait for that pool and delay no other claims.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,13 +20,13 @@ use crate::slot::expiry::{DueClaims, DuePlacement};
 use crate::slot::release::ReleaseCause;
 use crate::slot::state::Slot;
 
-/// By placement. Queues that have no record any more lie nowhere.
+/// Due claims by placement. The key is none for queues that have no record any more.
 type DuePlacements = HashMap<Option<Placement>, DuePlacement>;
 
 impl Claims {
     pub(crate) async fn expire_claims(&self) {
         let alarm = &self.0.replica.alarms.claims;
-        // While no claim can be renewed their time is stopped, and nothing is due soon.
+        // While no claim can be renewed the time of claims is stopped, and nothing is due soon.
         let time = || {
             let now = self.0.replica.clock.now();
             let time = self.0.slots.claim_time();
@@ -58,13 +57,13 @@ impl Claims {
         let records = self.0.replica.catalogue.queue_records(&queues).await?;
         let placement =
             |record: Option<_>| record.map(|record: angarium_catalogue::QueueRecord| record.placement());
-        // One that cannot be read is complained of when its queue is opened.
+        // The opening of the queue reports a record that cannot be read.
         let placements = records.into_iter().map(|record| placement(record).and_then(Result::ok));
         Ok(queues.into_iter().zip(placements).collect())
     }
 }
 
-/// The expiry of the claims of a slot that were due at a time.
+/// The expiry of the claims of a slot that were due at `now`.
 #[derive(Clone)]
 struct SlotExpiry {
     claims: Claims,
@@ -93,13 +92,13 @@ impl SlotExpiry {
                 });
             }
             ended.close();
-            // What takes longer continues beside what is due next.
+            // Slower placements continue beside the claims that are due next.
             let _ = timeout(limits::EXPIRY_WAIT, ended.wait()).await;
         }
         slot.finish_expiry();
     }
 
-    /// When claims that cannot be ended now are due again.
+    /// Returns when claims that cannot be ended now are due again.
     fn retry_at(&self) -> Timestamp {
         retry_at(self.now.max(self.claims.0.replica.clock.now()))
     }
@@ -124,7 +123,8 @@ impl SlotExpiry {
         parts
     }
 
-    /// Ends the claims of one placement. Its queues are opened one after the other: opening holds the gates of their pools.
+    /// Ends the claims of one placement. Its queues are opened one after the other, because opening a queue holds the
+    /// gates of its pools.
     async fn expire_placement(&self, part: DuePlacement) {
         if !part.claims.is_empty()
             && let Err(error) = self
@@ -144,8 +144,8 @@ impl SlotExpiry {
         self.claims.0.replica.task_failed("expire claims", format_args!("slot {slot}"), error);
     }
 
-    /// Opens the queue of a claim whose time has ended, so that it can be ended. A claim of a queue that does not exist
-    /// any more is cleared away.
+    /// Opens the queue of an expired claim, so that the claim can be ended. A claim of a queue that no longer exists is
+    /// cleared away.
     async fn open_for_release(&self, deadline: Deadline) {
         let (parts, slot) = (&self.claims.0, &self.slot);
         match parts.open_queues.open(&slot.queue(&deadline.queue)).await {

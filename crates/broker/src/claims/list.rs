@@ -1,4 +1,4 @@
-//! Pages of the claims of a queue. They change nothing, and read nothing but memory, which has all claims of an open queue.
+//! Pages of the claims of a queue. They change nothing and read only memory, which has all claims of an open queue.
 
 use angarium_core::error::Error;
 use angarium_core::ids::ClaimId;
@@ -9,25 +9,25 @@ use angarium_engine::LiveClaim;
 use crate::claims::Claims;
 use crate::slot::slot_queue::SlotQueue;
 
-/// Which claims a listing wants.
+/// Which claims a listing returns.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimFilter {
-    /// Only those behind this one, which may have ended.
+    /// Only claims behind this one, which may have ended.
     pub after: Option<ClaimId>,
-    /// At most this many.
+    /// Maximum of claims on the page.
     pub limit: PageLimit,
 }
 
 /// A claim in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedClaim {
-    /// Its id.
+    /// Id of the claim.
     pub id: ClaimId,
-    /// Seconds that it lasts from its creation or last renewal.
+    /// Seconds that the claim lasts from its creation or last renewal.
     pub ttl: u32,
-    /// Seconds since then.
+    /// Seconds since its creation or last renewal.
     pub age: u64,
-    /// How many of its messages are not deleted yet.
+    /// Number of its messages that are not deleted yet.
     pub messages: usize,
 }
 
@@ -36,12 +36,12 @@ pub struct ListedClaim {
 pub struct ClaimPage {
     /// The live claims, in order of their ids.
     pub claims: Vec<ListedClaim>,
-    /// Behind which claim the next page begins; none when there is nothing on this page.
+    /// The claim behind which the next page begins; none when this page is empty.
     pub next: Option<ClaimId>,
 }
 
 impl Claims {
-    /// A page of the live claims of a queue; an empty one when there is no such queue.
+    /// Returns a page of the live claims of a queue; an empty one when there is no such queue.
     pub async fn claims_list(&self, at: &QueueRef, filter: ClaimFilter) -> Result<ClaimPage, Error> {
         let queue = self.0.slots.queue(at).await?;
         let page = self.claim_page(&queue, filter).await;

@@ -1,4 +1,4 @@
-//! Claims: made, renewed, split, released, listed, ended when they expire; receipts (SQS).
+//! Claims: creation, renewal, split, release, listing, expiry; receipts (SQS).
 
 pub(crate) mod attempts;
 pub(crate) mod create;

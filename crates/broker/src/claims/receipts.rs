@@ -1,6 +1,7 @@
-//! Receives and receipts: messages claimed the way of SQS, and what is done with each of them by its handle.
+//! Receives and receipts: claims of messages as in SQS, and operations on single messages by their handles.
 //!
-//! A receive is a claim. Its messages are deleted one by one, and each may get a time of its own (see [`crate::claims::split`]).
+//! A receive is a claim. Its messages are deleted one by one, and each may get a visibility timeout of its own (see
+//! [`crate::claims::split`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,47 +30,48 @@ use crate::slot::queue_handle::{QueueHandle, closed};
 use crate::slot::receipts::ClaimedRemoval;
 use crate::writer::pending::{WriteOutcome, settled};
 
-/// The pause before a message is asked for again that is just being claimed or given back.
+/// Pause before another look at a message whose claim is being written or released.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a receive asks for. The queue states what it does not.
+/// The parameters of a receive. The attributes of the queue give the missing ones.
 #[derive(Clone, Debug)]
 pub struct Receive {
-    /// At most this many messages.
+    /// Maximum of messages.
     pub limit: ClaimLimit,
-    /// For how long they are hidden.
+    /// How long the messages are hidden.
     pub visibility: Option<Visibility>,
-    /// How long to wait for the first one.
+    /// How long to wait for the first message.
     pub wait: Option<ClaimWait>,
-    /// How much of that has ended already.
+    /// How much of the wait has passed already.
     pub waited: Duration,
-    /// What makes it the same as another receive, of a queue in order of groups. Other queues do not look at it.
+    /// Id that makes this receive a repetition of another one with the same id. Only FIFO queues use it.
     pub attempt: Option<AttemptId>,
-    /// How many messages of the queue may be under claims. Beyond it no caller gets any.
+    /// Maximum of messages of the queue under claims. Beyond it a receive gets no messages.
     pub in_flight: usize,
 }
 
-/// What was received.
+/// The result of a receive.
 pub struct ReceiveResult {
     /// The messages, oldest first, each with its handle.
     pub messages: Vec<(MessageView, String)>,
-    /// Gives them back if they never come to who asked; none of a receive that is repeated, since it may be again.
+    /// Releases the messages if they never reach the client. None for a repeated receive, since the client may repeat
+    /// it again.
     pub delivery_guard: Option<DeliveryGuard>,
 }
 
-/// What a change of visibility found.
+/// The result of a change of visibility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VisibilityResult {
-    /// The message is hidden for as long as was asked, from now on.
+    /// The message is hidden for the requested time from now on.
     Done,
-    /// No receive that the receipt is good for holds the message: nothing was changed.
+    /// No receive for which the receipt is valid holds the message: nothing was changed.
     Over,
     /// There is no such message.
     Gone,
 }
 
 impl Claims {
-    /// Receives messages of a queue that exists; none when there are none, after the wait.
+    /// Receives messages of a queue that exists. Returns none when there are no messages after the wait.
     pub async fn receive(&self, at: &QueueRef, asked: Receive) -> Result<Option<ReceiveResult>, Error> {
         let key = self.receipt_key().await?;
         let ExistingQueue { id: queue, attributes } = self.0.open_queues.opened(at).await?;
@@ -83,7 +85,7 @@ impl Claims {
             return Ok(Some(ReceiveResult { messages, delivery_guard: None }));
         }
         if !self.wait_for_room(at, asked.in_flight, wait).await? {
-            // Who waits, or keeps to an order, is told that there is nothing (SQS).
+            // A client that waits, or that uses a FIFO queue, gets an empty answer (SQS).
             let is_refused = wait == ClaimWait::default() && !attributes.is_fifo;
             return if is_refused {
                 Err(Error::TooManyInFlight { bound: asked.in_flight })
@@ -96,7 +98,8 @@ impl Claims {
             .await?;
         let Some((view, mut delivery_guard)) = claimed else { return Ok(None) };
         if visibility.seconds() == 0 {
-            // They were received, and stay visible. If this fails the claim ends all the same: its time has ended.
+            // The messages count as received and stay visible. If this fails the claim ends nevertheless: its time is
+            // zero.
             delivery_guard.done();
             let _ = self.claim_release(at, view.id).await;
         }
@@ -104,7 +107,7 @@ impl Claims {
         Ok(Some(ReceiveResult { messages, delivery_guard: Some(delivery_guard) }))
     }
 
-    /// Waits until a queue has fewer messages under claims than `most`. False when it has as many still.
+    /// Waits until a queue has fewer messages under claims than `most`. Returns false when the wait ended before that.
     async fn wait_for_room(&self, at: &QueueRef, most: usize, wait: ClaimWait) -> Result<bool, Error> {
         let start = Instant::now();
         loop {
@@ -121,13 +124,14 @@ impl Claims {
         }
     }
 
-    /// Whether a queue has a policy, unless memory knows that it has none.
+    /// Whether a queue may have a policy. False only when memory shows that it has none.
     pub fn may_have_policy(&self, at: &QueueRef) -> bool {
         let Some(slot) = self.0.slots.get(at.slot()) else { return true };
         slot.may_have_policy(at)
     }
 
-    /// Deletes messages by their handles, each for itself: those that went well are gone from the pool when this returns.
+    /// Deletes messages by their handles, each with its own outcome. Messages with a successful outcome are gone from
+    /// the pool when this returns.
     pub async fn receipts_delete(
         &self,
         at: &QueueRef,
@@ -164,7 +168,7 @@ impl Claims {
             });
         }
         if done.iter().any(Result::is_err) {
-            // Where the queue is served next all of them are deleted again, which does no harm to those that are gone.
+            // The next owner of the queue will delete all of them again, which does no harm to messages that are gone.
             let is_refused = |done: &Result<(), Arc<Error>>| matches!(done, Err(e) if e.nothing_written());
             let is_unwritten = done.iter().all(is_refused);
             let served = named.slot().check_served();
@@ -173,8 +177,8 @@ impl Claims {
         Ok(done)
     }
 
-    /// In a queue in order of groups a receipt is good for nothing once its receive has ended and its message is there
-    /// still: a later receive would be overtaken.
+    /// Refuses, in a FIFO queue, a receipt whose receive has ended while its message still exists: the delete would
+    /// overtake a later receive.
     async fn check_ordered(
         &self,
         queue: &QueueHandle,
@@ -187,7 +191,7 @@ impl Claims {
         match self.found(queue, receipt).await? {
             ReceiptTarget::Held(_)
             | ReceiptTarget::Other(VisibilityResult::Done | VisibilityResult::Gone) => Ok(()),
-            // Never in a queue in order of groups.
+            // Never in a FIFO queue.
             ReceiptTarget::Changing => Err(being_claimed()),
             ReceiptTarget::Other(VisibilityResult::Over) => {
                 Err(Error::invalid(InvalidPart::Limit, "ReceiptHandle", "the receipt handle has expired"))
@@ -216,9 +220,10 @@ impl Claims {
         }
     }
 
-    /// Hides messages for so long from now on, each by its handle; zero seconds make one visible. In order of groups a
-    /// receipt is good for its own receive, elsewhere for whichever holds the message. One of a message that no caller
-    /// holds changes nothing (SQS answers success there). What went well is durable when this returns.
+    /// Hides messages from now on, each by its handle and for its own time. Zero seconds make a message visible. In a
+    /// FIFO queue a receipt is valid for its own receive only, in other queues for any receive that holds the message.
+    /// A receipt of a message that is under no claim changes nothing (SQS answers success). Successful changes are
+    /// durable when this returns.
     pub async fn receipts_change(
         &self,
         at: &QueueRef,
@@ -242,7 +247,7 @@ impl Claims {
                 Err(error) => Err(Arc::new(error)),
             });
         }
-        // Of a queue that was closed meanwhile each entry has its own error.
+        // If the queue was closed meanwhile, each entry has its own error.
         let queue = named.with_id(id);
         let start = Instant::now();
         while !alike.is_empty() {
@@ -271,7 +276,7 @@ impl Claims {
         Ok(outcomes)
     }
 
-    /// From its receive on a message may be hidden for so long in all.
+    /// Checks the total time since its receive for which a message may be hidden.
     fn check_total(&self, receipt: &Receipt, visibility: Visibility) -> Result<(), Error> {
         let (_, most) = core_limits::VISIBILITY;
         let ends = self.0.replica.clock.now().plus_seconds(visibility.seconds());
@@ -282,8 +287,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Gives the same time to several messages, those of one claim together. Messages whose claims are being written or
-    /// given back are left for the next pass, so that no other waits for them.
+    /// Gives the same time to several messages, together for messages of one claim. Messages whose claims are being
+    /// written or released are left for the next pass, so that they delay no others.
     async fn change_alike(
         &self,
         queue: &QueueHandle,
@@ -319,7 +324,7 @@ impl Claims {
         ChangePass { outcomes, changing }
     }
 
-    /// What a receipt is worth, looked up in the pool where memory does not know.
+    /// Returns the target of a receipt, looked up in the pool where memory does not have it.
     async fn found(&self, queue: &QueueHandle, receipt: Receipt) -> Result<ReceiptTarget, Error> {
         let now = self.0.slots.claim_time();
         let worth =
@@ -345,7 +350,7 @@ impl Claims {
     }
 }
 
-/// The message of a receipt was still being claimed or given back at the end of the deadline.
+/// Error for a message whose claim was still being written or released at the deadline.
 fn being_claimed() -> Error {
     Error::unavailable(Part::Coordination, "the message is being claimed")
 }
@@ -369,17 +374,17 @@ struct ChangePass {
     changing: Vec<IndexedReceipt>,
 }
 
-/// What a receipt is worth.
+/// What a receipt refers to now.
 enum ReceiptTarget {
-    /// Its message is under this claim still.
+    /// Its message is still under this claim.
     Held(ClaimId),
-    /// A claim of its message is being written or given back.
+    /// A claim of its message is being written or released.
     Changing,
-    /// It is not, for this reason.
+    /// Its message is under no claim of the receipt, for this reason.
     Other(VisibilityResult),
 }
 
-/// The messages of a claim, each with the handle of its receipt.
+/// Returns the messages of a claim, each with the handle of its receipt.
 fn sealed(
     key: &ReceiptKey,
     queue: QueueId,

@@ -1,8 +1,8 @@
-//! The end of claims: released, expired, or never handed over.
+//! The end of claims: released, expired, or never delivered.
 //!
-//! First the headers of the messages become durable, then the records of the claims go, then the messages are
-//! ready (P7). In between the messages stay hidden, so that killing the process anywhere leaves either the claim
-//! or its messages, never both and never neither.
+//! First the headers of the messages become durable, then the records of the claims are deleted, then the messages are
+//! ready (P7). In between the messages stay hidden. So a process that is killed at any point leaves either the claim or
+//! its messages, never both and never neither.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::slot::state::Slot;
 use crate::writer::pending::settled;
 
 impl Claims {
-    /// Releases a claim: its messages are ready again when this returns. One that has ended is no error.
+    /// Releases a claim. Its messages are ready again when this returns. It is no error when the claim has ended.
     pub async fn claim_release(&self, at: &QueueRef, id: ClaimId) -> Result<(), Error> {
         self.release_later(at, id, None).await
     }
 
-    /// As `claim_release`, but that the messages are ready only after a delay, if there is one.
+    /// As `claim_release`, but the messages become ready only after a delay, if one is given.
     pub async fn release_later(&self, at: &QueueRef, id: ClaimId, delay: Option<Delay>) -> Result<(), Error> {
         let queue = self.0.slots.queue(at).await?;
         if self.0.open_queues.open(&queue).await?.is_none() {
@@ -41,10 +41,10 @@ impl Claims {
             loop {
                 let released = vec![ClaimKey { queue: at.clone(), claim: id }];
                 claims.release_claims(slot, released, ending, ReleaseCause::Released).await?;
-                // Another caller may be ending or renewing it: no caller learns that it has ended before it is.
+                // Another caller may be ending or renewing the claim: the end is reported only after it has happened.
                 let changed = slot.claim_changed();
                 let is_over = slot.has_ended(at, id);
-                // It may have been ended here before the slot was closed.
+                // The claim may have ended here before the slot was closed.
                 claims.0.slots.check_ours(slot).map_err(Error::into_unknown)?;
                 if is_over {
                     return Ok(());
@@ -57,7 +57,7 @@ impl Claims {
         self.0.replica.carry_out(release).await
     }
 
-    /// Ends claims. Those that have ended, or being ended by another caller, are passed over.
+    /// Ends claims. Claims that have ended, or that another caller is ending, are skipped.
     pub(crate) async fn release_claims(
         &self,
         slot: &Arc<Slot>,
@@ -72,7 +72,7 @@ impl Claims {
         outcome
     }
 
-    /// Waits for the headers, removes the records, shows the messages.
+    /// Waits for the headers, deletes the records of the claims, and makes the messages ready.
     async fn finish_releases(
         &self,
         slot: &Arc<Slot>,
@@ -109,7 +109,7 @@ impl Claims {
         failure.map_or(Ok(()), Err)
     }
 
-    /// When claims that did not end are ended again.
+    /// Returns when claims that could not be ended are tried again.
     fn again(&self) -> Timestamp {
         retry_at(self.0.replica.clock.now())
     }

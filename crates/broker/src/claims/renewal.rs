@@ -1,4 +1,4 @@
-//! Looking at a claim, and giving it new terms.
+//! Reading and renewing a claim.
 
 use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use angarium_core::claim::ClaimTerms;
@@ -15,19 +15,19 @@ use crate::slot::claims::{BegunRenewal, ClaimStep, NewClaim, retry_at};
 use crate::slot::queue_handle::{EngineReading, QueueHandle};
 use crate::slot::slot_queue::SlotQueue;
 
-/// A claim as its holder looks at it later.
+/// A claim as its holder reads it later.
 #[derive(Clone, Debug)]
 pub struct ClaimStatus {
-    /// The claim, with those of its messages that are not deleted yet.
+    /// The claim, with its messages that are not deleted yet.
     pub view: ClaimView,
-    /// Seconds it lasts from its creation or last renewal.
+    /// Seconds that the claim lasts from its creation or last renewal.
     pub ttl: u32,
-    /// Seconds since then.
+    /// Seconds since its creation or last renewal.
     pub age: u64,
 }
 
 impl Claims {
-    /// A live claim.
+    /// Returns a live claim.
     pub async fn claim_get(&self, at: &QueueRef, id: ClaimId) -> Result<ClaimStatus, Error> {
         let queue = self.0.slots.queue(at).await?;
         let status = self.claim_status(&queue, id).await;
@@ -60,8 +60,8 @@ impl Claims {
         self.claim_renew_as(at, id, terms, None).await
     }
 
-    /// As `claim_renew`, of the claim of a receive that may be repeated again if it is given; otherwise it
-    /// cannot be any more.
+    /// As `claim_renew`. With `attempt`, the receive of the claim stays repeatable under that attempt; without it the
+    /// receive cannot be repeated any more.
     pub(crate) async fn claim_renew_as(
         &self,
         at: &QueueRef,
@@ -112,14 +112,14 @@ impl Claims {
             Ok(true) => (Ok(()), queue.renewed(renewed)),
             Ok(false) => (Err(no_claim(id)), queue.renew_failed(id, again)),
             Err(error) if error.nothing_written() => (Err(error), queue.renew_failed(id, again)),
-            // The record may say either. Here the claim lasts as long as the new terms allow: to end it early would be to
-            // break a promise that may have been recorded.
+            // The record may have either terms. In memory the claim lasts as long as the new terms allow: an earlier
+            // end would break a promise that may have been recorded.
             Err(error) => (Err(error), queue.renewed(renewed)),
         };
         is_open.ok_or_else(|| no_claim(id)).and(result)
     }
 
-    /// Begins a renewal as soon as no other caller changes the claim.
+    /// Begins a renewal as soon as no other caller is changing the claim.
     async fn begin_renew(&self, queue: &QueueHandle, id: ClaimId) -> Result<BegunRenewal, Error> {
         loop {
             let changed = match queue.begin_renew(id, self.0.slots.claim_time()) {

@@ -1,4 +1,4 @@
-//! Clearing away the records of claims whose messages were all deleted.
+//! Removal of the records of claims whose messages were all deleted.
 
 use crate::claims::Claims;
 use crate::limits;

@@ -1,6 +1,6 @@
-//! Messages that get a time of their own: they part from the others of their claim into a claim of their own, in the commit
-//! that writes both (P7). A commit without a known outcome is made again until it has one; meanwhile the claim neither ends nor
-//! changes, and its messages may be deleted.
+//! Split of a claim. Messages that get a time of their own leave their claim for a new one, in one commit that writes
+//! both records (P7). A commit with an unknown outcome is repeated until its outcome is known. Meanwhile the claim
+//! neither ends nor changes, and its messages may be deleted.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::slot::claims::{ClaimStep, SplitClaims, retry_at};
 use crate::slot::queue_handle::QueueHandle;
 
 impl Claims {
-    /// Gives a message of a claim a time of its own: the claim that it is under then. Without any time it can be claimed again
-    /// at once.
+    /// Gives a message of a claim a time of its own. Returns the claim that holds the message then. With a time of zero
+    /// the message can be claimed again at once.
     pub async fn message_hide(
         &self,
         at: &QueueRef,
@@ -37,8 +37,8 @@ impl Claims {
         self.split_claim(&queue, claim, vec![message], terms).await?.ok_or_else(no_claim)
     }
 
-    /// Gives messages of one claim a time of their own: the claim that they are under then, or were under if they get none.
-    /// None when the claim holds none of them.
+    /// Gives messages of one claim a time of their own. Returns the claim that holds them then or, with a time of zero,
+    /// that held them. Returns none when the claim holds none of them.
     pub(crate) async fn split_claim(
         &self,
         queue: &QueueHandle,
@@ -65,7 +65,7 @@ impl Claims {
             };
             if terms.ttl() == 0 {
                 let released = claims.claim_release(at, own).await;
-                // If it fails for a claim of its own, that ends all the same: it has no time.
+                // If this fails for the new claim, that claim expires nevertheless: its time is zero.
                 if own == claim {
                     released?;
                 }
@@ -77,7 +77,7 @@ impl Claims {
         self.0.replica.carry_out(change).await
     }
 
-    /// Begins a split as soon as no other caller changes the claim.
+    /// Begins a split as soon as no other caller is changing the claim.
     async fn begin_split(
         &self,
         queue: &QueueHandle,
@@ -97,8 +97,9 @@ impl Claims {
         }
     }
 
-    /// Writes the claim without the messages, and theirs, in one commit. Returns theirs. When its outcome is unknown
-    /// the claim stays as it is for every caller, in doubt, until the commit has been made again; the slot continues.
+    /// Writes the old claim without the messages and the new claim with them in one commit. Returns the id of the new
+    /// claim. If the outcome is unknown, the claim stays as it is for every caller, in doubt, until the commit has been
+    /// repeated; the slot continues to serve.
     async fn commit_split(&self, queue: &QueueHandle, split: SplitCommit) -> Result<ClaimId, Error> {
         let slot = queue.slot();
         let is_new_bucket = slot.is_new_bucket(split.new);
@@ -121,7 +122,7 @@ impl Claims {
         }
     }
 
-    /// Makes a commit again whose outcome is unknown, until that is known, the slot is served elsewhere or recovered,
+    /// Repeats a commit with an unknown outcome until the outcome is known, the slot is recovered or served elsewhere,
     /// or the service stops.
     async fn settle_split(&self, queue: &QueueHandle, split: &SplitCommit) {
         let slot = queue.slot();
@@ -132,13 +133,14 @@ impl Claims {
             let is_new_bucket = slot.is_new_bucket(split.new);
             let settled =
                 match self.0.replica.catalogue.repeat_split(&slot.owned, kept, own, is_new_bucket).await {
-                    // Without messages in the old claim the new one gets none, and its record is cleared away.
+                    // If all messages of the old claim were deleted, the new claim gets none, and its record is cleared
+                    // away.
                     Ok(_) => queue.finish_split(&split.claims()),
                     Err(Error::Unavailable { .. } | Error::Unknown { .. }) => continue,
                     Err(_) => queue.renew_failed(split.old, retry_at(self.0.replica.clock.now())),
                 };
             slot.changed.notify_waiters();
-            // A queue that is closed was deleted, and its claims with it.
+            // If the queue is closed, it was deleted together with its claims.
             let is_open = settled.is_some();
             info!(slot = slot.owned.slot.0, claim = %split.old, is_open, "claim split settled");
             return;
@@ -146,7 +148,7 @@ impl Claims {
     }
 }
 
-/// A claim that is split in two: what is written, and what memory needs once it is.
+/// A split of a claim in two: the records to write, and the values that memory needs after the commit.
 struct SplitCommit {
     old: ClaimId,
     /// The claim of the messages that get a time of their own.
@@ -155,13 +157,13 @@ struct SplitCommit {
     terms: ClaimTerms,
     expires: Timestamp,
     rest_expires: Timestamp,
-    /// The record of the old claim without them, and that of the new one.
+    /// The records of the old claim without these messages, and of the new one.
     kept: ClaimRecord,
     own: ClaimRecord,
 }
 
 impl SplitCommit {
-    /// What stays in the old claim, and what the new one gets.
+    /// Returns the parts of the old and of the new claim.
     fn parts(&self) -> (SplitPart<'_>, SplitPart<'_>) {
         (SplitPart { id: self.old, record: &self.kept }, SplitPart { id: self.new, record: &self.own })
     }
@@ -174,7 +176,7 @@ impl SplitCommit {
         terms: ClaimTerms,
         now: Timestamp,
     ) -> Self {
-        // A claim without any time ends as soon as it is there, by who parted it.
+        // A new claim with a time of zero expires at once, under the client of the old claim.
         let (expires, client) = (now.plus_seconds(terms.ttl()), rest.client);
         let record = |messages: Vec<ClaimedMessage>, terms: ClaimTerms, created, expires| {
             let (ttl, grace) = (terms.ttl(), terms.grace());
@@ -191,7 +193,7 @@ impl SplitCommit {
         Self { old, new, parted, terms, expires, rest_expires, kept, own }
     }
 
-    /// What memory needs of it.
+    /// Returns the values that memory needs after the commit.
     fn claims(&self) -> SplitClaims<'_> {
         let Self { old, new, terms, expires, rest_expires, .. } = *self;
         SplitClaims { old, new, parted: &self.parted, terms, expires, rest_expires }
