@@ -17,8 +17,8 @@ use crate::messages::view::MessageView;
 use crate::slot::post::PostResult;
 
 impl Broker {
-    /// Sends messages in this order, but for those that are longer than the queue allows. The others are as durable as the
-    /// queue asks for when this returns, all of them or none.
+    /// Sends messages in this order, except messages that are longer than the queue allows. The others are as durable
+    /// as the queue requires when this returns, all of them or none.
     pub async fn messages_send(
         &self,
         at: &QueueRef,
@@ -27,8 +27,8 @@ impl Broker {
         self.0.messages.messages_send(at, messages).await
     }
 
-    /// Deletes messages for a caller who holds claims: all of them, or none when one is under another live claim.
-    /// They are gone from the pool when this returns; those that were not there are no error.
+    /// Deletes messages for a caller that holds claims: all of them, or none when one is under another live claim. They
+    /// are gone from the pool when this returns. A missing message is no error.
     pub async fn messages_delete(
         &self,
         at: &QueueRef,
@@ -38,8 +38,8 @@ impl Broker {
         self.0.messages.messages_delete(at, ids, held).await
     }
 
-    /// Deletes messages, each for itself: one that is under a claim of another caller stays. Those that went well are
-    /// gone from the pool when this returns.
+    /// Deletes messages, each with its own outcome: a message under a claim of another caller stays. Messages with a
+    /// successful outcome are gone from the pool when this returns.
     pub async fn messages_delete_each(
         &self,
         at: &QueueRef,
@@ -50,28 +50,28 @@ impl Broker {
     }
 
     /// Takes the oldest ready messages out of the queue. They are gone from the pool when this returns them, so they
-    /// are lost when the answer is.
+    /// are lost if the answer is lost.
     pub async fn messages_pop(&self, at: &QueueRef, count: PopCount) -> Result<Vec<MessageView>, Error> {
         self.0.messages.messages_pop(at, count).await
     }
 
-    /// A page of the messages of a queue; an empty one when there is no such queue.
+    /// Returns a page of the messages of a queue; an empty one when there is no such queue.
     pub async fn messages_list(&self, at: &QueueRef, filter: &MessageFilter) -> Result<MessagePage, Error> {
         self.0.messages.messages_list(at, filter).await
     }
 
-    /// The messages among `ids` that exist, claimed or not, in the order of `ids`.
+    /// Returns the messages among `ids` that exist, claimed or not, in the order of `ids`.
     pub async fn messages_get(&self, at: &QueueRef, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
         self.0.messages.messages_get(at, ids).await
     }
 
-    /// One message, claimed or not.
+    /// Returns one message, claimed or not.
     pub async fn message_get(&self, at: &QueueRef, id: MessageId) -> Result<MessageView, Error> {
         self.0.messages.message_get(at, id).await
     }
 
-    /// Deletes a message for a caller who holds `claim`, or no claim, by Zaqar's table of answers. It is gone
-    /// from the pool when this returns; one that was not there is no error.
+    /// Deletes a message for a caller that holds `claim`, or no claim, by Zaqar's table of answers. It is gone from the
+    /// pool when this returns. A missing message is no error.
     pub async fn message_delete(
         &self,
         at: &QueueRef,
@@ -81,8 +81,8 @@ impl Broker {
         self.0.messages.message_delete(at, id, claim).await
     }
 
-    /// Posts messages, creating the queue when there is none. They are as durable as this states when it returns, and
-    /// ready in this order unless they have a delay; all of them or none.
+    /// Posts messages, creating the queue when there is none. They are as durable as the result states, and ready in
+    /// this order unless they have a delay; all of them or none.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Broker {
         self.0.messages.messages_post(at, messages, client).await
     }
 
-    /// As [`Broker::messages_post`], but messages with more bytes than the queue allows do not keep the others from it.
+    /// As [`Broker::messages_post`], but a message with more bytes than the queue allows does not prevent the others.
     pub async fn messages_post_each(
         &self,
         at: &QueueRef,

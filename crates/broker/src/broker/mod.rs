@@ -1,4 +1,4 @@
-//! The broker: one line for each verb of the service. Which component has it, and that is all there is here.
+//! The facade of the broker: one line for each verb of the service, which calls the component that has it.
 
 mod claims;
 mod life;
@@ -11,6 +11,6 @@ use std::sync::Arc;
 
 use crate::start::Components;
 
-/// The service without its faces. Clones share it.
+/// The broker without any protocol. Clones share it.
 #[derive(Clone)]
 pub struct Broker(pub(crate) Arc<Components>);

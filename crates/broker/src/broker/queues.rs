@@ -18,52 +18,51 @@ use crate::quotas::counting::QuotaView;
 use crate::redrive::tasks::MoveRefusal;
 
 impl Broker {
-    /// What a project may hold and does hold, in the slots of all replicas.
+    /// Returns the quota of a project and the amounts that it holds in the slots of all replicas.
     pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
         self.0.quotas.quota(project).await
     }
 
-    /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
+    /// Creates a queue in a pool of its flavor. An existing queue stays as it is, with its metadata.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<CreateResult, Error> {
         self.0.open_queues.queue_create(at, metadata).await
     }
 
-    /// Removes every message that was posted before, claimed or not. Zaqar spares the claimed ones, whatever it
-    /// states. Nothing happens when there is no such queue.
+    /// Removes every message that was posted before, claimed or not. Zaqar keeps claimed messages, against its own
+    /// documentation. Nothing happens when there is no such queue.
     pub async fn queue_purge(&self, at: &QueueRef) -> Result<(), Error> {
         self.0.messages.queue_purge(at).await
     }
 
-    /// Begins to move a queue to another pool; it is used on meanwhile. What follows happens by itself, no matter which
-    /// caller serves the queue by then. One that moves already, or is in that pool, is a conflict.
+    /// Begins to migrate a queue to another pool. Clients use it meanwhile. The migration continues by itself, also
+    /// with a later owner of the queue. A queue that is being migrated already, or that is in that pool, is a conflict.
     pub async fn queue_migrate(&self, at: &QueueRef, to: Destination) -> Result<MigrationView, Error> {
         self.0.migrations.queue_migrate(at, to).await
     }
 
-    /// How far the migration of a queue is.
+    /// Returns the progress of the migration of a queue.
     pub async fn migration_get(&self, at: &QueueRef) -> Result<MigrationView, Error> {
         self.0.migrations.migration_get(at).await
     }
 
-    /// Turns a migration round: what is new moves to the pool again that the queue came from, and so does what went
-    /// over. One that was canceled already continues. While that pool does not have the queue's flavor it is a
-    /// conflict.
+    /// Reverses a migration: new messages go to the former pool again, and the copied ones return to it. A migration
+    /// that was canceled already continues. While the former pool does not have the queue's flavor it is a conflict.
     pub async fn migration_cancel(&self, at: &QueueRef) -> Result<MigrationView, Error> {
         self.0.migrations.migration_cancel(at).await
     }
 
-    /// Deletes a queue with all its messages and claims. One that does not exist is deleted already.
+    /// Deletes a queue with all its messages and claims. It is no error when the queue does not exist.
     pub async fn queue_delete(&self, at: &QueueRef) -> Result<(), Error> {
         self.0.queues.queue_delete(at).await
     }
 
-    /// Changes the metadata of a queue, and returns what it is then. All changes are durable when this returns, or
-    /// none is made. One of another flavor than that of its pool begins to move to a pool of that flavor.
+    /// Changes the metadata of a queue, and returns the result. All changes are durable when this returns, or none is
+    /// made. With a new flavor that its pool does not have, the queue begins to migrate to a pool of that flavor.
     pub async fn queue_patch(&self, at: &QueueRef, changes: Vec<Change>) -> Result<Metadata, Error> {
         self.0.queues.queue_patch(at, changes).await
     }
 
-    /// As [`Broker::queue_patch`], for a caller with bounds of its own for what is set.
+    /// As [`Broker::queue_patch`], for a caller with bounds of its own for the new values.
     pub async fn queue_patch_within(
         &self,
         at: &QueueRef,
@@ -73,47 +72,47 @@ impl Broker {
         self.0.queues.queue_patch_within(at, changes, limits).await
     }
 
-    /// Notes that something is about to be done to a queue, durable when this returns. False when it was done less than
-    /// [`limits::SQS_PAUSE_SECONDS`] ago, and then nothing is noted.
+    /// Notes that an act on a queue is about to begin; the note is durable when this returns. Returns false, and notes
+    /// nothing, when the same act was noted less than [`limits::SQS_PAUSE_SECONDS`] ago.
     pub async fn act_begin(&self, at: &QueueRef, act: Act) -> Result<bool, Error> {
         self.0.queues.act_begin(at, act).await
     }
 
-    /// Whether something was done to a queue less than [`limits::SQS_PAUSE_SECONDS`] ago, by those who note it.
+    /// Whether this act on a queue was noted less than [`limits::SQS_PAUSE_SECONDS`] ago.
     pub async fn is_recent(&self, at: &QueueRef, act: Act) -> Result<bool, Error> {
         self.0.queues.is_recent(at, act).await
     }
 
-    /// A page of the queues of a project, no matter which caller owns their slots: the tree has them all, and shows
-    /// every change that was answered before the request came.
+    /// Returns a page of the queues of a project, for any owners of their slots. It is read from the tree, which shows
+    /// every change that was answered before the request arrived.
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
         self.0.queues.queues_list(project, filter).await
     }
 
-    /// The metadata of a queue, or none when there is no such queue. That of one that another replica serves is read out of the
-    /// tree, which shows every change that was answered before.
+    /// Returns the metadata of a queue; none when there is no such queue. For a queue that another replica serves it is
+    /// read from the tree, which shows every change that was answered before.
     pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
         self.0.queues.queue_metadata(at).await
     }
 
-    /// As [`Broker::queue_metadata`], of a queue that may be served by another replica: as the tree has it, with every change
-    /// that was answered before this was asked.
+    /// As [`Broker::queue_metadata`], of a queue that another replica may serve: read from the tree, with every change
+    /// that was answered before this call.
     pub async fn queue_metadata_anywhere(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
         self.0.queues.queue_metadata_anywhere(at).await
     }
 
-    /// A queue with its figures, or none when there is no such queue.
+    /// Returns a queue with its figures; none when there is no such queue.
     pub async fn queue_describe(&self, at: &QueueRef) -> Result<Option<QueueDescription>, Error> {
         self.0.queues.queue_describe(at).await
     }
 
-    /// What is in a queue; nothing when there is no such queue.
+    /// Returns the numbers of messages in a queue; zeros when there is no such queue.
     pub async fn queue_stats(&self, at: &QueueRef) -> Result<QueueStats, Error> {
         self.0.queues.queue_stats(at).await
     }
 
-    /// Begins to move the messages of a queue for dead letters to `target`, or each to where it came from. The task is
-    /// recorded when this returns its id, and continues whatever becomes of this process.
+    /// Begins to move the messages of a dead letter queue to `target`, or each to its source queue. The task is
+    /// recorded when this returns its id, and continues after a crash of this process.
     pub async fn move_task_start(
         &self,
         at: &QueueRef,
@@ -123,13 +122,13 @@ impl Broker {
         self.0.redrive.move_task_start(at, target, rate).await
     }
 
-    /// The latest tasks of a queue, the newest first; none when there is no such queue.
+    /// Returns the latest tasks of a queue, the newest first; none when there is no such queue.
     pub async fn move_tasks_list(&self, at: &QueueRef) -> Result<Option<Vec<MoveTask>>, Error> {
         self.0.redrive.move_tasks_list(at).await
     }
 
-    /// Tells a task to stop: it moves nothing that it has not begun to move. Returns how many messages it has moved;
-    /// none when the queue has no such task, or it has ended.
+    /// Tells a task to stop: it begins no further moves. Returns how many messages it has moved; none when the queue
+    /// has no such task, or the task has ended.
     pub async fn move_task_cancel(&self, at: &QueueRef, task: Uuid) -> Result<Option<u64>, Error> {
         self.0.redrive.move_task_cancel(at, task).await
     }
