@@ -1,4 +1,4 @@
-//! Does what slots have noted for queues: transfers messages, copies queues.
+//! Execution of the follow-ups that slots note for queues: message transfers and copy phases.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Background {
                 }
             }
         }
-        // Messages that are in transfer by now still arrive, if their pools answer: a mover looks at them once.
+        // Messages in transfer at the stop still arrive if their pools answer: a mover reads each queue once.
         while let Ok(follow_up) = list.try_recv() {
             self.begin(follow_up);
         }
@@ -48,7 +48,8 @@ impl Background {
                 slot.spawn(async move {
                     tokio::select! {
                         () = migrations.run_copy_phase(&phase) => {}
-                        // What is under way is told of by the slot writers, or found by the next opening of the queue.
+                        // The slot writers report the outcome of writes in progress, or the next opening of the queue
+                        // finds it.
                         () = phase.queue.slot().closed.cancelled() => {}
                         () = replica.stop.cancelled() => {}
                     }

@@ -1,4 +1,4 @@
-//! The list of the background tasks. What each does is a verb of its component.
+//! The list of background tasks. The work of each is a verb of its component.
 
 use parking_lot::Mutex;
 
@@ -100,7 +100,7 @@ impl Background {
         );
         let following = Mutex::new(Some(following));
         replica.start_background_task("cluster", &parts.slots, move |slots| {
-            // After a panic everything is looked at again.
+            // After a panic the task reads everything again.
             let following = following.lock().take().unwrap_or_else(FollowedCluster::new);
             async move { slots.follow_cluster(following).await }
         });

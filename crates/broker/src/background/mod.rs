@@ -1,4 +1,4 @@
-//! Work that no caller asks for: every background task, and what slots have noted for the parts above them.
+//! Work that no caller requests: every background task, and the follow-ups that slots note for the components above.
 
 pub(crate) mod follow_ups;
 pub(crate) mod list;

@@ -1,5 +1,4 @@
-//! Keeping tree time: recording how far it has come, learning it from the tree's own clock, and agreeing on it with the other
-//! replicas (P3).
+//! Tree time: recording it, learning it from the tree's own clock, and agreeing on it with the other replicas (P3).
 
 use std::time::Duration;
 
@@ -15,36 +14,37 @@ use angarium_core::time::Timestamp;
 use crate::background::Background;
 use crate::limits;
 
-/// Begins with the time of the tree, if that has a clock of its own. An embedded one follows ours, which its journal
-/// has set already.
+/// Starts the clock at the time of the tree, if the tree has a clock of its own. An embedded tree follows the clock of
+/// this replica, which its journal has set already.
 pub(crate) async fn begin(catalogue: &Catalogue, clock: &Clock) -> Result<(), Error> {
     if !catalogue.keeps_time() {
         return Ok(());
     }
     let last = catalogue.time().await?;
     let asked = clock.asking();
-    // What was recorded stays: those who go by it know what the tree's clock showed then.
+    // The recorded values stay: replicas that use the record know the reading of the tree's clock at that moment.
     let theirs = catalogue.time_probe(clock.now()).await?;
     clock.begin(asked, theirs, last.map(|last| last.recorded));
     Ok(())
 }
 
-/// The record of the time as it was found, and when it was looked for: a later record is of another replica.
+/// The record of the time as it was found, and when it was read. A later record is from another replica.
 pub(crate) struct FoundRecord {
     asked: ClockQuery,
     transaction: Option<u64>,
 }
 
-/// Finds the record of the time. To be called before this replica registers: the others record the time because of that.
+/// Finds the record of the time. It must be called before this replica registers: the registration makes the other
+/// replicas record the time.
 pub(crate) async fn find_record(catalogue: &Catalogue, clock: &Clock) -> Result<FoundRecord, Error> {
     let asked = clock.asking();
     let transaction = catalogue.time().await?.map(|last| last.transaction);
     Ok(FoundRecord { asked, transaction })
 }
 
-/// Takes the time of the replicas beside this one, once it is registered and before it tells any: they have recorded it
-/// because a caller registered. The clock of the tree alone would not do, which may have made a step since their last
-/// record.
+/// Takes the time of the running replicas, after this replica has registered and before it answers requests. They
+/// record the time because a replica registered. The clock of the tree alone is not enough: it may have made a step
+/// since the last record.
 pub(crate) async fn begin_beside(
     catalogue: &Catalogue,
     clock: &Clock,
@@ -60,13 +60,14 @@ pub(crate) async fn begin_beside(
     Ok(())
 }
 
-/// Whether another replica keeps the time.
+/// Whether another replica records tree time.
 pub(crate) async fn has_others(catalogue: &Catalogue, me: Uuid) -> Result<bool, Error> {
     let registry = catalogue.registry().await?;
     Ok(registry.others(me).any(|other| other.state != ComponentState::Starting))
 }
 
-/// What another replica records after the record that was found, and when it was not there yet. None when none does in time.
+/// Returns the time of the first record that another replica writes after the found one, and the last moment at which
+/// that record was not there yet. None when no replica writes one within `max_wait`.
 async fn next_record(
     catalogue: &Catalogue,
     clock: &Clock,
@@ -91,7 +92,7 @@ async fn next_record(
 
 /// The last record of this replica.
 struct OwnRecord {
-    /// When it was written; of the start before the first one.
+    /// When it was written; before the first one, when the task started.
     at: Instant,
     /// The transaction that wrote it.
     transaction: Option<u64>,
@@ -134,8 +135,8 @@ impl Background {
         }
     }
 
-    /// Records the time and learns the tree's clock. When the other replicas may know the time better, it is theirs first:
-    /// what is recorded here, those that start go by.
+    /// Records the time and learns the tree's clock. If the other replicas may know the time better, it takes theirs
+    /// first: starting replicas use the value that is recorded here.
     async fn follow_time(&self, own: &mut OwnRecord) -> Result<(), Error> {
         let (catalogue, clock) = (&self.0.replica.catalogue, &self.0.replica.clock);
         if let Some((found, max_wait)) = self.find_doubt(own).await?
@@ -154,10 +155,11 @@ impl Background {
         Ok(())
     }
 
-    /// The record of the time, if this replica should go by the next one, and how long to wait for that: because it was
-    /// without the tree for a while, or because another replica wrote the record and was not as far from the servers' clock as
-    /// this one is. Then the machine of one of the two stood still and nothing on it shows that, or the servers' clock made a
-    /// step since. Only the next record tells which, since it needs no clock of the servers.
+    /// Returns the last record of the time, and how long to wait for the next one, if this replica must follow that
+    /// next one. This is so when the replica was without the tree for a while, or when another replica wrote the record
+    /// and its offset from the servers' clock differed from that of this one. Then one of the two machines was
+    /// suspended without any sign of it, or the servers' clock has made a step since. Only the next record tells which,
+    /// since it needs no clock of the servers.
     async fn find_doubt(&self, own: &OwnRecord) -> Result<Option<(FoundRecord, Duration)>, Error> {
         let (catalogue, clock) = (&self.0.replica.catalogue, &self.0.replica.clock);
         let asked = clock.asking();
@@ -178,8 +180,8 @@ impl Background {
         Ok(is_apart.then_some((found, own.max_wait)))
     }
 
-    /// Records the time, learns the tree's clock from that, and returns the transaction. Between the reading of the
-    /// time and the write is a part of the commit, by which the record is wrong: after a long one it is written again.
+    /// Records the time, learns the tree's clock from that, and returns the transaction. The record is late by the part
+    /// of the commit between the reading of the time and the write. After a slow commit it is written again.
     async fn record_time(&self) -> Result<u64, Error> {
         let (catalogue, clock) = (&self.0.replica.catalogue, &self.0.replica.clock);
         let mut tries = 0;

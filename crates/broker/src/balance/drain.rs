@@ -1,6 +1,6 @@
-//! Draining a pool: it takes no new queue, and each replica moves those of its slots away, a few at a time, to pools
-//! that placement chooses. The pool's record reports it, so this continues after a restart and with the replica that
-//! serves a slot next.
+//! Draining a pool. The pool takes no new queue, and each replica migrates the queues of its slots to pools that
+//! placement chooses, a few at a time. The pool's record holds the drain, so it continues after a restart and with the
+//! next owner of a slot.
 
 use std::collections::{HashMap, HashSet};
 use std::iter;
@@ -26,35 +26,37 @@ use crate::pools::changes::no_pool;
 use crate::slot::migration::Migration;
 use crate::stores::table::OpenPool;
 
-/// How far a pool is drained.
+/// Progress of the drain of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainView {
-    /// How it is done.
+    /// The terms of the drain.
     pub terms: DrainTerms,
-    /// Queues that lie in it and wait for their turn.
+    /// Queues in the pool that wait to be migrated.
     pub waiting: u64,
-    /// Queues that are on their way out of it.
+    /// Queues that are being migrated out of the pool.
     pub moving: u64,
-    /// Whether every queue was looked at.
+    /// Whether every queue was read.
     pub is_whole: bool,
 }
 
-/// What a replica does for one pool.
+/// State of the drain of one pool on this replica.
 #[derive(Default)]
 struct DrainRun {
-    /// Queues that lie in it, as they were last looked up.
+    /// Queues in the pool, as they were last read.
     waiting: Vec<QueueRef>,
-    /// Those whose migrations this replica has begun and not seen ended.
+    /// Queues whose migrations this replica has begun and not seen end.
     moving: HashSet<QueueRef>,
-    /// Slots that were looked into, as they were taken then. A pool that is drained takes no new queue, so once is enough.
+    /// Slots whose queues were read, with their epoch at that time. A drained pool takes no new queue, so reading them
+    /// once is enough.
     looked: HashMap<Slot, Epoch>,
-    /// Queues that could not be sent away, and when they are tried again.
+    /// Queues that could not be migrated, and when they are tried again.
     refused: Vec<QueueRef>,
     retry_at: Option<Instant>,
 }
 
 impl DrainRun {
-    /// Whether one more may begin: those that only wait for claims to end leave their places to others.
+    /// Whether one more migration may begin. The `held` migrations, which only wait for claims to end, do not count for
+    /// [`limits::DRAIN_AT_ONCE`].
     fn has_place(&self, held: usize) -> bool {
         self.moving.len() - held < limits::DRAIN_AT_ONCE && held < limits::DRAIN_HELD
     }
@@ -67,8 +69,7 @@ impl DrainRun {
 }
 
 impl Balance {
-    /// Begins to move all queues of a pool away. Refused while no other pool takes new queues of its flavor: they would have
-    /// nowhere to go.
+    /// Begins to migrate all queues of a pool to others. Refused while no other pool takes new queues of its flavor.
     pub async fn pool_drain(&self, name: &PoolName, rate: Option<u32>) -> Result<DrainView, Error> {
         self.0.pools.reload_pools().await?;
         let pool = self.0.stores.get(name).ok_or_else(|| no_pool(name))?;
@@ -81,11 +82,11 @@ impl Balance {
         self.0.replica.catalogue.schema_reach(Schema::MIGRATIONS).await?;
         let (state, drain) = (Some(PoolState::Draining), Some(DrainTerms { rate }));
         self.0.pools.pool_patch(name, PoolChange { state, drain, ..PoolChange::default() }).await?;
-        // It has begun, whatever becomes of looking at it.
+        // The drain has begun, even if reading its progress fails.
         self.pool_drain_get(name).await.map_err(Error::into_unknown)
     }
 
-    /// How far it is. One that is not drained is not found.
+    /// Returns the progress of a drain. A pool that is not drained is not found.
     pub async fn pool_drain_get(&self, name: &PoolName) -> Result<DrainView, Error> {
         let terms = self.0.pools.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
         let Survey { queues, is_whole } = self.survey().await?;
@@ -94,15 +95,15 @@ impl Balance {
         Ok(DrainView { terms, waiting: waiting as u64, moving: moving as u64, is_whole })
     }
 
-    /// Ends it: the pool takes new queues again by its weight. What has gone stays where it is, and what is on its way
-    /// continues.
+    /// Ends a drain: the pool takes new queues again by its weight. Migrated queues stay in their new pool, and
+    /// migrations in progress continue.
     pub async fn pool_drain_stop(&self, name: &PoolName) -> Result<(), Error> {
         self.0.pools.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
         let change = PoolChange { state: Some(PoolState::Active), ..PoolChange::default() };
         self.0.pools.pool_patch(name, change).await.map(|_| ())
     }
 
-    /// Moves queues out of the pools that are drained, as long as the service runs.
+    /// Migrates queues out of drained pools until the service stops.
     pub(crate) async fn drain_pools(&self) {
         let mut courses: HashMap<PoolName, DrainRun> = HashMap::new();
         while self.0.replica.sleep_tick(limits::DRAIN_TICK).await {
@@ -121,7 +122,8 @@ impl Balance {
     }
 
     async fn drain_on(&self, name: &PoolName, terms: DrainTerms, course: &mut DrainRun) -> Result<(), Error> {
-        // One that has ended may have been canceled, or be another replica's now: its record reports it.
+        // A migration that has ended may have been canceled, or be another replica's now: the record of the queue shows
+        // which.
         let ended = course.moving.extract_if(|at| self.local_migration(at).is_none());
         course.waiting.extend(ended);
         if course.retry_at.is_some_and(|at| at <= Instant::now()) {
@@ -140,10 +142,10 @@ impl Balance {
                 Ok(true) => {
                     course.moving.insert(at);
                 }
-                // It is another replica's by now, or gone, from the service or from the pool.
+                // The queue is served by another replica, was deleted, or has left the pool.
                 Ok(false) | Err(Error::Moved(_) | Error::NotFound { .. }) => {}
                 Err(Error::Conflict(_)) => course.put_off(at),
-                // The others need not wait for it.
+                // The other queues do not wait for this one.
                 Err(error) => {
                     debug!(queue = %at.name, %error, "queue not sent out of drained pool");
                     (refused, last) = (refused + 1, Some(error));
@@ -154,7 +156,7 @@ impl Balance {
         last.map_or(Ok(()), Err)
     }
 
-    /// Finds the queues of a pool in the slots that were taken since the last look. Reads each record once.
+    /// Finds the queues of a pool in the slots that were recovered since the last call. Reads each record once.
     async fn find_pool_queues(&self, name: &PoolName, course: &mut DrainRun) -> Result<(), Error> {
         let owned: HashMap<Slot, Epoch> =
             self.0.slots.owned().map(|slot| (slot.owned.slot, slot.epoch)).collect();
@@ -163,14 +165,14 @@ impl Balance {
             if course.looked.contains_key(&slot) || course.waiting.len() >= limits::SURVEY_QUEUES {
                 continue;
             }
-            // Each for itself: what is looked at together is bounded.
+            // One survey for each slot, because the size of a survey is bounded.
             let Survey { queues, is_whole } = self.survey_of(iter::once(slot)).await?;
             for queue in queues.into_iter().filter(|queue| queue.placement.contains(name)) {
                 if queue.placement.older.is_none() {
                     course.waiting.push(queue.at);
                     continue;
                 }
-                // Those that an owner before has begun go on by themselves once their queues are open.
+                // Migrations that an earlier owner began continue by themselves once their queues are open.
                 match self.open_local(&queue.at).await {
                     Ok(true) => drop(course.moving.insert(queue.at)),
                     Ok(false) | Err(Error::Moved(_)) => {}
@@ -187,8 +189,8 @@ impl Balance {
         Ok(())
     }
 
-    /// Begins the migration of a queue to a pool that placement chooses. False when there is no such queue, or it does not lie in
-    /// the pool that is drained.
+    /// Begins the migration of a queue to a pool that placement chooses. Returns false when the queue does not exist or
+    /// is not in the drained pool.
     async fn drain_queue(&self, at: &QueueRef, from: &PoolName, terms: DrainTerms) -> Result<bool, Error> {
         let record = self.0.replica.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
         let Some(record) = record else { return Ok(false) };
@@ -206,13 +208,13 @@ impl Balance {
         self.0.migrations.queue_migrate(at, Destination { pool, rate: terms.rate }).await.map(|_| true)
     }
 
-    /// Opens a queue that is served here. False when there is no such queue.
+    /// Opens a queue that is served here. Returns false when there is no such queue.
     async fn open_local(&self, at: &QueueRef) -> Result<bool, Error> {
         let queue = self.0.slots.queue(at).await?;
         self.0.open_queues.open(&queue).await.map(|queue| queue.is_some())
     }
 
-    /// The migration of a queue that is served here, if there is one.
+    /// Returns the migration of a queue that is served here; none when there is none.
     fn local_migration(&self, at: &QueueRef) -> Option<Arc<Migration>> {
         self.0.slots.get(at.slot())?.migration(at)
     }

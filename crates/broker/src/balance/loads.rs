@@ -1,6 +1,6 @@
-//! How much is written to each queue, for a plan of moves. Queues count the changes that their pools made for them; each slot
-//! notes these numbers once in a round of the sweeps, so a rate is that of the last one or two rounds, and a request costs an
-//! addition.
+//! Write load of each queue, for a plan of moves. Queues count the changes that their pools made for them. Each slot
+//! notes these numbers once per round of the sweeps, so a rate covers the last one or two rounds, and a request costs
+//! one addition.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,17 +15,17 @@ use angarium_core::limits;
 
 use crate::balance::Balance;
 
-/// How much is written to the queues of all replicas.
+/// Write load of the queues of all replicas.
 #[derive(Default)]
 pub(crate) struct QueueLoads {
-    /// Changes of each queue in a minute.
+    /// Changes per minute of each queue.
     pub(crate) per_minute: HashMap<QueueId, u64>,
-    /// Addresses of replicas that did not say.
+    /// Addresses of replicas that did not answer.
     pub(crate) silent: Vec<String>,
 }
 
 impl Balance {
-    /// What is written to the queues that are served here: the busiest [`limits::LOADS`].
+    /// Returns the write load of queues that are served here: the busiest [`limits::LOADS`].
     pub fn local_loads(&self) -> LoadsResponse {
         let now = self.0.replica.clock.now();
         let mut queues: Vec<QueueLoad> = Vec::new();

@@ -1,4 +1,4 @@
-//! The balance of queues between pools: what each holds, plans, drains of pools.
+//! The balance of queues between pools: surveys, plans, drains of pools.
 
 pub(crate) mod drain;
 pub(crate) mod loads;

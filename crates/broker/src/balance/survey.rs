@@ -1,5 +1,6 @@
-//! Where all queues lie, and what should lie elsewhere: for administrators, out of the records of the tree and the totals
-//! that pools keep. Reading changes nothing; a plan that is carried out begins migrations at the owners of the queues.
+//! Placement of all queues and plans to balance it, for administrators. It is read from the records of the tree and the
+//! totals that pools keep. Reading changes nothing. A plan that is carried out begins migrations at the owners of the
+//! queues.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,19 +21,19 @@ use crate::limits;
 use crate::migration::begin::Destination;
 use crate::stores::table::OpenPool;
 
-/// Where queues lie.
+/// The placement of queues.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// Each queue that was looked at.
+    /// The queues that were read.
     pub queues: Vec<SurveyedQueue>,
-    /// Whether these are all: no more than [`limits::SURVEY_QUEUES`] are looked at.
+    /// Whether these are all queues: at most [`limits::SURVEY_QUEUES`] are read.
     pub is_whole: bool,
 }
 
-/// Where a queue is.
+/// The placement of one queue.
 #[derive(Clone, Debug)]
 pub struct SurveyedQueue {
-    /// Its names.
+    /// Its project and name.
     pub at: QueueRef,
     /// Its incarnation.
     pub id: QueueId,
@@ -40,58 +41,59 @@ pub struct SurveyedQueue {
     pub placement: Placement,
 }
 
-/// What a queue holds.
+/// The contents of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueHolding {
-    /// Messages, in any state.
+    /// Number of messages, in any state.
     pub messages: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
 }
 
 impl QueueHolding {
-    /// How much it weighs against others: an empty queue is not nothing, nor is a message without a body.
+    /// Weight of the queue in a plan. Empty queues and messages without a body have a weight too.
     pub(crate) fn size(self) -> u64 {
         limits::BALANCE_QUEUE_BYTES + self.bytes + limits::BALANCE_MESSAGE_BYTES * self.messages
     }
 }
 
-/// A queue that should go to another pool.
+/// A queue that a plan moves to another pool.
 #[derive(Clone, Debug)]
 pub struct PlannedMove {
-    /// Which one.
+    /// The queue.
     pub at: QueueRef,
-    /// Where it is.
+    /// Its pool now.
     pub from: PoolName,
-    /// Where it should lie.
+    /// The pool it should have.
     pub to: PoolName,
-    /// What it holds.
+    /// Its contents.
     pub held: QueueHolding,
-    /// Changes of it in a minute.
+    /// Changes per minute.
     pub load: u64,
 }
 
-/// What would bring each pool to its share.
+/// Moves that would bring each pool to its share.
 #[derive(Clone, Debug, Default)]
 pub struct BalancePlan {
-    /// In the order in which they help most.
+    /// The moves, those with the greatest effect first.
     pub moves: Vec<PlannedMove>,
-    /// Queues that move already, or whose pool did not say what they hold: nothing is planned for them.
+    /// Number of queues that are being migrated already, or whose pool did not report their contents. They have no
+    /// planned move.
     pub left_out: u64,
-    /// Addresses of replicas that did not say how busy their queues are: those count as if nothing were written to them.
+    /// Addresses of replicas that did not report the load of their queues. The plan takes that load as zero.
     pub silent: Vec<String>,
-    /// Whether all other queues were looked at.
+    /// Whether all other queues were read.
     pub is_whole: bool,
 }
 
 impl Balance {
-    /// Where the queues of all projects lie.
+    /// Returns the placement of the queues of all projects.
     pub async fn survey(&self) -> Result<Survey, Error> {
         self.0.replica.catalogue.catch_up().await?;
         self.survey_of(Slot::all()).await
     }
 
-    /// Where the queues in some slots lie, slot by slot.
+    /// Returns the placement of the queues in `slots`, slot by slot.
     pub(crate) async fn survey_of(&self, slots: impl Iterator<Item = Slot>) -> Result<Survey, Error> {
         let mut survey = Survey { queues: Vec::new(), is_whole: true };
         for slot in slots {
@@ -102,7 +104,7 @@ impl Balance {
                 queues.truncate(room);
                 let records = self.0.replica.catalogue.queue_records(&queues).await?;
                 for (at, record) in queues.into_iter().zip(records) {
-                    // One that was deleted meanwhile is nowhere.
+                    // The queue was deleted meanwhile.
                     let Some(record) = record else { continue };
                     let placement = record.placement()?;
                     survey.queues.push(SurveyedQueue { at, id: record.id, placement });
@@ -112,8 +114,9 @@ impl Balance {
         Ok(survey)
     }
 
-    /// At most `most` moves that would bring each pool to its share by weight of what is held and of what is written. A pool of
-    /// weight 0, or one that is drained, has no share and neither gives nor takes; queues stay among the pools of their flavor.
+    /// Plans at most `most` moves that would bring each pool to its share, by weight, of contents and of write load. A
+    /// pool that is drained or has weight 0 has no share, and neither gives nor takes queues. Queues stay among the
+    /// pools of their flavor.
     pub async fn balance_plan(&self, most: usize) -> Result<BalancePlan, Error> {
         self.0.pools.reload_pools().await?;
         let Survey { queues, is_whole } = self.survey().await?;
@@ -135,7 +138,7 @@ impl Balance {
         Ok(plan)
     }
 
-    /// Plans for pools that take the same queues.
+    /// Plans moves among pools of one flavor.
     async fn plan_set(
         &self,
         set: &[&OpenPool],
@@ -175,7 +178,7 @@ impl Balance {
         }));
     }
 
-    /// Begins each of these moves at the replica that serves the queue. What became of each.
+    /// Begins each of these moves at the replica that serves the queue. Returns the outcome of each.
     pub async fn balance_begin(
         &self,
         moves: Vec<PlannedMove>,
@@ -198,7 +201,7 @@ impl Balance {
         self.0.slots.peer_client()?.ask(&owner.address, MIGRATE, &question).await
     }
 
-    /// Begins a migration that another replica asks for, of a queue that is served here.
+    /// Begins a migration, for another replica, of a queue that is served here.
     pub async fn migrate_local(&self, question: PeerMigrationRequest) -> Result<(), Error> {
         let PeerMigrationRequest { queue, pool, rate } = question;
         let to = Destination::new(PoolName::new(&pool)?, rate.map(i64::from))?;
@@ -206,7 +209,7 @@ impl Balance {
     }
 }
 
-/// What a queue holds, if it does not move and its pool reports it.
+/// Returns the contents of a queue; none while it is being migrated, or when its pool does not report them.
 pub(crate) async fn held(pool: &OpenPool, queue: &SurveyedQueue) -> Option<QueueHolding> {
     if queue.placement.older.is_some() {
         return None;
