@@ -1,16 +1,16 @@
-//! Counting the queues of slots that were taken, so that pages of metrics show what waits in queues that no caller
-//! uses: after a restart or a take-over those are most of them.
+//! Counts of the queues of recovered slots, so that pages of metrics show the messages of queues that no caller uses.
+//! After a restart or a failover those are most queues.
 //!
 //! ```text
-//! slot taken ──▶ names of its queues ──▶ records, 1,000 a second ──▶ a line for each placement ──▶ figures of the slot
+//! slot recovered ─▶ names of its queues ─▶ records, 1,000 a second ─▶ a line for each placement ─▶ figures of the slot
 //!                                               ▲                        │
 //!                                               └──── the line is full ──┘
 //! ```
 //!
-//! No queue is opened for it, no gate of a queue or a pool is held, and no caller waits for it: neither a take-over nor
-//! a claim. Each placement is read by a task of its own ([`crate::counting::line`]), so a pool that is slow or hangs
-//! delays its own queues alone, and costs the tree nothing while it does not answer. A queue whose record cannot be read
-//! is left out. A queue with a delayed message that is due is opened, which makes the message ready.
+//! A count opens no queue, holds no gate of a queue or a pool, and delays no caller: neither a recovery nor a claim
+//! waits for it. A task of its own reads each placement ([`crate::counting::line`]), so a slow or hanging pool delays
+//! only its own queues, and costs the tree nothing while it does not answer. A queue whose record cannot be read is
+//! left out. A queue with a due delayed message is opened, which makes the message ready.
 
 use crate::counting::Counts;
 use std::collections::{HashMap, HashSet};
@@ -31,10 +31,10 @@ use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::names::QueueRef;
 use angarium_storage::Epoch;
 
-/// The queues that wait for reads, by where they lie.
+/// The queues that wait for reads, by placement.
 type Lines = HashMap<Placement, Sender<Uncounted>>;
 
-/// When the queues of a slot are tried again that found no room in their line.
+/// When to retry the queues of a slot that found no room in their line.
 struct Retry {
     epoch: Epoch,
     at: Instant,
@@ -43,16 +43,16 @@ struct Retry {
     full: Option<Placement>,
 }
 
-/// What the task that counts has in hand.
+/// State of the task that counts.
 #[derive(Default)]
 struct Counting {
     lines: Lines,
     again: HashMap<SlotNumber, Retry>,
-    /// Queues of which the records were read since the last step.
+    /// Queues whose records were read since the last step.
     taken: usize,
     /// A line that was full in this pass.
     full: Option<Placement>,
-    /// Queues whose records could not be read, as far as they were logged: at most [`limits::COUNTING_LOGGED`].
+    /// Queues with an unreadable record that were logged: at most [`limits::COUNTING_LOGGED`].
     logged: HashSet<QueueRef>,
 }
 
@@ -73,7 +73,7 @@ impl Counting {
         again.is_none_or(is_due)
     }
 
-    /// A pass over a slot is at its end. One that leaves queues uncounted is followed by a pause.
+    /// Records the end of a pass over a slot. A pass that leaves queues uncounted is followed by a pause.
     fn note_pass(&mut self, slot: &Arc<Slot>) {
         let number = slot.owned.slot;
         let before = self.again.remove(&number).filter(|again| again.epoch == slot.epoch);
@@ -103,7 +103,8 @@ impl Counts {
         }
     }
 
-    /// Has each queue read that waits for it. The names of all come first: so it is known soon how many queues there are.
+    /// Reads all queues that wait to be counted. The names of all slots are read first, so that the number of queues is
+    /// known soon.
     async fn count_slots(&self, counting: &mut Counting) -> Result<(), Error> {
         for slot in self.0.slots.owned() {
             let wants_names = slot.counting(|progress| progress.wants_names());
@@ -121,7 +122,7 @@ impl Counts {
         Ok(())
     }
 
-    /// Reads which queues a slot has. No caller creates or deletes one meanwhile.
+    /// Reads which queues a slot has. No queue is created or deleted meanwhile.
     async fn list_slot(&self, slot: &Arc<Slot>) -> Result<(), Error> {
         let _roll = slot.roll.lock().await;
         let mut names = Vec::new();
@@ -146,7 +147,7 @@ impl Counts {
             let records = self.0.replica.catalogue.queue_records_each(&begun).await;
             let records = records.inspect_err(|_| {
                 put_back(slot, begun.iter());
-                // They are taken again in the next pass.
+                // The next pass takes these queues again.
                 counting.taken -= begun.len();
             })?;
             for (at, record) in begun.into_iter().zip(records) {
@@ -167,9 +168,9 @@ impl Counts {
 
     /// Puts a queue into the line of its placement, if there is room.
     fn line_up(&self, slot: &Arc<Slot>, at: QueueRef, record: Option<QueueRecord>, counting: &mut Counting) {
-        // The task that deletes one states how many are left.
+        // The task that deletes the queue reports how many messages are left.
         let Some(record) = record else { return slot.counting(|progress| progress.forget(&at)) };
-        // One that cannot be read is logged when its queue is opened.
+        // The opening of the queue logs a placement that cannot be read.
         let Ok(placement) = record.placement() else {
             return slot.counting(|progress| progress.give_up(&at));
         };

@@ -1,4 +1,5 @@
-//! Reading the queues of one placement that are to be counted ([`crate::counting::background`]): a task for each placement.
+//! Reads of the queues of one placement that wait to be counted ([`crate::counting::background`]), by a task for each
+//! placement.
 //!
 //! ```text
 //! line ──▶ first read ──▶ figures of the slot
@@ -6,8 +7,8 @@
 //!              └──▶ read again, in turn, with a backoff
 //! ```
 //!
-//! A queue that cannot be read is passed by: the rest of the line is read meanwhile, and only a round in which no queue could be
-//! read, as of a pool that is away, delays the next one.
+//! A queue that cannot be read does not stop the line: the other queues are read meanwhile. Only a round in which no
+//! queue could be read, for example because the pool is unreachable, delays the next round.
 
 use crate::counting::Counts;
 use std::collections::VecDeque;
@@ -26,7 +27,7 @@ use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
 
-/// A queue that is to be read.
+/// A queue to read.
 pub(crate) struct Uncounted {
     pub(crate) slot: Arc<Slot>,
     pub(crate) at: QueueRef,
@@ -34,14 +35,14 @@ pub(crate) struct Uncounted {
     pub(crate) placement: Placement,
 }
 
-/// The queues of one placement, as their task has them.
+/// State of the task that reads one placement.
 struct CountingLine {
     waiting: Receiver<Uncounted>,
-    /// Those that could not be read, at most [`limits::COUNTING_LINE`].
+    /// Queues that could not be read, at most [`limits::COUNTING_LINE`].
     unread: VecDeque<Uncounted>,
-    /// Of the first reads of queues.
+    /// Backoff of the first reads of queues.
     first: Backoff,
-    /// Of the reads of queues that could not be read before.
+    /// Backoff of the reads of queues that could not be read before.
     repeat: Backoff,
 }
 
@@ -64,7 +65,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// No queue of a round could be read.
+    /// Records a round in which no queue could be read.
     fn fail(&mut self) {
         self.next = Instant::now() + self.pause;
         self.pause = limits::COUNTING_PAUSES.1.min(self.pause * 2);
@@ -76,7 +77,7 @@ impl CountingLine {
         Self { waiting, unread: VecDeque::new(), first: Backoff::default(), repeat: Backoff::default() }
     }
 
-    /// Waits for the queues that are read next; none when none has arrived for a while.
+    /// Waits for the queues to read next. Returns none when none has arrived for [`limits::COUNTING_IDLE`].
     async fn next_round(&mut self) -> Option<Round> {
         loop {
             let (first, is_idle) = (self.first.next, self.unread.is_empty());
@@ -95,7 +96,7 @@ impl CountingLine {
                 arrived = arrive, if has_room => {
                     return (arrived > 0).then_some(Round { queues, is_repeat: false });
                 }
-                // What has arrived in the meantime is still read.
+                // Queues that have arrived in the meantime are still read.
                 () = sleep(limits::COUNTING_IDLE), if is_idle => self.waiting.close(),
             }
         }
@@ -121,7 +122,7 @@ impl CountingLine {
 }
 
 impl Counts {
-    /// Begins to read the queues of a placement that the returned sender is given.
+    /// Starts a task that reads the queues sent to the returned sender, all of one placement.
     pub(crate) fn begin_line(&self) -> Sender<Uncounted> {
         let (line, waiting) = channel(limits::COUNTING_LINE);
         let counts = self.clone();
@@ -174,7 +175,7 @@ impl Counts {
                 slot.counting(|progress| progress.forget(at));
                 return Ok(());
             }
-            // What is due counts as delayed until then.
+            // The due message counts as delayed until the queue can be opened.
             next_look = Some(now.plus_seconds(limits::DUE_RETRY_SECONDS));
         }
         slot.finish_count(at, *id, read.contents, next_look);
@@ -182,7 +183,7 @@ impl Counts {
     }
 }
 
-/// Queues of a slot that were not read wait for another pass.
+/// Makes queues of a slot that were not read wait for another pass.
 pub(crate) fn put_back<'q>(slot: &Arc<Slot>, queues: impl Iterator<Item = &'q QueueRef>) {
     slot.counting(|progress| queues.for_each(|at| progress.put_back(at)));
 }

@@ -1,4 +1,4 @@
-//! How many messages are in queues: counted in the background for pages of metrics, and when a page of queues asks.
+//! Numbers of messages in queues: counted in the background for pages of metrics, and on request for pages of queues.
 
 pub(crate) mod background;
 pub(crate) mod line;

@@ -1,11 +1,11 @@
-//! The numbers of messages in the queues of a page: only the owner of a slot knows the claimed ones, so
-//! each owner is asked once, for all of its queues on the page.
+//! The numbers of messages in the queues of a page. Only the owner of a slot knows its claimed messages, so each owner
+//! is asked once, for all of its queues on the page.
 //!
-//! A page has at most [`core_limits::PAGE_MAX`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. One that is open
-//! costs one read of its pool, and one more for the age of its oldest message; another one is read as it is stored
-//! ([`crate::open_queues::closed`]) and stays closed; a delayed message of it that is due counts as delayed until the background
-//! has opened the queue ([`crate::counting::background`]). A queue that is not counted within [`limits::HEALTH_DEADLINE`] is left out, as is one
-//! that is not counted within the part of it that belongs to its group.
+//! A page has at most [`core_limits::PAGE_MAX`] queues, of which [`limits::COUNT_AT_ONCE`] are read at once. An open
+//! queue costs one read of its pool, and one more for the age of its oldest message. A closed queue is read as it is
+//! stored ([`crate::open_queues::closed`]) and stays closed; a due delayed message of it counts as delayed until the
+//! background task has opened the queue ([`crate::counting::background`]). A queue is left out if it is not counted
+//! within [`limits::HEALTH_DEADLINE`], or within the part of it that belongs to its group.
 
 use crate::counting::Counts;
 use std::collections::HashMap;
@@ -30,21 +30,21 @@ use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_storage::Direction;
 
-/// How often a queue is looked at that is opened or closed meanwhile.
+/// Attempts to count a queue that is opened or closed meanwhile.
 const LOOKS: usize = 4;
 
-/// The queues of a page that one replica serves, by their place on the page.
+/// The queues of a page that one replica serves, with their positions on the page.
 #[derive(Default)]
 struct ReplicaQueues {
-    /// None for this replica.
+    /// The owner; none for this replica.
     owner: Option<SlotOwner>,
     places: Vec<usize>,
     queues: Vec<QueueRef>,
 }
 
 impl Counts {
-    /// Counts the messages of each of these queues, at most a page of them; none for a missing queue, and for one whose owner or
-    /// pool does not answer in time.
+    /// Counts the messages of each of these queues, at most a page of them. The count is none for a missing queue, and
+    /// for one whose owner or pool does not answer in time.
     pub(crate) async fn queue_counts(&self, queues: Vec<QueueRef>) -> Vec<Option<QueueCounts>> {
         let mut counts = vec![None; queues.len()];
         let mut shares: HashMap<Option<Uuid>, ReplicaQueues> = HashMap::new();
@@ -68,7 +68,7 @@ impl Counts {
         counts
     }
 
-    /// Counts the messages of queues that are served here, for a replica that asks.
+    /// Counts, for another replica, the messages of queues that are served here.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Counts {
 
     async fn counts_of_own(&self, queues: &[QueueRef], most: Duration) -> Vec<Option<QueueCounts>> {
         let (began, chunks) = (Instant::now(), queues.chunks(limits::COUNT_AT_ONCE));
-        // Each has its part of the time: a pool that does not answer hides no queue of the others.
+        // Each group has its part of the time, so that a pool that does not answer hides only queues of its group.
         let rounds = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
         let mut counts = Vec::with_capacity(queues.len());
         for (round, some) in (1..).zip(chunks) {
@@ -124,7 +124,7 @@ impl Counts {
     }
 
     async fn count_queue_in(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
-        // One may be opened during each look, and closed again.
+        // The queue may be opened during each attempt, and closed again.
         for _ in 0..LOOKS {
             if let Some(counts) = self.count_open(slot, at).await? {
                 return Ok(Some(counts));
@@ -144,7 +144,7 @@ impl Counts {
         Err(Error::unavailable(Part::Storage, "the queue is opened and closed again and again"))
     }
 
-    /// Counts a queue that is open; none for another.
+    /// Counts an open queue. Returns none when the queue is not open.
     async fn count_open(&self, slot: &Arc<Slot>, at: &QueueRef) -> Result<Option<QueueCounts>, Error> {
         let migration = slot.migration(at);
         let _still = still(migration.as_deref()).await;
@@ -168,7 +168,7 @@ impl Counts {
     }
 }
 
-/// The numbers of a queue that is not open: nothing is posted or removed.
+/// Returns the numbers of a closed queue. Its rates are zero: nothing is posted or removed.
 fn stored_counts(contents: &Contents, now: Timestamp) -> QueueCounts {
     QueueCounts {
         ready: contents.ready,

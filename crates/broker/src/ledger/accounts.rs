@@ -1,4 +1,4 @@
-//! How projects belong to accounts, and the quotas of these.
+//! The accounts of projects, and their quotas.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use angarium_core::region::Accounts;
 use crate::ledger::quota_ledger::Ledger;
 
 impl Ledger {
-    /// How projects belong to accounts.
+    /// Returns the mapping of projects to accounts.
     pub(crate) fn accounts(&self) -> Accounts {
         self.quotas.borrow().accounts()
     }
 
-    /// The account that what a project holds counts for.
+    /// Returns the account to which the holdings of a project count.
     pub(crate) fn account_of(&self, project: &ProjectId) -> ProjectId {
         self.accounts().of(project)
     }
 }
 
-/// The quotas as they are now.
+/// The current quotas; they may change.
 pub type Quotas = watch::Receiver<Arc<QuotaTable>>;
 
-/// Quotas that bound no caller.
+/// Returns quotas without any bound.
 pub(crate) fn unbounded() -> Quotas {
     watch::Sender::new(Arc::default()).subscribe()
 }

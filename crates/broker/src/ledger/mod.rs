@@ -1,4 +1,4 @@
-//! The ledger: amounts that each account holds, and the room that is kept for changes under way.
+//! The ledger: amounts that each account holds, and amounts reserved for changes in progress.
 
 pub(crate) mod accounts;
 pub(crate) mod quota_ledger;

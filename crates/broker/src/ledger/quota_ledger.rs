@@ -1,15 +1,15 @@
-//! The quota ledger: amounts that the projects with quotas hold, by queue and in all. The ledger reads no pool and no
-//! tree, and waits for no caller; [`crate::quotas::counting`] reads them for it. A project here is an account with all its
-//! regions.
+//! The quota ledger: amounts that the projects with quotas hold, by queue and in total. The ledger reads no pool and no
+//! tree, and waits for no caller; [`crate::quotas::counting`] reads the amounts for it. A project here is an account
+//! with all its regions.
 //!
 //! ```text
-//! reserved ──post settled: the pool's totals hold it, or it was refused──▶ gone
-//!     └─────outcome unknown──▶ reserved until the slot is recovered, which tells
+//! reserved ──post settled: the pool's totals include it, or it was refused──▶ removed
+//!     └─────outcome unknown──▶ reserved until the slot is recovered and its totals are read
 //! ```
 //!
-//! What is added is reserved before it is sent, so that requests at the same time cannot go over a quota together. What
-//! is taken away counts until the pool reports it. An entry belongs to the epoch of the slot that made it: the ledger
-//! ignores an object of the slot from an earlier epoch.
+//! Amounts are reserved before they are sent, so that concurrent requests cannot exceed a quota together. Removed
+//! messages count until the pool reports the new totals. An entry belongs to the epoch of the slot that made it: the
+//! ledger ignores an object of the slot from an earlier epoch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use angarium_storage::{Epoch, Totals};
 use crate::ledger::accounts::{Quotas, unbounded};
 use crate::limits;
 
-/// The amounts of all projects that were asked about since the start.
+/// The amounts of all projects that were requested since the start.
 pub(crate) struct Ledger {
     state: Mutex<LedgerState>,
-    /// The quotas as they are now.
+    /// The current quotas.
     pub(crate) quotas: Quotas,
 }
 
@@ -45,73 +45,73 @@ impl Ledger {
     }
 }
 
-/// The lock is held for single entries, within the lock of a slot's state or without it, and never around one.
+/// Its lock is held for single entries, inside the lock of a slot's state or without it. No other lock is taken inside.
 #[derive(Default)]
 struct LedgerState {
     projects: HashMap<ProjectId, Account>,
-    /// In order, so that those of a slot lie together.
+    /// In order, so that the queues of one slot are adjacent.
     queues: BTreeMap<QueueId, Holding>,
 }
 
 /// The amounts of a project.
 struct Account {
-    /// What its queues hold, with what is reserved.
+    /// The holdings of its queues, with reserved amounts.
     used: Holdings,
-    /// True once every queue that was there was looked at.
+    /// True once every queue that existed was read.
     counted: watch::Sender<bool>,
-    /// Slots whose queues must be looked at again.
+    /// Slots whose queues must be read again.
     stale: BTreeSet<SlotNumber>,
 }
 
 /// The amounts of a queue.
 struct Holding {
     project: ProjectId,
-    /// As its pool last said.
+    /// The totals that its pool reported last.
     totals: Amount,
-    /// What is on its way there.
+    /// Amounts reserved for messages that are being sent to it.
     reserved: Amount,
-    /// Of the slot, when the totals were read.
+    /// The epoch of the slot when the totals were read.
     epoch: Epoch,
-    /// Grows with each look, so that one that took long does not undo another.
+    /// Number of reads of its totals, so that a slow one does not overwrite a later one.
     looks: u64,
 }
 
-/// How far the counting of a project is.
+/// State of the count of a project.
 pub(crate) enum CountState {
-    /// All is known.
+    /// All amounts are known.
     Done,
-    /// A caller is at it.
+    /// Another caller is counting.
     UnderWay(watch::Receiver<bool>),
-    /// It is for the caller to do.
+    /// The caller must count.
     Begun(watch::Receiver<bool>),
 }
 
-/// What a pool states that a queue holds after a batch.
+/// The totals of a queue that a pool reported after a batch.
 pub(crate) struct PoolCount {
     pub(crate) queue: QueueId,
-    /// Whose it is; absent when the queue is not open.
+    /// The account of the queue; none when the queue is not open.
     pub(crate) account: Option<ProjectId>,
-    /// None when the pool did not say.
+    /// None when the pool did not report them.
     pub(crate) totals: Option<Totals>,
 }
 
 /// When the count of a queue began.
 #[derive(Clone, Copy)]
 pub(crate) struct CountStart {
-    /// Of the slot of the queue.
+    /// The epoch of the slot of the queue.
     pub(crate) epoch: Epoch,
-    /// Number of looks at the queue before.
+    /// Number of earlier reads of the totals of the queue.
     pub(crate) looks: u64,
 }
 
-/// Room that was kept for messages of a queue, until their batch had its outcome.
+/// A reservation for messages of a queue whose batch has its outcome.
 pub(crate) struct EndedReservation {
     pub(crate) queue: QueueId,
     pub(crate) amount: Amount,
 }
 
 impl Ledger {
-    /// Begins to count a project, or joins the count under way.
+    /// Begins to count a project, or joins a count in progress.
     pub(crate) fn begin_count(&self, project: &ProjectId) -> CountState {
         let state = &mut *self.state.lock();
         if let Some(account) = state.projects.get(project) {
@@ -130,21 +130,21 @@ impl Ledger {
         CountState::Begun(receiver)
     }
 
-    /// Every queue of the project was looked at.
+    /// Records that every queue of the project was read.
     pub(crate) fn end_count(&self, project: &ProjectId) {
         if let Some(account) = self.state.lock().projects.get(project) {
             account.counted.send_replace(true);
         }
     }
 
-    /// What a project holds; none when that is not known.
+    /// Returns the holdings of a project; none when they are not known.
     pub(crate) fn holdings(&self, project: &ProjectId) -> Option<Holdings> {
         let state = self.state.lock();
         let account = state.projects.get(project).filter(|account| *account.counted.borrow())?;
         Some(account.used)
     }
 
-    /// The projects whose holdings are known.
+    /// Returns the projects whose holdings are known.
     pub(crate) fn counted(&self) -> Vec<ProjectId> {
         self.state
             .lock()
@@ -155,7 +155,11 @@ impl Ledger {
             .collect()
     }
 
-    /// Keeps room for messages. None when it is not known what the project holds.
+    /// Reserves an amount for messages. Returns none when the holdings of the project are not known.
+    ///
+    /// # Errors
+    ///
+    /// When the amount would exceed the quota.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         project: &ProjectId,
@@ -174,7 +178,7 @@ impl Ledger {
         }))
     }
 
-    /// Enters a queue that is about to be created, if the project may have one more.
+    /// Enters a queue that is about to be created, if the quota of the project allows one more.
     pub(crate) fn add_queue(
         &self,
         project: &ProjectId,
@@ -192,12 +196,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Strikes out a queue that is gone, or never came to be.
+    /// Removes the entry of a queue that was deleted, or that was not created after all.
     pub(crate) fn remove_queue(&self, queue: QueueId) {
         self.state.lock().remove(queue);
     }
 
-    /// A queue was opened, and its pool fenced before that: nothing of an earlier epoch is under way any more.
+    /// Enters the totals of a queue that was opened. Its pool was fenced before that, so no write of an earlier epoch
+    /// is in progress any more.
     pub(crate) fn opened(&self, project: &ProjectId, queue: QueueId, epoch: Epoch, totals: Totals) {
         self.state.lock().change(project, queue, |holding| {
             if holding.epoch <= epoch {
@@ -206,13 +211,13 @@ impl Ledger {
         });
     }
 
-    /// Which look at a queue was the last.
+    /// Returns the number of reads of the totals of a queue.
     pub(crate) fn looks(&self, queue: QueueId) -> u64 {
         self.state.lock().queues.get(&queue).map_or(0, |holding| holding.looks)
     }
 
-    /// Enters the totals that a pool, which was fenced before, reported of a queue. Counts that began later replace an
-    /// earlier one. A queue that was deleted since is left out.
+    /// Enters totals of a queue that its pool, fenced before, reported. They are ignored if another read has entered
+    /// totals since this one began, or if the queue was deleted.
     pub(crate) fn found(&self, project: &ProjectId, queue: QueueId, start: CountStart, totals: Totals) {
         let CountStart { epoch, looks } = start;
         let state = &mut *self.state.lock();
@@ -226,12 +231,12 @@ impl Ledger {
         });
     }
 
-    /// A queue is there, and its pool does not say what it holds: it counts as a queue.
+    /// Enters a queue that exists and whose pool does not report its totals: it counts as a queue.
     pub(crate) fn exists(&self, project: &ProjectId, queue: QueueId) {
         self.state.lock().change(project, queue, |_| {});
     }
 
-    /// Strikes out the queues of a project in a slot that are not there.
+    /// Removes the entries of a project's queues in a slot that do not exist any more.
     pub(crate) fn keep_only(&self, project: &ProjectId, slot: SlotNumber, queues: &HashSet<QueueId>) {
         let state = &mut *self.state.lock();
         let gone = state.of_slot(slot);
@@ -240,15 +245,15 @@ impl Ledger {
         gone.into_iter().for_each(|id| state.remove(id));
     }
 
-    /// Whether changes of a queue are to be told with the totals that it then has.
+    /// Whether the writer must report the totals of a queue after its changes.
     pub(crate) fn keeps(&self, project: Option<&ProjectId>, queue: QueueId) -> bool {
         let state = self.state.lock();
         state.queues.contains_key(&queue)
             || project.is_some_and(|project| state.projects.contains_key(project))
     }
 
-    /// A batch of this epoch has its outcome. `ended` are the reservations that have ended; their messages are in the
-    /// totals, or nowhere.
+    /// Enters the outcome of a batch of this epoch. `ended` are the reservations of its messages: these are in the
+    /// totals, or were not written.
     pub(crate) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[EndedReservation]) {
         let state = &mut *self.state.lock();
         for PoolCount { queue, account, totals } in counted {
@@ -261,7 +266,7 @@ impl Ledger {
                     }
                 }),
                 None => {
-                    // What the batch removed counts until the slot is looked at again.
+                    // Messages that the batch removed count until the slot is read again.
                     let arrived = ended.iter().filter(|ended| ended.queue == *queue);
                     let arrived = arrived.fold(Amount::default(), |sum, one| sum.plus(one.amount));
                     state.change(&project, *queue, |holding| holding.totals = holding.totals.plus(arrived));
@@ -285,7 +290,7 @@ impl Ledger {
         }
     }
 
-    /// A slot is another replica's: what is there counts there.
+    /// Removes the entries of a slot that another replica serves now: its queues count there.
     pub(crate) fn left(&self, slot: SlotNumber) {
         let state = &mut *self.state.lock();
         let gone: Vec<QueueId> = state.of_slot(slot).map(|(id, _)| *id).collect();
@@ -295,12 +300,12 @@ impl Ledger {
         }
     }
 
-    /// The queues of a project in a slot are to be looked at again.
+    /// Marks the queues of a project in a slot to be read again.
     pub(crate) fn make_stale(&self, project: &ProjectId, slot: SlotNumber) {
         self.state.lock().stale(project, slot);
     }
 
-    /// Takes out what must be looked at again. A caller without success puts it back.
+    /// Takes the projects and slots that must be read again. A caller that fails puts them back.
     pub(crate) fn take_stale(&self) -> Vec<(ProjectId, SlotNumber)> {
         let mut state = self.state.lock();
         let counted = state.projects.iter_mut().filter(|(_, account)| *account.counted.borrow());
@@ -313,14 +318,14 @@ impl Ledger {
 }
 
 impl LedgerState {
-    /// The queues of a slot: their ids begin with it.
+    /// Returns the queues of a slot: their ids begin with its number.
     pub(crate) fn of_slot(&self, slot: SlotNumber) -> impl Iterator<Item = (&QueueId, &Holding)> {
         let (mut first, mut last) = ([0; 16], [u8::MAX; 16]);
         (first[0], last[0]) = (slot.0, slot.0);
         self.queues.range(QueueId::from_bytes(first)..=QueueId::from_bytes(last))
     }
 
-    /// Changes the entry of a queue, and the sums of its project with it. Does nothing for a project without an entry.
+    /// Changes the entry of a queue and the sums of its project. Does nothing for a project without an entry.
     pub(crate) fn change(&mut self, project: &ProjectId, queue: QueueId, change: impl FnOnce(&mut Holding)) {
         let Some(account) = self.projects.get_mut(project) else { return };
         let used = &mut account.used;
@@ -349,7 +354,7 @@ impl LedgerState {
 }
 
 impl Holding {
-    /// Before anything is known of the queue.
+    /// Returns the entry of a queue of which nothing is known.
     pub(crate) fn new(project: ProjectId) -> Self {
         let epoch = Epoch { generation: 0, transaction: 0 };
         Self { project, totals: Amount::default(), reserved: Amount::default(), epoch, looks: 0 }
@@ -359,7 +364,8 @@ impl Holding {
         self.totals.plus(self.reserved)
     }
 
-    /// Takes over what the pool states in an epoch. What an earlier epoch reserved is in it, or never arrives.
+    /// Takes over the totals that the pool reported in an epoch. Amounts that an earlier epoch reserved are included in
+    /// them, or were not written.
     pub(crate) fn learn(&mut self, epoch: Epoch, totals: Totals) {
         if self.epoch < epoch {
             (self.epoch, self.reserved) = (epoch, Amount::default());
@@ -369,14 +375,14 @@ impl Holding {
     }
 }
 
-/// The answer to a request while it is not known what a project holds.
+/// Returns the error for a request while the holdings of its project are not known.
 pub(crate) fn uncounted() -> Error {
     Error::unavailable(Part::Server, "what the project holds is being counted")
 }
 
-/// Room that is kept for messages until they are on their way. Dropped before that, it is given back.
+/// Room for messages, reserved until they are sent. It is given back if this is dropped before.
 pub(crate) struct Reservation {
-    /// The account that has the room; none when no caller counts.
+    /// The account with the reserved room; none when nothing is counted.
     account: Option<ReservedAccount>,
     amount: Amount,
 }
@@ -388,12 +394,12 @@ struct ReservedAccount {
 }
 
 impl Reservation {
-    /// For messages that no caller counts.
+    /// Returns a reservation for messages that are not counted.
     pub(crate) fn none() -> Self {
         Self { account: None, amount: Amount::default() }
     }
 
-    /// Enters the messages as on their way to a queue. Returns what is to be ended when their batch is settled.
+    /// Enters the messages as being sent to a queue. Returns the amount to end when their batch is settled.
     pub(crate) fn bind(mut self, queue: QueueId, epoch: Epoch) -> Amount {
         let Some(account) = self.account.take() else { return Amount::default() };
         let ReservedAccount { ledger, project } = account;
@@ -410,7 +416,7 @@ impl Reservation {
 }
 
 impl LedgerState {
-    /// Takes what is not on its way to any queue out of the sum of a project.
+    /// Takes an amount that was not sent to any queue out of the sum of a project.
     fn give_back(&mut self, project: &ProjectId, amount: Amount) {
         if let Some(account) = self.projects.get_mut(project) {
             account.used.amount = account.used.amount.minus(amount);

@@ -1,9 +1,10 @@
-//! Quotas: what a project may hold, counted where that is decided. The ledger is [`crate::ledger::quota_ledger`]. Those of the
-//! projects of an account, one for each region, are kept together: see [`crate::quotas::regional_projects`].
+//! Quotas: counting the holdings of a project at the replicas that decide about them. The ledger is
+//! [`crate::ledger::quota_ledger`]. The projects of one account, one for each region, are counted together: see
+//! [`crate::quotas::regional_projects`].
 //!
-//! A project is counted when it is first asked for: its queues are listed, and each pool is asked for their totals. From
-//! then on every batch brings the totals that its queues then have, so that nothing is ever counted message by message
-//! and nothing drifts. Projects without a quota are not counted and cost nothing.
+//! A project is counted when it is first needed: its queues are listed, and each pool is asked for their totals. From
+//! then on every batch returns the new totals of its queues, so messages are never counted one by one and the sums do
+//! not drift. Projects without a quota are not counted and cost nothing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,27 +27,27 @@ use crate::limits;
 use crate::quotas::QuotaCounts;
 use crate::slot::state::Slot;
 
-/// How often a post looks again when its project left the ledger meanwhile.
+/// Attempts of a reservation when its project left the ledger meanwhile.
 const RESERVE_TRIES: usize = 4;
 
-/// What a project holds, beside what it may.
+/// The quota and the holdings of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaView {
-    /// What it may hold.
+    /// Upper bounds of the holdings.
     pub quota: Quota,
-    /// What it holds. The ledger has no project without a quota, so each request counts it: none when it has more
-    /// queues than [`limits::COUNTED_QUEUES`], or is not counted within [`limits::HEALTH_DEADLINE`].
+    /// The holdings. The ledger has no project without a quota, so each request counts it: none when it has more queues
+    /// than [`limits::COUNTED_QUEUES`], or is not counted within [`limits::HEALTH_DEADLINE`].
     pub used: Option<Holdings>,
 }
 
-/// A queue as its record has it.
+/// The id and placement of a queue, from its record.
 struct StoredQueue {
     id: QueueId,
     placement: Placement,
 }
 
 impl QuotaCounts {
-    /// What a project may hold and does hold, in the slots of all replicas.
+    /// Returns the quota of a project and the amounts that it holds in the slots of all replicas.
     pub async fn quota(&self, project: &ProjectId) -> Result<QuotaView, Error> {
         let mut view = self.local_quota(project).await?;
         let Some(used) = &mut view.used else {
@@ -63,7 +64,7 @@ impl QuotaCounts {
         Ok(view)
     }
 
-    /// Counts what a project holds, in all its queues at all replicas.
+    /// Counts the holdings of a project in all its queues at all replicas.
     async fn count_unlisted(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
         let _turn = self.0.listing_turns.take(project, self.0.ledger.accounts()).await?;
         match timeout(limits::HEALTH_DEADLINE, self.try_count_unlisted(project)).await {
@@ -79,7 +80,7 @@ impl QuotaCounts {
     async fn try_count_unlisted(&self, project: &ProjectId) -> Result<Option<Holdings>, Error> {
         self.0.replica.catalogue.catch_up().await?;
         let (mut used, mut left) = (Holdings::default(), limits::COUNTED_QUEUES);
-        // What it holds counts for its account, as with a quota.
+        // Its holdings are those of its account, as with a quota.
         for project in self.projects_of_account(&self.0.ledger.account_of(project)).await? {
             if !self.count_project(&project, &mut used, &mut left).await? {
                 return Ok(None);
@@ -88,7 +89,7 @@ impl QuotaCounts {
         Ok(Some(used))
     }
 
-    /// Adds what a project holds. Whether it was counted whole: not beyond so many queues as are `left`.
+    /// Adds the holdings of a project to `used`. Returns false when it has more queues than are `left`.
     async fn count_project(
         &self,
         project: &ProjectId,
@@ -121,7 +122,7 @@ impl QuotaCounts {
         Ok(true)
     }
 
-    /// What a project holds in the slots that are served here.
+    /// Returns the amounts that a project holds in the slots that are served here.
     pub async fn local_holdings(&self, question: &HoldingsRequest) -> Result<HoldingsResponse, Error> {
         let view = self.local_quota(&ProjectId::new(&question.project)?).await?;
         let Holdings { queues, amount } = view.used.unwrap_or_default();
@@ -141,8 +142,8 @@ impl QuotaCounts {
         self.0.slots.confirm_all(&slots, Ok(QuotaView { quota, used }))
     }
 
-    /// What this replica may let an account hold: of its quota the share that it has of the slots. When this returns one that
-    /// bounds something, it is known what the account holds here.
+    /// Returns the part of an account's quota that this replica may use: its share of the slots. If the quota has a
+    /// bound, the holdings of the account here are known when this returns.
     pub(crate) async fn counted_quota(&self, account: &ProjectId) -> Result<Quota, Error> {
         let quota = self.0.ledger.quotas.borrow().of(account);
         if !quota.is_bounded() {
@@ -156,7 +157,7 @@ impl QuotaCounts {
         Ok(quota.share(count(self.0.slots.count()), count(core_limits::SLOTS)))
     }
 
-    /// Keeps room for messages that are about to be posted.
+    /// Reserves room for messages that are about to be posted.
     pub(crate) async fn reserve(&self, project: &ProjectId, more: Amount) -> Result<Reservation, Error> {
         let account = self.0.ledger.account_of(project);
         for _ in 0..RESERVE_TRIES {
@@ -171,13 +172,13 @@ impl QuotaCounts {
         Err(uncounted())
     }
 
-    /// Makes sure that an account is counted, but waits no longer than [`limits::COUNT_WAIT`] for it.
+    /// Makes sure that an account is counted. Waits at most [`limits::COUNT_WAIT`] for it.
     async fn count_once(&self, account: &ProjectId) -> Result<(), Error> {
         let mut counted = match self.0.ledger.begin_count(account) {
             CountState::Done => return Ok(()),
             CountState::UnderWay(counted) => counted,
             CountState::Begun(counted) => {
-                // Of its own, since the first caller may leave.
+                // A task of its own, since the first caller may be canceled.
                 let account = account.clone();
                 self.0.replica.start_background_task("count of a project", self, move |quotas| {
                     let account = account.clone();
@@ -192,7 +193,7 @@ impl QuotaCounts {
         }
     }
 
-    /// Counts an account, however often that must be tried.
+    /// Counts an account, and retries until that succeeds.
     async fn count_account(&self, account: &ProjectId) {
         while let Err(error) = self.try_count_account(account).await {
             self.0.replica.task_failed("count queues of project", format_args!("project {account}"), &error);
@@ -206,7 +207,7 @@ impl QuotaCounts {
     async fn try_count_account(&self, account: &ProjectId) -> Result<(), Error> {
         for number in self.slots_of_account(account).await? {
             match self.count_slot(account, number).await {
-                // Its owner counts what is there.
+                // The new owner of the slot counts its queues.
                 Ok(()) | Err(Error::Moved(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -214,8 +215,8 @@ impl QuotaCounts {
         Ok(())
     }
 
-    /// Counts again where the ledger may not be right: slots that were recovered, pools that did not answer, queues of
-    /// which it is unknown whether they were created.
+    /// Repeats counts that may be wrong: slots that were recovered, pools that did not answer, queues whose creation
+    /// has an unknown outcome.
     pub(crate) async fn recount(&self) {
         while self.0.replica.sleep_tick(limits::RECOUNT_TICK).await {
             for (account, number) in self.0.ledger.take_stale() {
@@ -231,11 +232,11 @@ impl QuotaCounts {
         }
     }
 
-    /// Counts the queues that the projects of an account have in a slot. A pool that does not answer stops no caller:
-    /// the ledger keeps what it has of the queues there until the pool answers.
+    /// Counts the queues that the projects of an account have in a slot. A pool that does not answer is no error: the
+    /// ledger keeps its amounts of the queues there until the pool answers.
     async fn count_slot(&self, account: &ProjectId, number: SlotNumber) -> Result<(), Error> {
         let slot = self.0.slots.served(number).await?;
-        // No caller creates or deletes queues until the ledger has all queues.
+        // No queue is created or deleted until the ledger has all queues.
         let roll = slot.roll.lock().await;
         let mut records = Vec::new();
         for project in self.projects_of(&slot, account).await? {

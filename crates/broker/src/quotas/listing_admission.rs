@@ -1,6 +1,6 @@
-//! Whose turn it is to look through many names: a listing with a filter may read all names of a project, and many at once
-//! would leave nothing for the requests of others. Those of one account go one after the other, a few at a time: its client
-//! chooses the region, and with it the project.
+//! Admission of listings that read many names: a listing with a filter may read all names of a project, and many at
+//! once would starve other requests. The listings of one account run a few at a time. The bound is per account because
+//! a client chooses the region, and with it the project.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use angarium_core::limits;
 use angarium_core::names::ProjectId;
 use angarium_core::region::Accounts;
 
-/// The listings under way and in line, by account.
+/// The listings that run and wait, by account.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListingAdmission(Arc<Mutex<HashMap<ProjectId, AccountListings>>>);
 
-/// Those of one account.
+/// The listings of one account.
 #[derive(Debug)]
 struct AccountListings {
-    /// Fair: who came first is next.
+    /// Fair: in order of arrival.
     permits: Arc<Semaphore>,
-    /// Listings under way and those that wait.
+    /// Number of listings that run or wait.
     length: usize,
 }
 
-/// A listing in line. It leaves when this is dropped.
+/// A listing that runs or waits. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ListingPermit {
     turns: ListingAdmission,
@@ -35,7 +35,8 @@ pub(crate) struct ListingPermit {
 }
 
 impl ListingAdmission {
-    /// Waits for the turn of a listing of `project`, which counts for its account. The turn lasts as long as what is returned.
+    /// Waits until a listing of `project` may run; it counts for the project's account. The listing may run until the
+    /// permit is dropped.
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl ListingAdmission {
             line.length += 1;
             Arc::clone(&line.permits)
         };
-        // From here on it leaves the line however this ends.
+        // From here on the drop of the permit removes the listing, also if the wait is canceled.
         let mut turn = ListingPermit { turns: self.clone(), account, _permit: None };
         turn._permit = permits.acquire_owned().await.ok();
         Ok(turn)

@@ -1,4 +1,4 @@
-//! What accounts may hold: counting it, keeping room for it, and the order of listings that look through many names.
+//! Quotas of accounts: counting holdings, reserving room, and admission of listings that read many names.
 
 pub(crate) mod counting;
 pub(crate) mod listing_admission;
@@ -36,7 +36,8 @@ impl QuotaCounts {
         Self(Arc::new(parts))
     }
 
-    /// Waits for the turn of a listing of `project`, which counts for its account. The turn lasts as long as the permit.
+    /// Waits until a listing of `project` may run; it counts for the project's account. The listing may run until the
+    /// permit is dropped.
     ///
     /// # Errors
     ///

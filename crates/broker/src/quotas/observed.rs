@@ -1,4 +1,4 @@
-//! Quotas with a name, for the pages of metrics.
+//! Quotas that are set for a named project, for the pages of metrics.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use crate::limits;
 use crate::quotas::QuotaCounts;
 
 impl QuotaCounts {
-    /// Has the projects counted that have a quota by name, until the service stops.
+    /// Counts the projects with a quota by name, until the service stops.
     pub(crate) async fn count_quotas(&self) {
         loop {
             let named = self.0.ledger.quotas.borrow().bounded(limits::METERED_QUOTAS);
@@ -17,7 +17,7 @@ impl QuotaCounts {
                 if self.0.replica.stop.is_cancelled() {
                     return;
                 }
-                // One that takes long continues by itself.
+                // A slow count continues by itself.
                 let _ = self.counted_quota(&account).await;
             }
             if !self.0.replica.sleep_tick(limits::USAGE_TICK).await {
@@ -26,7 +26,8 @@ impl QuotaCounts {
         }
     }
 
-    /// What projects with a quota hold in the slots of this replica, as far as they were counted: those that use most of theirs.
+    /// Returns the holdings, in the slots of this replica, of counted projects with a quota: the ones that use most of
+    /// their quota.
     pub(crate) fn observed_quotas(&self) -> Vec<ObservedQuota> {
         let quotas = self.0.ledger.quotas.borrow().clone();
         let counted = self.0.ledger.counted();

@@ -1,6 +1,6 @@
-//! Which projects of other regions have queues in the slots of this replica, by account, so that what an account holds is
-//! counted over all its regions. The directory of a slot is read once for each time that it is taken, however many accounts
-//! are counted; of the projects in it only those `ACCOUNT@REGION` are kept.
+//! The projects of other regions that have queues in the slots of this replica, by account, so that an account is
+//! counted over all its regions. The directory of a slot is read once per recovery of the slot, however many accounts
+//! are counted. Only its projects `ACCOUNT@REGION` are kept.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,19 +15,20 @@ use angarium_storage::Epoch;
 use crate::quotas::QuotaCounts;
 use crate::slot::state::Slot;
 
-/// What is known of each slot. The lock is held for single entries.
+/// The known projects of each slot. The lock is held for single entries.
 #[derive(Default)]
 pub(crate) struct RegionalProjects(Mutex<HashMap<SlotNumber, SlotProjects>>);
 
 /// The projects of other regions in a slot.
 struct SlotProjects {
-    /// Of the slot, when its directory was read.
+    /// The epoch of the slot when its directory was read.
     epoch: Epoch,
     accounts: HashMap<ProjectId, BTreeSet<ProjectId>>,
 }
 
 impl RegionalProjects {
-    /// The projects of an account beside the one of its own name; none when the slot must be read first.
+    /// Returns the projects of an account in a slot, except the one with the account's own name; none when the slot
+    /// must be read first.
     pub(crate) fn of(&self, slot: &Slot, account: &ProjectId) -> Option<Vec<ProjectId>> {
         let known = self.0.lock();
         let projects = known.get(&slot.owned.slot).filter(|projects| projects.epoch == slot.epoch)?;
@@ -45,7 +46,7 @@ impl RegionalProjects {
         self.0.lock().insert(slot.owned.slot, SlotProjects { epoch: slot.epoch, accounts });
     }
 
-    /// A project is about to have its first queue in a slot, maybe. The slot's gate is held.
+    /// Notes a project that may be about to have its first queue in a slot. The caller holds the slot's `roll`.
     pub(crate) fn note(&self, slot: &Slot, account: ProjectId, project: &ProjectId) {
         if let Some(known) = self.0.lock().get_mut(&slot.owned.slot)
             && known.epoch == slot.epoch
@@ -56,7 +57,7 @@ impl RegionalProjects {
 }
 
 impl QuotaCounts {
-    /// The projects of an account that may have queues in a slot, whose gate is held.
+    /// Returns the projects of an account that may have queues in a slot. The caller holds the slot's `roll`.
     pub(crate) async fn projects_of(
         &self,
         slot: &Slot,
@@ -76,7 +77,8 @@ impl QuotaCounts {
         Ok(projects)
     }
 
-    /// The projects of an account that may have queues, in the slots of all replicas: of those of others the directories are read.
+    /// Returns the projects of an account that may have queues, in the slots of all replicas. For slots of other
+    /// replicas it reads the directories.
     pub(crate) async fn projects_of_account(
         &self,
         account: &ProjectId,
@@ -98,7 +100,8 @@ impl QuotaCounts {
         Ok(projects)
     }
 
-    /// The slots of this replica in which an account may have queues, and others in which it has some.
+    /// Returns the slots of this replica in which an account may have queues, and slots of other replicas in which it
+    /// has some.
     pub(crate) async fn slots_of_account(&self, account: &ProjectId) -> Result<BTreeSet<SlotNumber>, Error> {
         let mut slots: BTreeSet<SlotNumber> =
             self.0.replica.catalogue.slots_of(account).await?.into_iter().collect();
@@ -114,8 +117,8 @@ impl QuotaCounts {
         Ok(slots)
     }
 
-    /// Projects `ACCOUNT@REGION` that have, or had, queues, at most `most` of them; at the cost of reading the directories of
-    /// all slots.
+    /// Returns at most `most` projects `ACCOUNT@REGION` that have, or had, queues. It reads the directories of all
+    /// slots.
     pub async fn stored_regional_projects(&self, most: usize) -> Result<BTreeSet<ProjectId>, Error> {
         let mut found = BTreeSet::new();
         for slot in SlotNumber::all() {
@@ -128,7 +131,7 @@ impl QuotaCounts {
         Ok(found.into_iter().take(most).collect())
     }
 
-    /// Notes the project of a queue that is about to be created in a slot, whose gate is held.
+    /// Notes the project of a queue that is about to be created in a slot. The caller holds the slot's `roll`.
     pub(crate) fn note_project(&self, slot: &Slot, project: &ProjectId) {
         let account = self.0.ledger.account_of(project);
         if account != *project {

@@ -20,7 +20,7 @@ fn amount(messages: u64) -> Amount {
     Amount { messages, bytes: 10 * messages }
 }
 
-/// A ledger with one queue, which is counted.
+/// Returns a ledger with one queue that is counted.
 fn ledger(messages: u64) -> Arc<Ledger> {
     let ledger = Arc::new(Ledger::default());
     assert!(matches!(ledger.begin_count(&project()), CountState::Begun(_)));
@@ -77,7 +77,7 @@ fn reservation_of_earlier_epoch_ends_at_later_count() {
     assert_holds(&ledger, 5);
     ledger.found(&project(), QUEUE, start(SECOND, &ledger), totals(4));
     assert_holds(&ledger, 4);
-    // The earlier object of the slot is not heard any more.
+    // The ledger ignores the slot object of the earlier epoch.
     ledger.settle(FIRST, &batch(Some(9)), &[ended(unknown)]);
     ledger.opened(&project(), QUEUE, FIRST, totals(9));
     ledger.found(&project(), QUEUE, start(FIRST, &ledger), totals(9));
