@@ -1,4 +1,4 @@
-//! Many messages at once: delete them by their ids, pop the oldest, purge all.
+//! Bulk operations on messages: delete by ids, pop the oldest, purge all.
 
 use std::time::Duration;
 
@@ -21,21 +21,22 @@ use crate::slot::wait_line::ChosenMessages;
 use crate::stores::queue_store::PageBound;
 use crate::writer::pending::{WriteOutcome, settled};
 
-/// How long a purge waits before it asks again for messages that are just being claimed or given back, and how often.
+/// Pause of a purge before another pass over messages whose claims are being written or released, and the maximum of
+/// passes.
 const PURGE_PAUSE: Duration = Duration::from_millis(20);
 const PURGE_PASSES: usize = 500;
 
-/// What a pass of a purge left.
+/// Messages that a pass of a purge left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PassRemainder {
     Nothing,
-    /// Messages that are just being claimed or given back.
+    /// Messages whose claims are being written or released.
     Changing,
 }
 
 impl Messages {
-    /// Deletes messages for a caller who holds claims: all of them, or none when one is under another live claim.
-    /// They are gone from the pool when this returns; those that were not there are no error.
+    /// Deletes messages for a caller that holds claims: all of them, or none when one is under another live claim. They
+    /// are gone from the pool when this returns. A missing message is no error.
     pub async fn messages_delete(
         &self,
         at: &QueueRef,
@@ -53,8 +54,8 @@ impl Messages {
         }
     }
 
-    /// Deletes messages, each for itself: one that is under a claim of another caller stays. Those that went well are
-    /// gone from the pool when this returns.
+    /// Deletes messages, each with its own outcome: a message under a claim of another caller stays. Messages with a
+    /// successful outcome are gone from the pool when this returns.
     pub async fn messages_delete_each(
         &self,
         at: &QueueRef,
@@ -79,7 +80,7 @@ impl Messages {
         Ok(done)
     }
 
-    /// None when there is no such queue, or no id.
+    /// Begins to delete all of these messages, or none. Returns none when there is no such queue, or no id.
     async fn delete_all_or_none(
         &self,
         queue: &SlotQueue,
@@ -108,7 +109,7 @@ impl Messages {
     }
 
     /// Takes the oldest ready messages out of the queue. They are gone from the pool when this returns them, so they
-    /// are lost when the answer is.
+    /// are lost if the answer is lost.
     pub async fn messages_pop(&self, at: &QueueRef, count: PopCount) -> Result<Vec<MessageView>, Error> {
         let queue = self.0.slots.queue(at).await?;
         if self.0.open_queues.open(&queue).await?.is_none() {
@@ -118,7 +119,7 @@ impl Messages {
         let pop = async move {
             match line.choose(ClaimLimit::from(count), Duration::ZERO).await?.chosen {
                 Some(chosen) => messages.pop_chosen(chosen).await,
-                // Cut off from the tree, no caller can say that there is nothing (P8).
+                // Without a connection to the tree a replica cannot report "nothing to pop" (P8).
                 None => messages.0.slots.check_ours(queue.slot()).map(|()| Vec::new()),
             }
         };
@@ -140,8 +141,8 @@ impl Messages {
         Ok(messages.iter().filter_map(view).collect())
     }
 
-    /// Removes every message that was posted before, claimed or not. Zaqar spares the claimed ones, whatever it
-    /// states. Nothing happens when there is no such queue.
+    /// Removes every message that was posted before, claimed or not. Zaqar keeps claimed messages, against its own
+    /// documentation. Nothing happens when there is no such queue.
     pub async fn queue_purge(&self, at: &QueueRef) -> Result<(), Error> {
         let queue = self.0.slots.queue(at).await?;
         let Some(queue) = self.0.open_queues.open(&queue).await? else {
@@ -179,7 +180,7 @@ impl Messages {
         Err(Error::unknown(Part::Coordination, "claims of the queue are neither made nor ended"))
     }
 
-    /// Leaves through an order of the queue once. What moves between queues is left to its move.
+    /// Purges one order of the queue in one walk. Messages in transfer between queues are left to their transfer.
     async fn purge_order(&self, purging: &mut PurgeRun<'_>, order: Order) -> Result<PassRemainder, Error> {
         let PurgeRun { queue, last, .. } = *purging;
         let (mut after, mut left) = (None, PassRemainder::Nothing);
@@ -208,9 +209,9 @@ impl Messages {
 /// A purge of a queue.
 struct PurgeRun<'a> {
     queue: &'a QueueHandle,
-    /// The newest message that leaves.
+    /// The newest message to remove.
     last: MessageId,
-    /// Whether something is gone by now.
+    /// Whether a message has been removed.
     is_written: bool,
 }
 

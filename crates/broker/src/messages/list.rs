@@ -1,7 +1,7 @@
 //! Pages of messages. They change nothing.
 //!
-//! A page has what its filters let through, however much they leave out before it; but what one page may cost is
-//! bounded, and one that ends at that bound states where to go on.
+//! A page is filled with messages that pass its filters, however many are left out between them. The cost of a page is
+//! bounded: a page that reaches the bound ends there and returns where to continue.
 
 use uuid::Uuid;
 
@@ -21,18 +21,18 @@ use crate::slot::queue_handle::{EngineReading, QueueHandle};
 use crate::slot::slot_queue::SlotQueue;
 use crate::stores::queue_store::{PageBound, QueueStore};
 
-/// Which messages a listing wants.
+/// Which messages a listing returns.
 #[derive(Clone, Debug)]
 pub struct MessageFilter {
-    /// Only those behind this one.
+    /// Only messages behind this one.
     pub after: MessageId,
-    /// At most this many.
+    /// Maximum of messages on the page.
     pub limit: PageLimit,
-    /// Not those that this client has posted.
+    /// Leaves out messages that this client has posted.
     pub not_of: Option<Uuid>,
-    /// Those under a claim too.
+    /// Whether claimed messages are included.
     pub includes_claimed: bool,
-    /// Those that become ready later too.
+    /// Whether delayed messages are included.
     pub includes_delayed: bool,
 }
 
@@ -48,7 +48,7 @@ impl MessageFilter {
 pub struct MessagePage {
     /// Messages in order of posting.
     pub messages: Vec<MessageView>,
-    /// Behind which message the next page begins; none when there is nothing on this page and nothing behind it.
+    /// The message behind which the next page begins; none when this page is empty and nothing is behind it.
     pub next: Option<MessageId>,
 }
 
@@ -59,15 +59,15 @@ struct QueueSnapshot {
     at: ViewedAt,
 }
 
-/// What one read of the pool gave.
+/// One page that was read from the pool.
 struct PoolPage {
     messages: Vec<Message>,
-    /// Where it ends, unless there is nothing behind it.
+    /// The last message that was read; none when nothing is behind it.
     end: Option<MessageId>,
 }
 
 impl Messages {
-    /// A page of the messages of a queue; an empty one when there is no such queue.
+    /// Returns a page of the messages of a queue; an empty one when there is no such queue.
     pub async fn messages_list(&self, at: &QueueRef, filter: &MessageFilter) -> Result<MessagePage, Error> {
         let queue = self.0.slots.queue(at).await?;
         let page = self.message_page(&queue, filter).await;
@@ -87,7 +87,7 @@ impl Messages {
         };
         let listed = QueueSnapshot { queue, store, at: ViewedAt { now, retention } };
         let (mut messages, read_on) = if filter.includes_claimed || filter.includes_delayed {
-            // Memory has only what is ready, and the pool has it all.
+            // Memory has only ready messages; the pool has all.
             (Vec::new(), Some(filter.after))
         } else {
             (listed.with_bodies(browsed.messages).await?, browsed.read_on)
@@ -100,7 +100,7 @@ impl Messages {
         Ok(MessagePage { messages, next })
     }
 
-    /// The messages among `ids` that exist, claimed or not, in the order of `ids`.
+    /// Returns the messages among `ids` that exist, claimed or not, in the order of `ids`.
     pub async fn messages_get(&self, at: &QueueRef, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
         let queue = self.0.slots.queue(at).await?;
         let found = self.read_messages(&queue, ids).await;
@@ -128,7 +128,8 @@ impl Messages {
 }
 
 impl QueueSnapshot {
-    /// Views of ready messages, reading what bodies memory does not have. One that has gone meanwhile is left out.
+    /// Returns views of ready messages. It reads the bodies that memory does not have, and leaves out messages that
+    /// were removed meanwhile.
     async fn with_bodies(
         &self,
         found: Vec<(Header, Option<bytes::Bytes>)>,
@@ -149,8 +150,8 @@ impl QueueSnapshot {
         Ok(views)
     }
 
-    /// Reads the pool behind `after` until the page is full. Returns the last message that was looked at, if the
-    /// reads ended before the queue did.
+    /// Reads the pool behind `after` until the page is full. Returns the last message that was read, if the reads ended
+    /// before the queue did.
     pub(crate) async fn read(
         &self,
         filter: &MessageFilter,
@@ -176,7 +177,7 @@ impl QueueSnapshot {
         Ok(Some(after))
     }
 
-    /// Reads what is behind `after`: what is ready and, if that is wanted, what is scheduled among it.
+    /// Reads the messages behind `after`: ready ones and, if requested, scheduled ones.
     async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<PoolPage, Error> {
         let mut found = self.read_order(Order::Ready, after).await?;
         if filter.includes_delayed {
@@ -185,7 +186,7 @@ impl QueueSnapshot {
             let is_scheduled = |message: &Message| message.header.state == State::Scheduled;
             found.messages.extend(in_transfer.messages.into_iter().filter(is_scheduled));
             found.messages.sort_unstable_by_key(|message| message.header.id);
-            // Beyond the end of one of the two the other is not complete.
+            // Behind the end of one of the two reads, the other is incomplete.
             found.messages.retain(|message| found.end.is_none_or(|end| message.header.id <= end));
         }
         Ok(found)
@@ -200,8 +201,8 @@ impl QueueSnapshot {
         Ok(PoolPage { messages, end })
     }
 
-    /// Messages of the pool as the engine sees them now: without those that are hidden from the listing, and with
-    /// the claims that hold the others.
+    /// Returns messages of the pool as the engine has them now: without those that the listing hides, and with the
+    /// claims that hold the others.
     pub(crate) fn seen(
         &self,
         read: Vec<Message>,
@@ -219,7 +220,7 @@ impl QueueSnapshot {
     }
 }
 
-/// A message as its readers see it, and its header as it now is.
+/// Returns a message as its readers see it, with its current header.
 pub(crate) fn view(message: Message, hold: Option<(ClaimId, Header)>, at: ViewedAt) -> (Header, MessageView) {
     let Message { header, body } = message;
     let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));

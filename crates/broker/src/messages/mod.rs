@@ -1,4 +1,4 @@
-//! Messages as clients have them: post, read, delete. The slot decides; this waits for what is durable.
+//! Messages as clients see them: post, read, delete. The slot decides; this component waits until changes are durable.
 
 pub(crate) mod bulk;
 pub(crate) mod list;
@@ -26,7 +26,7 @@ pub(crate) struct MessagesParts {
     pub(crate) slots: Slots,
     pub(crate) quotas: QuotaCounts,
     pub(crate) open_queues: OpenQueues,
-    /// When it was last tried whether messages may be stored as retained. Held to look and to note.
+    /// When it was last checked whether messages may be stored as retained. The lock is held for one access.
     pub(crate) retention_tried: Mutex<Option<Instant>>,
 }
 

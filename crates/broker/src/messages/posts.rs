@@ -1,4 +1,4 @@
-//! Posting through REST: many messages, all of them or none, or each for itself. The queue is created when there is none.
+//! Posting through REST: many messages, all of them or none, or each with its own outcome. A missing queue is created.
 
 use uuid::Uuid;
 
@@ -17,18 +17,18 @@ use crate::slot::queue_handle::QueueHandle;
 use crate::slot::slot_queue::SlotQueue;
 use crate::writer::pending::settled;
 
-/// What became of each message of a batch.
+/// The outcome of each message of a batch.
 #[derive(Debug, Default)]
 pub struct PostResults {
-    /// The id of each message, or why it is refused, in order.
+    /// The id of each message, or the reason of its refusal, in order.
     pub outcomes: Vec<Result<MessageId, Error>>,
-    /// How durable those are that were posted; none when none was.
+    /// Durability of the posted messages; none when none was posted.
     pub durability: Option<Durability>,
 }
 
 impl Messages {
-    /// Posts messages, creating the queue when there is none. They are as durable as this states when it returns, and
-    /// ready in this order unless they have a delay; all of them or none.
+    /// Posts messages, creating the queue when there is none. They are as durable as the result states, and ready in
+    /// this order unless they have a delay; all of them or none.
     ///
     /// # Errors
     ///
@@ -44,13 +44,13 @@ impl Messages {
         for (index, message) in messages.iter().enumerate() {
             check_bytes(message, most, || format!("messages[{index}].body"))?;
         }
-        // Before anything is made for them.
+        // Before a queue is created for them.
         let room = self.0.quotas.reserve(&at.project, Amount::of(&messages)).await?;
         let queue = self.0.open_queues.open_or_create(&named).await?;
         self.post_opened(&queue, messages, client, room).await
     }
 
-    /// Posts to a queue that is open. A message whose duplicate is on its way waits for what becomes of that.
+    /// Posts to an open queue. A message whose duplicate is still being written waits for the outcome of that write.
     pub(crate) async fn post_opened(
         &self,
         queue: &QueueHandle,
@@ -61,7 +61,7 @@ impl Messages {
         let BegunPost { result: mut posted, outcome, mut awaited } =
             queue.begin_post(messages, client, room)?;
         settled(outcome).await?;
-        // What fails from here on fails after that.
+        // If some messages are written by now, later failures are partial.
         let mut is_written = posted.ids.len() > awaited.len();
         let after = |is_written: bool, error: Error| {
             if is_written {
@@ -70,7 +70,7 @@ impl Messages {
                 error
             }
         };
-        // Their duplicates were on the way before: now it is known what became of them.
+        // The earlier writes of their duplicates have an outcome now.
         while !awaited.is_empty() {
             let (indexes, messages): (Vec<usize>, Vec<NewMessage>) =
                 awaited.into_iter().map(|PendingDuplicate { index, message }| (index, message)).unzip();
@@ -88,7 +88,7 @@ impl Messages {
         Ok(posted)
     }
 
-    /// As `messages_post`, but messages with more bytes than the queue allows do not keep the others from it.
+    /// As `messages_post`, but a message with more bytes than the queue allows does not prevent the others.
     pub async fn messages_post_each(
         &self,
         at: &QueueRef,
@@ -120,7 +120,8 @@ impl Messages {
         Ok(PostResults { outcomes: refused.into_iter().map(outcome).collect(), durability })
     }
 
-    /// Bytes that a message of a queue may have; of one that is not there, what it would be created with.
+    /// Returns the maximum of bytes of a message of this queue. For a missing queue it is the value that a new one
+    /// gets.
     pub(crate) async fn message_bytes(&self, queue: &SlotQueue) -> Result<usize, Error> {
         let queue = self.0.open_queues.open(queue).await?;
         let limits = self.0.replica.limits();

@@ -1,4 +1,4 @@
-//! Whether messages may be stored as living by the retention of their queue.
+//! Whether messages may be stored with the retention of their queue as their lifetime.
 
 use angarium_catalogue::Schema;
 
@@ -6,8 +6,8 @@ use crate::limits;
 use crate::messages::Messages;
 
 impl Messages {
-    /// Whether messages may be stored as retained. Until every replica knows that form they are not, and whether all do is found
-    /// out at most once in [`limits::SCHEMA_TRY`].
+    /// Whether messages may be stored as retained: only once every replica knows that form. This is checked at most
+    /// once in [`limits::SCHEMA_TRY`].
     pub(crate) async fn may_retain(&self) -> bool {
         if self.0.replica.catalogue.is_in_force(Schema::RETENTION) {
             return true;

@@ -1,4 +1,4 @@
-//! Sending through SQS: each message of a batch for itself, and only to a queue that exists.
+//! Sending through SQS: each message of a batch with its own outcome, and only to a queue that exists.
 
 use angarium_core::attributes::Attributes;
 use angarium_core::delay::Delay;
@@ -16,13 +16,13 @@ use crate::open_queues::lookup::no_queue;
 pub struct SendEntry {
     /// The message.
     pub message: NewMessage,
-    /// Bytes that the queue's bound counts: its body and its attributes.
+    /// Bytes that count for the queue's maximum: body and attributes.
     pub size: usize,
 }
 
 impl Messages {
-    /// Sends messages in this order, but for those that are longer than the queue allows. The others are as durable as the
-    /// queue asks for when this returns, all of them or none.
+    /// Sends messages in this order, except messages that are longer than the queue allows. The others are as durable
+    /// as the queue requires when this returns, all of them or none.
     pub async fn messages_send(
         &self,
         at: &QueueRef,
@@ -57,8 +57,9 @@ impl Messages {
             .collect())
     }
 
-    /// A message that is kept from now on for the retention that its queue has now, and not from when it is ready: as long as it
-    /// is delayed it is that much less. So messages are stored that may not be stored as retained.
+    /// Gives a message a lifetime that begins now: the current retention of its queue, less its delay, at least a
+    /// second. It is used while messages may not be stored as retained; a retained message lives from the moment when
+    /// it is ready.
     fn retained_from_now(&self, message: NewMessage, attributes: &Attributes) -> NewMessage {
         let limits = self.0.replica.limits();
         let queue = attributes.message_delay.unwrap_or(limits.message_delay.default_value());
@@ -81,7 +82,7 @@ impl Messages {
     }
 }
 
-/// A message is longer than its queue allows, as SQS states it.
+/// Returns the error for a message that is longer than its queue allows, in the words of SQS.
 fn too_long(most: usize) -> Error {
     let why = format!("Message must be shorter than {most} bytes");
     Error::invalid(InvalidPart::Limit, "MessageBody", why)

@@ -14,7 +14,7 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::writer::pending::{WriteOutcome, settled};
 
 impl Messages {
-    /// One message, claimed or not.
+    /// Returns one message, claimed or not.
     pub async fn message_get(&self, at: &QueueRef, id: MessageId) -> Result<MessageView, Error> {
         let queue = self.0.slots.queue(at).await?;
         let found = self.read_message(&queue, id).await;
@@ -41,8 +41,8 @@ impl Messages {
         }
     }
 
-    /// Deletes a message for a caller who holds `claim`, or no claim, by Zaqar's table of answers. It is gone
-    /// from the pool when this returns; one that was not there is no error.
+    /// Deletes a message for a caller that holds `claim`, or no claim, by Zaqar's table of answers. It is gone from the
+    /// pool when this returns. A missing message is no error.
     pub async fn message_delete(
         &self,
         at: &QueueRef,
@@ -58,7 +58,7 @@ impl Messages {
         }
     }
 
-    /// None when there is no such queue.
+    /// Begins to delete a message. Returns none when there is no such queue.
     async fn delete_or_refuse(
         &self,
         queue: &SlotQueue,

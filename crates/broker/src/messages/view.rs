@@ -1,4 +1,4 @@
-//! Messages as their readers see them.
+//! Views of messages for their readers.
 
 use bytes::Bytes;
 
@@ -12,27 +12,27 @@ use angarium_core::trace::TraceContext;
 /// A message as its readers see it.
 #[derive(Clone, Debug)]
 pub struct MessageView {
-    /// Its id.
+    /// Id of the message.
     pub id: MessageId,
-    /// Seconds it lives in all.
+    /// Total lifetime in seconds.
     pub ttl: u32,
-    /// Seconds since it was posted.
+    /// Seconds since the message was posted.
     pub age: u64,
-    /// JSON text.
+    /// The body, a JSON text.
     pub body: Bytes,
-    /// What it remembers beside its body.
+    /// Further values that are stored with the body.
     pub envelope: Option<Box<Envelope>>,
-    /// When it was posted.
+    /// When the message was posted.
     pub created: Timestamp,
-    /// How often it has been claimed.
+    /// Number of claims so far.
     pub attempts: u32,
-    /// When it was claimed for the first time.
+    /// When the message was first claimed.
     pub first_claimed: Option<Timestamp>,
-    /// The group that it belongs to.
+    /// Its message group.
     pub group: Option<GroupName>,
-    /// The claim it is under, if it is under one.
+    /// The claim that holds it, if there is one.
     pub claim: Option<ClaimId>,
-    /// The rest of its delay, if that has not ended.
+    /// The rest of its delay, if the delay has not ended.
     pub delay: Option<DelayLeft>,
 }
 
@@ -41,25 +41,25 @@ pub struct MessageView {
 pub struct DelayLeft {
     /// Whole seconds, rounded up.
     pub seconds: u64,
-    /// When it ends.
+    /// When the delay ends.
     pub until: Timestamp,
 }
 
-/// What the view of a message depends on beside the message.
+/// Parameters of a view beside the message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ViewedAt {
     pub(crate) now: Timestamp,
-    /// Of the queue.
+    /// The retention of the queue.
     pub(crate) retention: Retention,
 }
 
 impl MessageView {
-    /// A message as the holder of its claim sees it.
+    /// Returns the view of a message for the holder of its claim.
     pub(crate) fn claimed(header: &Header, claim: ClaimId, kept: Bytes, at: ViewedAt) -> Self {
         Self { claim: Some(claim), delay: None, ..Self::free(header, kept, at) }
     }
 
-    /// A message that is under no claim.
+    /// Returns the view of a message that is under no claim.
     pub(crate) fn free(header: &Header, kept: Bytes, ViewedAt { now, retention }: ViewedAt) -> Self {
         let (age, attempts) = (now.seconds_since(header.created), header.attempts);
         let (envelope, body) = Envelope::split(kept);
@@ -73,7 +73,7 @@ impl MessageView {
         Self { id, ttl, age, body, envelope, created, attempts, first_claimed, group, claim: None, delay }
     }
 
-    /// The trace that it was posted in.
+    /// Returns the trace context of the post.
     pub fn trace(&self) -> Option<&TraceContext> {
         self.envelope.as_deref()?.trace.as_ref()
     }
