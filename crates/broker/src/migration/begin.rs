@@ -1,5 +1,5 @@
-//! Migrations of queues to other pools while they are used (P6): begin, turn round, end, and how far one is. The
-//! copying is in [`crate::migration::copy_phase`].
+//! Migrations of queues to other pools while clients use them (P6): begin, cancel, end, progress. The copying is in
+//! [`crate::migration::copy_phase`].
 //!
 //! ```text
 //! [old] ──one commit──▶ [old, new] ──nothing left in old, old emptied, one commit──▶ [new]
@@ -7,9 +7,9 @@
 //!                    cancel: [new, old], which ends with [old]
 //! ```
 //!
-//! The record of the queue states first where it will lie, and memory does as it states then: what is new moves to the
-//! newer pool, what changes a message to both, and both are read as one. So a crash anywhere is followed by an opening
-//! that finds all of it. No caller waits for any of this but who claims a message in the moment in which it is copied.
+//! The record of the queue changes first, and memory follows it: new messages go to the newer pool, changes of messages
+//! go to both, and reads combine both. So the opening after a crash at any point finds all of it. Only a claim of a
+//! message that is just being copied waits for the migration.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,41 +33,41 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::stores::table::{CHANGE_TRIES, OpenPool};
 use crate::writer::pending::settled;
 
-/// How far a migration is.
+/// Progress of a migration.
 #[derive(Clone, Debug)]
 pub struct MigrationView {
     /// The pool that the queue leaves.
     pub from: PoolName,
-    /// The pool that it moves to, which takes what is new.
+    /// The pool that it moves to, which takes new messages.
     pub to: PoolName,
-    /// Whether it was canceled, and returns to where it came from.
+    /// Whether it was canceled, and the queue returns to its former pool.
     pub is_canceled: bool,
     /// When it began, or was canceled.
     pub started: Timestamp,
-    /// Messages a second that are copied at most.
+    /// Maximum of messages copied per second.
     pub rate: Option<u32>,
-    /// Messages that were copied since then, or since another replica continued it.
+    /// Messages copied since it began or was canceled, or since another replica continued it.
     pub copied: u64,
-    /// Messages that are left in the pool that the queue leaves, claimed ones too.
+    /// Messages left in the pool that the queue leaves, with claimed ones.
     pub left: u64,
 }
 
-/// Where a queue shall go.
+/// The destination of a migration.
 #[derive(Clone, Debug)]
 pub struct Destination {
     /// The pool.
     pub pool: PoolName,
-    /// Messages a second that are copied at most.
+    /// Maximum of messages copied per second.
     pub rate: Option<u32>,
 }
 
 impl Destination {
-    /// Checks a rate: 1 to a million messages a second.
+    /// Checks the rate: 1 to a million messages per second.
     pub fn new(pool: PoolName, rate: Option<i64>) -> Result<Self, Error> {
         Ok(Self { pool, rate: Self::check_rate(rate)? })
     }
 
-    /// The rate alone.
+    /// Checks a rate.
     pub fn check_rate(rate: Option<i64>) -> Result<Option<u32>, Error> {
         let (least, most) = limits::MIGRATION_RATE;
         let check = |rate: i64| u32::try_from(rate).ok().filter(|rate| (least..=most).contains(rate));
@@ -78,13 +78,13 @@ impl Destination {
 }
 
 impl Migrations {
-    /// Begins to move a queue to another pool; it is used on meanwhile. What follows happens by itself, no matter which
-    /// caller serves the queue by then. One that moves already, or is in that pool, is a conflict.
+    /// Begins to migrate a queue to another pool. Clients use it meanwhile. The migration continues by itself, also
+    /// with a later owner of the queue. A queue that is being migrated already, or that is in that pool, is a conflict.
     pub async fn queue_migrate(&self, at: &QueueRef, to: Destination) -> Result<MigrationView, Error> {
         let (migrations, at) = (self.clone(), at.clone());
         let migrate = async move {
             let queue = migrations.0.slots.queue(&at).await?;
-            // Held so that no caller opens, deletes or moves the queue meanwhile, and no migration ends.
+            // Held so that no caller opens, deletes or migrates the queue meanwhile, and no migration ends.
             let _gate = queue.hold_gate().await;
             let begun = migrations.begin_migration(&queue, &to).await;
             migrations.0.slots.confirm_refusal(queue.slot(), begun)?;
@@ -107,9 +107,9 @@ impl Migrations {
         Err(Error::unavailable(Part::Coordination, "the pool changed each time"))
     }
 
-    /// Replaces the record of an open queue, which is in one pool, by this one that puts it into another pool too, and
-    /// begins to copy. It can be taken there if [`check_takes`] reports it. False when the record of the queue, of the
-    /// pool or of the flavor that chose it is not as it was read.
+    /// Replaces the record of an open queue in one pool by one that adds another pool, and begins to copy. The caller
+    /// has checked the pool with [`check_takes`]. Returns false when the record of the queue, of the pool or of the
+    /// flavor that chose it has changed since it was read.
     pub(crate) async fn commit_migration(
         &self,
         queue: &SlotQueue,
@@ -134,7 +134,7 @@ impl Migrations {
         Ok(is_placed)
     }
 
-    /// How far the migration of a queue is.
+    /// Returns the progress of the migration of a queue.
     pub async fn migration_get(&self, at: &QueueRef) -> Result<MigrationView, Error> {
         let queue = self.0.slots.queue(at).await?;
         let found = match self.0.open_queues.open(&queue).await {
@@ -145,7 +145,7 @@ impl Migrations {
         self.0.slots.confirm(queue.slot(), found)
     }
 
-    /// As `migration_get`, of a queue that is open.
+    /// As `migration_get`, of an open queue.
     async fn migration_of(&self, queue: &SlotQueue) -> Result<MigrationView, Error> {
         let at = queue.at();
         let queue = queue.handle().ok_or_else(|| no_queue(at))?;
@@ -166,9 +166,8 @@ impl Migrations {
         })
     }
 
-    /// Turns a migration round: what is new moves to the pool again that the queue came from, and so does what went
-    /// over. One that was canceled already continues. While that pool does not have the queue's flavor it is a
-    /// conflict.
+    /// Reverses a migration: new messages go to the former pool again, and the copied ones return to it. A migration
+    /// that was canceled already continues. While the former pool does not have the queue's flavor it is a conflict.
     pub async fn migration_cancel(&self, at: &QueueRef) -> Result<MigrationView, Error> {
         let (migrations, at) = (self.clone(), at.clone());
         let cancel = async move {
@@ -203,8 +202,9 @@ impl Migrations {
         Err(Error::unavailable(Part::Coordination, "the queue's record changed each time"))
     }
 
-    /// Replaces the record of an open queue that moves by this one that names its two pools the other way round, and does
-    /// so. False when the record of the queue, of the pool that it left or of a flavor is not as it was read.
+    /// Replaces the record of an open queue under migration by one with its two pools exchanged, and reverses the
+    /// copying. Returns false when the record of the queue, of the pool that it left or of a flavor has changed since
+    /// it was read.
     pub(crate) async fn reverse_migration(
         &self,
         queue: &SlotQueue,
@@ -215,7 +215,8 @@ impl Migrations {
         let (slot, at) = (queue.slot(), queue.at());
         let queue = queue.with_id(entry.record.id);
         let migration = queue.migration().ok_or_else(|| not_moving(at))?;
-        // Nothing is in both pools while this is held, and nothing is copied once it reports it.
+        // While this lock is held no message is in both pools. Once it holds true, the former copy phase copies nothing
+        // more.
         let ended = timeout(limits::CLOSE_DEADLINE, migration.step.lock()).await;
         let mut ended = ended
             .map_err(|_| Error::unavailable(Part::Storage, "messages are on their way to another pool"))?;
@@ -236,8 +237,9 @@ impl Migrations {
         Ok(is_placed)
     }
 
-    /// Ends a migration: the pool that the queue leaves has no message of it. What else it has is first, so that the
-    /// queue can come back into an empty place; a crash in between leaves a migration that ends at the next opening.
+    /// Ends a migration: the pool that the queue leaves has no message of it. Its other data in that pool is removed
+    /// first, so that the queue can return to an empty pool. After a crash in between, the next opening of the queue
+    /// ends the migration.
     pub(crate) async fn finish_migration(
         &self,
         queue: &QueueHandle,
@@ -280,7 +282,7 @@ impl Migrations {
         }
     }
 
-    /// Removes what a queue has in the pool that it leaves beside messages, of which there are none.
+    /// Removes the data of a queue, other than messages, from the pool that it leaves; no messages are left there.
     async fn empty_older(&self, queue: &QueueHandle, older: &PoolName) -> Result<(), Error> {
         let (slot, id) = (queue.slot(), queue.id());
         let store = self.0.stores.pool(older)?.store()?;
@@ -293,7 +295,7 @@ impl Migrations {
         }
     }
 
-    /// The pool that a queue is to go to, if it can be used for that.
+    /// Returns the destination pool of a migration, if it takes the queue.
     async fn check_destination(&self, queue: &SlotQueue, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
         let unknown = || Error::invalid(InvalidPart::Body, "pool", format!("pool {name} does not exist"));
         if self.0.stores.get(name).is_none() {
@@ -310,7 +312,7 @@ impl Migrations {
     }
 }
 
-/// Whether a pool takes a queue of these attributes now. Its flavor is not looked at.
+/// Checks that a pool takes a queue of these attributes now, apart from the flavor.
 pub(crate) fn check_takes(pool: &OpenPool, attributes: &Attributes) -> Result<(), Error> {
     let name = &pool.entry.name;
     if pool.entry.pool.closing {
@@ -332,7 +334,7 @@ fn check_still(placement: &Placement, to: &PoolName) -> Result<(), Error> {
     Ok(())
 }
 
-/// What becomes of a failed look at what was just written: its caller must not take it for undone.
+/// Converts the error of a read that follows a successful change: the caller must not take the change as not made.
 fn looked_too_late(error: Error) -> Error {
     match error {
         Error::NotFound { .. } => Error::unknown(Part::Coordination, error),

@@ -1,4 +1,5 @@
-//! Copying a queue from one pool to another while it is used (P6). How that begins and ends is in [`crate::migration::begin`].
+//! The copy phase of a migration: copying a queue from one pool to another while clients use it (P6). Its begin and end
+//! are in [`crate::migration::begin`].
 //!
 //! ```text
 //! older pool:  ready ────────────────────────────────────────▶ gone
@@ -6,10 +7,11 @@
 //!              1. hidden, and read  2. appended, with a note   3. removed   4. shown
 //! ```
 //!
-//! Each step begins when the one before is durable, and one batch is under way at a time. Between 2 and 3 a message is
-//! in both pools, and no caller claims it. The owner that opens the queue after a crash there finds the note, and
-//! removes from the older pool what is in both. Claimed messages stay until they are given back, and those on their way
-//! to another queue until they are there. It begins with the newest messages, since consumers take the oldest.
+//! Each step begins when the one before is durable, and one batch is in progress at a time. Between 2 and 3 a message
+//! is in both pools, and no caller claims it. After a crash there, the owner that opens the queue finds the note, and
+//! removes from the older pool the messages that are in both. Claimed messages stay until they are released, and
+//! messages in transfer to another queue until they have arrived. The newest messages are copied first, since consumers
+//! take the oldest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,21 +34,21 @@ use crate::stores::table::NamedStore;
 use crate::writer::change::Change;
 use crate::writer::pending::settled;
 
-/// A queue that is copied, at its owner.
+/// A queue under migration, at its owner.
 pub(crate) struct CopyPhase {
     pub(crate) queue: QueueHandle,
     pub(crate) migration: Arc<Migration>,
 }
 
-/// The storages of the two pools of a queue that is copied.
+/// The storages of the two pools of the queue.
 struct CopyStores {
-    /// Of the pool that the queue leaves.
+    /// Storage of the pool that the queue leaves.
     older: NamedStore,
-    /// Of the pool that the queue moves to.
+    /// Storage of the pool that the queue moves to.
     newer: NamedStore,
 }
 
-/// Where a walk over the older pool is.
+/// Position of a walk over the older pool.
 #[derive(Clone, Copy)]
 struct CopyCursor {
     order: Order,
@@ -56,7 +58,7 @@ struct CopyCursor {
 impl CopyCursor {
     const FIRST: Self = Self { order: Order::Ready, after: None };
 
-    /// The next part of the walk behind a page; none when it was the last one.
+    /// Returns the position behind a page; none when the walk is complete.
     pub(crate) fn next(self, end: Option<Position>) -> Option<Self> {
         match (end, self.order) {
             (Some(end), order) => Some(Self { order, after: Some(end) }),
@@ -87,12 +89,12 @@ impl Migrations {
                     phase.migration.is_held.store(true, Ordering::Relaxed);
                     let changed = Arc::clone(&phase.queue.slot().changed).notified_owned();
                     tokio::time::sleep(pause.min(limits::COPY_REST)).await;
-                    // What is left is claimed: a claim that ends may free some of it.
+                    // The messages that are left are claimed: the end of a claim may free some of them.
                     let _ = timeout(pause.saturating_sub(limits::COPY_REST), changed).await;
                     pause = longest.min(pause * 2);
                 }
-                // The slot is recovered. Until the queue is opened there the note of what may be in both pools must
-                // stay.
+                // The slot is recovered. The note of messages that may be in both pools must stay until the queue is
+                // opened there.
                 Err(error) if !error.nothing_written() => return,
                 Err(error) => {
                     self.0.replica.task_failed(
@@ -107,8 +109,8 @@ impl Migrations {
         }
     }
 
-    /// Waits until no caller writes or reads as if the queue were in the older pool alone, and writes the ids of
-    /// deduplication to the newer one.
+    /// Waits until no caller writes or reads as if the queue were in the older pool alone, then writes the
+    /// deduplication ids to the newer pool.
     async fn prepare_copy(&self, phase: &CopyPhase) -> Result<(), Error> {
         settled(phase.queue.submit(Change::remove_copied(Vec::new()))?).await?;
         phase.migration.readers.wait().await;
@@ -127,7 +129,7 @@ impl Migrations {
             let Some(CopyStores { older, newer }) = self.stores_of(phase)? else {
                 return Ok(CopyTick::Over);
             };
-            // Nothing is hidden in vain.
+            // No message is hidden while the newer pool cannot take it.
             newer.check_room().map_err(|error| newer.failed(error))?;
             let (id, most, bytes) =
                 (phase.queue.id(), batch(phase.migration.record.rate), limits::MOVE_BYTES);
@@ -149,7 +151,7 @@ impl Migrations {
             walk = part.next(end.filter(|_| !page.is_last));
         }
         let Some(CopyStores { older, .. }) = self.stores_of(phase)? else { return Ok(CopyTick::Over) };
-        // The rest in the older pool is removed with it.
+        // Other data in the older pool is removed when the migration ends.
         if older.holds_any(phase.queue.id()).await? {
             return Ok(round);
         }
@@ -165,7 +167,8 @@ impl Migrations {
         Ok(Some(CopyStores { older, newer }))
     }
 
-    /// Copies those of these messages that no caller changes. Returns how many; none when the migration has ended.
+    /// Copies those of these messages that no caller is changing. Returns their number; none when the migration has
+    /// ended.
     async fn copy_some(
         &self,
         phase: &CopyPhase,
@@ -184,14 +187,14 @@ impl Migrations {
             Ok(read) => self.carry_across(phase, &hidden, read).await,
             Err(error) => Err(older.failed(error)),
         };
-        // What is not known stays hidden: the slot is recovered.
+        // After an unknown outcome the messages stay hidden: the slot is recovered.
         if copied.as_ref().map_or_else(Error::nothing_written, |_| true) {
             phase.queue.show_copied(&hidden);
         }
         copied.map(Some)
     }
 
-    /// Steps 2 and 3 for hidden messages, as they were read since.
+    /// Runs steps 2 and 3 for hidden messages; `read` has the ones that still exist.
     async fn carry_across(
         &self,
         phase: &CopyPhase,
@@ -208,7 +211,7 @@ impl Migrations {
             let left = phase.queue.submit(Change::remove_copied(ids.clone())).map_err(Error::into_unknown)?;
             match settled(left).await {
                 Ok(()) => return Ok(copied),
-                // They are in both pools, and stay hidden until the older one can be reached.
+                // The messages are in both pools, and stay hidden until the older pool can be reached.
                 Err(error) if error.nothing_written() => {
                     self.0.replica.task_failed(
                         "remove copied messages",
@@ -224,7 +227,8 @@ impl Migrations {
     }
 }
 
-/// How many messages one step takes: of a slow copy no more than a quarter of a second's, since they are hidden together.
+/// Number of messages that one step copies. In a slow migration it is a quarter of a second's, since they are hidden
+/// together.
 pub(crate) fn batch(rate: Option<u32>) -> usize {
     let quarter = |rate: u32| usize::try_from(rate / 4).unwrap_or(limits::MOVE_MESSAGES);
     rate.map_or(limits::MOVE_MESSAGES, |rate| quarter(rate).clamp(1, limits::MOVE_MESSAGES))
@@ -232,11 +236,11 @@ pub(crate) fn batch(rate: Option<u32>) -> usize {
 
 /// The outcome of one round of the copy phase.
 enum CopyTick {
-    /// It can begin.
+    /// Copying can begin.
     Prepared,
     Copied,
-    /// No message that is left can be copied now.
+    /// No remaining message can be copied now.
     Idle,
-    /// The queue is in one pool, or another caller sees to it.
+    /// The queue is in one pool, or another task is responsible for it.
     Over,
 }

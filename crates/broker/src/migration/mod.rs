@@ -1,4 +1,4 @@
-//! Changes of the pool of a queue, while it is used (P6).
+//! Changes of the pool of a queue while clients use it (P6).
 
 pub(crate) mod begin;
 pub(crate) mod copy_phase;
