@@ -1,9 +1,9 @@
-//! What is in a queue that is not open, read without opening it: out of the totals that its pool keeps with each batch
-//! (P14), and the claims that were read when its slot was taken.
+//! Contents of a closed queue, read without opening it: the totals that its pool keeps with each batch (P14), and the
+//! claims that were read when its slot was recovered.
 //!
-//! Pools know nothing of claims. The claims of a queue that no caller has opened since its slot was taken are in
-//! memory, with the ids of their messages; those that the pool still has are claimed, as they will be when the queue is
-//! opened.
+//! Pools do not store claims. The claims of a queue that was not opened since the recovery of its slot are in memory,
+//! with the ids of their messages. Those messages that the pool still has count as claimed, as they will when the queue
+//! is opened.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::Slot;
 use crate::stores::queue_store::PageBound;
 
-/// What is in a closed queue.
+/// The contents of a closed queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClosedQueue {
     pub(crate) contents: Contents,
@@ -35,10 +35,10 @@ pub(crate) struct ClosedQueue {
 }
 
 impl OpenQueues {
-    /// Reads what is in a queue that is not open. Its pools are fenced first: no owner before can change it afterwards.
-    /// It is true for as long as no caller opens the queue, and no sweep takes anything out of it.
+    /// Reads the contents of a closed queue. Its pools are fenced first, so that no earlier owner can change it
+    /// afterwards. The result is valid as long as no caller opens the queue, and no sweep removes messages of it.
     ///
-    /// It costs the totals; the oldest message and the earliest delayed one, where there are such; and the claimed
+    /// It reads the totals; the oldest message and the earliest delayed one, where there are such; and the claimed
     /// messages.
     pub(crate) async fn read_closed(
         &self,
@@ -74,11 +74,11 @@ impl OpenQueues {
         Ok(ClosedQueue { contents: seen.contents(claimed), next_ready })
     }
 
-    /// Notes a queue that is not open as one that may have retained messages, if it has messages at all.
+    /// Notes a closed queue that has messages as one that may have retained messages.
     pub(crate) async fn note_closed(&self, queue: &QueueHandle) -> Result<(), Error> {
         let named = queue.in_slot();
-        // The retention may have been changed since the record was read that names this queue. The gate
-        // keeps it as it is until it is noted.
+        // The retention may have changed since the caller read the record of this queue. The gate keeps it unchanged
+        // until it is noted.
         let _gate = named.hold_gate().await;
         let record = named.record().await?;
         let Some(record) = record.filter(|record| record.id == queue.id()) else { return Ok(()) };

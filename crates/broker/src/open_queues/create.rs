@@ -1,4 +1,4 @@
-//! Creating a queue in a pool of its flavor.
+//! Creation of a queue in a pool of its flavor.
 
 use angarium_catalogue::{QueueRecord, Schema};
 use angarium_core::error::{Error, Part};
@@ -13,7 +13,7 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::stores::queue_contents::RecordOrigin;
 
 impl OpenQueues {
-    /// Creates a queue in a pool of its flavor. One that exists stays as it is, its metadata too.
+    /// Creates a queue in a pool of its flavor. An existing queue stays as it is, with its metadata.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<CreateResult, Error> {
         metadata.attributes().check_for(&at.name)?;
         let metadata = metadata.for_new(&at.name)?;
@@ -21,7 +21,7 @@ impl OpenQueues {
         self.create_within(at, metadata, quota).await
     }
 
-    /// As `queue_create`, if `quota` allows one more queue. It is counted what the project holds.
+    /// As `queue_create`, if `quota` allows one more queue. The caller has counted the holdings of the project.
     async fn create_within(
         &self,
         at: &QueueRef,
@@ -59,7 +59,7 @@ impl OpenQueues {
         queue.handle().ok_or_else(|| closed(at))
     }
 
-    /// As `open_or_create`, whatever the quota: messages that move were let in before.
+    /// As `open_or_create`, without a quota: messages in transfer were counted when they were posted.
     pub(crate) async fn open_or_make_target(
         &self,
         queue: &SlotQueue,
@@ -105,7 +105,7 @@ impl OpenQueues {
             self.enter_creation(&queue.with_id(id), &recorded);
             drop(roll);
             if recorded? {
-                // The queue is there, whatever becomes of opening it.
+                // The queue exists, even if opening it fails.
                 let opened = self.open_record(queue, &record, RecordOrigin::Created).await;
                 return opened.map(|_| CreateResult::New).map_err(Error::into_unknown);
             }
@@ -121,7 +121,7 @@ impl OpenQueues {
             Ok(true) => slot.note_created(at),
             Ok(false) => self.0.ledger.remove_queue(queue.id()),
             Err(error) if error.nothing_written() => self.0.ledger.remove_queue(queue.id()),
-            // It counts until it is known that it is not there.
+            // The queue counts until a read shows that it does not exist.
             Err(_) => {
                 self.0.ledger.make_stale(&self.0.ledger.account_of(&at.project), slot.owned.slot);
                 slot.relist();
@@ -130,5 +130,5 @@ impl OpenQueues {
     }
 }
 
-/// How often a creation looks again when the pool it chose changed under it.
+/// Attempts of a creation when the pool it chose changes meanwhile.
 const CREATE_TRIES: usize = 8;

@@ -1,4 +1,4 @@
-//! Opening an ordered queue: its engine, with the ids of deduplication that its pool has notes of (P10).
+//! Opening a FIFO queue: its engine, with the deduplication ids that its pool has notes of (P10).
 
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
@@ -10,7 +10,7 @@ use crate::stores::queue_store::QueueStore;
 use crate::writer::notes::{DEDUP_KIND, read_dedup_note};
 
 impl OpenQueues {
-    /// The engine of an ordered queue, with the ids of deduplication that its pool has notes of.
+    /// Opens the engine of a FIFO queue, with the deduplication ids that its pool has notes of.
     pub(crate) async fn open_ordered(
         &self,
         queue: QueueId,

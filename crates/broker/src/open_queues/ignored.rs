@@ -1,4 +1,4 @@
-//! The log of attributes that queues are stored with and that have no effect.
+//! The log of stored queue attributes that have no effect.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,14 @@ use tracing::warn;
 
 use crate::limits;
 
-/// Queues with ignored attributes, as far as they were logged. The lock is held for one look-up, by an opening.
+/// Queues whose ignored attributes were logged. The lock is held for one look-up, by an opening.
 #[derive(Default)]
 pub(crate) struct IgnoredAttributes {
     logged: Mutex<HashSet<QueueRef>>,
 }
 
 impl IgnoredAttributes {
-    /// Logs the ignored attributes of a queue, once for each queue, of at most [`limits::IGNORED_LOGGED`] queues.
+    /// Logs the ignored attributes of a queue, once per queue, for at most [`limits::IGNORED_LOGGED`] queues.
     pub(crate) fn log(&self, at: &QueueRef, metadata: &Metadata) {
         if metadata.ignored().is_empty() {
             return;

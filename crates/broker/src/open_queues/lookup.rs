@@ -1,4 +1,4 @@
-//! Open queues that a caller needs to exist.
+//! Open queues whose existence a caller requires.
 
 use angarium_catalogue::{Placement, QueueEntry};
 use angarium_core::attributes::Attributes;
@@ -9,7 +9,7 @@ use angarium_core::names::QueueRef;
 use crate::open_queues::OpenQueues;
 use crate::slot::slot_queue::SlotQueue;
 
-/// A queue that was found open.
+/// A queue that exists and is open.
 pub(crate) struct ExistingQueue {
     pub(crate) id: QueueId,
     pub(crate) attributes: Attributes,
@@ -32,7 +32,7 @@ impl OpenQueues {
         Ok(ExistingQueue { id: queue.id(), attributes })
     }
 
-    /// The record of a queue, which is opened, and where it is. The caller holds the gate.
+    /// Opens a queue, and returns its record and its pools. The caller holds the gate of the queue.
     pub(crate) async fn placed(&self, queue: &SlotQueue) -> Result<PlacedQueue, Error> {
         let missing = || no_queue(queue.at());
         self.open_gated(queue).await?.ok_or_else(missing)?;

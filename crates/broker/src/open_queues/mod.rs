@@ -1,4 +1,4 @@
-//! The queues of served slots: opening one, creating one, and reading one that is not open.
+//! The queues of served slots: opening, creating, and reading closed ones.
 
 pub(crate) mod closed;
 pub(crate) mod create;

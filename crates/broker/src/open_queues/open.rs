@@ -1,4 +1,4 @@
-//! Opening a queue: its record, its pools, its claims, its head (P4).
+//! Opening a queue: its record, its pools, its claims, its oldest messages (P4).
 
 use tokio_util::task::TaskTracker;
 
@@ -20,8 +20,9 @@ use crate::stores::queue_contents::RecordOrigin;
 use crate::stores::queue_store::QueueStore;
 
 impl OpenQueues {
-    /// Opens a queue, unless it is open. None when there is no such queue. An opening that has begun is completed even when the
-    /// caller leaves: it writes to the pools, and the next caller may have no more time for it.
+    /// Opens a queue, unless it is open. Returns none when there is no such queue. An opening that has begun is
+    /// completed even when the caller is canceled: it writes to the pools, and the next caller may have no more time
+    /// for it.
     pub(crate) async fn open(&self, queue: &SlotQueue) -> Result<Option<QueueHandle>, Error> {
         if let Some(open) = queue.handle() {
             return Ok(Some(open));
@@ -31,7 +32,8 @@ impl OpenQueues {
             return Ok(Some(open));
         }
         let Some(record) = queue.record().await? else { return Ok(None) };
-        // A request that waits for a pool stops waiting when it ends, so at most one opening per pool outlives its request.
+        // A request that waits for a gate of a pool stops waiting when it is canceled, so at most one opening per pool
+        // outlives its request.
         let pools = queue.slot().pool_gates.hold_all(&record.placement()?).await;
         let (open_queues, queue) = (self.clone(), queue.clone());
         let open = async move {
@@ -52,8 +54,8 @@ impl OpenQueues {
         }
     }
 
-    /// Opens the queue of a record: fences its pools, then takes over its claims, then its head. The caller holds the gate of
-    /// the queue.
+    /// Opens the queue of a record: fences its pools, then reads its state, then restores its claims. The caller holds
+    /// the gate of the queue.
     pub(crate) async fn open_record(
         &self,
         queue: &SlotQueue,
@@ -106,8 +108,8 @@ impl OpenQueues {
     }
 }
 
-/// Restores the claims of a queue that is being opened. None ends before `no_sooner`, since a holder may have been cut off only
-/// by the restart (P3).
+/// Restores the claims of a queue that is being opened. None ends before `no_sooner`, since the restart itself may have
+/// kept a holder from renewing its claim (P3).
 async fn restore_claims(
     engine: &mut QueueEngine,
     queue: QueueId,

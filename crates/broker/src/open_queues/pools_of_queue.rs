@@ -1,4 +1,4 @@
-//! Opening the pools of a queue, and what a crash in the copy phase left in two of them (P6).
+//! Opening the pools of a queue, and removing messages that a crash in the copy phase left in two of them (P6).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::writer::notes::COPIED_KIND;
 use crate::writer::pending::settled;
 
-/// The pools of a queue that is being opened: each has a slot writer.
+/// The pools of a queue that is being opened. Each has a slot writer.
 pub(crate) struct OpenedPools {
     pub(crate) placement: Placement,
     /// The migration of the queue, if it is in two pools.
@@ -23,8 +23,8 @@ pub(crate) struct OpenedPools {
 }
 
 impl OpenQueues {
-    /// Opens the pools of a queue that is not open, and states where it is and whether it moves. The caller holds its
-    /// gate and those of its pools.
+    /// Opens the pools of a closed queue, and returns its placement and its migration. The caller holds its gate and
+    /// those of its pools.
     pub(crate) async fn open_pools(
         &self,
         queue: &SlotQueue,
@@ -41,7 +41,7 @@ impl OpenQueues {
         Ok(OpenedPools { placement, migration })
     }
 
-    /// Removes from the older pool what a crash has left in both, which are fenced.
+    /// Removes from the older pool the messages that a crash has left in both pools. Both are fenced.
     async fn settle_copied(&self, queue: &QueueHandle, placement: &Placement) -> Result<(), Error> {
         let id = queue.id();
         let Some(older_name) = &placement.older else { return Ok(()) };

@@ -1,12 +1,12 @@
-//! Deleted queues: closing one, and cleaning away what it leaves (P4).
+//! Deletion of queues: closing a queue, and removing its data (P4).
 //!
 //! ```text
-//! open ──closed: nothing begins, what is under way ends──▶ one commit: record gone, note there ──▶ deleted
+//! open ──closed: nothing begins, operations in progress end──▶ one commit: record gone, note there ──▶ deleted
 //! note ──pools emptied──▶ claims gone ──▶ note gone
 //! ```
 //!
-//! After the commit the queue is gone for every caller, and another one may have its name, under another id. The note
-//! makes sure that its messages and claims go too, no matter which caller owns the slot by then.
+//! After the commit the queue is gone for every caller, and a new queue may have its name, under another id. The note
+//! makes sure that its messages and claims are removed too, by any later owner of the slot.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 
-/// Seconds until cleaning that failed is tried again.
+/// Pause before failed cleaning is tried again, in seconds.
 const PAUSE: u32 = 5;
 
 impl Queues {
-    /// Deletes a queue with all its messages and claims. One that does not exist is deleted already.
+    /// Deletes a queue with all its messages and claims. It is no error when the queue does not exist.
     pub async fn queue_delete(&self, at: &QueueRef) -> Result<(), Error> {
-        // Nothing is closed in vain.
+        // The queue is not closed when the commit cannot succeed.
         self.0.replica.catalogue.check_open()?;
         let (queues, at) = (self.clone(), at.clone());
         let delete = async move {
-            // What is on its way into the queue arrives first, or stays where it is.
+            // Messages in transfer into the queue arrive first, or stay in their source queue.
             let _moves = queues.0.slots.hold_transfers(&at).await?;
             let queue = queues.0.slots.queue(&at).await?;
             queues.0.transfers.keep_at_sources(&queue).await?;
@@ -45,14 +45,13 @@ impl Queues {
         self.0.replica.carry_out(delete).await
     }
 
-    /// As `queue_delete`, for a caller that holds the gate of the queue: no caller opens or creates it
-    /// meanwhile.
+    /// As `queue_delete`, for a caller that holds the gate of the queue: no caller opens or creates it meanwhile.
     async fn delete_gated(&self, queue: &SlotQueue) -> Result<(), Error> {
         let (slot, at) = (queue.slot(), queue.at());
         let Some(record) = queue.record().await? else {
             return self.0.slots.check_ours(slot);
         };
-        // No sweep takes it for a queue that no caller has opened.
+        // The gates keep a sweep from taking it for a queue that is merely closed.
         let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
         let contents = self.closed_contents(queue, &record).await;
         let closed = slot.close_queue(at, record.id, contents);
@@ -70,18 +69,18 @@ impl Queues {
         self.0.replica.meter.forget_queue(at);
         slot.clean_at(self.0.replica.clock.now());
         match &deleted {
-            // What is left of it is no caller's any more.
+            // No caller can reach the remaining data any more.
             Ok(()) => {
                 self.0.ledger.remove_queue(record.id);
                 slot.note_deleted(at);
             }
-            // It may be there still, and what memory had of it is gone.
+            // The queue may still exist, and its state in memory is gone.
             Err(_) => slot.lose("a queue was closed and perhaps not deleted"),
         }
         deleted
     }
 
-    /// Returns what a closed queue holds that will be deleted, as far as the figures of its slot need it.
+    /// Returns the contents of a closed queue that is about to be deleted, as far as the figures of its slot need them.
     async fn closed_contents(&self, queue: &SlotQueue, record: &QueueRecord) -> OpenedContents {
         let slot = queue.slot();
         if !slot.may_be_in_remainder(queue.at(), record.id) {
@@ -96,7 +95,7 @@ impl Queues {
         }
     }
 
-    /// Cleans away what deleted queues leave, no matter which caller deleted them.
+    /// Removes the data of deleted queues, also of those that an earlier owner deleted.
     pub(crate) async fn clean_dropped(&self) {
         while self.0.replica.sleep_tick(limits::DROPPED_TICK).await {
             let now = self.0.replica.clock.now();
@@ -110,7 +109,7 @@ impl Queues {
     }
 }
 
-/// The cleaning of a slot from what deleted queues leave there.
+/// Removal of the data of deleted queues of a slot.
 struct SlotCleaning {
     queues: Queues,
     slot: Arc<Slot>,
@@ -149,7 +148,7 @@ impl SlotCleaning {
         failure
     }
 
-    /// Removes what a deleted queue has in its pools, a part at a time.
+    /// Removes the data of a deleted queue from its pools, a part at a time.
     async fn empty_pools(&self, queue: &DroppedQueue) -> Result<(), Error> {
         let (parts, slot) = (&self.queues.0, &self.slot);
         for name in &queue.placement {
@@ -157,7 +156,7 @@ impl SlotCleaning {
             slot.open_writer(name, &pool).await?;
             let store = pool.store()?;
             loop {
-                // A sweep may be removing messages of it that have expired: one or the other.
+                // A sweep may be removing expired messages of the queue: the gate admits one of the two.
                 let gate = slot.pool_gates.hold(name).await;
                 let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::DROPPED_TURN);
                 let dropped = dropped.await.map_err(|error| store.failed(error))?;

@@ -1,4 +1,4 @@
-//! Queues: create, look up, count.
+//! Reading a queue: metadata, description, numbers of messages.
 
 use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
@@ -21,17 +21,17 @@ pub struct QueueDescription {
     pub created: Timestamp,
     /// When its metadata was last changed.
     pub modified: Timestamp,
-    /// Messages that can be claimed.
+    /// Number of messages that can be claimed.
     pub ready: u64,
-    /// Messages under a live claim.
+    /// Number of messages under a live claim.
     pub claimed: u64,
-    /// Messages whose time has not come.
+    /// Number of messages whose delay has not ended.
     pub delayed: u64,
 }
 
 impl Queues {
-    /// The metadata of a queue, or none when there is no such queue. That of one that another replica serves is read out of the
-    /// tree, which shows every change that was answered before.
+    /// Returns the metadata of a queue; none when there is no such queue. For a queue that another replica serves it is
+    /// read from the tree, which shows every change that was answered before.
     pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
         let queue = match self.0.slots.queue(at).await {
             Err(Error::Moved(_)) => {
@@ -47,15 +47,15 @@ impl Queues {
         record.map(|record| Metadata::stored(record.metadata)).transpose()
     }
 
-    /// As `queue_metadata`, of a queue that may be served by another replica: as the tree has it, with every change
-    /// that was answered before this was asked.
+    /// As `queue_metadata`, of a queue that another replica may serve: read from the tree, with every change that was
+    /// answered before this call.
     pub async fn queue_metadata_anywhere(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
         self.0.replica.catalogue.catch_up().await?;
         let record = self.0.replica.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
         record.map(|record| Metadata::stored(record.metadata)).transpose()
     }
 
-    /// A queue with its figures, or none when there is no such queue.
+    /// Returns a queue with its figures; none when there is no such queue.
     pub async fn queue_describe(&self, at: &QueueRef) -> Result<Option<QueueDescription>, Error> {
         let queue = self.0.slots.queue(at).await?;
         let described = self.described(&queue).await;
@@ -81,7 +81,7 @@ impl Queues {
         }))
     }
 
-    /// What is in a queue; nothing when there is no such queue.
+    /// Returns the numbers of messages in a queue; zeros when there is no such queue.
     pub async fn queue_stats(&self, at: &QueueRef) -> Result<QueueStats, Error> {
         let queue = self.0.slots.queue(at).await?;
         let stats = self.stats(&queue).await;

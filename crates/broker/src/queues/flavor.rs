@@ -1,5 +1,6 @@
-//! A queue gets another flavor, or none any more: the commit that changes its metadata puts it on its way to a pool of that
-//! flavor, so none is ever in a pool that its flavor does not have because of this. Zaqar leaves its messages behind.
+//! Change of the flavor of a queue, or its removal. The commit that changes the metadata also begins a migration to a
+//! pool of the new flavor, so such a change never leaves a queue in a pool that its flavor does not have. Zaqar leaves
+//! the messages behind in the former pool.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::stores::table::OpenPool;
 
 impl Queues {
-    /// Replaces the record of a queue by this one, whose metadata names another flavor than before. Where the queue is
-    /// in a pool of that flavor, or moves to one, it stays or continues; one that is leaving such a pool turns round;
-    /// any other moves to a pool that placement chooses, unless it moves: that is a conflict. Nothing is written when
-    /// no pool takes it.
+    /// Replaces the record of a queue by one whose metadata names another flavor than before. If the queue is in a pool
+    /// of that flavor, or migrates to one, it stays or continues. If it is leaving such a pool, its migration is
+    /// reversed. Otherwise it migrates to a pool that placement chooses; if it is being migrated already, that is a
+    /// conflict. Nothing is written when no pool takes it.
     ///
-    /// False when the record of the queue, of the pool or of the flavor is not as it was read. The caller holds the
-    /// gate.
+    /// Returns false when the record of the queue, of the pool or of the flavor has changed since it was read. The
+    /// caller holds the gate.
     pub(crate) async fn change_flavor(
         &self,
         queue: &SlotQueue,
@@ -62,7 +63,7 @@ impl Queues {
         Ok(is_set)
     }
 
-    /// A pool, if it has this flavor, or none as asked for.
+    /// Returns a pool if it has this flavor or, for none, if it has no flavor.
     async fn pool_of_flavor(
         &self,
         name: &PoolName,

@@ -1,7 +1,7 @@
 //! Pages of queues. They change nothing.
 //!
-//! A filter on names is asked first, since names are cheap to read; the records of what it lets through are read for the
-//! metadata, and only as many as the page still takes. What one page looks at is bounded all the same.
+//! Filters on names apply first, since names are cheap to read. Records of the remaining queues are read for the
+//! metadata, and only as many as the page still takes. The reads of one page are bounded.
 
 use angarium_cluster::peer_client::QueueCounts;
 use angarium_core::error::Error;
@@ -14,22 +14,22 @@ use angarium_core::queue::Metadata;
 use crate::limits;
 use crate::queues::Queues;
 
-/// Which queues a listing wants.
+/// Which queues a listing returns.
 #[derive(Clone, Debug)]
 pub struct QueueFilter {
-    /// Only those behind this name, which need not be that of a queue.
+    /// Only queues behind this name, which need not be the name of a queue.
     pub after: Option<String>,
-    /// At most this many.
+    /// Maximum of queues on the page.
     pub limit: PageLimit,
-    /// Only those whose name has this text in it.
+    /// Only queues whose name contains this text.
     pub name_part: Option<String>,
-    /// Only those whose name begins with this text.
+    /// Only queues whose name begins with this text.
     pub prefix: Option<String>,
-    /// Only those whose metadata, as clients see it, has these texts, numbers or booleans.
+    /// Only queues whose metadata, as clients see it, has these texts, numbers or booleans.
     pub metadata: Vec<(String, String)>,
-    /// With their metadata.
+    /// Whether to return the metadata of each.
     pub is_detailed: bool,
-    /// With the number of all queues.
+    /// Whether to return the number of all queues.
     pub is_counted: bool,
     /// Whether to count the messages of each.
     pub has_counts: bool,
@@ -47,12 +47,13 @@ impl QueueFilter {
         self.metadata.iter().all(is_met)
     }
 
-    /// Whether names are looked at that are not on the page.
+    /// Whether names that are not on the page may be read.
     fn filters_names(&self) -> bool {
         self.name_part.is_some() || self.prefix.is_some() || !self.metadata.is_empty()
     }
 
-    /// How many records are read at once: no more than the page takes, unless only they say what belongs on it.
+    /// Number of records to read at once: at most as many as the page takes, unless a filter on the metadata needs
+    /// more.
     pub(crate) fn step(&self) -> usize {
         if self.metadata.is_empty() { self.limit.get() } else { core_limits::LISTING_RECORDS }
     }
@@ -65,11 +66,11 @@ impl QueueFilter {
 /// A queue in a listing.
 #[derive(Clone, Debug)]
 pub struct QueueView {
-    /// Its name.
+    /// Name of the queue.
     pub name: QueueName,
     /// Its metadata with the defaults of the reserved keys, if the listing needed it.
     pub metadata: Option<Entries>,
-    /// The numbers of its messages, if they were asked for and its replica answered in time.
+    /// Its numbers of messages, if they were requested and its replica answered in time.
     pub counts: Option<QueueCounts>,
 }
 
@@ -84,26 +85,26 @@ impl QueueView {
 pub struct QueuePage {
     /// Queues in order of their names.
     pub queues: Vec<QueueView>,
-    /// Behind which name the next page begins; none when there is nothing on this page and nothing behind it.
+    /// The name behind which the next page begins; none when this page is empty and nothing is behind it.
     pub next: Option<QueueName>,
-    /// How many queues the project has, whatever the filters; if it was asked.
+    /// Number of all queues of the project, regardless of filters, if it was requested.
     pub count: Option<u64>,
 }
 
-/// A page in the making.
+/// A page that is being filled.
 struct PageBuilder {
     page: QueuePage,
-    /// Names that may still be looked at.
+    /// Names that may still be read.
     names: usize,
     /// Records that may still be read.
     records: usize,
 }
 
 impl Queues {
-    /// A page of the queues of a project, no matter which caller owns their slots: the tree has them all, and shows
-    /// every change that was answered before the request came.
+    /// Returns a page of the queues of a project, for any owners of their slots. It is read from the tree, which shows
+    /// every change that was answered before the request arrived.
     pub async fn queues_list(&self, project: &ProjectId, filter: &QueueFilter) -> Result<QueuePage, Error> {
-        // One that only takes a page looks at little more.
+        // A request without filters and counts reads little more than its page, and needs no admission.
         let is_bounded = filter.filters_names() || filter.has_counts;
         let _turn = if is_bounded { Some(self.0.quotas.admit_listing(project).await?) } else { None };
         self.0.replica.catalogue.catch_up().await?;
@@ -139,8 +140,8 @@ impl Queues {
         Ok(filling.page)
     }
 
-    /// Puts those of the names onto the page that belong there. True when the page is at its end, and states where the
-    /// next one begins.
+    /// Puts the queues among `wanted` that pass the filters onto the page. Returns true when the page is complete; it
+    /// then has the position of the next one.
     async fn fill(
         &self,
         project: &ProjectId,

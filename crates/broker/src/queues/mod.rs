@@ -1,4 +1,4 @@
-//! Queues as clients have them: look up, list, change, delete.
+//! Queues as clients see them: look up, list, change, delete.
 
 pub(crate) mod delete;
 pub(crate) mod describe;

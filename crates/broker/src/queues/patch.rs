@@ -11,18 +11,18 @@ use angarium_core::queue::Metadata;
 use crate::queues::Queues;
 use crate::slot::slot_queue::SlotQueue;
 
-/// How often a change looks again when the record changed under it.
+/// Attempts of a change when the record changes meanwhile.
 const TRIES: usize = 4;
 
 impl Queues {
-    /// Changes the metadata of a queue, and returns what it is then. All changes are durable when this returns, or
-    /// none is made. One of another flavor than that of its pool begins to move to a pool of that flavor.
+    /// Changes the metadata of a queue, and returns the result. All changes are durable when this returns, or none is
+    /// made. With a new flavor that its pool does not have, the queue begins to migrate to a pool of that flavor.
     pub async fn queue_patch(&self, at: &QueueRef, changes: Vec<Change>) -> Result<Metadata, Error> {
         let limits = self.0.replica.limits.clone();
         self.queue_patch_within(at, changes, limits).await
     }
 
-    /// As `queue_patch`, for a caller with bounds of its own for what is set.
+    /// As `queue_patch`, for a caller with bounds of its own for the new values.
     pub async fn queue_patch_within(
         &self,
         at: &QueueRef,
@@ -32,7 +32,7 @@ impl Queues {
         let (queues, at) = (self.clone(), at.clone());
         let patch = async move {
             let queue = queues.0.slots.queue(&at).await?;
-            // Held so that no caller opens the queue with what it was before.
+            // Held so that no caller opens the queue with its former metadata.
             let _gate = queue.hold_gate().await;
             let patched = queues.patch_gated(&queue, &changes, &limits).await;
             queues.0.slots.confirm_refusal(queue.slot(), patched)
@@ -75,7 +75,7 @@ impl Queues {
         Err(Error::unavailable(Part::Coordination, "the queue's record changed each time"))
     }
 
-    /// Whether the pools of a queue are as durable as its attributes are to ask for (P11).
+    /// Checks that the pools of a queue are as durable as its new attributes require (P11).
     async fn check_durability(&self, record: &QueueRecord, attributes: &Attributes) -> Result<(), Error> {
         for name in record.placement()?.pools() {
             let reach = self.0.pools.pool_of_record(name).await?.store()?.reach();

@@ -1,5 +1,5 @@
-//! What is not done twice to a queue within a minute, for those who want that (SQS). The tree has it, so that any
-//! caller that takes the slot over knows of it.
+//! Acts that must not be repeated on a queue within a minute, for clients that require this (SQS). The notes are in the
+//! tree, so a later owner of the slot has them.
 
 use angarium_catalogue::{Act, ActRecord};
 use angarium_core::error::Error;
@@ -11,8 +11,8 @@ use crate::queues::Queues;
 use crate::slot::state::Slot;
 
 impl Queues {
-    /// Notes that something is about to be done to a queue, durable when this returns. False when it was done less than
-    /// [`limits::SQS_PAUSE_SECONDS`] ago, and then nothing is noted.
+    /// Notes that an act on a queue is about to begin; the note is durable when this returns. Returns false, and notes
+    /// nothing, when the same act was noted less than [`limits::SQS_PAUSE_SECONDS`] ago.
     pub async fn act_begin(&self, at: &QueueRef, act: Act) -> Result<bool, Error> {
         let slot = self.0.slots.slot(at).await?;
         let _tasks = slot.tasks.lock().await;
@@ -29,7 +29,7 @@ impl Queues {
         Ok(true)
     }
 
-    /// Whether something was done to a queue less than [`limits::SQS_PAUSE_SECONDS`] ago, by those who note it.
+    /// Whether this act on a queue was noted less than [`limits::SQS_PAUSE_SECONDS`] ago.
     pub async fn is_recent(&self, at: &QueueRef, act: Act) -> Result<bool, Error> {
         let slot = self.0.slots.slot(at).await?;
         Ok(has(&self.recent_acts(&slot).await?, at, act))
