@@ -13,9 +13,9 @@ use crate::stores::table::{CHANGE_TRIES, OpenPool};
 /// A pool as its operators see it.
 #[derive(Clone, Debug)]
 pub struct PoolView {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// What is said of it.
+    /// Its record.
     pub pool: Pool,
 }
 
@@ -26,13 +26,13 @@ impl From<PoolEntry> for PoolView {
 }
 
 impl Pools {
-    /// A pool. The answer is what the catalogue states, no matter which caller changed it.
+    /// Returns a pool as the catalogue has it, with the changes of every replica.
     pub async fn pool_get(&self, name: &PoolName) -> Result<PoolView, Error> {
         let entry = self.0.replica.catalogue.pool(name).await?;
         entry.map(PoolView::from).ok_or_else(|| no_pool(name))
     }
 
-    /// At most `limit` pools, by name, after `marker`.
+    /// Returns at most `limit` pools, by name, after `marker`.
     pub async fn pools_list(&self, marker: Option<&str>, limit: usize) -> Result<Vec<PoolView>, Error> {
         let names = self.0.replica.catalogue.pool_names().await?;
         let after = names.into_iter().filter(|name| marker.is_none_or(|marker| name.as_str() > marker));
@@ -43,8 +43,8 @@ impl Pools {
         Ok(pools)
     }
 
-    /// Adds a pool and opens its storage, which is then served without a restart; or makes one that exists what
-    /// `wanted` states. A storage that another pool has is a conflict.
+    /// Adds a pool and opens its storage, which is then served without a restart, or changes an existing pool to
+    /// `wanted`. A storage that another pool has is a conflict.
     pub async fn pool_put(&self, name: &PoolName, wanted: PoolChange) -> Result<(), Error> {
         let (pools, name) = (self.clone(), name.clone());
         let put = async move {
@@ -64,7 +64,7 @@ impl Pools {
         self.0.replica.carry_out(put).await
     }
 
-    /// Changes a pool. The URI of one that is used may change only if the same storage is found there.
+    /// Changes a pool. The URI of a used pool may change only if the new URI leads to the same storage.
     pub async fn pool_patch(&self, name: &PoolName, change: PoolChange) -> Result<PoolView, Error> {
         let (pools, name) = (self.clone(), name.clone());
         let patch = async move {
@@ -81,7 +81,7 @@ impl Pools {
         self.0.replica.carry_out(patch).await
     }
 
-    /// False when another pool was added meanwhile: then the caller looks again.
+    /// Returns false when another pool was added meanwhile: the caller then tries again.
     async fn add_pool(&self, name: &PoolName, wanted: &PoolChange) -> Result<bool, Error> {
         let Some(uri) = &wanted.uri else { return Err(no_pool(name)) };
         let table = &self.0.stores;
@@ -102,7 +102,7 @@ impl Pools {
                 self.exchange_pool(OpenPool::new(entry, Ok(store)));
                 Ok(true)
             }
-            // If it was added after all, the next look at the records opens it.
+            // If the pool was added after all, the next read of the records opens it.
             not_added => {
                 drop(store);
                 table.close(uri);
@@ -111,7 +111,7 @@ impl Pools {
         }
     }
 
-    /// Whether every replica that is up can reach a storage.
+    /// Checks that every running replica can reach a storage.
     fn check_reach(&self, registry: &Registry, name: &PoolName, uri: &PoolUri) -> Result<(), Error> {
         if uri.is_embedded() {
             self.0.slots.check_alone(registry, name)?;
@@ -119,9 +119,9 @@ impl Pools {
         Ok(())
     }
 
-    /// None when the record changed meanwhile: then the caller looks again.
+    /// Returns none when the record changed meanwhile: the caller then tries again.
     async fn change_pool(&self, entry: PoolEntry, change: &PoolChange) -> Result<Option<PoolEntry>, Error> {
-        // A deletion of the pool in progress is refused by the change, and looks again.
+        // A deletion of the pool in progress then finds the record changed, and starts again.
         let wanted = Pool { closing: false, ..change.apply(entry.pool.clone()) };
         if let Some(uri) = change.uri.as_ref().filter(|uri| **uri != entry.pool.uri) {
             return self.move_pool(entry, Pool { uri: uri.clone(), ..wanted }).await;
@@ -133,7 +133,7 @@ impl Pools {
         Ok(changed)
     }
 
-    /// Points a pool to another URI: the same storage, or any if the pool is not used (P9).
+    /// Points a pool to another URI: with the same storage, or with any storage if the pool is not used (P9).
     async fn move_pool(&self, entry: PoolEntry, wanted: Pool) -> Result<Option<PoolEntry>, Error> {
         let table = &self.0.stores;
         let registry = self.0.replica.catalogue.registry().await?;

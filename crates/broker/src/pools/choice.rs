@@ -13,7 +13,7 @@ use crate::pools::Pools;
 use crate::stores::table::OpenPool;
 
 impl Pools {
-    /// The flavor that the metadata of a queue is to name.
+    /// Returns the flavor that the metadata of a queue names.
     pub(crate) async fn flavor_of(&self, metadata: &Metadata) -> Result<Option<FlavorEntry>, Error> {
         let Some(name) = &metadata.attributes().flavor else { return Ok(None) };
         let unknown = || {
@@ -23,12 +23,12 @@ impl Pools {
         if let Some(known) = self.0.replica.catalogue.flavor(name).await? {
             return Ok(Some(known));
         }
-        // Another replica may have just made it.
+        // Another replica may have just created it.
         self.0.replica.catalogue.catch_up().await?;
         self.0.replica.catalogue.flavor(name).await?.map(Some).ok_or_else(unknown)
     }
 
-    /// As `place`; when there is no pool the records are read again.
+    /// As `place`. When there is no pool it reads the records again.
     pub(crate) async fn place_again(
         &self,
         at: &QueueRef,
@@ -36,7 +36,7 @@ impl Pools {
         attributes: &Attributes,
     ) -> Result<Arc<OpenPool>, Error> {
         match self.place(at, flavor, attributes) {
-            // Another caller may have added one.
+            // Another caller may have added a pool.
             Err(Error::NoPool) => {
                 self.reload_pools().await?;
                 self.place(at, flavor, attributes)
@@ -45,9 +45,9 @@ impl Pools {
         }
     }
 
-    /// Chooses the pool of a new queue among those of its flavor, or without one among those that have none. Pools
-    /// that accept no writes now are left out, and those that are not as durable as the queue asks for. One without room
-    /// for messages is taken when there is no other.
+    /// Chooses the pool of a new queue among the pools of its flavor or, without a flavor, among the pools that have
+    /// none. Pools that accept no writes now are left out, and so are pools that are less durable than the queue
+    /// requires. A pool without room for messages is chosen only when there is no other.
     pub(crate) fn place(
         &self,
         at: &QueueRef,
@@ -66,7 +66,7 @@ impl Pools {
         pools.retain(|pool| writable(pool).is_ok());
         let is_writable = !pools.is_empty();
         pools.retain(|pool| pool.store().is_ok_and(|store| attributes.allow(store.reach())));
-        // One that does not answer may be durable enough.
+        // A pool that does not answer may be durable enough.
         if is_writable && pools.is_empty() && refusal.is_none() {
             let why = "no pool that takes the queue is as durable";
             return Err(Error::invalid(InvalidPart::Limit, attributes::DURABILITY, why));

@@ -1,15 +1,15 @@
-//! The end of pools: a pool leaves only when no queue is in it, however many are created at the same time.
+//! Deletion of pools. A pool is deleted only when no queue is in it, even if queues are created at the same time.
 //!
 //! ```text
-//! record as it is ──mark closing──▶ takes no new queue ──no record names it──▶ deleted
+//! active record ──mark closing──▶ takes no new queue ──no record names it──▶ deleted
 //!        ▲                              │ some record names it
 //!        └──────────────────────────────┘
 //! ```
 //!
-//! A queue is created in a commit that checks the version of its pool's record. So once the mark is there no queue
-//! arrives any more, and those that came before are seen by the reads that follow. A deletion waits a while for the
-//! data of deleted queues to be removed. A mark that is left by a crash is taken away at the next start, and by any
-//! other change of the pool.
+//! The commit that creates a queue checks the version of its pool's record. So after the mark is written no new queue
+//! is placed in the pool, and the reads that follow see all earlier ones. A deletion waits up to
+//! [`limits::POOL_CLEANING`] for the removal of the data of deleted queues. A mark that a crash has left is removed at
+//! the next start, and by any other change of the pool.
 
 use tokio::time::{Instant, sleep};
 use tracing::warn;
@@ -26,8 +26,8 @@ use crate::pools::changes::changed_each_time;
 use crate::stores::table::CHANGE_TRIES;
 
 impl Pools {
-    /// Deletes a pool that no queue uses and closes its storage, whose data stays. One that does not exist is
-    /// deleted already.
+    /// Deletes a pool that no queue uses and closes its storage. The data stays in the storage. It is no error when the
+    /// pool does not exist.
     pub async fn pool_delete(&self, name: &PoolName) -> Result<(), Error> {
         let (pools, name) = (self.clone(), name.clone());
         let delete = async move {
@@ -47,7 +47,7 @@ impl Pools {
                     }
                     Ok(false) => {}
                     Err(error) => {
-                        // If it is gone after all there is no mark to take away.
+                        // If the pool was deleted after all, there is no mark to remove.
                         pools
                             .reopen_to_queues(&closed)
                             .await
@@ -61,7 +61,8 @@ impl Pools {
         self.0.replica.carry_out(delete).await
     }
 
-    /// A flavor that is registered keeps its last pool: without one its queues could not be created.
+    /// Refuses to delete the last pool of a registered flavor: without it the queues of the flavor could not be
+    /// created.
     async fn check_flavor_keeps_a_pool(&self, entry: &PoolEntry) -> Result<(), Error> {
         let Some(flavor) = &entry.pool.flavor else { return Ok(()) };
         if self.0.replica.catalogue.flavor(flavor).await?.is_none() {
@@ -76,10 +77,10 @@ impl Pools {
         Err(in_use(&entry.name, "it is the last pool of its flavor"))
     }
 
-    /// Lets no new queue into a pool and makes sure that none is there: the record is then as returned. Otherwise
-    /// it is as it was, and the error states that the pool is in use. None when the record changed meanwhile.
+    /// Closes a pool to new queues and checks that none is in it. Returns the changed record. When the pool is used,
+    /// the record is restored and the error gives the reason. Returns none when the record changed meanwhile.
     pub(crate) async fn close_unused(&self, entry: &PoolEntry) -> Result<Option<PoolEntry>, Error> {
-        // No need to disturb any caller for what can be seen from here.
+        // A queue in memory is reason enough; the record need not change.
         if self.0.slots.owned().any(|slot| slot.uses_pool(&entry.name)) {
             return Err(in_use(&entry.name, "queues are in it"));
         }
@@ -109,7 +110,7 @@ impl Pools {
         }
     }
 
-    /// Whether a queue is in a pool, or one that is deleted has left something there.
+    /// Whether a queue is in a pool, or a deleted queue has left data there.
     pub(crate) async fn is_pool_used(&self, name: &PoolName) -> Result<bool, Error> {
         for slot in Slot::all() {
             if self.0.replica.catalogue.slot_uses_pool(slot, name).await? != PoolUsers::Nothing {
@@ -119,8 +120,8 @@ impl Pools {
         Ok(false)
     }
 
-    /// Users of a pool that takes no new queues, once the data of deleted queues is removed from it. Waits for that at most
-    /// [`limits::POOL_CLEANING`]: the removal begins with the answer to the deletion of the queue.
+    /// Returns the users of a pool that takes no new queues, once the data of deleted queues is removed from it. Waits
+    /// for that at most [`limits::POOL_CLEANING`]: the removal begins with the answer to the deletion of the queue.
     async fn await_cleaned(&self, name: &PoolName) -> Result<PoolUsers, Error> {
         let (end, mut pause) = (Instant::now() + limits::POOL_CLEANING.0, limits::POOL_CLEANING.1);
         let mut slots: Vec<Slot> = Slot::all().collect();
@@ -145,7 +146,7 @@ impl Pools {
         }
     }
 
-    /// Takes the mark away. Another caller may have done so already.
+    /// Removes the mark. Another caller may have removed it already.
     pub(crate) async fn reopen_to_queues(&self, closed: &PoolEntry) -> Result<(), Error> {
         let pool = Pool { closing: false, ..closed.pool.clone() };
         if let Some(entry) = self.0.replica.catalogue.pool_set(closed, &pool).await? {
@@ -154,8 +155,8 @@ impl Pools {
         Ok(())
     }
 
-    /// Takes marks away that a process left which was killed. One that is still deleting is refused by this, and
-    /// looks again.
+    /// Removes marks that a killed process has left. A deletion still in progress then finds the record changed, and
+    /// starts again.
     pub(crate) async fn reopen_marked_pools(&self) {
         for pool in self.0.stores.all() {
             if pool.entry.pool.closing

@@ -1,4 +1,4 @@
-//! The pools of a start: those of the catalogue, and the first one of an installation without any.
+//! The pools at a start: the pools of the catalogue, and the first one of a new installation.
 
 use angarium_catalogue::Catalogue;
 use angarium_cluster::replicas::{self, Replica};
@@ -9,7 +9,7 @@ use angarium_storage::open::PoolOpenError;
 use crate::stores::table::{CHANGE_TRIES, FirstPool, PoolTable};
 
 impl PoolTable {
-    /// Opens every pool of the catalogue; an installation without any gets `first`.
+    /// Opens every pool of the catalogue. An installation without any gets `first`.
     pub(crate) async fn open_all(
         &self,
         catalogue: &Catalogue,
@@ -26,7 +26,7 @@ impl PoolTable {
         Ok(())
     }
 
-    /// Adds the first pool, unless there is one. Replicas that start together come to the same one.
+    /// Adds the first pool, unless there is one. Replicas that start together agree on one.
     async fn add_first(
         &self,
         catalogue: &Catalogue,
@@ -45,7 +45,7 @@ impl PoolTable {
             let store = self.open(&first.uri).await.map_err(unusable)?;
             let id = self.register(&first.uri, &*store, &[]).await?;
             let pool = Pool::new(id, first.uri.clone(), first.weight);
-            // Another replica may have added one meanwhile, or have joined.
+            // If this fails, another replica has added a pool meanwhile, or has joined.
             if catalogue.pool_add(&registry, &first.name, &pool).await?.is_some() {
                 return Ok(());
             }
@@ -54,7 +54,7 @@ impl PoolTable {
     }
 }
 
-/// Why the first pool could not be made: as a fault of the start, with the setting that names it.
+/// Converts the error of the first pool into an error of the start, with the setting that names the pool.
 fn unusable_first(first: &FirstPool, error: &Error) -> Error {
     let uri = first.uri.without_password();
     let why = match error {

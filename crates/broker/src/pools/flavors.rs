@@ -15,16 +15,17 @@ use crate::stores::table::CHANGE_TRIES;
 /// A flavor as its users see it.
 #[derive(Clone, Debug)]
 pub struct FlavorView {
-    /// Its name.
+    /// Name of the flavor.
     pub name: FlavorName,
-    /// What its queues can rely on, as far as its pools are known here.
+    /// Capabilities of all its pools that are known here.
     pub capabilities: Vec<Capability>,
     /// Its pools, by name.
     pub pools: Vec<PoolName>,
 }
 
 impl Pools {
-    /// A flavor with those of all pools that are its own. One that cannot be used now is not counted as durable.
+    /// Returns a flavor with the pools among `pools` that belong to it. A pool that cannot be used now does not count
+    /// as durable.
     fn flavor_view(&self, entry: FlavorEntry, pools: &[PoolEntry]) -> FlavorView {
         let members = pools.iter().filter(|pool| pool.pool.flavor.as_ref() == Some(&entry.name));
         let pools: Vec<PoolName> = members.map(|pool| pool.name.clone()).collect();
@@ -33,14 +34,14 @@ impl Pools {
         FlavorView { name: entry.name, capabilities: Capability::of(class.unwrap_or_default()), pools }
     }
 
-    /// A flavor.
+    /// Returns a flavor.
     pub async fn flavor_get(&self, name: &FlavorName) -> Result<FlavorView, Error> {
         self.0.replica.catalogue.catch_up().await?;
         let entry = self.0.replica.catalogue.flavor(name).await?.ok_or_else(|| no_flavor(name))?;
         Ok(self.flavor_view(entry, &self.0.replica.catalogue.pools().await?))
     }
 
-    /// At most `limit` flavors, by name, after `marker`.
+    /// Returns at most `limit` flavors, by name, after `marker`.
     pub async fn flavors_list(&self, marker: Option<&str>, limit: usize) -> Result<Vec<FlavorView>, Error> {
         self.0.replica.catalogue.catch_up().await?;
         let names = self.0.replica.catalogue.flavor_names().await?;
@@ -54,8 +55,8 @@ impl Pools {
         Ok(flavors)
     }
 
-    /// Makes a flavor of exactly these pools, whether it exists or not. Each of them must exist; one that had
-    /// another flavor leaves that.
+    /// Creates a flavor of exactly these pools, or changes it to them. Each of them must exist. A pool that had another
+    /// flavor leaves that one.
     pub async fn flavor_put(&self, name: &FlavorName, pools: Vec<PoolName>) -> Result<(), Error> {
         let (registry, name) = (self.clone(), name.clone());
         let put = async move {
@@ -72,7 +73,7 @@ impl Pools {
         self.0.replica.carry_out(put).await
     }
 
-    /// Gives a flavor that exists exactly these pools.
+    /// Gives an existing flavor exactly these pools.
     pub async fn flavor_patch(&self, name: &FlavorName, pools: Vec<PoolName>) -> Result<FlavorView, Error> {
         let (registry, name) = (self.clone(), name.clone());
         let patch = async move {
@@ -91,8 +92,8 @@ impl Pools {
         self.0.replica.carry_out(patch).await
     }
 
-    /// Deletes a flavor; its pools then have none. Queues that it has placed stay where they are. One that does not
-    /// exist is deleted already.
+    /// Deletes a flavor. Its pools then have none. Queues that it has placed stay where they are. It is no error when
+    /// the flavor does not exist.
     pub async fn flavor_delete(&self, name: &FlavorName) -> Result<(), Error> {
         let (registry, name) = (self.clone(), name.clone());
         let delete = async move {
@@ -110,7 +111,7 @@ impl Pools {
         self.0.replica.carry_out(delete).await
     }
 
-    /// False when something changed meanwhile.
+    /// Returns false when a record changed meanwhile.
     async fn set_flavor(
         &self,
         name: &FlavorName,
@@ -126,7 +127,7 @@ impl Pools {
     }
 }
 
-/// The changes after which exactly `members` are the pools of a flavor.
+/// Returns the changes after which exactly `members` are the pools of a flavor.
 fn memberships(
     flavor: &FlavorName,
     members: &[PoolName],

@@ -1,4 +1,4 @@
-//! How the pools do: asked for by an administrator, and by background tasks that keep what is known of them as it is.
+//! Health of the pools: for administrators, and for background tasks that keep it up to date.
 
 use std::sync::Arc;
 
@@ -14,30 +14,30 @@ use crate::pools::Pools;
 use crate::pools::changes::PoolView;
 use crate::stores::table::OpenPool;
 
-/// How a pool does.
+/// Health of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolHealth {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// What is said of it.
+    /// Its record.
     pub pool: Pool,
-    /// Whether a post has a chance now.
+    /// Whether the pool can accept a post now.
     pub writable: bool,
-    /// What it states of itself, or why it states nothing.
+    /// Its report of itself, or the reason why there is none.
     pub health: Result<Health, String>,
 }
 
-/// A pool, how it does, and what it holds.
+/// A pool with its health and its usage.
 #[derive(Clone, Debug)]
 pub struct PoolReport {
-    /// How it does.
+    /// Its health.
     pub health: PoolHealth,
-    /// What all its queues hold together, if it said so in time.
+    /// The usage of all its queues together, if the pool answered in time.
     pub usage: Option<Usage>,
 }
 
 impl Pools {
-    /// A pool and what it states of itself. Takes at most [`limits::HEALTH_DEADLINE`]; writes nothing.
+    /// Returns a pool and its report of itself. Takes at most [`limits::HEALTH_DEADLINE`] and writes nothing.
     pub async fn pool_report(&self, name: &PoolName) -> Result<PoolReport, Error> {
         let PoolView { name, pool } = self.pool_get(name).await?;
         let open = self.pool_of_record(&name).await?;
@@ -55,13 +55,13 @@ impl Pools {
         let asked: Vec<_> = self.0.stores.all().into_iter().map(ask).collect();
         let mut answers = Vec::with_capacity(asked.len());
         for answer in asked {
-            // A task fails only by a panic in a driver; then there is nothing to tell of its pool.
+            // The task fails only by a panic in a driver. Then its pool is left out.
             answers.extend(answer.await);
         }
         answers
     }
 
-    /// Reads the records of the pools again whenever a caller has changed one, this replica or another.
+    /// Reads the records of the pools again after each change, by this replica or another.
     pub(crate) async fn follow_pools(&self) {
         loop {
             tokio::select! {
@@ -77,7 +77,7 @@ impl Pools {
         }
     }
 
-    /// Learns again and again how full the pools are, and opens those that could not be opened.
+    /// Checks at an interval how full the pools are, and opens pools that could not be opened.
     pub(crate) async fn watch_pools(&self) {
         loop {
             for answer in self.ask_pools().await {
@@ -96,7 +96,7 @@ impl Pools {
     }
 }
 
-/// The cause of an error, which its text leaves out because it is written for clients.
+/// Returns the cause of an error. Its text leaves the cause out because it is written for clients.
 pub(crate) fn reason(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -16,8 +16,8 @@ use crate::replica::LocalReplica;
 use crate::slots::Slots;
 use crate::stores::table::PoolTable;
 
-/// The pools and flavors of the installation. The open storages themselves are in the [`PoolTable`]; this changes records and
-/// storages together, one change at a time.
+/// The pools and flavors of the installation. The open storages are in the [`PoolTable`]; this component changes
+/// records and storages together, one change at a time.
 #[derive(Clone)]
 pub(crate) struct Pools(pub(in crate::pools) Arc<PoolsParts>);
 

@@ -1,4 +1,4 @@
-//! Totals of pools that a crash may have left wrong are counted again in the background, at a bounded rate.
+//! Background recount of the totals of pools that a crash may have left wrong, at a bounded rate.
 
 use tracing::warn;
 
@@ -8,14 +8,14 @@ use crate::limits;
 use crate::pools::Pools;
 
 impl Pools {
-    /// Has pools count again what they are not sure of, until the service stops.
+    /// Makes pools recount totals that may be wrong, until the service stops.
     pub(crate) async fn recount_pools(&self) {
         let mut pause = limits::RECOUNT_STEP;
         while self.0.replica.sleep_tick(pause).await {
             pause = limits::RECOUNT_REST;
             for pool in self.0.stores.all() {
                 let name = &pool.entry.name;
-                // A pool that is unavailable was complained of already.
+                // Unavailable pools are reported elsewhere.
                 let Ok(store) = pool.store() else { continue };
                 match store.recount().await {
                     Ok(Recount::Done) => {}

@@ -1,4 +1,4 @@
-//! The open pools kept true to their records: read, opened, exchanged, forgotten.
+//! The open pools, kept in step with their records: read, opened, exchanged, removed.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::pools::Pools;
 use crate::stores::open_pool::OpenPool;
 
 impl Pools {
-    /// Waits until no other caller changes pools or flavors, and holds the lock of these changes.
+    /// Waits until no other caller changes pools or flavors, and takes the lock of these changes.
     ///
     /// # Errors
     ///
-    /// A change has not ended after [`limits::POOL_TURN`]: its disk may stand still.
+    /// A change has not ended after [`limits::POOL_TURN`]: its disk may hang.
     pub(crate) async fn pool_lock(&self) -> Result<MutexGuard<'_, ()>, Error> {
         let turn = timeout(limits::POOL_TURN, self.0.stores.changing.lock()).await;
         turn.map_err(|_| Error::unavailable(Part::Server, "a change of pools or flavors has not ended yet"))
     }
 
-    /// Reads the records of all pools again: another caller changed one.
+    /// Reads the records of all pools again, after a change by another caller.
     pub(crate) async fn reload_pools(&self) -> Result<(), Error> {
         let _turn = self.pool_lock().await?;
         self.0.replica.catalogue.catch_up().await?;
         self.read_pools().await
     }
 
-    /// As `reload_pools`, for a caller that is the one who changes pools.
+    /// As `reload_pools`, for a caller that holds the lock of changes.
     pub(crate) async fn read_pools(&self) -> Result<(), Error> {
         let table = &self.0.stores;
         let entries = self.0.replica.catalogue.pools().await?;
@@ -46,7 +46,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Takes in what the record of a pool states, and opens its storage if that is not open.
+    /// Takes over the record of a pool, and opens its storage if that is not open.
     pub(crate) async fn learn_pool(&self, entry: PoolEntry) {
         let table = &self.0.stores;
         match table.get(&entry.name) {
@@ -58,7 +58,8 @@ impl Pools {
         }
     }
 
-    /// The open pool of a name that a record has. One that is not known was added by another caller.
+    /// Returns the open pool that a record names. It reads the records again when the pool is not known here: another
+    /// caller has added it.
     pub(crate) async fn pool_of_record(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
         if self.0.stores.get(name).is_none() {
             self.reload_pools().await?;
@@ -66,8 +67,8 @@ impl Pools {
         self.0.stores.pool(name)
     }
 
-    /// Puts a pool in its place. Slot writers to the same pool continue over the new handle; those to another storage that
-    /// had the name are forgotten, which no queue can need.
+    /// Puts an open pool in the place of the former one. Slot writers to the same storage continue with the new handle.
+    /// Slot writers to another storage of that name are dropped; no queue can need them.
     pub(crate) fn exchange_pool(&self, pool: OpenPool) {
         let (name, before) = (pool.entry.name.clone(), self.0.stores.get(&pool.entry.name));
         let is_same = before.as_ref().is_some_and(|before| before.entry.pool.id == pool.entry.pool.id);
@@ -85,7 +86,7 @@ impl Pools {
         }
     }
 
-    /// Forgets a pool that is gone, which no queue is in.
+    /// Removes a deleted pool. No queue is in it.
     pub(crate) fn forget_pool(&self, name: &PoolName) {
         for slot in self.0.slots.owned() {
             slot.drop_writer(name);
@@ -93,7 +94,7 @@ impl Pools {
         self.0.stores.remove(name);
     }
 
-    /// Tries again to open what could not be opened.
+    /// Tries to open pools that could not be opened.
     pub(crate) async fn reopen_pools(&self) {
         if self.0.stores.all().iter().all(|pool| pool.store.is_ok()) {
             return;

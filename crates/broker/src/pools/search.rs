@@ -5,8 +5,9 @@ use tracing::info;
 use crate::pools::Pools;
 
 impl Pools {
-    /// Begins to look in the tree whether queues still lie in a pool that some replica does not reach. Each is looked for
-    /// once for each time that it is missed, and one at a time, at the cost of a read for each queue until one is found.
+    /// Begins to look in the tree for queues in a pool that some replica does not reach. Each pool is looked up once
+    /// for each time that it becomes unreachable, one pool at a time. The search reads each queue's record until it
+    /// finds one in the pool.
     pub(crate) fn begin_pool_search(&self) {
         let Some(look) = self.0.stores.pool_use.begin_look() else { return };
         let pools = self.clone();

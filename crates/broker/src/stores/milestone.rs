@@ -1,4 +1,4 @@
-//! One end of a queue, as figures and pages show it.
+//! The oldest or newest message of a queue, as figures and pages show it.
 
 use angarium_clock::Clock;
 use angarium_core::error::Error;
@@ -10,7 +10,8 @@ use angarium_storage::{Direction, Order};
 use crate::stores::queue_store::{PageBound, QueueStore};
 
 impl QueueStore {
-    /// One end of a queue: as memory has it, or else as the pool has it. Its age is that at the end of the read.
+    /// Returns the oldest or newest ready message of a queue: `known`, which memory has, or else the one in the pool.
+    /// Its age is taken at the end of the read.
     pub(crate) async fn milestone(
         &self,
         queue: QueueId,

@@ -12,7 +12,7 @@ pub(crate) mod usage_notes;
 use angarium_core::error::{Error, Part};
 use angarium_storage::StoreError;
 
-/// What a failed call to this part, a pool or a storage that is to be one, means to a request.
+/// Converts the error of a call to a pool, or to a storage that shall become one, into the error of a request.
 pub(crate) fn storage_failed(part: Part, error: StoreError) -> Error {
     match error {
         StoreError::Full => Error::Full,

@@ -1,4 +1,4 @@
-//! An open pool: its record, its storage or why that cannot be used, and how it did when it was last asked.
+//! An open pool: its record, its storage or the reason why that cannot be used, and its health at the last check.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use angarium_storage::{Health, PoolStore, Shortage, StoreError};
 
 use crate::stores::storage_failed;
 
-/// The storage of a pool, under the pool's name: each failure states which it was.
+/// The storage of a pool with the pool's name, so that each error names the pool.
 #[derive(Clone)]
 pub(crate) struct NamedStore {
     pub(crate) name: PoolName,
@@ -32,17 +32,16 @@ impl Deref for NamedStore {
 }
 
 impl NamedStore {
-    /// The name of its pool.
     pub(crate) fn name(&self) -> &PoolName {
         &self.name
     }
 
-    /// The part of the service that it is.
+    /// Returns the part of the service that it is.
     pub(crate) fn part(&self) -> Part {
         Part::Pool(self.name.clone())
     }
 
-    /// What a failed call means to a request.
+    /// Converts the error of a call into the error of a request.
     pub(crate) fn failed(&self, error: StoreError) -> Error {
         storage_failed(self.part(), error)
     }
@@ -51,20 +50,21 @@ impl NamedStore {
 /// Why the storage of a pool cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StorageFault {
-    /// Whether nothing is there at all: a disk that is late.
+    /// Whether there is no storage at all, for example when its disk is not mounted yet.
     pub(crate) is_absent: bool,
-    /// For operators: it may name paths and servers.
+    /// The reason, for operators: it may name paths and servers.
     pub(crate) why: String,
 }
 
 /// A pool of the catalogue.
 pub(crate) struct OpenPool {
     pub(crate) entry: PoolEntry,
-    /// Its storage, or why that cannot be used.
+    /// The storage, or the reason why it cannot be used.
     pub(crate) store: Result<Arc<dyn PoolStore>, StorageFault>,
-    /// Bytes that are used where it is, as it last said.
+    /// Used bytes of the disk or server, as the pool last reported them.
     pub(crate) used: Arc<AtomicU64>,
-    /// How it did when it was last asked; none when it could not be reached, or was not asked yet. Held for single looks.
+    /// Its health at the last check; none when it could not be reached, or was not checked yet. The lock is held for
+    /// one access.
     pub(crate) health: Arc<RwLock<Option<Health>>>,
 }
 
@@ -73,7 +73,7 @@ impl OpenPool {
         Self { entry, store, used: Arc::default(), health: Arc::default() }
     }
 
-    /// The storage of the pool. A pool that is unavailable stops only its own queues.
+    /// Returns the storage of the pool. An unavailable pool affects only its own queues.
     pub(crate) fn store(&self) -> Result<NamedStore, Error> {
         let name = self.entry.name.clone();
         match &self.store {
@@ -82,18 +82,19 @@ impl OpenPool {
         }
     }
 
-    /// Why its storage cannot be used, if it cannot.
+    /// Returns why its storage cannot be used; none when it can.
     pub(crate) fn unusable(&self) -> Option<&StorageFault> {
         self.store.as_ref().err()
     }
 
-    /// What placement needs to know of it.
+    /// Returns the values that placement needs.
     pub(crate) fn candidate(&self) -> Candidate<'_> {
         let used = self.used.load(Ordering::Relaxed);
         Candidate { name: self.entry.name.as_str(), weight: self.entry.pool.weight, used }
     }
 
-    /// Keeps how it does, if it said so, and how full it states it is. One that does not know counts as empty.
+    /// Records the health of the pool, none after a failed check, and how full it is. A pool that does not know that
+    /// counts as empty.
     pub(crate) fn note_health(&self, health: Option<Health>) {
         *self.health.write() = health;
         if let Some(health) = health {
@@ -102,12 +103,13 @@ impl OpenPool {
         }
     }
 
-    /// Whether a post has a chance now.
+    /// Whether the pool can accept a post now.
     pub(crate) fn is_writable(&self) -> bool {
         self.store.as_ref().is_ok_and(|store| store.check_room().is_ok())
     }
 
-    /// What a probe is told of a pool that takes no new messages, and what to do: no path or server of this machine.
+    /// Returns the text for probes when the pool takes no new messages, with advice. It names no path or server of this
+    /// machine.
     pub(crate) fn closed_text(&self) -> Option<String> {
         let name = &self.entry.name;
         let store = match &self.store {
@@ -132,12 +134,12 @@ impl OpenPool {
         })
     }
 
-    /// Whether it answered when it was last asked how it does.
+    /// Whether the pool answered the last health check.
     pub(crate) fn is_up(&self) -> bool {
         self.store.is_ok() && self.health.read().is_some()
     }
 
-    /// What a page of metrics shows of it.
+    /// Returns the figures of the pool for a page of metrics.
     pub(crate) fn observed(&self) -> ObservedPool {
         let health = *self.health.read();
         let health = health.filter(|_| self.store.is_ok());

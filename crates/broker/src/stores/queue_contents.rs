@@ -1,9 +1,9 @@
-//! Whether a queue holds anything in its pool.
+//! Whether a queue has entries in its pool.
 //!
-//! A queue that is opened believes its totals where they say that something is there. Where they say that nothing is, the
-//! head of the order is read: totals may be wrong since a crash, and a message that is taken for absent is never handed out
-//! again. Whether a queue may leave a pool is told by the heads alone: with it would be dropped what is taken for absent, and
-//! it would wait for ever for what is taken for present.
+//! The opening of a queue relies on totals that are not zero. Where they are zero it reads the head of the order:
+//! totals may be wrong after a crash, and a message that is taken as absent is never delivered again. Whether a queue
+//! may leave a pool is decided by the heads alone: totals that are too low would drop messages, and totals that are too
+//! high would keep the queue waiting forever.
 
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
@@ -14,18 +14,19 @@ use angarium_storage::{Direction, Order, Page, Totals};
 use crate::stores::queue_store::{PageBound, QueueStore};
 use crate::stores::table::NamedStore;
 
-/// Where the record of a queue that is opened is from.
+/// Origin of the record of a queue that is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordOrigin {
-    /// It was there.
+    /// The record was stored before.
     Stored,
-    /// It was just made, with an id that no pool knows.
+    /// The record was just created, with an id that no pool has.
     Created,
 }
 
 impl QueueStore {
-    /// What a queue holds when it is opened: at most three reads beside its totals, and none where they say that each order
-    /// has something. Entries that are prepared, moving or failed behind a scheduled one are not seen beyond the totals.
+    /// Returns which orders of a queue have entries when it is opened: at most three reads beside its totals, and none
+    /// if these show entries in each order. Prepared, moving or failed entries behind a scheduled one are seen only in
+    /// the totals.
     pub(crate) async fn presence(
         &self,
         origin: RecordOrigin,
@@ -44,7 +45,7 @@ impl QueueStore {
                 Some(State::Scheduled) => is_scheduled = true,
                 Some(_) => {
                     has_aside = true;
-                    // Scheduled ones may be behind it.
+                    // Scheduled entries may be behind it.
                     is_scheduled |= self.head(queue, Order::Schedule).await?.is_some();
                 }
             }
@@ -52,7 +53,7 @@ impl QueueStore {
         Ok(StoredTotals { tail, has_ready, is_scheduled, has_aside })
     }
 
-    /// The state of the first entry of an order, if there is one.
+    /// Returns the state of the first entry of an order, if there is one.
     pub(crate) async fn head(&self, queue: QueueId, order: Order) -> Result<Option<State>, Error> {
         Ok(first(self.scan(queue, order, Direction::Up, None, PageBound::FIRST).await?))
     }
@@ -64,8 +65,8 @@ impl NamedStore {
         Ok(self.head(queue, Order::Ready).await?.is_some() || self.head(queue, Order::Aside).await?.is_some())
     }
 
-    /// Whether a queue has an entry in this pool that is prepared, moving or failed. Of one that has scheduled entries
-    /// the totals are believed: the head does not say what is behind those.
+    /// Whether a queue has a prepared, moving or failed entry in this pool. If its first entry is a scheduled one, only
+    /// the totals tell: the head does not show the entries behind it.
     pub(crate) async fn holds_in_transfer(&self, queue: QueueId) -> Result<bool, Error> {
         let totals = self.totals(queue).await.map_err(|error| self.failed(error))?;
         let is_in_transfer = |state: State| state != State::Scheduled;

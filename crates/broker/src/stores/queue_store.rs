@@ -1,4 +1,4 @@
-//! Reading a queue where it is: in its pool, or in two while it moves from one to the other (P6).
+//! Reading a queue in its pool, or in its two pools during a migration (P6).
 
 use bytes::Bytes;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -12,7 +12,7 @@ use angarium_storage::{Direction, GroupHead, Note, Order, Page, Position, Totals
 
 use crate::stores::table::{NamedStore, PoolTable};
 
-/// How much a page may hold. It has its first message whatever that weighs.
+/// Maximum size of a page. The first message is always included, whatever its size.
 #[derive(Clone, Copy)]
 pub(crate) struct PageBound {
     pub(crate) messages: usize,
@@ -20,18 +20,18 @@ pub(crate) struct PageBound {
 }
 
 impl PageBound {
-    /// One message.
+    /// A page of one message.
     pub(crate) const FIRST: Self = Self { messages: 1, bytes: 0 };
 }
 
-/// The storage of one queue, to be read. Its verbs are those of [`angarium_storage::PoolStore`].
+/// The storage of one queue, for reads. Its verbs are those of [`angarium_storage::PoolStore`].
 #[derive(Clone)]
 pub(crate) struct QueueStore {
-    /// The pool that takes what is new.
+    /// The pool that takes new messages.
     newer: NamedStore,
-    /// The one that the queue leaves, while it moves.
+    /// The pool that the queue leaves, during a migration.
     older: Option<NamedStore>,
-    /// Nothing is copied against the order in which this reads before it is dropped.
+    /// While this exists, no messages are copied in a way that this reader could miss.
     _read: TaskTrackerToken,
 }
 
@@ -94,7 +94,7 @@ impl QueueStore {
         Ok(merged::found(ids, before, get(&self.newer).await?))
     }
 
-    /// What the queue holds. While it moves, messages that are just being copied count twice.
+    /// Returns the totals of the queue. During a migration, messages that are being copied count twice.
     pub(crate) async fn totals(&self, queue: QueueId) -> Result<Totals, Error> {
         let totals = async |store: &NamedStore| {
             let totals = store.totals(queue).await;
@@ -123,7 +123,7 @@ impl QueueStore {
 }
 
 impl PoolTable {
-    /// Where a queue of this placement is read. No copy is made while `read` is tracked.
+    /// Returns the storage of a queue with this placement. No copy begins while `read` is tracked.
     pub(crate) fn store_at(
         &self,
         placement: &Placement,

@@ -1,13 +1,13 @@
-//! Why the waiting messages of a queue could not be read, for every caller who claims them.
+//! The reason why the messages of a queue could not be read, for every caller that claims them.
 
 use angarium_core::error::{Error, Part};
 
 /// Why the last page of a queue could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadFailure {
-    /// The next try may succeed.
+    /// The next attempt may succeed.
     Passing,
-    /// What this part stores is damaged.
+    /// The stored data of this part is damaged.
     Damaged(Part),
 }
 
@@ -19,7 +19,7 @@ impl ReadFailure {
         }
     }
 
-    /// What it means to a request.
+    /// Returns the error of a request.
     pub(crate) fn error(&self) -> Error {
         let why = "waiting messages could not be read";
         match self {

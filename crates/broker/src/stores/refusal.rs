@@ -1,4 +1,4 @@
-//! The errors of a request when a storage that it names cannot become a pool.
+//! The errors of a request whose storage cannot become a pool.
 
 use tracing::info;
 
@@ -9,8 +9,8 @@ use angarium_storage::open::PoolOpenError;
 
 use crate::stores::storage_failed;
 
-/// What it means to a request that no pool can be registered at the place it named. A caller that names
-/// servers is told their failures; failures of a disk of this machine are not for clients.
+/// Converts the failure to register a pool at a URI into the error of a request. A client that names servers gets their
+/// failures; failures of a local disk are not for clients.
 pub(crate) fn storage_refusal(uri: &PoolUri, failure: StoreError) -> Error {
     match failure {
         StoreError::NotSent(why) if !uri.is_embedded() => Error::invalid(InvalidPart::Body, "uri", why),
@@ -18,7 +18,7 @@ pub(crate) fn storage_refusal(uri: &PoolUri, failure: StoreError) -> Error {
     }
 }
 
-/// What it means to a request that a storage it named could not be opened.
+/// Converts the failure to open a storage at a URI into the error of a request.
 pub(crate) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
     match error {
         PoolOpenError::Scheme(_)
@@ -28,7 +28,7 @@ pub(crate) fn cannot_open(uri: &PoolUri, error: &PoolOpenError) -> Error {
         | PoolOpenError::Path(_)
         | PoolOpenError::Shared(_) => Error::invalid(InvalidPart::Body, "uri", error.to_string()),
         PoolOpenError::Journal(_) | PoolOpenError::Absent(_) | PoolOpenError::Interrupted(_) => {
-            // The reason may name paths of this machine, which are not for clients.
+            // The reason may name local paths, which are not for clients.
             info!(is_embedded = uri.is_embedded(), %error, "pool storage not opened");
             Error::invalid(
                 InvalidPart::Body,

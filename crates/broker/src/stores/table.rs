@@ -1,4 +1,4 @@
-//! The open pools: the storage behind each name, opened, checked and exchanged while requests use it.
+//! The open pools: the storage of each name, opened, checked and exchanged while requests use it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use angarium_engine::placement::Algorithm;
 use angarium_storage::open::{Opener, PoolOpenError};
 use angarium_storage::{PoolStore, Stamp, StoreError};
 
-/// How often a change of pools or flavors looks again when another caller changed them meanwhile.
+/// Attempts of a change of pools or flavors when another caller changes them meanwhile.
 pub(crate) const CHANGE_TRIES: usize = 8;
 
-/// The pool of an installation that has none.
+/// The first pool of an installation that has none.
 #[derive(Clone, Debug)]
 pub struct FirstPool {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// Where its storage is.
+    /// The URI of its storage.
     pub uri: PoolUri,
     /// Its share of new queues, once there are other pools.
     pub weight: u32,
 }
 
-/// How the broker gets its pools.
+/// Settings of the pools.
 #[derive(Clone)]
 pub struct PoolSettings {
-    /// Made when there is no pool; without it the service waits for a caller to add one.
+    /// Created when there is no pool. Without it the service waits until a client adds one.
     pub first: Option<FirstPool>,
     /// Opens storages.
     pub opener: Arc<dyn Opener>,
@@ -47,22 +47,21 @@ pub struct PoolSettings {
     pub placement: Algorithm,
 }
 
-/// The pools as this process knows them. The catalogue decides: a queue is placed in a commit that checks the
-/// record of its pool, and a caller that is refused reads the records again.
+/// The pools as this process knows them. The catalogue decides: the commit that places a queue checks the record of its
+/// pool, and a caller whose commit is refused reads the records again.
 pub(crate) struct PoolTable {
     pub(crate) system: System,
     pub(crate) placement: Algorithm,
     opener: Arc<dyn Opener>,
-    /// Held for single look-ups and exchanges, never across an await.
+    /// The lock is held for single look-ups and exchanges, never across an await.
     pools: RwLock<HashMap<PoolName, Arc<OpenPool>>>,
     pub(crate) states: Arc<PoolStates>,
     pub(crate) pool_use: PoolUse,
-    /// Held by who changes pools or flavors, or reads all of them again: one at a time.
+    /// Held by the one caller that changes pools or flavors, or reads all of them again.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
 
 impl PoolTable {
-    /// An empty table.
     pub(crate) fn new(system: System, settings: &PoolSettings) -> Self {
         Self {
             system,
@@ -75,7 +74,7 @@ impl PoolTable {
         }
     }
 
-    /// The warnings about pools that cannot be used.
+    /// Returns the outages of pools.
     pub(crate) fn outages(&self) -> Arc<PoolStates> {
         Arc::clone(&self.states)
     }
@@ -84,32 +83,33 @@ impl PoolTable {
         self.pools.read().get(name).cloned()
     }
 
-    /// All of them, in order of name.
+    /// Returns all pools, in order of name.
     pub(crate) fn all(&self) -> Vec<Arc<OpenPool>> {
         let mut pools: Vec<_> = self.pools.read().values().cloned().collect();
         pools.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
         pools
     }
 
-    /// Puts a pool in its place, and logs whether it can be used when that has changed.
+    /// Inserts or replaces a pool, and logs whether it can be used when that has changed.
     pub(crate) fn insert(&self, pool: OpenPool) {
         self.states.note(&pool.entry.name, pool.unusable().map(|found| found.why.as_str()));
         self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
     }
 
-    /// Puts a pool in its place at the start, which may still fail for it and states the reason then.
+    /// Inserts a pool at the start, without a log entry: the start may fail because of the pool, and its error then
+    /// gives the reason.
     pub(crate) fn insert_at_start(&self, pool: OpenPool) {
         self.pools.write().insert(pool.entry.name.clone(), Arc::new(pool));
     }
 
-    /// Logs the pools that cannot be used at the start, once it is known that the service starts without them.
+    /// Logs the pools that cannot be used, once the start is certain to continue without them.
     pub(crate) fn tell_states(&self) {
         for pool in self.all() {
             self.states.note(&pool.entry.name, pool.unusable().map(|found| found.why.as_str()));
         }
     }
 
-    /// The storage stays as it is; what is said of the pool is new.
+    /// Replaces the record of a pool. Its storage stays.
     pub(crate) fn update(&self, entry: PoolEntry) {
         let mut pools = self.pools.write();
         if let Some(pool) = pools.get_mut(&entry.name) {
@@ -118,14 +118,14 @@ impl PoolTable {
         }
     }
 
-    /// Forgets a pool and closes its storage, unless another pool has it.
+    /// Removes a pool and closes its storage, unless another pool uses that.
     pub(crate) fn remove(&self, name: &PoolName) {
         let Some(pool) = self.pools.write().remove(name) else { return };
         self.states.forget(name);
         self.close(&pool.entry.pool.uri);
     }
 
-    /// Closes a storage that no pool uses, by whatever spelling of its place.
+    /// Closes a storage unless a pool uses it, possibly under another spelling of its URI.
     pub(crate) fn close(&self, uri: &PoolUri) {
         let uses = |pool: &Arc<OpenPool>| pool.store.is_ok() && pool.entry.pool.uri.is_at(uri);
         if !self.pools.read().values().any(uses) {
@@ -133,15 +133,15 @@ impl PoolTable {
         }
     }
 
-    /// Opens a storage away from the threads that serve requests.
+    /// Opens a storage, outside of the threads that serve requests.
     pub(crate) async fn open(&self, uri: &PoolUri) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         let (opener, uri) = (Arc::clone(&self.opener), uri.clone());
         let opened = tokio::task::spawn_blocking(move || opener.open(uri.as_str())).await;
         opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())))
     }
 
-    /// Opens the storage of a pool, if it is there and the right one. A wrong one is closed: the next try may find another disk
-    /// in its place.
+    /// Opens the storage of a pool, if it exists and has the stamp of the pool. A storage with a wrong stamp is closed
+    /// again: the next attempt may find another disk in its place.
     pub(crate) async fn open_entry(&self, entry: PoolEntry) -> OpenPool {
         let (opener, uri) = (Arc::clone(&self.opener), entry.pool.uri.clone());
         let opened = tokio::task::spawn_blocking(move || opener.open_registered(uri.as_str())).await;
@@ -163,14 +163,14 @@ impl PoolTable {
         OpenPool::new(entry, store)
     }
 
-    /// The stamp of a pool of this installation.
+    /// Returns the stamp of a pool of this installation.
     pub(crate) fn stamp(&self, pool: Uuid) -> Stamp {
         Stamp { system: self.system.id, pool }
     }
 
-    /// Stamps the storage of a new pool before the pool is recorded, and gives the pool's id. A stamp of this
-    /// installation that no pool of `others` has is taken over: that of a pool that was deleted, or of an addition
-    /// that was cut short between stamp and record.
+    /// Stamps the storage of a new pool before the pool is recorded, and returns the pool's id. A stamp of this
+    /// installation that no pool of `others` has is taken over: it is from a deleted pool, or from an addition that was
+    /// interrupted between stamp and record.
     pub(crate) async fn register(
         &self,
         uri: &PoolUri,
@@ -199,7 +199,7 @@ impl PoolTable {
         }
     }
 
-    /// Whether some pool accepts new messages now.
+    /// Checks that some pool accepts new messages now.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         let pools = self.all();
         if pools.is_empty() {
@@ -216,8 +216,9 @@ impl PoolTable {
         Err(Error::PoolsClosed { pools: text, cause: "no pool accepts new messages".into() })
     }
 
-    /// Whether a start makes sense: some pool can be used, or there is none yet, or the disk of one is late and this process is
-    /// the only one that could serve it. Beside other replicas, taking the slots would only stop the one that has the storage.
+    /// Checks that a start makes sense: some pool can be used, or there is none yet, or the storage of one is absent
+    /// and this is the only replica. With other replicas running, taking the slots would only stop the replica that has
+    /// the storage.
     pub(crate) async fn check_start(&self, catalogue: &Catalogue, me: Uuid) -> Result<(), Error> {
         let is_alone = catalogue.registry().await?.others(me).next().is_none();
         let pools = self.all();
@@ -233,7 +234,7 @@ impl PoolTable {
         Err(Error::unavailable(Part::Pool(pool.entry.name.clone()), format!("{uri}: {why}")))
     }
 
-    /// What a probe is told of pools that take no new messages.
+    /// Returns the text for probes of each pool that takes no new messages.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let pools = self.all();
         pools.iter().filter_map(|pool| pool.closed_text()).collect()
@@ -241,7 +242,7 @@ impl PoolTable {
 }
 
 impl PoolTable {
-    /// The open pool of a name.
+    /// Returns the open pool of a name.
     pub(crate) fn pool(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
         let pool = self.get(name);
         pool.ok_or_else(|| Error::unavailable(Part::Pool(name.clone()), "it is not open"))

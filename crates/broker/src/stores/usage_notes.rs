@@ -1,15 +1,15 @@
-//! The pools in which queues lie, as far as this replica knows: only these count when slots go to the replica that
-//! reaches the most pools. An empty pool that cannot be reached is no caller's loss.
+//! The pools that have queues, as far as this replica knows. Only these count when slots move to the replica that
+//! reaches the most pools: an empty pool that cannot be reached harms no caller.
 //!
 //! ```text
-//!          a queue of ours is in it, or is to
-//! unknown ──────────────────────────────────────▶ used ──▶ told in the registry
-//!    ▲                                              │ some replica does not reach it: looked for in the tree, once
+//!          a queue served here is in it, or will be
+//! unknown ──────────────────────────────────────▶ used ──▶ reported in the registry
+//!    ▲                                              │ some replica does not reach it: looked up in the tree, once
 //!    └──────────── no record names it ──────────────┘
 //! ```
 //!
-//! A pool stays noted when the slot of its queues moves to another replica: until that one has looked at the queues
-//! itself no other caller would know of it, and the slot would come back.
+//! A pool stays noted when the slot of its queues moves to another replica: until that replica has read the queues
+//! itself no other caller would know of the pool, and the slot would move back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,31 +19,31 @@ use angarium_core::names::PoolName;
 
 use crate::limits;
 
-/// What is known. The lock is held for single looks.
+/// The notes. The lock is held for one access.
 #[derive(Debug, Default)]
 pub(crate) struct PoolUse(Mutex<PoolUseState>);
 
 #[derive(Debug, Default)]
 struct PoolUseState {
-    /// How often each was noted.
+    /// How often each pool was noted.
     used: BTreeMap<PoolName, u64>,
-    /// Those that some replica does not reach.
+    /// Pools that some replica does not reach.
     missed: BTreeSet<PoolName>,
-    /// Those of them that were looked for in the tree since they are missed.
+    /// Pools among them that were looked up in the tree since they are missed.
     looked_for: BTreeSet<PoolName>,
     is_looking: bool,
 }
 
-/// A pool that is being looked for in the tree.
+/// A pool that is being looked up in the tree.
 #[derive(Debug)]
 pub(crate) struct PoolSearch {
     pub(crate) pool: PoolName,
-    /// How often it had been noted before.
+    /// How often it had been noted before the look-up.
     pub(crate) noted: u64,
 }
 
 impl PoolUse {
-    /// A queue is in a pool, or is about to.
+    /// Notes that a queue is in a pool, or is about to be.
     pub(crate) fn note(&self, pool: &PoolName) {
         let mut state = self.0.lock();
         match state.used.get_mut(pool) {
@@ -52,7 +52,7 @@ impl PoolUse {
         }
     }
 
-    /// Keeps which pools some replica does not reach.
+    /// Records the pools that some replica does not reach.
     pub(crate) fn note_missed<'p>(&self, pools: impl Iterator<Item = &'p String>) {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -60,13 +60,13 @@ impl PoolUse {
         state.looked_for.retain(|pool| state.missed.contains(pool));
     }
 
-    /// Those that are used, in order; none when they are too many to be told.
+    /// Returns the used pools, in order; none when they are too many to report.
     pub(crate) fn used(&self) -> Option<Vec<String>> {
         let state = self.0.lock();
         (state.used.len() <= limits::UNREACHED).then(|| state.used.keys().map(ToString::to_string).collect())
     }
 
-    /// The next pool to be looked for; none while another one is, or when all were.
+    /// Begins the look-up of the next pool; none while another one is being looked up, or when all were.
     pub(crate) fn begin_look(&self) -> Option<PoolSearch> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -77,11 +77,11 @@ impl PoolUse {
         Some(look)
     }
 
-    /// Keeps whether a record names the pool; none when that could not be found out, and is to be tried again.
+    /// Ends a look-up with whether a record names the pool; none when it failed and must be repeated.
     pub(crate) fn end_look(&self, PoolSearch { pool, noted }: PoolSearch, is_used: Option<bool>) {
         let mut state = self.0.lock();
         state.is_looking = false;
-        // One that was noted meanwhile may have come after the look.
+        // A queue that was noted meanwhile may have been placed after the read.
         if is_used == Some(false) && state.used.get(&pool) == Some(&noted) {
             state.used.remove(&pool);
         }
