@@ -1,5 +1,5 @@
-//! The messages that a task sends on: chosen among those that are ready, marked in transfer for where they go, and
-//! watched until they have left.
+//! The messages of one step of a redrive task: chosen among the ready ones, marked in transfer to their targets, and
+//! observed until they have left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use crate::writer::pending::settled;
 
 /// Messages that were marked in transfer.
 pub(crate) struct RedriveBatch {
-    /// Which ones.
+    /// Their ids.
     pub(crate) ids: Vec<MessageId>,
-    /// Why others were not.
+    /// Why other messages were not marked, if there are any.
     pub(crate) failure: Option<MoveFailure>,
 }
 
-/// A message to redrive, with the queue that it is sent to, or why it stays.
+/// A message to redrive, with its target queue or the reason why it stays.
 struct RedriveRoute {
     header: Header,
     target: Result<QueueRef, MoveFailure>,
 }
 
 impl Redrive {
-    /// Sets at most `most` messages aside, durably. None when none is ready.
+    /// Marks at most `most` messages in transfer, durably. Returns none when no message is ready.
     pub(crate) async fn start_redrive(
         &self,
         queue: &QueueHandle,
@@ -99,7 +99,7 @@ impl Redrive {
         Ok(routes)
     }
 
-    /// Marks the messages that have a target in transfer; the others stay.
+    /// Marks the messages that have a target in transfer. The others stay.
     async fn mark_all_in_transfer(
         &self,
         side: &Side,
@@ -128,7 +128,7 @@ impl Redrive {
         let headers: Vec<Header> = outgoing.into_values().flat_map(|(_, headers)| headers).collect();
         if !headers.is_empty() {
             match side.queue.submit(Change::mark_in_transfer(headers)) {
-                // The slot writer tells the engine how it went.
+                // The slot writer gives the outcome to the engine.
                 Ok(outcome) => settled(outcome).await?,
                 Err(error) => {
                     side.queue.put_back(&ids);
@@ -139,8 +139,8 @@ impl Redrive {
         Ok(RedriveBatch { ids, failure })
     }
 
-    /// Waits until messages that were marked in transfer have left, and the pass of the mover that took them away has
-    /// ended: they are ready where they went, unless that queue has trouble of its own.
+    /// Waits until messages that were marked in transfer have left, and the pass of the mover that took them has ended.
+    /// Then they are ready in their targets, unless a target queue has a failure of its own.
     pub(crate) async fn wait_for_transfer(
         &self,
         queue: &QueueHandle,
@@ -169,7 +169,7 @@ impl Redrive {
         Ok(())
     }
 
-    /// Whether something in a queue is on its way to another one.
+    /// Whether a message of the queue is in transfer to another one.
     pub(crate) async fn has_outgoing(&self, queue: &QueueHandle) -> Result<bool, Error> {
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         if !queue.decide(|engine| engine.has_in_transfer()).unwrap_or(false) {
@@ -190,7 +190,8 @@ impl Redrive {
     }
 }
 
-/// The header of a message that is sent again to another queue: its life begins, and no caller has claimed it.
+/// Returns the header of a message that is sent again to another queue: its lifetime begins again, and its claims so
+/// far do not count.
 fn redriven_header(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
     let (life, state) = (header.life.begun_again(now), State::Moving(Arc::clone(target)));
     Header { created: now, ready: now, life, attempts: 0, first_claimed: None, state, ..header }

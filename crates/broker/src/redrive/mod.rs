@@ -1,4 +1,4 @@
-//! Redrive: tasks that move messages back or on, and transfers that an owner before has begun.
+//! Redrive: tasks that move messages back or on, and transfers that an earlier owner has begun.
 
 pub(crate) mod batch;
 pub(crate) mod tasks;

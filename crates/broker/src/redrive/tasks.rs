@@ -1,9 +1,9 @@
-//! Tasks that move the messages of a queue for dead letters back to where they came from, or to another queue.
+//! Redrive tasks, which move the messages of a dead letter queue back to their source queues, or to another queue.
 //!
-//! The tree has the tasks of a queue, and the owner of the queue's slot carries on the one that is active: it sets some
-//! messages aside as if they were sent again, the queue's mover does the rest (see [`crate::transfer::mover`]), and
-//! when they have left it notes how many they were. So the next owner of the slot continues from there.
-//! Nothing of a task is in memory but that a caller carries it on.
+//! The tree has the tasks of a queue, and the owner of the queue's slot runs the active one. The task marks some
+//! messages in transfer as if they were sent again, and the queue's mover does the rest (see
+//! [`crate::transfer::mover`]). When they have left, the task adds their number to its record. So the next owner of the
+//! slot continues from there. In memory there is only a flag that the task is running.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,36 +30,36 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use crate::stores::queue_store::PageBound;
 
-/// Why a task does not begin.
+/// Why a task cannot begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveRefusal {
     /// The queue whose messages are to be moved does not exist.
     NoSource,
-    /// No queue has its dead letters moved there.
+    /// No queue uses this one as its dead letter queue.
     NotForDeadLetters,
-    /// The queue that they are to go to does not exist.
+    /// The target queue does not exist.
     NoTarget,
-    /// It is the same queue.
+    /// The target is the same queue.
     Itself,
-    /// One of the two is in order of groups, and the other is not.
+    /// One of the two is a FIFO queue, and the other is not.
     OtherKind,
     /// Another task of the queue is active.
     Active,
-    /// The project has as many active tasks as it may.
+    /// The project has the maximum of active tasks.
     TooMany,
 }
 
-/// What a turn of a task came to.
+/// The result of one tick of a task.
 enum TaskTick {
-    /// There is no active task any more.
+    /// No task is active any more.
     Over,
-    /// The next one follows this time.
+    /// The next tick follows after this time.
     After(Duration),
 }
 
 impl Redrive {
-    /// Begins to move the messages of a queue for dead letters to `target`, or each to where it came from. The task is
-    /// recorded when this returns its id, and continues whatever becomes of this process.
+    /// Begins to move the messages of a dead letter queue to `target`, or each to its source queue. The task is
+    /// recorded when this returns its id, and continues after a crash of this process.
     pub async fn move_task_start(
         &self,
         at: &QueueRef,
@@ -91,7 +91,7 @@ impl Redrive {
             record.tasks.truncate(core_limits::MOVE_TASKS);
             let written = redrive.0.replica.catalogue.move_tasks_write(&slot.owned, id, &record).await;
             drop(in_use);
-            // It looks itself whether the task is there, if it is unknown.
+            // If the outcome is unknown, the runner reads whether the task is recorded.
             redrive.carry_on_tasks(queue);
             written.map(|()| Ok(task_id))
         };
@@ -124,16 +124,17 @@ impl Redrive {
         Ok((metadata.attributes().is_fifo != is_fifo).then_some(MoveRefusal::OtherKind))
     }
 
-    /// Whether other queues of the project have as many active tasks as it may. Of those that begin at the same moment at several
-    /// replicas none sees the others.
+    /// Whether other queues of the project have the maximum of active tasks. Tasks that begin at the same moment at
+    /// several replicas do not see each other, so the maximum may be exceeded.
     async fn has_all_tasks(&self, at: &QueueRef) -> Result<bool, Error> {
         self.0.replica.catalogue.catch_up().await?;
         let queues = self.0.replica.catalogue.queues_with_move_tasks(&at.project).await?;
         Ok(queues.iter().filter(|queue| *queue != at).count() >= core_limits::MOVE_TASKS_ACTIVE)
     }
 
-    /// Whether this is a queue for dead letters: it holds one, or some queue of the project has its dead letters moved to it.
-    /// Looks at no more than [`limits::MOVE_SOURCE_PAGES`] pages of queues; where those do not tell, the client is believed.
+    /// Whether this is a dead letter queue: it holds a dead letter, or some queue of the project has it as its dead
+    /// letter queue. Reads at most [`limits::MOVE_SOURCE_PAGES`] pages of queues. If they are not enough, it returns
+    /// true.
     async fn takes_dead_letters(&self, queue: &QueueHandle) -> Result<bool, Error> {
         let at = queue.at();
         if self.holds_dead_letters(queue).await? {
@@ -152,7 +153,7 @@ impl Redrive {
             is_counted: false,
             has_counts: false,
         };
-        // A page looks at a bounded number of queues, and so may be empty without being the last one.
+        // A page reads a bounded number of queues, so an empty page need not be the last one.
         for _ in 0..limits::MOVE_SOURCE_PAGES {
             let page = self.0.queues.queues_list(&at.project, &filter).await?;
             match (page.queues.is_empty(), page.next) {
@@ -172,7 +173,7 @@ impl Redrive {
         Ok(page.messages.into_iter().any(|message| Envelope::split(message.body).0.source.is_some()))
     }
 
-    /// The latest tasks of a queue, the newest first; none when there is no such queue.
+    /// Returns the latest tasks of a queue, the newest first; none when there is no such queue.
     pub async fn move_tasks_list(&self, at: &QueueRef) -> Result<Option<Vec<MoveTask>>, Error> {
         let named = self.0.slots.queue(at).await?;
         let slot = named.slot();
@@ -186,8 +187,8 @@ impl Redrive {
         self.0.slots.check_ours(slot).map(|()| listed)
     }
 
-    /// Tells a task to stop: it moves nothing that it has not begun to move. Returns how many messages it has moved;
-    /// none when the queue has no such task, or it has ended.
+    /// Tells a task to stop: it begins no further moves. Returns how many messages it has moved; none when the queue
+    /// has no such task, or the task has ended.
     pub async fn move_task_cancel(&self, at: &QueueRef, task: Uuid) -> Result<Option<u64>, Error> {
         let (redrive, at) = (self.clone(), at.clone());
         let cancel = async move {
@@ -209,7 +210,7 @@ impl Redrive {
         self.0.replica.carry_out(cancel).await
     }
 
-    /// Changes the active task of a queue. Returns it as it is then; none when none is active.
+    /// Changes the active task of a queue. Returns the changed task; none when none is active.
     async fn change_task(
         &self,
         queue: &QueueHandle,
@@ -225,7 +226,7 @@ impl Redrive {
         change(task);
         let after = task.clone();
         if after != before {
-            // The records of a queue are not written any more once it is deleted.
+            // Once a queue is deleted its task records must not be written any more.
             let in_use = queue.hold_use().ok_or_else(|| queue.closed())?;
             self.0.replica.catalogue.move_tasks_write(&slot.owned, id, &record).await?;
             drop(in_use);
@@ -233,7 +234,7 @@ impl Redrive {
         Ok(Some(after))
     }
 
-    /// Has the tasks of a queue carried on, if no caller does already.
+    /// Starts the runner of the tasks of a queue, unless it is running.
     fn carry_on_tasks(&self, queue: QueueHandle) {
         if queue.begin_redrive_task() {
             let (redrive, slot) = (self.clone(), Arc::clone(queue.slot()));
@@ -241,7 +242,7 @@ impl Redrive {
         }
     }
 
-    /// Carries on what owners of the slot before have begun.
+    /// Continues tasks that earlier owners of the slot have begun.
     pub(crate) async fn resume_tasks(&self, slot: &Arc<Slot>) -> Result<(), Error> {
         for (id, at) in self.0.replica.catalogue.active_move_tasks(slot.owned.slot).await? {
             let queue = slot.queue(&at);
@@ -306,8 +307,8 @@ impl Redrive {
         Ok(TaskTick::After(due.saturating_sub(began.elapsed()).max(step)))
     }
 
-    /// The active task of a queue. Without one no caller carries the tasks on from here, as the replica that starts the
-    /// next is told.
+    /// Returns the active task of a queue. If there is none it also notes that the runner ends, so that the next task
+    /// starts a new one.
     async fn active_task(&self, queue: &QueueHandle) -> Result<Option<MoveTask>, Error> {
         let slot = queue.slot();
         let _tasks = slot.tasks.lock().await;
@@ -317,7 +318,7 @@ impl Redrive {
         Ok(noted.and(active))
     }
 
-    /// Nothing more is to be moved: the task has ended when what it has marked in transfer has arrived.
+    /// Ends a task that has nothing more to move, once the messages that it marked in transfer have arrived.
     async fn end_task(&self, queue: &QueueHandle) -> Result<TaskTick, Error> {
         if self.has_outgoing(queue).await? {
             return Ok(TaskTick::After(limits::MOVE_TASK_STEP));
@@ -329,7 +330,7 @@ impl Redrive {
             };
         };
         self.change_task(queue, ended).await?;
-        // The next turn finds out whether another one has begun.
+        // The next tick finds out whether another task has begun.
         Ok(TaskTick::After(Duration::ZERO))
     }
 }

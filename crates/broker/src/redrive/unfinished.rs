@@ -1,9 +1,9 @@
-//! Moves that an owner before has begun (P5, P6): those of queues that no caller opens, those of tasks, and those into
-//! a queue that is deleted.
+//! Transfers and migrations that an earlier owner has begun (P5, P6): those of queues that no caller opens, of redrive
+//! tasks, and into a deleted queue.
 //!
-//! After a slot was taken each of its queues is looked at once, at the cost of three reads of its pool. One that has
-//! entries aside, or that moves to another pool, is opened, and its mover or copier continues. It is done in the
-//! background, a few queues at a time, and never twice.
+//! After the recovery of a slot each of its queues is checked once, with three reads of its pool. A queue with entries
+//! in transfer, or under migration, is opened, and its mover or copy phase continues. This happens in the background, a
+//! few queues at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,27 +26,27 @@ use crate::slot::state::Slot;
 #[derive(Clone)]
 struct SilentPool {
     name: PoolName,
-    /// Whether its health was good at that time all the same.
+    /// Whether its last health check was good nevertheless.
     was_up: bool,
 }
 
-/// What is known of a slot whose queues could not all be looked at.
+/// State of a slot whose queues could not all be checked.
 struct SkippedQueues {
     epoch: Epoch,
     /// The pools that did not answer.
     silent: Vec<SilentPool>,
-    /// When it is looked again if nothing is heard of those pools, and the pause before that.
+    /// When the slot is checked again though none of those pools has recovered, and the pause before that.
     at: Instant,
     pause: Duration,
 }
 
 impl Redrive {
-    /// Looks at the queues of each slot once after it was taken. A slot with queues in a pool that did not answer is looked at
-    /// again when the pool does; while it does not, no record is read for it.
+    /// Checks the queues of each slot once after the recovery of the slot. A slot with queues in a pool that did not
+    /// answer is checked again when that pool answers; until then no record is read for it.
     pub(crate) async fn resume_transfers(&self) {
         let mut missed: HashMap<SlotNumber, SkippedQueues> = HashMap::new();
         while self.0.replica.sleep_tick(limits::UNFINISHED_TICK).await {
-            // Pools that did not answer are asked once in a round, and not by each slot.
+            // A pool that did not answer is asked once per round, not once per slot.
             let mut down = HashSet::new();
             for slot in self.0.slots.owned() {
                 let number = slot.owned.slot;
@@ -80,7 +80,7 @@ impl Redrive {
         }
     }
 
-    /// Whether a pool that did not answer may do so now.
+    /// Whether a new check may reach a pool that did not answer.
     fn may_find_more(&self, missed: &SkippedQueues) -> bool {
         let mut up = missed.silent.iter().filter(|pool| self.is_pool_up(&pool.name)).peekable();
         let is_any_up = up.peek().is_some() || missed.silent.is_empty();
@@ -91,8 +91,8 @@ impl Redrive {
         self.0.stores.get(name).is_none_or(|pool| pool.is_up())
     }
 
-    /// Opens the queues of a slot that have entries in transfer or that move to another pool, and carries on their
-    /// tasks. A pool that cannot be asked, or that is `down`, holds up only its own queues, and is put into `silent`.
+    /// Opens the queues of a slot that have entries in transfer or that are under migration, and continues their tasks.
+    /// A pool that cannot be asked, or that is in `down`, delays only its own queues, and is put into `silent`.
     pub(crate) async fn search(
         &self,
         slot: &Arc<Slot>,
@@ -113,7 +113,7 @@ impl Redrive {
                         continue;
                     }
                     if let Err(error) = self.open_in_time(&slot.queue(at), record, down).await {
-                        // It states nothing of other queues, and another try meets it again.
+                        // The damage concerns this queue only, and another attempt would find it again.
                         if error.is_damaged() {
                             continue;
                         }
@@ -130,7 +130,7 @@ impl Redrive {
                 }
             }
         }
-        // They may wait for a pool that is down already.
+        // The tasks may wait for a pool that is down already.
         let max_wait = if down.is_empty() { limits::UNFINISHED_WAIT } else { limits::UNFINISHED_STEP };
         let resumed = timeout(max_wait, tasks).await;
         let waits = || Error::unavailable(Part::Storage, "tasks that move messages wait for their pools");
@@ -138,8 +138,8 @@ impl Redrive {
         outcome.inspect(|()| slot.note_searched())
     }
 
-    /// As `open_if_unfinished`, in a task of its own: what takes longer than [`limits::UNFINISHED_WAIT`]
-    /// continues, and its pools are `down`. Those that are already are not asked.
+    /// As `open_if_unfinished`, in a task of its own. If it takes longer than [`limits::UNFINISHED_WAIT`] it continues,
+    /// and its pools are put into `down`. Pools in `down` are not asked.
     async fn open_in_time(
         &self,
         queue: &SlotQueue,
@@ -164,7 +164,7 @@ impl Redrive {
     }
 
     async fn open_if_unfinished(&self, queue: &SlotQueue, record: &QueueRecord) -> Result<(), Error> {
-        // What is being copied continues, and takes up what was cut short.
+        // A migration continues, and finishes an interrupted copy.
         if record.placement()?.older.is_some()
             || !self.0.transfers.stores_in_transfer(queue, record).await?.is_empty()
         {
