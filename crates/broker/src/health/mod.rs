@@ -1,4 +1,4 @@
-//! Whether this replica is fit to serve: which parts it reaches, damage, readiness.
+//! Health of this replica: reachable pools and replicas, damage, readiness.
 
 pub(crate) mod reach;
 pub(crate) mod readiness;

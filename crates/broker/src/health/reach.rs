@@ -1,6 +1,7 @@
-//! What this replica reaches: each pool, and each of the other replicas. It asks them again and again, states in the
-//! registry which of them it has not reached for as long as a session may be silent and which pools are used
-//! ([`crate::stores::usage_notes`]), and judges by the others whether a replica without a session should be asked by clients.
+//! The parts that this replica reaches: each pool and each other replica. It checks them at an interval. It reports in
+//! the registry the ones that it has not reached for the length of a session timeout, and the pools that are used
+//! ([`crate::stores::usage_notes`]). From the answers of the others it decides whether clients should use a replica
+//! without a session.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -21,18 +22,18 @@ use crate::health::Health;
 use crate::limits;
 use crate::slots::peers::ServingPeer;
 
-/// What is known of one part that is asked again and again.
+/// State of one part that is checked at an interval.
 #[derive(Clone, Copy, Debug)]
 struct Contact {
-    /// When it was last asked with success, or first asked at all.
+    /// When the last successful check began; before it, when the first check began.
     reached: Instant,
-    /// Whether it did not answer when it was last asked.
+    /// Whether the last check got no answer.
     is_silent: bool,
-    /// Of a replica: whether it has a session. None when it did not say.
+    /// For a replica: whether it has a session. None when it did not report that.
     has_session: Option<bool>,
 }
 
-/// Every part that is asked, by its key.
+/// Every part that is checked, by its key.
 #[derive(Debug)]
 struct Contacts<K>(HashMap<K, Contact>);
 
@@ -43,7 +44,7 @@ impl<K> Default for Contacts<K> {
 }
 
 impl<K: Eq + Hash + Clone + Ord> Contacts<K> {
-    /// Keeps what the parts have answered that were asked at one time, and forgets those that were not asked.
+    /// Records the answers of a round of checks that began at `asked`, and forgets parts that were not checked.
     pub(crate) fn note(&mut self, asked: Instant, answers: Vec<(K, Option<PeerStatus>)>) {
         let is_asked: BTreeSet<K> = answers.iter().map(|(key, _)| key.clone()).collect();
         self.0.retain(|key, _| is_asked.contains(key));
@@ -58,7 +59,7 @@ impl<K: Eq + Hash + Clone + Ord> Contacts<K> {
         }
     }
 
-    /// Those that were not reached for this long, in order.
+    /// Returns the parts that were not reached for `span`, in order.
     pub(crate) fn lost(&self, span: Duration, now: Instant) -> Vec<K> {
         let is_lost = |contact: &Contact| contact.is_silent && now.duration_since(contact.reached) >= span;
         let lost = self.0.iter().filter(|(_, contact)| is_lost(contact)).map(|(key, _)| key.clone());
@@ -69,7 +70,7 @@ impl<K: Eq + Hash + Clone + Ord> Contacts<K> {
     }
 }
 
-/// What this replica reaches, and since when it has no session. The locks are held for single looks.
+/// The parts that this replica reaches, and since when it has no session. Each lock is held for one access.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
     pools: Mutex<Contacts<PoolName>>,
@@ -79,12 +80,12 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Notes that there is a session.
+    /// Records that there is a session.
     fn end_outage(&self) {
         *self.outage.lock() = None;
     }
 
-    /// Notes that there is no session. Returns for how long there has been none.
+    /// Records that there is no session. Returns how long there has been none.
     fn note_outage(&self) -> Duration {
         self.outage.lock().get_or_insert_with(Instant::now).elapsed()
     }
@@ -102,9 +103,9 @@ impl Reach {
 }
 
 impl Health {
-    /// Whether clients should ask this replica, as far as its session leaves. Without one it stays ready for two
-    /// session timeouts, since posts and deletes need none, and so long as no other replica is known to have one:
-    /// during an election, or without a majority, no replica would be ready otherwise.
+    /// Whether clients should use this replica as far as its session is concerned. Without one it stays ready for two
+    /// session timeouts, since posts and deletes need none, and longer while no other replica is known to have one.
+    /// Otherwise no replica would be ready during an election or without a majority.
     pub(crate) fn check_session(&self) -> Result<(), Error> {
         let registered = self.0.slots.check_registered();
         if registered.is_ok() {
@@ -117,7 +118,7 @@ impl Health {
         if is_alone_in_it { registered } else { Ok(()) }
     }
 
-    /// Notes whether there is a session. Returns for how long there has been none; none while there is one.
+    /// Records whether there is a session. Returns how long there has been none; none while there is one.
     fn session_outage(&self) -> Option<Duration> {
         if self.0.slots.has_session() {
             self.0.reach.end_outage();
@@ -126,7 +127,7 @@ impl Health {
         Some(self.0.reach.note_outage())
     }
 
-    /// What an operator should know of a replica that is ready without a session.
+    /// Returns a warning for the operator of a replica that is ready without a session.
     pub(crate) fn session_warning(&self) -> Option<String> {
         self.0.replica.catalogue.session_timeout()?;
         let seconds = self.session_outage()?.as_secs();
@@ -136,12 +137,12 @@ impl Health {
         ))
     }
 
-    /// Asks pools and replicas until the service stops. A service that is alone has no replica to tell.
+    /// Checks pools and replicas until the service stops. A single replica has no other to report to, and does nothing.
     pub(crate) async fn watch_reach(&self) {
         let Some(session) = self.0.replica.catalogue.session_timeout() else { return };
         let tick = (session / 8).clamp(limits::REACH_TICK.0, limits::REACH_TICK.1);
         let deadline = session / 4;
-        // What the registry states, and when it was last written.
+        // The published report, and when it was last written.
         let mut told = (ReachReport::default(), Instant::now());
         while self.0.replica.sleep_tick(tick).await {
             let asked = Instant::now();
@@ -179,8 +180,8 @@ impl Health {
         join_all(asked).await
     }
 
-    /// States in the registry what this replica does not reach, and which pools are used. False when it could not be
-    /// said, and is to be said again.
+    /// Reports in the registry the parts that this replica does not reach, and the used pools. Returns false when it
+    /// failed and must be repeated.
     async fn publish_reach(&self, found: &ReachReport) -> bool {
         let node = self.0.slots.note_report(found);
         match self.0.replica.catalogue.component_report(&node, found).await {
@@ -189,7 +190,7 @@ impl Health {
                 info!(pools = pools.join(" "), peers = peers.len(), "unreached parts reported");
                 true
             }
-            // It is not registered now, and states it when it is.
+            // The replica is not registered now, and reports this when it registers.
             Ok(false) => false,
             Err(error) => {
                 self.0.replica.task_failed("publish reach", "registry", &error);
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(contacts.lost(SPAN, after(12, start)), ["a"]);
         contacts.note(after(13, start), vec![("a", there), ("b", None)]);
         assert_eq!(contacts.lost(SPAN, after(13, start)), [""; 0]);
-        // Silence counts from the last answer on, which was at the eleventh second.
+        // Silence counts from the last answer, at second 11.
         assert_eq!(contacts.lost(SPAN, after(22, start)), [""; 0]);
         assert_eq!(contacts.lost(SPAN, after(23, start)), ["b"]);
     }
@@ -233,7 +234,7 @@ mod tests {
         contacts.note(start, vec![("a", None)]);
         assert_eq!(contacts.lost(SPAN, after(11, start)), [""; 0]);
         assert_eq!(contacts.lost(SPAN, after(12, start)), ["a"]);
-        // One that is gone from the registry is no replica's loss.
+        // A replica that is not in the registry any more is not reported.
         contacts.note(after(12, start), Vec::new());
         assert_eq!(contacts.lost(SPAN, after(12, start)), [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! What a probe and an operator are told of the health of the replica.
+//! Warnings about the health of the replica, for probes and operators.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use angarium_core::error::Error;
 use crate::health::Health;
 
 impl Health {
-    /// As `check_ready`; then what an operator should know of a service that serves.
+    /// As `check_ready`. Returns warnings for the operator of a replica that is ready.
     pub fn readiness(&self) -> Result<Vec<String>, Error> {
         self.check_ready()?;
         let doubt = self.0.replica.clock.doubt().map(|step| {
@@ -34,7 +34,7 @@ impl Health {
         Ok(own.chain(self.damage_warnings()).chain(self.0.stores.warnings()).collect())
     }
 
-    /// What stored data is damaged, as far as calls have met it, each once: parts may lie in one store.
+    /// Returns the damage of stored data that calls have found, each text once: several parts may share one store.
     fn damage_warnings(&self) -> BTreeSet<String> {
         let tree = self.0.replica.catalogue.damage().map(|(_, text)| text);
         let pools = self.0.stores.all();

@@ -1,4 +1,4 @@
-//! Whether clients should ask this replica.
+//! Readiness of this replica for clients.
 
 use tracing::{info, warn};
 
@@ -7,9 +7,9 @@ use angarium_core::error::{Error, Part};
 use crate::health::Health;
 
 impl Health {
-    /// Whether clients should ask this replica: some pool accepts writes, the replica is a member in the session there
-    /// is or no other is known to do better (see [`reach`]), and no caller has told it to stop. Probes ask this again
-    /// and again, so it is logged when the answer changes, and not where it is given.
+    /// Whether clients should use this replica: some pool accepts writes, the replica is registered in its session or
+    /// no other replica is known to have one (see [`reach`]), and it was not told to stop. Probes call this often, so
+    /// only a change of the answer is logged.
     pub fn check_ready(&self) -> Result<(), Error> {
         let ready = self.find_ready();
         let why = ready.as_ref().err().map(crate::pools::health::reason);

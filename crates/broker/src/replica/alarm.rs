@@ -1,12 +1,12 @@
-//! When the next deadline is, over all slots: kept by the task that notes a deadline, slept until by the one task
-//! that looks what is due.
+//! The next deadline over all slots. Each caller that notes a deadline sets the alarm, and the one task that handles
+//! due deadlines sleeps until then.
 //!
 //! ```text
-//! note a deadline ──set──▶ alarm ◀──rest──▶ task: forget, look at every slot (which sets the alarm again), rest
+//! note a deadline ──set──▶ alarm ◀──rest──▶ task: forget, check every slot (which sets the alarm again), rest
 //! ```
 //!
-//! The task forgets before it looks, so a deadline that is noted meanwhile stays set: it is looked at once too often,
-//! and never missed. A deadline that is later than the alarm wakes no caller.
+//! The task forgets the alarm before it checks the slots, so a deadline that is noted meanwhile stays set: the task may
+//! check once too often, and misses none. A deadline that is later than the alarm does not wake the task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +23,9 @@ use crate::replica::LocalReplica;
 /// The earliest of many deadlines.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    /// In milliseconds; the greatest number while none is known.
+    /// In milliseconds; the greatest number while no deadline is known.
     at: AtomicU64,
-    /// Told when it became earlier.
+    /// Notified when the deadline becomes earlier.
     earlier: Notify,
 }
 
@@ -35,36 +35,36 @@ impl Default for Alarm {
     }
 }
 
-/// The alarms of a broker. Clones are the same.
+/// The alarms of a broker. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alarms {
-    /// For claims whose time has ended.
+    /// For the expiry of claims.
     pub(crate) claims: Arc<Alarm>,
-    /// For scheduled messages that become ready.
+    /// For scheduled messages that become due.
     pub(crate) schedule: Arc<Alarm>,
 }
 
 impl Alarm {
-    /// Something is to be looked at by then.
+    /// Records a deadline.
     pub(crate) fn set(&self, at: Timestamp) {
         if self.at.fetch_min(at.as_millis(), Ordering::AcqRel) > at.as_millis() {
             self.earlier.notify_one();
         }
     }
 
-    /// The caller is about to look at everything.
+    /// Forgets the deadline: the caller is about to check everything.
     pub(crate) fn forget(&self) {
         self.at.store(u64::MAX, Ordering::Release);
     }
 
-    /// How long the task rests when it is `now`: until the deadline, but [`limits::DEADLINE_GRAIN`] at least, so that many
-    /// deadlines are met by one look, and `longest` at most.
+    /// Returns how long the task rests at the time `now`: until the deadline, but at least [`limits::DEADLINE_GRAIN`],
+    /// so that one check meets many deadlines, and at most `longest`.
     pub(crate) fn pause(&self, now: Timestamp, longest: Duration) -> Duration {
         let left = self.at.load(Ordering::Acquire).saturating_sub(now.as_millis());
         Duration::from_millis(left).clamp(limits::DEADLINE_GRAIN, longest)
     }
 
-    /// Rests so long. A deadline that is set meanwhile shortens it.
+    /// Sleeps for the time of `pause`. A deadline that is set meanwhile shortens the sleep.
     pub(crate) async fn rest(&self, now: impl Fn() -> Timestamp, longest: Duration) {
         let began = Instant::now();
         loop {
@@ -78,7 +78,8 @@ impl Alarm {
 }
 
 impl LocalReplica {
-    /// Rests until the deadline of an alarm by a clock, `longest` at most. False when the service stops.
+    /// Sleeps until the deadline of an alarm by the clock `now`, at most `longest`. Returns false when the service
+    /// stops.
     pub(crate) async fn next_deadline(
         &self,
         alarm: &Alarm,

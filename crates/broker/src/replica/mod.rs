@@ -1,4 +1,4 @@
-//! This replica as every part of the broker needs it.
+//! This replica as every component of the broker needs it.
 
 pub(crate) mod alarm;
 pub(crate) mod pool_outages;
@@ -21,23 +21,23 @@ use crate::replica::alarm::Alarms;
 use crate::replica::pool_outages::PoolStates;
 use crate::replica::task_failures::TaskFailures;
 
-/// This replica: its tree, clock and bounds, what it counts, and its tasks.
+/// This replica: its tree, clock, bounds, meter and tasks.
 pub(crate) struct LocalReplica {
     pub(crate) catalogue: Catalogue,
     pub(crate) clock: Clock,
-    /// What clients may ask for.
+    /// The limits of requests.
     pub(crate) limits: Limits,
     pub(crate) meter: Meter,
-    /// As what this process takes slots.
+    /// The identity with which this process owns slots.
     pub(crate) owner: Owner,
-    /// The greater part of every epoch.
+    /// The more significant part of every epoch.
     pub(crate) generation: u32,
     pub(crate) alarms: Alarms,
     pub(crate) failures: TaskFailures,
     pub(crate) outages: Arc<PoolStates>,
-    /// The way to the other replicas; a service that is alone has none.
+    /// The client for the other replicas; a single replica has none.
     pub(crate) peer_client: OnceLock<PeerClient>,
-    /// Every task of the broker, so that a shutdown can wait for the changes that have begun.
+    /// Every task of the broker, so that a shutdown can wait for changes in progress.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     /// Ends the claims that wait for messages.

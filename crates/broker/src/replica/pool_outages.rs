@@ -1,4 +1,4 @@
-//! Whether each pool can be reached, as this replica last found it. Told when it changes, with the time that it took.
+//! Whether each pool can be reached, as this replica last found it. Changes are logged, with the length of the outage.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ struct Outage {
 }
 
 impl PoolStates {
-    /// Notes that a pool cannot be reached, or none when it can.
+    /// Records why a pool cannot be reached; none when it can.
     pub(crate) fn note(&self, pool: &PoolName, reason: Option<&str>) {
         let mut away = self.0.lock();
         match (away.get_mut(pool), reason) {
@@ -41,12 +41,12 @@ impl PoolStates {
         }
     }
 
-    /// Whether it was told that the pool cannot be reached.
+    /// Whether the pool was last found unreachable.
     pub(crate) fn is_away(&self, pool: &PoolName) -> bool {
         self.0.lock().contains_key(pool)
     }
 
-    /// The pool is gone.
+    /// Forgets a deleted pool.
     pub(crate) fn forget(&self, pool: &PoolName) {
         self.0.lock().remove(pool);
     }

@@ -1,4 +1,4 @@
-//! What this replica does for every part: changes run to their end, ticks, the state of its session.
+//! Services of this replica for every component: running changes to their end, ticks, the state of its session.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use angarium_metrics::{Meter, SessionState};
 use crate::replica::LocalReplica;
 
 impl LocalReplica {
-    /// What clients may ask for. A caller that makes a value of input checks it by these.
+    /// Returns the limits of requests. A caller that builds an input value checks it against them.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// From here on no claim waits for messages: those that do are told that there is nothing.
+    /// Ends the wait of all waiting claims: they get an empty answer. From here on no claim waits for messages.
     pub(crate) fn stop_waiters(&self) {
         self.waits.cancel();
     }
 
-    /// Whether only a restart can help: the embedded tree closes itself after a failed write.
+    /// Fails when only a restart can help: the embedded tree closes itself after a failed write.
     pub(crate) fn check_alive(&self) -> Result<(), Error> {
         self.catalogue.check_alive()
     }
 
-    /// What it counts and measures.
+    /// Returns the meter of this replica.
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// Brings to its end what no caller waits for any more; the shutdown does.
+    /// Runs to its end a task for which no caller waits any more. The shutdown waits for it.
     pub(crate) fn drain_background(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
 
-    /// Runs a change to its end in a task of its own and hands back its answer. When no caller waits for the
-    /// answer any more it is dropped there.
+    /// Runs a change to its end in a task of its own and returns its result. If the caller is canceled, the change
+    /// continues and its result is dropped.
     pub(crate) async fn carry_out<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -50,12 +50,12 @@ impl LocalReplica {
                 debug!(error = %error.detail(), "change failed without its client");
             }
         };
-        // What it logs is of the request that began it.
+        // Its log entries belong to the span of the request that began it.
         self.tasks.spawn(task.in_current_span());
         answer.await.unwrap_or_else(|_| Err(Error::unknown(Part::Server, "a task ended without an answer")))
     }
 
-    /// Sleeps for a tick. False when the service stops.
+    /// Sleeps for a tick. Returns false when the service stops.
     pub(crate) async fn sleep_tick(&self, tick: Duration) -> bool {
         tokio::select! {
             () = self.stop.cancelled() => false,
@@ -63,7 +63,7 @@ impl LocalReplica {
         }
     }
 
-    /// Waits until no claim may wait here any more.
+    /// Waits until no claim may wait for messages any more.
     pub(crate) async fn await_no_waiters(&self) {
         self.waits.cancelled().await;
     }

@@ -1,7 +1,8 @@
-//! Background tasks that fail: told once when one begins to fail, and once when it works again. Every failure is counted.
+//! Failures of background tasks. Each kind of task is logged once when it begins to fail, and once when it works again.
+//! Every failure is counted.
 //!
-//! A task meets the same fault at every slot, queue and tick. The log tells the first failure of each kind of task; the metric
-//! `angarium_background_failures` counts all of them, and the level debug shows each.
+//! A task meets the same fault at every slot, queue and tick. The log has the first failure of each kind of task; the
+//! metric `angarium_background_failures` counts all of them, and the level debug shows each.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,10 +19,10 @@ use angarium_metrics::Meter;
 use crate::limits;
 use crate::replica::LocalReplica;
 
-/// The kinds of tasks that fail now.
+/// The kinds of tasks that are failing now.
 pub(crate) struct TaskFailures {
     meter: Meter,
-    /// By the name of the task: as many as the source has. Held for single looks.
+    /// By the name of the task; the number of names in the source bounds it. The lock is held for one access.
     failing: Mutex<BTreeMap<&'static str, Failing>>,
 }
 
@@ -36,7 +37,7 @@ impl TaskFailures {
         Self { meter, failing: Mutex::default() }
     }
 
-    /// Counts a failure of `task`, and tells the first one. `subject` names the slot, queue or pool at which it failed.
+    /// Counts a failure of `task`, and logs the first one. `subject` names the slot, queue or pool at which it failed.
     pub(crate) fn note(&self, task: &'static str, subject: impl Display, error: impl Display) {
         self.meter.fail_task(task);
         let now = Instant::now();
@@ -58,13 +59,13 @@ impl TaskFailures {
         }
     }
 
-    /// Counts a failure whose reason is told elsewhere.
+    /// Counts a failure whose reason is logged elsewhere.
     pub(crate) fn count(&self, task: &'static str, subject: impl Display, error: impl Display) {
         self.meter.fail_task(task);
         debug!(task, %subject, %error, "background task failed");
     }
 
-    /// Tells the tasks that have not failed for [`limits::TASK_QUIET`]. Returns how many there are.
+    /// Removes and logs the tasks that have not failed for [`limits::TASK_QUIET`]. Returns their number.
     pub(crate) fn settle(&self) -> usize {
         let mut failing = self.failing.lock();
         let before = failing.len();
@@ -81,8 +82,9 @@ impl TaskFailures {
 }
 
 impl LocalReplica {
-    /// Counts a failure of a background task, and tells it when it is the first and its reason is not told elsewhere: damage
-    /// by the store that met it, an unreachable pool or a lost session by the task that watches it.
+    /// Counts a failure of a background task. Logs it when it is the first and its reason is not logged elsewhere: the
+    /// store logs damage that it finds, and the tasks that check pools and the session log an unreachable pool or a
+    /// lost session.
     pub(crate) fn task_failed(&self, task: &'static str, subject: impl Display, error: &Error) {
         if error.is_damaged() || self.is_told(error) {
             self.failures.count(task, subject, error.detail());
@@ -97,7 +99,7 @@ impl LocalReplica {
             Error::Unavailable { part: Part::Coordination, .. } => {
                 self.catalogue.session().borrow().link != Link::Connected
             }
-            // The slot is reacquired, which is told.
+            // The slot has moved or is reacquired, which is logged.
             Error::Moved(_) => true,
             _ => false,
         }

@@ -1,9 +1,9 @@
-//! Tasks that no other replica replaces, and what becomes of them after a panic.
+//! Tasks of this replica, and their handling after a panic.
 //!
-//! Some have begun something in the memory of a slot which no other replica can end: a slot writer, a reader of a page.
-//! One that ends in a panic would leave it begun for ever. So the slot is lost then, and reacquired with a memory of
-//! its own. Others go on for as long as the service runs, or until something is done that many wait for: those are
-//! begun again after a pause.
+//! Some tasks have begun something in the memory of a slot that only they can end, for example a slot writer or the
+//! reader of a page. If such a task panics, that work stays begun, so the slot is given up and reacquired with fresh
+//! memory. Other tasks run as long as the service, or until a result that many callers wait for: these are started
+//! again after a pause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use tracing::error;
 
 use crate::replica::LocalReplica;
 
-/// The pause after a panic: the next try may end in one too.
+/// Pause after a panic, since the next attempt may panic too.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl LocalReplica {
-    /// Starts a background task, which lasts until the service stops or there is nothing to do. After a panic it is
-    /// begun again.
+    /// Starts a background task, which runs until the service stops or there is nothing to do. After a panic it is
+    /// started again.
     pub(crate) fn start_background_task<P, T>(
         self: &Arc<Self>,
         name: &'static str,

@@ -1,5 +1,5 @@
-//! Which queues have figures of their own for their depth: the deepest of those that have none for another reason, so
-//! that a backlog is seen by its name whether any caller uses the queue or not.
+//! The queues with figures of their own for their depth: the deepest of the queues that have none for another reason.
+//! So metrics name a backlog whether any caller uses the queue or not.
 
 use crate::reports::Reports;
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use crate::slot::state::Slot;
 use angarium_core::ids::{QueueId, Slot as SlotNumber};
 use angarium_core::names::QueueRef;
 
-/// The deepest of all queues that it is shown.
+/// The deepest of all queues offered to it.
 struct Deepest {
     most: usize,
     /// The shallowest first.
@@ -19,7 +19,7 @@ struct Deepest {
 }
 
 impl Deepest {
-    /// Takes in a queue. False when neither it nor a shallower one has a place.
+    /// Takes in a queue. Returns false when there is no room for it and no shallower queue to replace.
     fn offer(&mut self, depth: u64, id: QueueId, at: &QueueRef) -> bool {
         if self.found.len() >= self.most {
             if self.found.peek().is_none_or(|Reverse((shallowest, ..))| depth <= *shallowest) {
@@ -31,20 +31,20 @@ impl Deepest {
         true
     }
 
-    /// The deepest first.
+    /// Returns the queues, the deepest first.
     fn into_queues(self) -> impl Iterator<Item = (u64, QueueRef, QueueId)> {
         self.found.into_sorted_vec().into_iter().map(|Reverse(queue)| queue)
     }
 }
 
-/// Whether a queue is so much deeper than another one that it takes its name.
+/// Whether a queue is so much deeper than another one that it replaces that one.
 fn is_far_deeper(depth: u64, than: u64) -> bool {
     depth > than + than / limits::DEEPER_PARTS
 }
 
 impl Reports {
-    /// Gives the deepest queues names as far as there are places, and then in place of far shallower ones. It costs those that
-    /// have names for their depth, and of each slot a look at its deepest queues.
+    /// Names the deepest queues in metrics as far as there is room, then in place of much shallower ones. It reads the
+    /// queues that are named for their depth, and the deepest queues of each slot.
     pub(crate) fn name_deepest(&self, slots: &[Arc<Slot>]) {
         let meter = &self.0.replica.meter;
         let (held, free) = meter.deep_queues();

@@ -1,4 +1,4 @@
-//! How the tree, the pools and the replicas do.
+//! Health of the tree, the pools and the replicas.
 
 use crate::pools::health::PoolHealth;
 use crate::pools::health::reason;
@@ -10,8 +10,8 @@ use angarium_metrics::SessionState;
 use angarium_storage::Usage;
 
 impl Reports {
-    /// Asks the tree, all pools and all replicas at the same time. Takes at most twice [`limits::HEALTH_DEADLINE`]; writes
-    /// nothing.
+    /// Checks the tree, all pools and all replicas at the same time. Takes at most twice [`limits::HEALTH_DEADLINE`]
+    /// and writes nothing.
     pub async fn health(&self) -> HealthReport {
         let (pools, usages, replicas) =
             tokio::join!(self.0.pools.ask_pools(), self.fetch_usages(), self.fetch_reports());
@@ -26,18 +26,18 @@ impl Reports {
     }
 }
 
-/// How everything does.
+/// Health of the whole installation.
 #[derive(Clone, Debug)]
 pub struct HealthReport {
     /// Whether queues and pools can be looked up.
     pub is_catalogue_reachable: bool,
     /// The session with the tree.
     pub session: SessionState,
-    /// Why the service is not ready, if it is not. For an operator: it may name what clients are not told.
+    /// Why the service is not ready, if it is not. For operators only: it may have details that clients must not see.
     pub not_ready: Option<String>,
     /// Each pool, by name.
     pub pools: Vec<PoolHealth>,
-    /// What each pool holds, by name.
+    /// The usage of each pool, by name.
     pub usages: Vec<(PoolName, PartReport<Usage>)>,
     /// Every replica, by address.
     pub replicas: PartReport<Vec<ReplicaReport>>,

@@ -1,4 +1,4 @@
-//! What the service shows of itself: pages of metrics, statistics, health, where queues lie.
+//! Reports of the service: pages of metrics, statistics, health, the map of pools.
 
 pub(crate) mod deepest;
 pub(crate) mod health;

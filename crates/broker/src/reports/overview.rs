@@ -1,5 +1,5 @@
-//! The installation as a whole, for administrators: every replica and every pool is asked at the same time, and who does
-//! not answer is named, with the last that was heard of it and how old that is. It changes nothing.
+//! The installation as a whole, for administrators. Every replica and every pool is asked at the same time. A part that
+//! does not answer is named, with its last answer and the age of that. Reports change nothing.
 
 use crate::reports::Reports;
 use std::collections::HashMap;
@@ -21,36 +21,36 @@ use angarium_core::error::Error;
 use angarium_core::names::PoolName;
 use angarium_storage::Usage;
 
-/// What one part of the installation states.
+/// The answer of one part of the installation.
 #[derive(Clone, Debug)]
 pub struct PartReport<T> {
-    /// The last that was heard of it, and how long ago that was.
+    /// The last answer, and its age.
     pub last: Option<(T, Duration)>,
-    /// Why it did not answer this time, if it did not.
+    /// Why the part did not answer this time, if it did not.
     pub silence: Option<String>,
 }
 
-/// A replica, and what it states.
+/// A replica and its report.
 #[derive(Clone, Debug)]
 pub struct ReplicaReport {
-    /// As it is registered.
+    /// Its registration.
     pub component: Component,
-    /// What it serves, and how it does.
+    /// Its report of the slots that it serves and of its health.
     pub said: PartReport<ReportResponse>,
 }
 
-/// What the whole installation holds.
+/// Statistics of the whole installation.
 #[derive(Clone, Debug)]
 pub struct StatsReport {
-    /// Queues of all projects.
+    /// Number of queues of all projects.
     pub queues: PartReport<u64>,
-    /// What each pool holds, by name.
+    /// The usage of each pool, by name.
     pub pools: Vec<(PoolName, PartReport<Usage>)>,
-    /// Every replica that is registered, by address. What it serves is in its memory.
+    /// Every registered replica, by address. Their reports are from memory.
     pub replicas: PartReport<Vec<ReplicaReport>>,
 }
 
-/// What was last heard of the parts of the installation.
+/// The last answers of the parts of the installation.
 #[derive(Debug, Default)]
 pub(crate) struct ReportCache {
     queues: LastReport<(), u64>,
@@ -69,7 +69,7 @@ impl<K, T> Default for LastReport<K, T> {
 }
 
 impl<K: Eq + Hash, T: Clone> LastReport<K, T> {
-    /// Keeps an answer, or finds the last one.
+    /// Stores an answer, or returns the last one with the reason of the failure.
     pub(crate) fn note(&self, key: K, answer: Result<T, String>) -> PartReport<T> {
         let mut last = self.0.lock();
         let silence = match answer {
@@ -82,7 +82,7 @@ impl<K: Eq + Hash, T: Clone> LastReport<K, T> {
         PartReport { last: last.get(&key).map(|(at, answer)| (answer.clone(), at.elapsed())), silence }
     }
 
-    /// The last answer, unless it is older than `most`.
+    /// Returns the last answer, unless it is older than `most`.
     pub(crate) fn fresh(&self, key: &K, most: Duration) -> Option<PartReport<T>> {
         let last = self.0.lock();
         let (at, answer) = last.get(key)?;
@@ -90,7 +90,7 @@ impl<K: Eq + Hash, T: Clone> LastReport<K, T> {
         (age <= most).then(|| PartReport { last: Some((answer.clone(), age)), silence: None })
     }
 
-    /// The last answers that are not older than `most`.
+    /// Returns the last answers that are not older than `most`.
     fn all_fresh(&self, most: Duration) -> HashMap<K, T>
     where
         K: Clone,
@@ -100,21 +100,21 @@ impl<K: Eq + Hash, T: Clone> LastReport<K, T> {
         fresh.map(|(key, (_, answer))| (key.clone(), answer.clone())).collect()
     }
 
-    /// Forgets those that are gone.
+    /// Forgets the answers of parts that do not exist any more.
     pub(crate) fn keep_only(&self, is_there: impl Fn(&K) -> bool) {
         self.0.lock().retain(|key, _| is_there(key));
     }
 }
 
 impl ReportCache {
-    /// What pools said that they hold, as far as that is not older than `most`.
+    /// Returns the last usages that pools reported, unless they are older than `most`.
     pub(crate) fn usages(&self, most: Duration) -> HashMap<PoolName, Usage> {
         self.pools.all_fresh(most)
     }
 }
 
 impl Reports {
-    /// What this replica states when it is asked: all of it is in its memory.
+    /// Returns the report of this replica. All of it is in memory.
     pub fn local_report(&self) -> ReportResponse {
         let mut report = ReportResponse {
             not_ready: self.0.health.check_ready().err().map(|error| reason(&error)),
@@ -134,8 +134,7 @@ impl Reports {
         report
     }
 
-    /// Every replica that is registered, by address, and what it states. Takes at most twice
-    /// [`limits::HEALTH_DEADLINE`].
+    /// Returns every registered replica, by address, with its report. Takes at most twice [`limits::HEALTH_DEADLINE`].
     pub(crate) async fn fetch_reports(&self) -> PartReport<Vec<ReplicaReport>> {
         let memory = &self.0.memory;
         let registry =
@@ -164,14 +163,15 @@ impl Reports {
         peer_client.ask(&component.address, REPORT, &ReportRequest {}).await.map_err(told)
     }
 
-    /// What the whole installation holds. Takes at most twice [`limits::HEALTH_DEADLINE`].
+    /// Returns the statistics of the whole installation. Takes at most twice [`limits::HEALTH_DEADLINE`].
     pub async fn stats_of_all(&self) -> StatsReport {
         let (queues, pools, replicas) =
             tokio::join!(self.count_all_queues(), self.fetch_usages(), self.fetch_reports());
         StatsReport { queues, pools, replicas }
     }
 
-    /// Counting reads a node for each project in each slot, so it is not done again at every question.
+    /// Returns the number of all queues, at most [`limits::QUEUE_COUNT_AGE`] old: counting reads a node for each
+    /// project in each slot.
     async fn count_all_queues(&self) -> PartReport<u64> {
         let memory = &self.0.memory.queues;
         if let Some(fresh) = memory.fresh(&(), limits::QUEUE_COUNT_AGE) {

@@ -1,9 +1,10 @@
-//! What a page of metrics shows of the state of the service: how much is in the queues, how pools and tree do.
+//! The state of the service in a page of metrics: contents of the queues, state of pools and tree.
 //!
-//! A page looks at the queues that were at work since the one before and at those with figures of their own
-//! ([`crate::slot::figures`]), whatever waits and however many queues there are; a pool is asked for the totals of a
-//! queue only when something of it has changed. A page that would take longer than [`limits::OBSERVATION`] continues at
-//! the next one, and shows older figures until then. Closed queues are counted beside it ([`crate::counting::background`]).
+//! A page reads the queues that changed since the one before and the queues with figures of their own
+//! ([`crate::slot::figures`]), regardless of the number of messages and queues. It asks a pool for the totals of a
+//! queue only when the queue has changed. A page that would take longer than [`limits::OBSERVATION`] ends there; the
+//! next one continues, and until then older figures are shown. Closed queues are counted separately
+//! ([`crate::counting::background`]).
 
 use crate::reports::Reports;
 use std::collections::HashMap;
@@ -23,17 +24,17 @@ use angarium_core::names::QueueRef;
 use angarium_metrics::ServiceState;
 use angarium_storage::Direction;
 
-/// Where pages of metrics look.
+/// Progress of the pages of metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Observation {
-    /// How many pages have begun: each begins with another slot, so that none is always the last.
+    /// Number of pages so far: each page begins with another slot, so that none is always the last.
     pages: AtomicUsize,
-    /// Held while queues are looked at: one page at a time.
+    /// Held while a page reads queues: one page at a time.
     looking: tokio::sync::Mutex<()>,
 }
 
 impl Reports {
-    /// The page of all metrics.
+    /// Returns the page of all metrics.
     pub async fn metrics_page(&self) -> String {
         let mut observed = ServiceState {
             is_ready: self.0.health.check_ready().is_ok(),
@@ -75,7 +76,7 @@ impl Reports {
         }
     }
 
-    /// Asks the pool of a queue how much it holds; none when it does not say.
+    /// Asks the pool of a queue for its totals. Returns none when the pool does not report them.
     async fn look_at(&self, slot: &Arc<Slot>, due: &DueQueue) -> Option<PoolSample> {
         let seen = self.ask_pool(slot, due).await;
         let said = |error: &Error| debug!(%error, queue = %due.at.name, "queue totals not read");

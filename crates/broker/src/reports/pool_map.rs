@@ -1,4 +1,4 @@
-//! What a picture of the pools shows: their shares by weight, what they hold, and which queues are on their way.
+//! The map of pools: their shares by weight, their usage, and the queues under migration.
 
 use crate::reports::Reports;
 use std::collections::BTreeMap;
@@ -13,29 +13,29 @@ use angarium_storage::Usage;
 /// All pools.
 #[derive(Clone, Debug)]
 pub struct PoolMap {
-    /// Each of them, by name.
+    /// The pools, by name.
     pub pools: Vec<MappedPool>,
-    /// How many queues are on their way, by the pool that they leave and the one that they go to.
+    /// Number of queues under migration, by the pool that they leave and the pool that they move to.
     pub moves: BTreeMap<(PoolName, PoolName), u64>,
-    /// Whether every queue was looked at.
+    /// Whether every queue was read.
     pub is_whole: bool,
 }
 
-/// A pool.
+/// A pool on the map.
 #[derive(Clone, Debug)]
 pub struct MappedPool {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// What is said of it.
+    /// Its record.
     pub pool: Pool,
-    /// Queues whose new messages it takes.
+    /// Number of queues whose new messages it takes.
     pub queues: u64,
-    /// What it holds.
+    /// Its usage.
     pub usage: PartReport<Usage>,
 }
 
 impl Reports {
-    /// Looks where everything is. It costs a read for each queue.
+    /// Returns the map of pools. It costs a read for each queue.
     pub async fn pool_map(&self) -> Result<PoolMap, Error> {
         self.0.pools.reload_pools().await?;
         let (survey, usages) = tokio::join!(self.0.balance.survey(), self.fetch_usages());
@@ -52,7 +52,7 @@ impl Reports {
         let mut pools: Vec<MappedPool> = Vec::with_capacity(usages.len());
         for open in self.0.stores.all() {
             let (name, pool) = (open.entry.name.clone(), open.entry.pool.clone());
-            // One that was added in this moment was not asked.
+            // A pool that was just added has not been asked.
             let Some(usage) = usages.remove(&name) else { continue };
             let queues = counts.get(&name).copied().unwrap_or(0);
             pools.push(MappedPool { name, pool, queues, usage });

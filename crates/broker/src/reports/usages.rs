@@ -1,5 +1,5 @@
-//! Figures that cost more than a page of metrics may: what pools hold in all, and what projects with quotas hold. They are asked
-//! for in the background, and a page shows the last answers.
+//! Figures that are too expensive for a page of metrics: the usage of pools and the holdings of projects with quotas.
+//! They are fetched in the background, and a page shows the last answers.
 
 use crate::reports::Reports;
 
@@ -7,10 +7,10 @@ use crate::limits;
 use angarium_metrics::ObservedPool;
 
 impl Reports {
-    /// Asks each pool what it holds, until the service stops.
+    /// Asks each pool for its usage at an interval, until the service stops.
     pub(crate) async fn watch_usage(&self) {
         loop {
-            // Each answer is kept.
+            // This stores each answer.
             self.fetch_usages().await;
             if !self.0.replica.sleep_tick(limits::USAGE_TICK).await {
                 return;
@@ -18,7 +18,7 @@ impl Reports {
         }
     }
 
-    /// The pools as a page shows them.
+    /// Returns the pools as a page shows them.
     pub(crate) fn observed_pools(&self) -> Vec<ObservedPool> {
         let usages = self.0.memory.usages(limits::USAGE_TICK * 3);
         let pools = self.0.stores.all();
