@@ -1,4 +1,4 @@
-//! Numbered batches of changes, which the owner of a slot writes to a pool, fenced by its epoch.
+//! Numbered batches of changes that the owner of a slot writes to a pool, fenced by its epoch.
 
 use std::collections::HashSet;
 
@@ -10,35 +10,36 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message};
 use angarium_core::time::Timestamp;
 
-/// Grows with each owner of a slot: how often the tree was rebuilt, then the transaction that took the slot.
+/// The epoch of an owner of a slot; each owner has a greater one. It is the number of rebuilds of the tree, then the
+/// transaction that took the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
     /// `generation` of `/meta/system`.
     pub generation: u32,
-    /// The transaction that made the owner.
+    /// The transaction that recorded the owner.
     pub transaction: u64,
 }
 
 /// Changes of the queues of one slot, all made or none.
 ///
-/// Batches of one (slot, epoch) are numbered from 1 without a gap, and the next is sent when the outcome of
-/// the last is known. A batch may be repeated under its number: it takes effect once.
+/// Batches of one (slot, epoch) are numbered from 1 without a gap, and the next is sent when the outcome of the last is
+/// known. A batch may be repeated under its number: it takes effect once.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// The slot of all its queues.
     pub slot: Slot,
-    /// The owner that sends it.
+    /// The epoch of the owner that sends it.
     pub epoch: Epoch,
-    /// Its number, one more than that of the batch before.
+    /// Its number, one more than the number of the batch before.
     pub seq: u64,
-    /// How durable it must be when it is answered. A pool may do more, and never less than it can reach.
+    /// Minimum durability at the time of the answer. A pool may exceed it, and never does less than it can reach.
     pub durability: Durability,
-    /// The changes, one element a queue.
+    /// The changes, one element for each queue.
     pub queues: Vec<QueueChanges>,
 }
 
 impl Batch {
-    /// Whether a queue gets new messages: below the reserve such a batch is refused.
+    /// Whether a queue gets new messages. A pool whose free space is below its reserve refuses such a batch.
     pub fn has_appends(&self) -> bool {
         self.queues.iter().any(|queue| !queue.changes.appends.is_empty())
     }
@@ -49,15 +50,15 @@ impl Batch {
 pub struct QueueChanges {
     /// A queue of the batch's slot.
     pub queue: QueueId,
-    /// The owner knows of no ready entry below this id: a scan from the head begins here and passes over no removed
-    /// entries.
+    /// A lower bound of the ids of its ready entries, as the owner knows them: a scan from the head begins here and
+    /// skips no removed entries.
     pub low: MessageId,
     /// The changes of its entries and notes.
     pub changes: Changes,
 }
 
 impl QueueChanges {
-    /// No changes of a queue that has nothing ready below `low`.
+    /// Returns empty changes of a queue that has no ready entry below `low`.
     pub fn of(queue: QueueId, low: MessageId) -> Self {
         Self { queue, low, changes: Changes::default() }
     }
@@ -66,19 +67,19 @@ impl QueueChanges {
 /// Changes of the entries and notes of a queue. A pool makes them in this order: appends, updates, removes, removes of
 /// notes, notes.
 ///
-/// An id of a message is never used again, so its remove is the last change of its entry. The key of a note is used
-/// again: a note that one batch removes and then writes stays. Where a batch writes a note first and removes it then,
+/// A message id is never used again, so its remove is the last change of its entry. The key of a note may be used
+/// again: a note that one batch removes and then writes stays. If a batch writes a note first and removes it then,
 /// [`Changes::merge`] leaves the note out.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// New entries. Their ids were never used before.
     pub appends: Vec<Message>,
-    /// Headers that replace those of their entries, their states too. An entry that is absent stays absent, and the
-    /// group of an entry never changes.
+    /// New headers of entries, with their states. An entry that is absent stays absent, and the group of an entry never
+    /// changes.
     pub updates: Vec<Header>,
-    /// Ids of entries to remove. An absent entry, or an id that is there twice, does no harm.
+    /// Ids of entries to remove. An absent entry or a repeated id does no harm.
     pub removes: Vec<MessageId>,
-    /// Some of the entries to remove, as their owner knows that they are stored: a pool may trust it instead of a read.
+    /// Removed ready entries, as their owner knows that they are stored. A pool may rely on them instead of a read.
     pub remove_hints: Vec<RemoveHint>,
     /// Notes to write. A note of the same kind and key is replaced.
     pub notes: Vec<Note>,
@@ -87,32 +88,32 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// New entries.
+    /// Returns changes that append entries.
     pub fn appends(appends: Vec<Message>) -> Self {
         Self { appends, ..Self::default() }
     }
 
-    /// New headers of entries.
+    /// Returns changes that replace headers.
     pub fn updates(updates: Vec<Header>) -> Self {
         Self { updates, ..Self::default() }
     }
 
-    /// Removes of entries, without hints.
+    /// Returns changes that remove entries, without hints.
     pub fn removes(removes: Vec<MessageId>) -> Self {
         Self { removes, ..Self::default() }
     }
 
-    /// Notes to write.
+    /// Returns changes that write notes.
     pub fn notes(notes: Vec<Note>) -> Self {
         Self { notes, ..Self::default() }
     }
 
-    /// Removes of notes, by kind and key.
+    /// Returns changes that remove notes, by kind and key.
     pub fn note_removes(note_removes: Vec<(u8, Bytes)>) -> Self {
         Self { note_removes, ..Self::default() }
     }
 
-    /// Number of changes, as the bounds of batches count them. Notes beside appends are part of these.
+    /// Number of changes that count for the bounds of a batch. Notes beside appends are not counted separately.
     pub fn len(&self) -> usize {
         let notes = if self.appends.is_empty() { self.notes.len() } else { 0 };
         self.appends.len() + self.updates.len() + self.removes.len() + self.note_removes.len() + notes
@@ -128,13 +129,13 @@ impl Changes {
         self.appends.iter().map(|message| message.body.len()).sum()
     }
 
-    /// The headers that are written: of appends, then of updates.
+    /// Returns the headers to write: of appends, then of updates.
     pub fn headers(&self) -> impl Iterator<Item = &Header> {
         self.appends.iter().map(|message| &message.header).chain(&self.updates)
     }
 
-    /// Adds later changes of the same queue: both together have the effect of one after the other. A note that is
-    /// removed later is not written.
+    /// Adds later changes of the same queue: the sum has the effect of one after the other. A note that the later
+    /// changes remove is not written.
     pub fn merge(&mut self, later: &Self) {
         self.appends.extend_from_slice(&later.appends);
         self.updates.extend_from_slice(&later.updates);
@@ -150,33 +151,33 @@ impl Changes {
     }
 }
 
-/// A ready entry that a batch removes, as its owner knows that it is stored.
+/// A ready entry that a batch removes, as its owner knows it to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoveHint {
-    /// Unique in its queue, for ever.
+    /// The id of the message.
     pub id: MessageId,
-    /// The group that it was appended with.
+    /// The group with which it was appended.
     pub group: Option<GroupName>,
     /// Bytes of its body.
     pub bytes: u64,
 }
 
 impl RemoveHint {
-    /// The entry of a header.
+    /// Returns the hint for the entry of a header.
     pub fn of(header: &Header) -> Self {
         Self { id: header.id, group: header.group.clone(), bytes: header.size.into() }
     }
 }
 
-/// Something small that a queue must remember beside its messages, and longer than they live. A pool never looks
-/// into it, and never removes it by itself.
+/// A small value that a queue keeps beside its messages and longer than these live. A pool never interprets it, and
+/// never removes it by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What it is: kinds are numbered by the engine.
+    /// Its kind. The engine numbers the kinds.
     pub kind: u8,
     /// Its name within the kind, at most [`limits::NOTE_KEY_BYTES`](limits::NOTE_KEY_BYTES).
     pub key: Bytes,
-    /// What it states, at most [`limits::NOTE_BYTES`](limits::NOTE_BYTES).
+    /// Its content, at most [`limits::NOTE_BYTES`](limits::NOTE_BYTES).
     pub value: Bytes,
     /// When its owner may forget it.
     pub expires: Timestamp,
