@@ -1,4 +1,4 @@
-//! Receives that are repeated under their name.
+//! Receives that clients repeat with the same attempt id.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn repeated_receive_returns_same_messages_for_five_minutes() {
         assert_eq!(whole.receive("one").await, first);
         assert!(whole.receive("other").await.is_empty());
     }
-    // Five minutes after the first time it is a receive as any other.
+    // Five minutes after the first time it is an ordinary receive.
     whole.clock.advance(5_000);
     assert!(whole.receive("one").await.is_empty());
 }

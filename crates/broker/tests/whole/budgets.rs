@@ -1,4 +1,4 @@
-//! What is kept in memory: a queue that no caller uses costs next to nothing.
+//! Bounds of memory: an unused queue costs next to nothing.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -23,19 +23,18 @@ use tokio::sync::watch::Receiver;
 
 use super::{limit, one_pool, queue, replica, terms};
 
-/// Set for a process of its own, which measures: the number of queues.
+/// The number of queues; set for the child process that measures.
 const QUEUES: &str = "ANGARIUM_TEST_IDLE_QUEUES";
 /// Queues that are used at one time, before they rest.
 const AT_ONCE: usize = 100;
-/// Bytes that a queue may cost that no caller uses: a million of them stay below 200 MB, with what the service takes
-/// anyway.
+/// Maximum of bytes that an unused queue may cost: a million of them stay below 200 MB, with the memory of the service.
 const IDLE_BYTES: usize = 100;
 
 /// How long queues may take to be closed: far more than they need.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// A tree in which every queue is recorded that a caller asks for. So memory grows with what the broker keeps of
-/// queues, and not with what a store keeps of recent writes, which has a bound of its own.
+/// A tree in which every requested queue has a record. So memory grows only with the state that the broker keeps of
+/// queues; the cache of recent writes of a store has a bound of its own.
 struct EndlessTree(Arc<dyn Coordination>);
 
 impl EndlessTree {
@@ -115,14 +114,14 @@ impl Coordination for EndlessTree {
     }
 }
 
-/// Bytes of memory of this process in use.
+/// Bytes of memory that this process uses.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("it is a number") * 1024
 }
 
-/// Uses so many queues once, and lets them rest.
+/// Uses this number of queues once, and lets them rest.
 async fn use_all(broker: &Broker, kind: &str, queues: usize) {
     let mut done = 0;
     while done < queues {
@@ -137,10 +136,10 @@ async fn use_all(broker: &Broker, kind: &str, queues: usize) {
         let start = Instant::now();
         while broker.close_idle_round().1 > 0 {
             assert!(start.elapsed() < MAX_WAIT, "queues stay open");
-            // What was begun may end a little later.
+            // Work that was begun may end a little later.
             tokio::task::yield_now().await;
         }
-        // As a caller who watches.
+        // A monitoring client reads the metrics.
         if done.is_multiple_of(50 * AT_ONCE) {
             broker.metrics_page().await;
         }
@@ -158,7 +157,7 @@ fn measure(queues: usize) {
         let tree = EndlessTree(Arc::new(EmbeddedTree::open(journal).await.unwrap()));
         let catalogue = Catalogue::new(Arc::new(tree));
         let broker = Broker::start(catalogue, &pool, replica(), clock, Limits::ZAQAR).await.unwrap();
-        // As many as have names in metrics, or gates, and some more.
+        // More queues than have names in metrics, or gates.
         use_all(&broker, "warm", 20_000).await;
         let before = resident();
         use_all(&broker, "idle", queues).await;
@@ -173,7 +172,7 @@ fn idle_queue_costs_little_memory() {
         return measure(queues.to_str().unwrap().parse().unwrap());
     }
     let queues = 20_000;
-    // In a process of its own: others would be measured too.
+    // In a process of its own: otherwise other tests would be measured too.
     let measured = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "budgets::idle_queue_costs_little_memory", "--nocapture", "--test-threads=1"])
         .env(QUEUES, queues.to_string())

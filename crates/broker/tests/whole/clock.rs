@@ -1,5 +1,5 @@
-//! A clock that has made a step of more than a day since the last write, and a step of the servers' clock under two replicas
-//! (P3).
+//! A clock that has made a step of more than a day since the last write, and a step of the servers' clock with two
+//! replicas (P3).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ impl Pair {
         }
     }
 
-    /// A way to the tree.
+    /// Returns a new link to the tree.
     fn link(&mut self) -> Arc<FaultyTree> {
         let plan = Plan::default();
         let link = Arc::new(FaultyTree::new(self.tree.clone(), plan.clone()));
@@ -135,7 +135,7 @@ impl Pair {
         Whole { broker, clock, _data: self.data.take().unwrap_or_else(|| TempDir::new().unwrap()) }
     }
 
-    /// Lets another server lead, whose clock shows this.
+    /// Makes another server lead, whose clock shows this time.
     fn step_to(&mut self, millis: u64) {
         self.servers.step_to(millis);
         for link in &self.links {
@@ -154,7 +154,7 @@ async fn await_step_shown(whole: &Whole) {
     }
 }
 
-/// Waits until a replica serves the queue, whose slot was another's.
+/// Waits until a replica serves the queue, whose slot had another owner.
 async fn await_taken(whole: &Whole) {
     let start = Instant::now();
     while let Err(error) = whole.broker.queue_stats(&queue("q")).await {
@@ -172,25 +172,25 @@ async fn server_step_ends_no_claim_over_start_and_handover() {
         let ids = first.post(&queue("q"), 1, 3_600).await;
         assert_eq!(first.claim(&queue("q"), 1, 60).await, ids);
         first.clock.advance(10_000);
-        // Otherwise it may take this for the step.
+        // Otherwise the replica may take this for the step.
         pair.servers.clock.advance(10_000);
         pair.step_to(step);
         let second = pair.start(2, NOW + DAYS).await;
         let (here, there) = (first.clock.now().as_millis(), second.clock.now().as_millis());
         assert!(here.abs_diff(there) <= 1_000, "{here} and {there}");
-        // It learns of the step when it is answered what it recorded for the second one.
+        // The first replica learns of the step from the answer to its record for the second one.
         await_step_shown(&first).await;
         first.broker.drain().await;
         first.broker.stop().await;
-        // Its process has ended, and its session with it: it may not have known yet that the second one runs.
+        // Its process has ended, and its session with it. It may not have known yet that the second one runs.
         pair.links[0].lose(LinkOutage::Refused).await;
         await_taken(&second).await;
         assert!(second.claim(&queue("q"), 1, 60).await.is_empty(), "the claim lasts");
         second.clock.advance(45_000);
         tokio::time::sleep(Duration::from_millis(600)).await;
         assert!(second.claim(&queue("q"), 1, 60).await.is_empty(), "the claim lasts for its minute");
-        // The rest of the minute at nine tenths of the rate, which holds for 15 seconds after each look at the servers' clock: of
-        // the 45 seconds for so many, and for all that is left now if there was one meanwhile.
+        // The rest of the minute at nine tenths of the rate. That rate applies for 15 seconds after each read of the
+        // servers' clock: to 15 of the 45 seconds, or to all of the rest if there was another read meanwhile.
         second.clock.advance(8_000);
         assert_eq!(second.claim_soon(&queue("q"), 1).await, ids);
         second.broker.stop().await;
@@ -209,12 +209,12 @@ async fn step_of_the_servers_is_shown_and_followed_slowly() {
     whole.broker.stop().await;
 }
 
-/// Neither of the clocks of its machine shows that: the time in which it was stopped is missing in both.
+/// Neither clock of the machine shows the suspension: both lack that time.
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_machine_takes_time_of_others() {
     let mut pair = Pair::new().await;
     let whole = pair.start(1, NOW).await;
-    // The other one keeps the time, and nothing else.
+    // The other replica records the time, and does nothing else.
     let other = Catalogue::new(pair.link());
     let running = replica(2).component(ComponentState::Running, Timestamp::from_millis(NOW));
     replicas::join(&other, "host-2", &running).await.unwrap();
@@ -227,7 +227,7 @@ async fn resumed_machine_takes_time_of_others() {
     })
     .await;
     assert!(whole.clock.now() <= Timestamp::from_millis(NOW + 61_000));
-    // It continues recording, and that is right.
+    // The other replica continues to record the time, correctly.
     let last = other.time().await.unwrap().unwrap().transaction;
     until("it records nothing", async || other.time().await.unwrap().unwrap().transaction > last).await;
     let gap = other.time().await.unwrap().unwrap().recorded.gap();

@@ -1,4 +1,5 @@
-//! What background work reads from the tree: no more with each deletion, each second of a drain, each silent pool.
+//! Reads of the tree by background work: their number does not grow with each deletion, each second of a drain, or each
+//! silent pool.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,11 +27,11 @@ use super::deadletters::{ONCE, claim_once};
 use super::transfers::until;
 use super::{Whole, metadata, queue, replica};
 
-/// What the paths of claims, and of queues, have in them.
+/// Parts of the paths of claims, and of queues.
 const CLAIMS: &str = "/claims";
 const QUEUES: &str = "/queues/";
 
-/// Two pools, the second of which can be away when a broker starts, and a tree whose reads are counted.
+/// Two pools, the second of which may be unreachable when a broker starts, and a tree that counts its reads.
 struct CountingBroker {
     tree: Arc<CountingTree>,
     pools: Arc<TwoPools>,
@@ -78,7 +79,7 @@ impl CountingBroker {
         Self { tree: Arc::new(CountingTree::new(tree)), pools, clock }
     }
 
-    /// A broker over pools `a` and `b`; new queues are placed in `a`.
+    /// Starts a broker with the pools `a` and `b`. New queues are placed in `a`.
     async fn start(&self) -> Whole {
         let opener = Arc::new(Opening(Arc::clone(&self.pools)));
         let first = Some(FirstPool { name: pool("a"), uri: PoolUri::new("embedded:a").unwrap(), weight: 1 });
@@ -128,7 +129,7 @@ async fn slots_of_a_silent_pool_are_not_searched_again() {
     counted.pools.is_second_away.store(true, Ordering::Relaxed);
     counted.tree.take_reads(QUEUES);
     let second = counted.start().await;
-    // Each slot is searched once. It took ten seconds until all were searched again, and again.
+    // Each slot is searched once. Earlier versions searched all of them again every ten seconds.
     tokio::time::sleep(angarium_broker::limits::UNFINISHED_PAUSES.0).await;
     assert!(counted.tree.take_reads(QUEUES) >= 50);
     tokio::time::sleep(angarium_broker::limits::UNFINISHED_PAUSES.0 + Duration::from_secs(3)).await;
@@ -152,7 +153,7 @@ async fn drain_waiting_for_a_claim_reads_no_records() {
         view.waiting + view.moving
     };
     until("the others do not leave", async || left().await == 1).await;
-    // The last ones to leave are looked at once more.
+    // The last queues to leave are checked once more.
     tokio::time::sleep(2 * angarium_broker::limits::DRAIN_TICK).await;
     counted.tree.take_reads(QUEUES);
     tokio::time::sleep(angarium_broker::limits::DRAIN_LOOK + 2 * angarium_broker::limits::DRAIN_TICK).await;
@@ -187,7 +188,7 @@ fn embedded_tree_is_read_off_serving_threads() {
         let data = tempfile::tempdir().unwrap();
         let journal = Journal::open(data.path(), &Clock::manual(0)).unwrap();
         let tree = EmbeddedTree::open(journal).await.unwrap();
-        // The one thread that may block does so.
+        // Blocks the only thread for blocking work.
         let (release, held) = std::sync::mpsc::channel::<()>();
         let blocked = tokio::task::spawn_blocking(move || held.recv());
         let paths = ["/meta".to_owned()];

@@ -1,5 +1,5 @@
-//! A pool that counts how often it is asked for the totals of a queue, and a tree that counts the nodes read from it; else they are
-//! those behind them.
+//! A pool that counts the reads of totals, and a tree that counts the nodes read from it. Otherwise they behave like
+//! the pool and the tree behind them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,18 +23,19 @@ use tokio::sync::watch::{Receiver, Sender};
 pub struct CountingPool {
     pub pool: Arc<dyn PoolStore>,
     pub totals: Arc<AtomicUsize>,
-    /// How often it was asked for what lives by the retention of a queue, and what it has shown of that.
+    /// Number of reads of messages that live by the retention of their queue, and number of messages that these
+    /// returned.
     pub looks: Arc<AtomicUsize>,
     pub shown: Arc<AtomicUsize>,
     pub hold: Arc<Hold>,
 }
 
-/// Whether those who ask for the totals of a queue wait. They do not from the beginning.
+/// Holds the reads of totals. Nothing is held at first.
 pub struct Hold {
-    /// The queues of which the totals are said while those of others are held; none while nothing is held.
+    /// The queues whose totals are returned while the totals of others are held; none while nothing is held.
     free: Sender<Option<Vec<QueueId>>>,
     held: AtomicUsize,
-    /// The queue of which no totals can be read.
+    /// The queue whose totals cannot be read.
     refused: Mutex<Option<QueueId>>,
 }
 
@@ -45,22 +46,22 @@ impl Default for Hold {
 }
 
 impl Hold {
-    /// From here on the totals of these queues alone are said.
+    /// From here on only the totals of these queues are returned.
     pub fn all_but(&self, free: Vec<QueueId>) {
         self.free.send_replace(Some(free));
     }
 
-    /// The totals of all queues are said again.
+    /// Returns the totals of all queues again.
     pub fn release(&self) {
         self.free.send_replace(None);
     }
 
-    /// From here on the totals of this queue cannot be read, or those of all can.
+    /// From here on the totals of this queue cannot be read; with none, all can.
     pub fn refuse(&self, queue: Option<QueueId>) {
         *self.refused.lock() = queue;
     }
 
-    /// How many calls have waited or do so.
+    /// Number of calls that have waited or are waiting.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -219,7 +220,7 @@ impl CountingTree {
         Self { tree, read: Mutex::default() }
     }
 
-    /// How many nodes and directories whose path has this text were read since the last call.
+    /// Returns the number of nodes and directories with this text in their path that were read since the last call.
     pub fn take_reads(&self, part: &str) -> usize {
         std::mem::take(&mut *self.read.lock()).iter().filter(|path| path.contains(part)).count()
     }

@@ -1,4 +1,5 @@
-//! Releases with a delay that were cut short between the headers and the record of the claim, and totals that are wrong since.
+//! Releases with a delay that were interrupted between the headers and the record of the claim, and totals that are
+//! wrong since.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,18 +15,18 @@ use super::outcomes::{Faulty, faulty};
 use super::recovery::claim_when_served;
 use super::{limit, queue, terms};
 
-/// As often as a batch is sent before its outcome stays unknown.
+/// Number of times that a batch is sent before its outcome stays unknown.
 const TRIES: usize = 6;
 
 impl Faulty {
-    /// Has the slot of the queue reacquired: what is in memory is read again.
+    /// Makes the broker reacquire the slot of the queue: memory is read again.
     pub(super) async fn reacquire(&self) {
         self.pool.next(&[UnknownBefore; TRIES]);
         let message = NewMessage { body: "1".into(), ..NewMessage::default() };
         self.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap_err();
     }
 
-    /// A claim on two of three messages whose release with a delay wrote the headers, and not more.
+    /// Returns a claim on two of three messages. Its release with a delay wrote the headers, and not more.
     async fn cut_short(&self, fault: super::faulty::Fault) -> ClaimView {
         self.whole.post(&queue("q"), 3, 3_600).await;
         let claim = self.whole.broker.claim_create(&queue("q"), terms(43_200), limit(2)).await.unwrap();
@@ -37,7 +38,7 @@ impl Faulty {
         view
     }
 
-    /// What the queue states once it is served.
+    /// Returns the statistics of the queue once it is served.
     async fn claimed_free_delayed(&self) -> [u64; 3] {
         let start = Instant::now();
         loop {
@@ -49,7 +50,7 @@ impl Faulty {
         }
     }
 
-    /// The messages that the pool has and those that its totals say.
+    /// Returns the number of messages in the pool, and the number in its totals.
     async fn counted(&self) -> (usize, u64) {
         let id = self.given.given().last().unwrap().queues[0].queue;
         let mut found = 0;
@@ -77,7 +78,7 @@ async fn delete_after_failed_delayed_release_is_final() {
     }
 }
 
-/// The pool counts them as delayed, and so they were counted in place of messages that are ready.
+/// The pool counts these messages as delayed, and so they were counted in place of ready messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn claimed_messages_stored_as_delayed_count_as_claimed() {
     for fault in [NotSent, UnknownBefore, UnknownAfter] {
@@ -126,7 +127,7 @@ async fn messages_beyond_wrong_totals_are_found() {
     }
 }
 
-/// What is first beside the ready ones does not tell what is behind it.
+/// The first entry beside the ready ones does not show the entries behind it.
 #[tokio::test(flavor = "multi_thread")]
 async fn scheduled_message_behind_a_failed_one_is_found() {
     let faulty = faulty().await;

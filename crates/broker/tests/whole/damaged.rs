@@ -1,4 +1,4 @@
-//! Batches that need what is damaged: their queue is refused for good, and the others of the batch are not.
+//! Batches that need damaged data: their queue is refused permanently, and the other queues of the batch are not.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn post(faulty: &Faulty, at: &QueueRef) -> Result<Vec<MessageId>, Error> {
     Ok(faulty.whole.broker.messages_post(at, vec![message], None).await?.ids)
 }
 
-/// Another queue of the same slot.
+/// Returns another queue of the same slot.
 fn neighbour(of: &QueueRef) -> QueueRef {
     let mut names = (0..).map(|number| queue(&format!("n{number}")));
     names.find(|at| at.slot() == of.slot()).unwrap()

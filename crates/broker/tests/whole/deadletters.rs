@@ -1,4 +1,4 @@
-//! Messages that are claimed too often move to another queue, whatever happens in between (P5).
+//! Messages that are claimed too often move to another queue, with any fault in between (P5).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ use tempfile::TempDir;
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::{Whole, limit, metadata, one_pool, queue, replica, terms};
 
-/// More tries than any caller makes.
+/// More attempts than any caller makes.
 pub(super) const FOR_EVER: usize = 100_000;
 
 /// One store, over which brokers start one after the other, each with a plan of faults.
 pub(super) struct Lives {
     pub(super) journal: Journal,
     pub(super) clock: Clock,
-    /// The records of the last one that was started.
+    /// The catalogue of the broker that was started last.
     catalogue: Mutex<Option<Catalogue>>,
     _data: TempDir,
 }
@@ -39,7 +39,7 @@ impl Lives {
         Self { journal, clock, catalogue: Mutex::default(), _data: data }
     }
 
-    /// The records, as the broker that was started last has them.
+    /// Returns the catalogue of the broker that was started last.
     pub(super) fn catalogue(&self) -> Catalogue {
         self.catalogue.lock().clone().expect("one was started")
     }
@@ -55,7 +55,7 @@ impl Lives {
         (broker, plan)
     }
 
-    /// The pool's own count of a queue, which opens nothing.
+    /// Returns the pool's own count of a queue, without opening it.
     pub(super) async fn stored(&self, at: &QueueRef) -> u64 {
         let id = self.id_of(at).await;
         EmbeddedPool::new(self.journal.clone()).totals(id).await.unwrap().messages
@@ -86,7 +86,7 @@ async fn total(whole: &Whole, name: &str) -> u64 {
     stats.claimed + stats.free
 }
 
-/// The messages are in the queue for dead letters, each once, and nowhere else.
+/// Checks that the messages are in the dead letter queue, each once, and nowhere else.
 async fn check_moved(whole: &Whole, ids: &[MessageId]) {
     let mut found = Vec::new();
     while found.len() < ids.len() {
@@ -138,7 +138,7 @@ async fn message_over_claim_limit_becomes_dead_letter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_transfer_is_completed_after_any_step() {
-    // Set aside, prepared, removed, published: the last number lets all of them happen.
+    // The steps: marked in transfer, prepared, removed, published. With the last number all of them happen.
     for steps in 0..=4 {
         let lives = Lives::new();
         let (first, plan) = lives.whole().await;
@@ -154,7 +154,7 @@ async fn interrupted_transfer_is_completed_after_any_step() {
             assert!(start.elapsed() < Duration::from_secs(20), "step {steps} is not tried");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // Whatever it still does, its writes fail.
+        // From here on all its writes fail.
         first.broker.stop().await;
         let (second, _) = lives.whole().await;
         assert!(second.claim(&at, 20, 300).await.is_empty(), "{steps}");
@@ -227,7 +227,7 @@ async fn attempts_survive_renewal_restart_and_lost_claims() {
     delivery_guard.done();
     first.broker.claim_renew(&at, view.id, terms(600)).await.unwrap();
     first.broker.claim_release(&at, view.id).await.unwrap();
-    // Not handed over, so it does not count.
+    // The claim was not delivered, so it does not count.
     drop(first.broker.claim_create(&at, terms(300), limit(1)).await.unwrap());
     assert_eq!(first.claim_soon(&at, 1).await, ids);
     first.broker.stop().await;

@@ -1,4 +1,4 @@
-//! Deleted queues: gone at once, cleaned away in the end, no matter which caller is killed or cut off in between.
+//! Deleted queues: gone at once and cleaned away in the end, also when an owner is killed or cut off in between.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use super::faulty::{Fault, FaultyTree, Plan};
 use super::{Whole, limit, one_pool, queue, replica, terms};
 
-/// A broker whose tree and pool can be looked at behind its back.
+/// A broker whose tree and pool the test reads directly.
 struct InspectedBroker {
     whole: Whole,
     tree: Arc<EmbeddedTree>,
@@ -50,7 +50,7 @@ async fn seen() -> InspectedBroker {
 }
 
 impl InspectedBroker {
-    /// The slot of the queue as its owner has it.
+    /// Returns the slot of the queue as its owner has it.
     async fn slot(&self) -> OwnedSlot {
         let slot = queue("q").slot();
         let node = self.tree.get(&format!("/meta/slots/{slot}")).await.unwrap().unwrap();
@@ -61,7 +61,7 @@ impl InspectedBroker {
         self.catalogue.queue(&self.slot().await, &queue("q")).await.unwrap()
     }
 
-    /// The claims of a queue whose records are in the tree.
+    /// Returns the claims of a queue whose records are in the tree.
     async fn claims_of(&self, record: &QueueRecord) -> Vec<ClaimId> {
         let all = self.catalogue.claims(&self.slot().await).await.unwrap().claims;
         all.into_iter().filter(|(_, claim)| claim.queue == record.id).map(|(id, _)| id).collect()
@@ -187,7 +187,7 @@ async fn in_doubt_deletion_leaves_queue_whole_or_absent() {
             assert!(seen.whole.claim(&queue("q"), 3, 300).await.is_empty());
             seen.nothing_is_left_soon(&record).await;
         } else {
-            // What is claimed stays claimed.
+            // Claimed messages stay claimed.
             assert_eq!(seen.whole.claim(&queue("q"), 3, 300).await, ids[1..], "{fault:?}");
             seen.whole.broker.queue_delete(&queue("q")).await.unwrap();
             seen.nothing_is_left_soon(&record).await;
@@ -204,7 +204,7 @@ async fn post_after_deletion_is_never_acked_into_old_queue() {
         let (broker, stop) = (seen.whole.broker.clone(), stop.clone());
         posters.spawn(async move {
             while !stop.is_cancelled() {
-                // It may be refused while the queue is being closed.
+                // The post may be refused while the queue is being closed.
                 if let Err(error) = broker.messages_post(&queue("q"), message(), None).await {
                     assert!(error.nothing_written(), "{error:?}");
                 }
@@ -225,7 +225,7 @@ async fn post_after_deletion_is_never_acked_into_old_queue() {
     posters.join_all().await;
     let record = seen.record().await.unwrap();
     seen.whole.broker.queue_delete(&queue("q")).await.unwrap();
-    // Nothing of any incarnation: no claim was recorded after its queue had been cleaned away.
+    // Nothing is left of any incarnation: no claim was recorded after its queue had been cleaned away.
     seen.nothing_is_left_soon(&record).await;
     assert_eq!(seen.catalogue.claims(&seen.slot().await).await.unwrap().claims.len(), 0);
 }

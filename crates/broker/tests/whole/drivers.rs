@@ -1,6 +1,6 @@
 //! The broker over each driver, and over two pools at once, while batches fail as planned: random histories against a
-//! naive model of the queues. What fails without an outcome is resolved by the service; what certainly failed is said to
-//! have failed; everything else is as if nothing had happened.
+//! naive model of the queues. The service resolves unknown outcomes; certain failures are reported as failures;
+//! everything else behaves as without faults.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl Opener for Opening {
     }
 }
 
-/// A tree and what real pools are opened by, for brokers that start one after the other.
+/// A tree and the settings of real pools, for brokers that start one after the other.
 pub(super) struct Stores {
     pub(super) catalogue: Catalogue,
     pub(super) settings: PoolSettings,
@@ -63,7 +63,7 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    /// Without a pool, and with no faults to come.
+    /// Returns stores without a pool and with no planned faults.
     pub(super) async fn new() -> Self {
         let data = tempfile::tempdir().unwrap();
         let clock = Clock::manual(1_700_000_000_000);
@@ -78,7 +78,7 @@ impl Stores {
     }
 }
 
-/// A queue as it must be.
+/// The expected state of a queue.
 #[derive(Default)]
 struct Naive {
     ready: BTreeSet<MessageId>,
@@ -113,7 +113,7 @@ impl World {
         Self { broker, catalogue, settings, clock, plan, dice, queues, bodies, _data: data }
     }
 
-    /// The same replica on the same stores, with nothing in memory.
+    /// Starts the same replica on the same stores, with empty memory.
     async fn start_again(&mut self) {
         self.broker.stop().await;
         let (catalogue, clock) = (self.catalogue.clone(), self.clock.clone());
@@ -121,7 +121,7 @@ impl World {
             Broker::start(catalogue, &self.settings, replica(), clock, Limits::ZAQAR).await.unwrap();
     }
 
-    /// At most as many faults as a slot writer tries again.
+    /// Plans at most as many faults as a slot writer retries.
     fn plan_faults(&mut self) {
         let faults = [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter];
         for _ in self.plan.left()..self.dice.random_range(0..3) {
@@ -200,11 +200,11 @@ impl World {
         self.broker.message_delete(name, id, None).await.unwrap();
     }
 
-    /// A post that fails for certain, and leaves nothing behind.
+    /// A post that certainly fails, and leaves nothing behind.
     async fn fail(&mut self) {
         let messages = self.messages();
         let (name, _) = &self.queues[0];
-        // It is there, whatever arrives.
+        // The queue exists before the faults begin.
         self.broker.queue_create(name, super::metadata("{}")).await.unwrap();
         while self.plan.left() > 0 {
             self.plan.take();
@@ -214,7 +214,7 @@ impl World {
         assert!(refused.nothing_written() && refused.to_string().contains("pool-"), "{refused}");
     }
 
-    /// Claims everything that is left.
+    /// Claims all remaining messages.
     async fn drain(&mut self) {
         for at in 0..QUEUES {
             while !self.queues[at].1.claims.is_empty() {

@@ -1,4 +1,4 @@
-//! Posts with an id of deduplication: the second is the first.
+//! Posts with a deduplication id: a second post is answered with the id of the first.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn with_id(group: &str, id: &str) -> NewMessage {
     NewMessage { dedup, ..in_group(group, "1") }
 }
 
-/// As often as a slot writer sends a batch before it gives up.
+/// Number of times that a slot writer sends a batch before it gives up.
 const TRIES: usize = 6;
 const NONE: Fault = Fault::None;
 
@@ -96,7 +96,7 @@ async fn dedup_ids_may_be_by_group_or_from_content() {
     assert_eq!(whole.count(&at).await, 3);
 }
 
-/// In either direction a repeat of what was posted before the change would be posted a second time.
+/// In either direction a repetition of an earlier post would be posted a second time.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_scope_applies_to_later_posts() {
     let (whole, at) = ordered().await;
@@ -158,7 +158,7 @@ async fn ids_are_remembered_after_a_restart_until_their_time_is_over() {
     assert_ne!(later, first);
 }
 
-/// The first was never written, and its duplicate was answered as if it had been.
+/// The first post was never written, and its duplicate was answered as if it had been.
 #[tokio::test(flavor = "multi_thread")]
 async fn duplicate_of_pending_post_shares_its_outcome() {
     for faults in [&[Held][..], &[HeldAndLost, NotSent, NotSent, NotSent, NotSent, NotSent]] {
@@ -191,13 +191,13 @@ async fn duplicate_of_pending_post_shares_its_outcome() {
     }
 }
 
-/// What it had posted by then was called not written.
+/// The messages that it had posted by then were reported as not written.
 #[tokio::test(flavor = "multi_thread")]
 async fn post_beside_failed_duplicate_is_unknown_when_repeat_fails() {
     let faulty = faulty().await;
     let (whole, at) = (&faulty.whole, queue("q"));
     whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
-    // The first fails, the second posts what is new, and then in vain what the first did not.
+    // The first post fails. The second posts its new message, and then fails to post the message of the first.
     faulty.pool.next(&[&[HeldAndLost][..], &[NotSent; TRIES - 1], &[NONE], &[NotSent; TRIES]].concat());
     let mut first = post_later(whole, vec![with_id("a", "1")]);
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -211,14 +211,16 @@ async fn post_beside_failed_duplicate_is_unknown_when_repeat_fails() {
     assert_eq!(whole.count(&at).await, 1);
 }
 
-/// Several duplicates are on their way: one of them is posted after all while another waits once more, and that one fails.
+/// Several duplicates are being written: one of them is posted in the end while another waits once more, and that one
+/// fails.
 #[tokio::test]
 async fn post_of_in_flight_duplicates_is_unknown_when_last_fails() {
     let faulty = faulty().await;
     let (whole, at) = (&faulty.whole, queue("q"));
     whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
     let (fails, goes) = ([NotSent; TRIES], [NONE]);
-    // The first post fails, whose duplicates were found by an empty batch; then the second, and the last try of the third.
+    // The first post fails, whose duplicates were found by an empty batch; then the second, and the last attempt of the
+    // third.
     faulty.pool.next(&[&[HeldAndLost][..], &fails[1..], &goes, &fails, &goes, &fails].concat());
     let many: Vec<NewMessage> =
         (0..angarium_broker::limits::BATCH_MESSAGES).map(|id| with_id("a", &id.to_string())).collect();
@@ -227,7 +229,8 @@ async fn post_of_in_flight_duplicates_is_unknown_when_last_fails() {
     while faulty.pool.left() > 3 * TRIES + 1 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Both are answered after the first. The second is the first to post again, in a batch of its own: the third fills one.
+    // Both are answered after the first. The second posts again first, in a batch of its own, since the third fills
+    // one.
     let mut second = post_later(whole, vec![last.clone()]);
     tokio::time::sleep(Duration::from_millis(50)).await;
     let mut third = post_later(whole, [many, vec![last]].concat());
@@ -241,7 +244,7 @@ async fn post_of_in_flight_duplicates_is_unknown_when_last_fails() {
     assert_eq!(whole.count(&at).await, u64::try_from(angarium_broker::limits::BATCH_MESSAGES).unwrap());
 }
 
-/// The purge's removal of the old note went out with the new one, and removed it.
+/// The purge removed the old note in the same batch as the new one was written, and removed the new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn id_forgotten_and_posted_in_one_batch_is_remembered() {
     let faulty = faulty().await;

@@ -1,4 +1,4 @@
-//! Messages and claims whose time has ended.
+//! Expired messages and claims.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use angarium_journal::Journal;
 use angarium_storage::PoolReads;
 use angarium_storage::embedded::EmbeddedPool;
 
-/// The window holds the whole queue, or only its beginning, when the messages' lives end.
+/// The ready cache holds the whole queue, or only its beginning, when the messages expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lone_claim_gets_past_any_number_of_expired_messages() {
     for (is_whole, expired) in [(true, 1_500), (true, 5_000), (false, 20_000)] {
         let whole = whole().await;
         if is_whole {
-            // A claim that finds the end of the queue leaves the window whole.
+            // A claim that reaches the end of the queue leaves the ready cache complete.
             assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
             whole.post(&queue("q"), 1, 3_600).await;
             assert_eq!(whole.claim(&queue("q"), 2, 300).await.len(), 1);
@@ -125,7 +125,7 @@ async fn concurrent_claims_never_miss_waiting_messages() {
             None => empty += 1,
         }
     }
-    // A claim takes what the window has, so some got fewer than they asked for; no caller got nothing.
+    // A claim takes the messages that the ready cache has, so some got fewer than requested; none got nothing.
     assert!(
         empty == 0 || claimed == 12_000,
         "{empty} claims were told that there is nothing, {claimed} claimed"
@@ -142,7 +142,7 @@ async fn a_renewed_claim_lasts_from_its_renewal() {
     whole.clock.advance(59_000);
     whole.broker.claim_renew(&queue("q"), view.id, terms(60)).await.unwrap();
     whole.clock.advance(59_000);
-    // Long enough for a turn of the background task that ends claims.
+    // Long enough for a turn of the background task that expires claims.
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(whole.broker.claim_get(&queue("q"), view.id).await.unwrap().age, 59);
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
@@ -237,7 +237,7 @@ impl RestartableBroker {
     }
 }
 
-/// The pool's own count of a queue, which opens nothing.
+/// Returns the pool's own count of a queue, without opening it.
 async fn stored(pool: &EmbeddedPool, catalogue: &Catalogue) -> u64 {
     let slot = OwnedSlot::new(queue("q").slot(), 0, 0);
     let record = catalogue.queue(&slot, &queue("q")).await.unwrap().unwrap();
@@ -252,7 +252,7 @@ async fn expired_messages_leave_from_behind_and_unused_queues() {
     let message =
         |seconds| NewMessage { body: "1".into(), ttl: ttl(seconds), delay: None, ..NewMessage::default() };
     broker.messages_post(&queue("q"), vec![message(60), message(3_600)], None).await.unwrap();
-    // The first one is claimed, for longer than it would live.
+    // The first one is claimed for longer than its lifetime.
     let claim = broker.claim_create(&queue("q"), terms(43_200), limit(1)).await.unwrap();
     claim.unwrap().1.done();
     broker.messages_post(&queue("q"), vec![message(60), message(60)], None).await.unwrap();
@@ -265,7 +265,7 @@ async fn expired_messages_leave_from_behind_and_unused_queues() {
         assert!(start.elapsed() < Duration::from_secs(60), "nobody removes them");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // Another turn spares the claimed one too.
+    // Another turn keeps the claimed one too.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let stats = broker.queue_stats(&queue("q")).await.unwrap();
     assert_eq!((stats.claimed, stats.free), (1, 1));

@@ -1,5 +1,5 @@
-//! A pool whose next commits fail as told, as those of [`FaultyTree`] do: before they were applied, or after, with no
-//! caller knowing.
+//! A pool whose next commits fail as planned, like the commits of [`FaultyTree`]: before they were applied, or after,
+//! with an unknown outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 pub use angarium_testbed::faulty_tree::{Fault, FaultyTree, LinkOutage, Plan};
 
-/// A pool with a plan of faults. It keeps the batches that it was given.
+/// A pool with a plan of faults. It records the batches that it was given.
 pub struct FaultyPool {
     pool: Arc<dyn PoolStore>,
     plan: Plan,
@@ -30,29 +30,29 @@ pub struct FaultyPool {
     /// Fences that are held.
     pub fences: Plan,
     fenced: Mutex<Vec<Slot>>,
-    /// The class that it states it reaches; that of the pool behind it unless it is set.
+    /// The durability class that it reports; if it is not set, the class of the pool behind it.
     pub reach: Mutex<Option<Durability>>,
-    /// Pages of this order that were read are held before they are shown.
+    /// Pages of `held_order` are held after they are read and before they are returned.
     pub pages: Plan,
     pub held_order: Mutex<Option<Order>>,
-    /// Bodies that are not shown by id.
+    /// Messages that reads by id leave out.
     pub lost: Mutex<Vec<MessageId>>,
-    /// Totals of this queue that were read are held before they are shown.
+    /// Totals of `totals_of` are held after they are read and before they are returned.
     pub totals: Plan,
     pub totals_of: Mutex<Option<QueueId>>,
-    /// Whether queues seem to hold nothing by their totals.
+    /// Whether the totals of all queues are empty.
     pub hides_totals: AtomicBool,
-    /// What is stored of this queue is damaged: no batch with changes of it is applied.
+    /// The stored data of this queue is damaged: no batch with changes of it is applied.
     pub damaged: Mutex<Option<QueueId>>,
     /// Whether the next commit panics.
     pub panics: AtomicBool,
-    /// Whether the next look for what is due panics.
+    /// Whether the next read of due messages panics.
     pub panics_at_due: AtomicBool,
-    /// How long a commit takes at least.
+    /// Minimum duration of a commit.
     pub slowness: Mutex<Duration>,
-    /// Whether it answers. While it does not, all that asks it for messages waits.
+    /// Whether the pool hangs. While it does, all reads of messages wait.
     hangs: watch::Sender<bool>,
-    /// Calls until it answers no more by itself; never below one.
+    /// Calls until it hangs by itself; never below one.
     answered: AtomicI64,
 }
 
@@ -80,12 +80,12 @@ impl FaultyPool {
         }
     }
 
-    /// Answers nothing from now on, or all again.
+    /// Hangs from now on, or answers again.
     pub fn hang(&self, hangs: bool) {
         self.hangs.send_replace(hangs);
     }
 
-    /// Answers so many calls, and nothing after them.
+    /// Answers this number of calls, and hangs after them.
     pub fn hang_after(&self, calls: i64) {
         self.answered.store(calls + 1, Ordering::SeqCst);
     }
@@ -102,12 +102,12 @@ impl FaultyPool {
         hangs.wait_for(|hangs| !hangs).await.unwrap();
     }
 
-    /// The slots that it was fenced for, one after the other.
+    /// Returns the slots for which it was fenced, in order.
     pub fn fenced(&self) -> Vec<Slot> {
         self.fenced.lock().clone()
     }
 
-    /// The batches that it was given, whatever became of them.
+    /// Returns the batches that it was given, with any outcome.
     pub fn given(&self) -> Vec<Batch> {
         self.given.lock().clone()
     }
@@ -143,7 +143,7 @@ impl PoolWrites for FaultyPool {
         self.fenced.lock().push(slot);
         self.answers().await;
         if self.fences.take() == Fault::Held {
-            // It is on its way: it arrives, whether a caller waits for it or not.
+            // The fence arrives, even if its caller is canceled.
             let (pool, fences) = (Arc::clone(&self.pool), self.fences.clone());
             let late = async move {
                 fences.held().await;

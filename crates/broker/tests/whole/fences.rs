@@ -1,5 +1,5 @@
-//! A pool is fenced once for a slot, no matter which caller needs it first: a second fence would begin the numbering of
-//! batches again.
+//! A pool is fenced once for a slot, whichever caller needs it first: a second fence would restart the numbering of
+//! batches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ use super::faulty::{Fault, FaultyPool, Plan};
 use super::transfers::{id_of, until};
 use super::{one_pool, queue, replica};
 
-/// Leaves the note of a deleted queue in the slot of `q`: the next owner of the slot cleans it away, beside all
-/// else.
+/// Leaves the note of a deleted queue in the slot of `q`: the next owner of the slot cleans that queue away beside its
+/// other work.
 async fn leave_note(lives: &Lives) {
     let tree = Arc::new(EmbeddedTree::open(lives.journal.clone()).await.unwrap());
     let slot = queue("q").slot();
@@ -61,7 +61,7 @@ async fn concurrent_users_fence_a_pool_once() {
     let mut posting = JoinSet::new();
     let other = broker.clone();
     posting.spawn(async move { post(&other).await });
-    // It has its chance to come between.
+    // Time for the other caller to interfere.
     tokio::time::sleep(Duration::from_millis(200)).await;
     pool.fences.release();
     posting.join_next().await.unwrap().unwrap().unwrap();
@@ -70,7 +70,7 @@ async fn concurrent_users_fence_a_pool_once() {
     assert_eq!(pool.fenced().iter().filter(|fenced| **fenced == slot).count(), 1);
 }
 
-/// A clock that is behind the one of the owner before gives no ids that sort before his (P3).
+/// With a clock behind the clock of the previous owner, new ids still sort behind the ids of that owner (P3).
 #[tokio::test(flavor = "multi_thread")]
 async fn new_ids_follow_greatest_id_despite_clock() {
     let lives = Lives::new();
@@ -78,7 +78,7 @@ async fn new_ids_follow_greatest_id_despite_clock() {
     let ids = first.post(&queue("q"), 1, 3_600).await;
     first.broker.stop().await;
     let at_queue = id_of(&lives.catalogue(), "q").await.unwrap();
-    // What an owner wrote whose clock was a day ahead. An id begins with the milliseconds of its time.
+    // A message of an owner whose clock was a day ahead. An id begins with the milliseconds of its time.
     let mut ahead = *ids[0].as_bytes();
     let millis = u64::from_be_bytes([0, 0, ahead[0], ahead[1], ahead[2], ahead[3], ahead[4], ahead[5]]);
     ahead[..6].copy_from_slice(&(millis + 86_400_000).to_be_bytes()[2..]);
@@ -101,7 +101,7 @@ async fn new_ids_follow_greatest_id_despite_clock() {
     assert_eq!(second.claim(&queue("q"), 3, 60).await, [ids[0], ahead, fresh[0]]);
 }
 
-/// An owner that knows an earlier epoch than its pool: the slot is recovered until it is ahead.
+/// An owner that knows an earlier epoch than its pool: the slot is recovered until its epoch is later.
 #[tokio::test(flavor = "multi_thread")]
 async fn slot_with_later_owner_in_pool_is_reacquired() {
     const AHEAD: u64 = 3;
@@ -122,7 +122,7 @@ async fn slot_with_later_owner_in_pool_is_reacquired() {
     assert!(taken().await >= before + AHEAD);
 }
 
-/// A broker over what another one has left in the queue `q`: a message that is ready, and one that is claimed.
+/// Starts a broker over a queue `q` that another one has left with a ready message and a claimed one.
 async fn next_life(lives: &Lives) -> (Whole, Arc<FaultyPool>, Vec<MessageId>) {
     let (first, _) = lives.whole().await;
     let ids = first.post(&queue("q"), 2, 3_600).await;
@@ -137,12 +137,12 @@ async fn next_life(lives: &Lives) -> (Whole, Arc<FaultyPool>, Vec<MessageId>) {
     (Whole { broker, clock, _data: tempfile::tempdir().unwrap() }, pool, ids)
 }
 
-/// How often the pool was fenced for the slot of `q`.
+/// Returns how often the pool was fenced for the slot of `q`.
 fn fences_of_q(pool: &FaultyPool) -> usize {
     pool.fenced().iter().filter(|fenced| **fenced == queue("q").slot()).count()
 }
 
-/// A fence that is given up on its way arrives after the next one and the batches behind it.
+/// A fence whose caller is canceled arrives after the next fence and the batches behind that.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_fence_keeps_numbering() {
     let lives = Lives::new();
@@ -160,7 +160,7 @@ async fn abandoned_fence_keeps_numbering() {
         let message = NewMessage { body: "1".into(), ..NewMessage::default() };
         broker.messages_post(&queue("q"), vec![message], None).await
     });
-    // It has its chance to be there first.
+    // Time for the fence to arrive first.
     tokio::time::sleep(Duration::from_millis(300)).await;
     pool.fences.release();
     posting.join_next().await.unwrap().unwrap().unwrap();
@@ -170,7 +170,7 @@ async fn abandoned_fence_keeps_numbering() {
     assert_eq!(whole.claim(&queue("q"), 20, 60).await[0], ids[1]);
 }
 
-/// Whatever the opening of a queue waits for when its request leaves, it ends once.
+/// An opening whose request is canceled ends once, at each point where it waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_opening_ends_once() {
     let mut hung = 0;

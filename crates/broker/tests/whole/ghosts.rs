@@ -1,4 +1,4 @@
-//! Messages that memory is about to have and the pool has not any more, and tasks that end in a panic.
+//! Messages that memory is about to have although the pool has removed them, and tasks that panic.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Faulty {
         self.whole.broker.messages_post(&queue("q"), vec![message], None).await.unwrap().ids[0]
     }
 
-    /// The next page of an order is held once it is read.
+    /// Holds the next page of an order after it is read.
     fn hold_page(&self, order: Order) {
         *self.given.held_order.lock() = Some(order);
         self.given.pages.next(&[Held]);
@@ -54,7 +54,7 @@ async fn message_deleted_while_it_is_due_never_appears() {
         }
         faulty.given.pages.release();
         let posted = whole.post(&queue("q"), 1, 3_600).await;
-        // With the ghost each claim is refused.
+        // With the removed message in memory each claim would be refused.
         assert_eq!(whole.claim_soon(&queue("q"), 20).await, posted, "purged: {is_purged}");
         assert_eq!(faulty.given.fenced().len(), 1, "the slot was not reacquired");
     }
@@ -83,7 +83,7 @@ async fn message_without_body_is_forgotten_and_its_slot_reacquired() {
     faulty.given.lost.lock().push(ids[0]);
     let refused = whole.broker.claim_create(&queue("q"), terms(60), limit(3)).await.err().unwrap();
     assert!(refused.nothing_written() && refused.may_retry(), "{refused:?}");
-    // The pool is read again, which has it: nothing was removed.
+    // The pool is read again and has the message: nothing was removed.
     assert_eq!(claim_when_served(whole, "q").await, ids);
     assert_eq!(faulty.given.fenced().len(), 2);
     let page = whole.broker.metrics_page().await;
@@ -131,14 +131,14 @@ async fn panic_of_slot_writer_does_not_hang_its_slot() {
     assert_eq!(claim_when_served(whole, "q").await, [first, second].concat());
 }
 
-/// The place of the slot was no caller's, and each request to its queues was refused for ever.
+/// The slot stayed without an owner, and each request to its queues was refused forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn panic_while_slot_is_reacquired_leaves_it_to_next_try() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     let ids = whole.post(&queue("q"), 2, 3_600).await;
     take_slot_of(&faulty, "q").await;
-    // One while it is recovered, and one while it is taken as a free slot is.
+    // One panic while the slot is recovered, and one while it is taken as a free slot.
     faulty.tree.next(&[Panic, Panic]);
     // The claim's own commit.
     faulty.tree.skip(1);
@@ -151,7 +151,7 @@ async fn panic_while_slot_is_reacquired_leaves_it_to_next_try() {
 async fn panicked_background_task_restarts() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
-    // Its slot is one of the first that are swept.
+    // Its slot is one of the first to be swept.
     let at = (0..).map(|number| queue(&format!("n{number}"))).find(|at| at.slot().0 < 8).unwrap();
     whole.post(&at, 1, 60).await;
     faulty.given.panics_at_due.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Queues in order of groups: what a claim may have of them, and what frees a group. Source of the rules: SQS.
+//! FIFO queues: which messages of a group a claim may have, and what frees a group. Source of the rules: SQS.
 
 use angarium_broker::{ClaimView, DeliveryGuard};
 use angarium_core::claim::{ClaimWait, Claimer, Holdings};
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{Whole, limit, metadata, open_journal, queue, start, terms, whole};
 
-/// A whole with a queue in order of groups.
+/// Returns a broker with a FIFO queue.
 pub(super) async fn ordered() -> (Whole, QueueRef) {
     let (whole, at) = (whole().await, queue("q"));
     whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
@@ -49,7 +49,7 @@ impl Whole {
             let claim = broker.claim_wait(&at, terms(60), limit(1), wait, Claimer::default()).await.unwrap();
             claim.map(|claim| kept(claim).1)
         });
-        // Nothing shows that it waits; this is long enough for it to come to that.
+        // Nothing shows that the claim waits; this is long enough for it to begin.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         waiting
     }
@@ -183,7 +183,7 @@ async fn blocked_groups_and_order_survive_restart() {
     assert_eq!(rest, [ids[1], ids[3]]);
 }
 
-/// A long queue of one blocked group stood before every other caller, and each claim walked over it.
+/// A long queue of one blocked group was ahead of every other caller, and each claim walked over it.
 #[tokio::test(flavor = "multi_thread")]
 async fn blocked_deep_group_delays_no_other() {
     let (whole, at) = ordered().await;
@@ -194,7 +194,7 @@ async fn blocked_deep_group_delays_no_other() {
     let others = whole.post_to(&at, &["b", "c"]).await;
     let (claim, taken) = whole.take(&at, 1).await.unwrap();
     assert_eq!(taken, deep[..1]);
-    // What is in the pool arrives as it is read.
+    // Messages in the pool arrive as they are read.
     let mut served = Vec::new();
     while let Some((_, taken)) = whole.take(&at, 10).await {
         served.extend(taken);

@@ -1,4 +1,4 @@
-//! A pool that hangs: it delays the queues that lie in it, and no other one of their slot.
+//! A hanging pool delays its own queues, and no other queue of their slot.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,9 +27,9 @@ use super::metrics::value;
 use super::transfers::until;
 use super::{Whole, metadata, queue, replica};
 
-/// Far longer than anything takes that does not hang.
+/// Far longer than any operation without a hanging pool.
 const SOON: Duration = Duration::from_secs(8);
-/// Longer than anything that waits for a source holds the moves into its target.
+/// Longer than any operation that waits for a source holds the transfers into its target.
 const LATER: Duration = Duration::from_secs(40);
 const TICK: Duration = Duration::from_millis(20);
 
@@ -111,7 +111,7 @@ async fn hanging_pool_delays_no_first_use_elsewhere() {
     before.broker.stop().await;
     drop(before);
     let whole = pools.start().await;
-    // What is created from here on is created there.
+    // New queues are placed in `b` from here on.
     whole.weigh("b", 1).await;
     pools.stores[0].hang(true);
     let broker = whole.broker.clone();
@@ -149,7 +149,7 @@ async fn hanging_pool_hides_no_counts_of_other_pools() {
     let asked = many.iter().chain([&in_a, &in_b]).map(QueueAddress::from).collect();
     let began = Instant::now();
     let answer = whole.broker.local_counts(CountsRequest { queues: asked }).await.unwrap();
-    // The replica that asks waits no longer.
+    // The asking replica waits no longer than this.
     assert!(began.elapsed() < angarium_broker::limits::HEALTH_DEADLINE, "{:?}", began.elapsed());
     let counted: Vec<u64> = answer.queues.iter().flatten().map(|counts| counts.ready).collect();
     assert_eq!((answer.queues.len(), counted), (many.len() + 2, vec![1]));
@@ -159,7 +159,7 @@ async fn hanging_pool_hides_no_counts_of_other_pools() {
     assert!(answer.queues.iter().all(Option::is_some), "{answer:?}");
 }
 
-/// Claims of both queues that have ended at the same time, the one in the pool that hangs first.
+/// Claims of both queues that expire at the same time, first the one in the hanging pool.
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_pool_delays_no_claim_expiry_elsewhere() {
     for is_opened in [true, false] {
@@ -195,7 +195,8 @@ async fn hanging_pool_delays_no_claim_expiry_elsewhere() {
     }
 }
 
-/// More messages than one read of them brings wait for a target in a pool that hangs. Those behind them go elsewhere.
+/// More messages than one read returns wait for a target in a hanging pool. The messages behind them have another
+/// target.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_behind_stuck_ones_are_transferred() {
     let pools = Pools::new();
@@ -265,7 +266,7 @@ async fn claims_expire_beside_hanging_pool() {
         assert_eq!(whole.claim(at, 1, 60).await.len(), 1);
     }
     pools.stores[0].hang(true);
-    // Those of one turn, and those of turns after it.
+    // Messages of one turn, and of later turns.
     for _ in 0..2 {
         whole.clock.advance(301_000);
         assert_eq!(whole.claim_soon(&in_b, 1).await.len(), 1);
@@ -278,13 +279,13 @@ async fn claims_expire_beside_hanging_pool() {
 async fn expired_messages_are_swept_beside_hanging_pool() {
     let pools = Pools::new();
     let whole = pools.start().await;
-    // One that is swept neither at once nor long after.
+    // A queue that is swept neither at once nor long after.
     let late = (0..).map(|number| queue(&format!("n{number}"))).find(|at| (40..120).contains(&at.slot().0));
     let late = late.unwrap();
     whole.create_in_both(&queue("any"), &late).await;
     whole.post(&late, 3, 60).await;
     pools.stores[0].hang(true);
-    // The sweep under way may have asked the pool before.
+    // The sweep in progress may have asked the pool before.
     tokio::time::sleep(Duration::from_millis(500)).await;
     whole.clock.advance(200_000);
     let removes = || {
@@ -341,7 +342,7 @@ async fn transfers_resume_beside_hanging_pool() {
     before.broker.queue_create(source, metadata(ONCE)).await.unwrap();
     let ids = before.post(source, 1, 3_600).await;
     claim_once(&before, source).await;
-    // It is marked in transfer, and no more.
+    // The message is marked in transfer, and no more.
     pools.plan.next(&vec![Fault::NotSent; FOR_EVER]);
     pools.plan.skip(1);
     assert!(before.claim(source, 1, 60).await.is_empty());
@@ -351,7 +352,7 @@ async fn transfers_resume_beside_hanging_pool() {
     while !pools.plan.is_done() {
         pools.plan.take();
     }
-    // The first use of the pool hangs, which is in a slot before that of the source.
+    // The first use of the pool hangs, in a slot before the slot of the source.
     pools.stores[0].fences.next(&[Fault::Held]);
     let whole = pools.start().await;
     assert_eq!(whole.claim_soon(&queue("dead"), 1).await, ids);
@@ -374,7 +375,7 @@ async fn transfers_into_a_slow_pool_follow_each_other() {
     // A transfer writes there twice, and takes longer than a pass waits.
     *pools.stores[1].slowness.lock() = Duration::from_millis(800);
     let start = Instant::now();
-    // What was claimed once is marked in transfer at the next claim.
+    // A message with one claim so far is marked in transfer at the next claim.
     for _ in 0..count / 20 {
         claim_once(&whole, &source).await;
     }
@@ -386,8 +387,8 @@ async fn transfers_into_a_slow_pool_follow_each_other() {
     }
 }
 
-/// A source that hangs when it is to let a message go, or is asked what became of it: the queue that the message moves
-/// to takes those of other sources, and is neither deleted meanwhile nor stuck for ever.
+/// A source that hangs when it must release a message, or is asked for the message's state: the target takes messages
+/// of other sources, and is neither deleted meanwhile nor blocked forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_source_delays_no_other_transfer_to_target() {
     let pools = Pools::new();
@@ -404,7 +405,7 @@ async fn hanging_source_delays_no_other_transfer_to_target() {
     for at in [&hanging, &other] {
         claim_once(&whole, at).await;
     }
-    // It is prepared, and then its source hangs.
+    // The message is prepared, and then its source hangs.
     pools.plan.next(&[Fault::Held]);
     assert!(whole.claim(&hanging, 1, 60).await.is_empty());
     until("nothing is prepared", async || pools.plan.is_done()).await;

@@ -1,5 +1,5 @@
-//! The broker as a whole, over the embedded tree and pool in a directory of its own. Its clock is moved by
-//! hand; where the time of tasks does not matter it is tokio's, paused, so that background tasks cost no waiting.
+//! The broker as a whole, over the embedded tree and pool in a directory of its own. The test moves its clock; where
+//! the time of tasks does not matter, tokio's clock is paused, so that background tasks cost no waiting.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use angarium_storage::embedded::EmbeddedPool;
 
 use crate::one_pool;
 
-/// How long a test waits, in real time, for something that must come.
+/// How long a test waits, in real time, for an expected event.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 struct Whole {
@@ -71,7 +71,7 @@ impl Whole {
         })
     }
 
-    /// The ids of a claim that takes all there is, up to 20.
+    /// Returns the ids of a claim on all ready messages, up to 20.
     async fn claimed(&self, at: &QueueRef) -> Vec<MessageId> {
         self.claim(at, 20, 300).await.map_or_else(Vec::new, |claim| ids(&claim))
     }
@@ -88,7 +88,7 @@ impl Whole {
         }
     }
 
-    /// The attempts that the record of a claim names.
+    /// Returns the attempts in the record of a claim.
     async fn attempts(&self, at: &QueueRef, claim: ClaimId) -> Vec<u32> {
         let slot = OwnedSlot::new(at.slot(), 0, 0);
         let found = self.catalogue.claims(&slot).await.expect("records are read");
@@ -183,7 +183,7 @@ async fn backlog_beyond_the_window_drains_in_order_and_completely() {
     let mut drained = Vec::new();
     while let Some(claim) = whole.claim(&at, 20, 3_600).await {
         drained.extend(ids(&claim));
-        // Deleted or not, claimed is claimed.
+        // Deleted messages count as claimed too.
         if drained.len() % 3 == 0 {
             let deleted = whole.broker.message_delete(&at, claim.messages[0].id, Some(claim.id)).await;
             deleted.expect("the claim is live");
@@ -240,7 +240,7 @@ async fn claim_expired_while_down_ends_at_next_use() {
     whole.claim(&at, 2, 60).await.expect("there are two");
     whole.advance(61);
     let whole = whole.restart().await;
-    // Its holder may have been cut off only by the restart, so it has two seconds left.
+    // The restart itself may have kept the holder from renewing, so the holder has two more seconds.
     assert!(whole.claimed(&at).await.is_empty());
     whole.advance(2);
     assert_eq!(ids(&whole.claim_in_time(&at).await), posted);
@@ -265,7 +265,7 @@ async fn abandoned_claim_is_released_uncounted() {
         ClaimTerms::new(None, None, &Limits::ZAQAR).unwrap(),
         ClaimLimit::new(None, &Limits::ZAQAR).unwrap(),
     );
-    // Asked once and dropped.
+    // Polled once and dropped.
     let left = tokio::time::timeout(Duration::ZERO, whole.broker.claim_create(&at, terms, limit)).await;
     assert!(left.is_err(), "answered at once");
     let claim = whole.claim_in_time(&at).await;
@@ -288,7 +288,7 @@ async fn claimed_and_free_messages_add_up() {
     assert_eq!(stats.newest.map(|newest| newest.id), Some(posted[3]));
 }
 
-/// A claim that met only expired messages waited for a page that no caller read, for ever.
+/// A claim that found only expired messages waited forever for a page that no task read.
 #[tokio::test]
 async fn expired_backlog_does_not_hold_claims_up() {
     let (whole, at) = (Whole::start().await, queue("p", "q"));

@@ -1,11 +1,11 @@
-//! Queues that no caller uses are closed, and open again as if they never were.
+//! Unused queues are closed, and open again without any difference.
 
 use angarium_core::delay::Delay;
 use angarium_core::message::NewMessage;
 
 use super::{queue, whole};
 
-/// Rounds after which whatever no caller uses was closed.
+/// Runs the rounds after which every unused queue is closed. Returns how many were.
 fn rounds(whole: &super::Whole) -> usize {
     (0..angarium_broker::limits::IDLE_ROUNDS).map(|_| whole.broker.close_idle_round().0).sum()
 }
@@ -40,7 +40,7 @@ async fn queue_with_a_claim_or_a_waiter_or_a_delay_stays_open() {
     whole.broker.messages_post(&queue("delayed"), vec![delayed], None).await.unwrap();
     assert_eq!(rounds(&whole), 0);
     assert_eq!(whole.broker.close_idle_round(), (0, 2));
-    // The claim ends at its time, which opens nothing and loses nothing.
+    // The claim expires at its time, which opens no queue and loses no message.
     whole.clock.advance(60_000);
     assert_eq!(whole.claim_soon(&queue("claimed"), 1).await, ids);
     assert_eq!(whole.claim_soon(&queue("delayed"), 1).await.len(), 1);

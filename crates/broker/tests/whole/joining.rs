@@ -1,5 +1,5 @@
-//! Two replicas that join at the same time, and a pool on a disk that is added while another joins: of the two one has to
-//! look again (P9).
+//! Two replicas that join at the same time, and a pool on a disk that is added while another replica joins: one of the
+//! two operations must start again (P9).
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ struct Embedded {
     _data: TempDir,
 }
 
-/// A tree with no caller in it.
+/// Returns a tree without replicas.
 async fn embedded() -> Embedded {
     let data = TempDir::new().unwrap();
     let journal = Journal::open(&data.path().join("journal"), &Clock::manual(NOW.as_millis())).unwrap();
@@ -61,7 +61,7 @@ async fn embedded() -> Embedded {
     Embedded { tree, journal, _data: data }
 }
 
-/// Lets a replica join over each of these at the same instant. Who was let in.
+/// Lets a replica join over each of these at the same instant. Returns the ones that were admitted.
 async fn join_at_once(catalogues: Vec<Catalogue>) -> Vec<u128> {
     let barrier = Arc::new(Barrier::new(catalogues.len()));
     let mut joining = JoinSet::new();
@@ -121,7 +121,7 @@ async fn replicas_with_shared_pools_all_join() {
     assert_eq!(joined, [1, 2, 3, 4]);
 }
 
-/// A replica that looked first, but commits later, has not seen the other.
+/// A replica that read the registry first, but commits later, has not seen the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_with_outdated_view_may_not_join() {
     let Embedded { tree, .. } = &embedded().await;
@@ -154,7 +154,7 @@ async fn concurrent_services_admit_one() {
     }
     let started = starting.join_all().await;
     let (serving, refused): (Vec<_>, Vec<_>) = started.into_iter().partition(Result::is_ok);
-    // It is not alone, or finds the stamp of the other in the storage that it was about to make its own.
+    // The refused one is not alone, or finds the stamp of the other in the storage that it was about to stamp.
     let [Err(error)] = &refused[..] else { panic!("one is refused") };
     assert!(matches!(error, Error::NotAlone(_) | Error::Unavailable { .. }), "{error:?}");
     let [Ok(broker)] = &serving[..] else { panic!("one serves") };

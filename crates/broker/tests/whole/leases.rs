@@ -1,4 +1,4 @@
-//! Answers that write nothing need a live lease; changes do not, for tree and pools judge them (P8).
+//! Reads need a live lease for their answer; changes do not, since the tree and the pools fence them (P8).
 
 use angarium_broker::QueueFilter;
 use angarium_core::error::Error;

@@ -1,4 +1,4 @@
-//! Lists, pops and bulk deletions where time passes.
+//! Lists, pops and bulk deletions while time passes.
 
 use angarium_broker::MessageFilter;
 use angarium_core::claim::Holdings;
@@ -60,7 +60,7 @@ async fn only_its_claim_lets_a_claimed_message_be_deleted_in_bulk() {
     assert!(listed(&whole, true).await.is_empty());
 }
 
-/// Zaqar's Redis driver answers 503 then, until an operator runs its sweeper.
+/// In this state Zaqar's Redis driver answers 503 until an operator runs its sweeper.
 #[tokio::test(flavor = "multi_thread")]
 async fn stats_work_after_claim_and_oldest_message_expired() {
     let whole = whole().await;
@@ -71,14 +71,14 @@ async fn stats_work_after_claim_and_oldest_message_expired() {
     let stats = whole.broker.queue_stats(&queue("q")).await.unwrap();
     assert!(stats.claimed + stats.free >= 2, "{stats:?}");
     assert_eq!(stats.newest.map(|newest| newest.id), live.last().copied());
-    // What the claim held returns in its own time.
+    // The messages of the expired claim return later.
     let mut claimed = whole.claim_soon(&queue("q"), 20).await;
     if claimed.len() < live.len() {
         claimed.extend(whole.claim_soon(&queue("q"), 20).await);
     }
     claimed.sort_unstable();
     assert_eq!(claimed, live);
-    // The one whose life has ended is removed in its own time too.
+    // The expired message is removed later too.
     let stats = async || whole.broker.queue_stats(&queue("q")).await.unwrap();
     let is_gone = async || {
         let stats = stats().await;

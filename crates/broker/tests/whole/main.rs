@@ -1,4 +1,4 @@
-//! The broker as a whole, in this process, with a clock that is moved by hand.
+//! The broker as a whole, in this process, with a clock that the test moves.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod attempts;
@@ -97,7 +97,7 @@ async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker,
     Broker::start(catalogue, &pools, replica(), clock, Limits::ZAQAR).await
 }
 
-/// The replica that each test has: the same one when a test starts it again.
+/// The replica of each test: the same one after a restart.
 fn replica() -> Replica {
     Replica::new(Uuid::from_u128(1), "host", "127.0.0.1:1")
 }
@@ -147,7 +147,7 @@ impl Whole {
         view.messages.iter().map(|message| message.id).collect()
     }
 
-    /// Claims until something is there, for as long as a busy machine may need.
+    /// Claims until a message is there, as long as a busy machine may need.
     async fn claim_soon(&self, at: &QueueRef, messages: i64) -> Vec<MessageId> {
         let start = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! What the metrics say is what has happened, to the message.
+//! The metrics count every event exactly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use angarium_storage::embedded::EmbeddedPool;
 use super::counting::CountingPool;
 use super::{Whole, limit, metadata, one_pool, queue, replica, start, terms, whole};
 
-/// The value of the one line of the page that has this name and these labels; zero when there is none.
+/// Returns the value of the line with this name and these labels; zero when there is none.
 pub fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let has = |line: &&str| {
         let (found, rest) = line.split_once(['{', ' ']).unwrap_or_default();
@@ -38,7 +38,7 @@ async fn counters(whole: &Whole, name: &str) -> [u64; 7] {
     })
 }
 
-/// Ready, claimed, delayed messages and those in transfer, and the age of the oldest one.
+/// Returns the numbers of ready, claimed, delayed messages and of those in transfer, and the age of the oldest one.
 async fn states(whole: &Whole, name: &str) -> [u64; 5] {
     let page = whole.broker.metrics_page().await;
     let state = |state| whole_number(value(&page, "angarium_messages", &[("queue", name), ("state", state)]));
@@ -56,7 +56,7 @@ fn pop(messages: i64) -> PopCount {
     PopCount::new(messages, &Limits::ZAQAR).unwrap()
 }
 
-/// Waits for what a background task does in its own time.
+/// Waits for the result of a background task.
 async fn soon<const N: usize>(expected: [u64; N], mut ask: impl AsyncFnMut() -> [u64; N]) {
     let start = Instant::now();
     loop {
@@ -87,7 +87,7 @@ async fn message_is_counted_once_per_event() {
     let claim = claimed(&whole, &at, 4).await;
     for message in &claim.messages[..3] {
         whole.broker.message_delete(&at, message.id, Some(claim.id)).await.unwrap();
-        // Once more changes nothing.
+        // A repetition changes nothing.
         whole.broker.message_delete(&at, message.id, None).await.unwrap();
     }
     whole.broker.claim_release(&at, claim.id).await.unwrap();
@@ -97,7 +97,7 @@ async fn message_is_counted_once_per_event() {
     assert_eq!(popped.len(), 2);
     assert_eq!(counters(&whole, "q").await, [20, 6, 5, 1, 0, 0, 0]);
 
-    // The five that are left of the short-lived ones are expired, and claimed first among the others.
+    // The five remaining short-lived messages are expired, and a claim finds them first.
     whole.clock.advance(61_000);
     let ids = claimed(&whole, &at, 2).await.messages.len();
     assert_eq!(ids, 2);
@@ -220,7 +220,7 @@ async fn metrics_page_reads_only_changed_queues() {
     assert_eq!(states(&whole, "b").await, [3, 0, 0, 0, 0]);
 }
 
-/// Queues that a page has looked at, and of all queues the messages that are ready and claimed.
+/// Returns the number of queues that a page has read, and the ready and claimed messages of all queues.
 async fn looked_at(whole: &Whole) -> (u64, [u64; 2]) {
     let page = whole.broker.metrics_page().await;
     let messages = |state: &str| {
@@ -246,7 +246,7 @@ async fn unnamed(whole: &Whole) -> Vec<QueueRef> {
 #[tokio::test(flavor = "multi_thread")]
 async fn page_looks_at_queues_at_work_and_with_names() {
     const QUEUES: u64 = 400;
-    // Those that were used first, and as many of the deepest others.
+    // The queues that were used first, and as many of the deepest others.
     const NAMES: u64 = 2 * 5;
     let whole = whole().await;
     whole.broker.meter().name_queues(5);
@@ -255,10 +255,11 @@ async fn page_looks_at_queues_at_work_and_with_names() {
     }
     let ready = 2 * QUEUES;
     assert_eq!(looked_at(&whole).await, (QUEUES + NAMES, [ready, 0]), "all of them are new");
-    // Those that got a name for their depth are looked at once more.
+    // Queues that got a name for their depth are read once more.
     assert_eq!(looked_at(&whole).await, (NAMES + NAMES / 2, [ready, 0]));
     assert_eq!(looked_at(&whole).await, (NAMES, [ready, 0]), "nothing was at work");
-    // One from which messages are claimed, for as long as that is so, and one that has changed. None is far deeper then.
+    // One queue with claimed messages, which is read as long as it has some, and one that has changed. None is much
+    // deeper then.
     let [changed, at_work, other] = &unnamed(&whole).await[..] else { panic!("there are many") };
     let claim = claimed(&whole, at_work, 2).await;
     assert_eq!(looked_at(&whole).await, (NAMES + 1, [ready - 2, 2]));
@@ -310,7 +311,7 @@ async fn the_parts_of_the_service_show_how_they_do() {
     whole.post(&queue("q"), 1, 3_600).await;
     let up = [("pool", "default")];
     let start = Instant::now();
-    // The pools are asked in their own time.
+    // The background task asks the pools later.
     while value(&whole.broker.metrics_page().await, "angarium_pool_up", &up) == 0.0 {
         assert!(start.elapsed() < Duration::from_secs(20), "the pool is not up");
         tokio::time::sleep(Duration::from_millis(20)).await;

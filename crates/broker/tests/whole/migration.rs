@@ -1,4 +1,4 @@
-//! Queues that move to another pool while they are used, and crashes at every step of that (P6).
+//! Migrations of queues to another pool while they are used, and crashes at every step (P6).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Pools {
         Self { tree, stores, clock, catalogue: Mutex::default(), _data: data }
     }
 
-    /// A broker, and the faults of its pools to come.
+    /// Starts a broker. Returns it with the plan of faults of its pools.
     pub(super) async fn start(&self) -> (Whole, Plan) {
         let plan = Plan::default();
         let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(self.tree.clone()).await.unwrap()));
@@ -84,7 +84,7 @@ impl Pools {
         (Whole { broker, clock, _data: tempfile::tempdir().unwrap() }, plan)
     }
 
-    /// Messages that each pool has of a queue.
+    /// Returns the number of messages that each pool has of a queue.
     pub(super) async fn held(&self, at: &QueueRef) -> [u64; 2] {
         let catalogue = self.catalogue.lock().clone().unwrap();
         let id = id_of(&catalogue, at.name.as_str()).await.unwrap();
@@ -101,7 +101,7 @@ impl Whole {
         match self.broker.migration_get(at).await {
             Ok(_) => true,
             Err(error) if error.code() == "not_found" => false,
-            // Its slot is just recovered.
+            // Its slot is being recovered.
             Err(_) => true,
         }
     }
@@ -110,7 +110,7 @@ impl Whole {
         until("the queue does not arrive", async || !self.is_moving(at).await).await;
     }
 
-    /// Everything that can be claimed, in the order in which it arrives.
+    /// Claims all messages. Returns them in the order of arrival.
     pub(super) async fn drain(&self, at: &QueueRef) -> Vec<MessageId> {
         let mut found = Vec::new();
         loop {
@@ -182,7 +182,7 @@ async fn claim_survives_migration_and_its_messages_follow() {
     assert_eq!(whole.broker.claim_get(&at, claim).await.unwrap().view.messages.len(), 3);
     whole.broker.message_delete(&at, held[0], Some(claim)).await.unwrap();
     assert!(whole.broker.message_delete(&at, held[1], None).await.is_err(), "it is claimed");
-    // A replica that takes over keeps it too.
+    // A new owner keeps the claim too.
     whole.broker.stop().await;
     let (whole, _) = pools.start().await;
     assert_eq!(whole.broker.claim_get(&at, claim).await.unwrap().view.messages.len(), 2);
@@ -226,7 +226,7 @@ async fn delayed_messages_migrate_and_become_ready_in_time() {
     assert_eq!(whole.claim_soon(&at, 20).await, ids);
 }
 
-/// A queue in order of groups whose migration is cut short again and again.
+/// A FIFO queue whose migration is interrupted again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn migration_keeps_group_order_and_dedup_ids() {
     let (pools, at) = (Pools::new(), queue("q.fifo"));
@@ -268,7 +268,7 @@ async fn migration_keeps_group_order_and_dedup_ids() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_migration_continues_without_loss() {
-    // The last number lets all of it happen.
+    // With the last number all of it happens.
     join_all((0..=8).map(cut_short)).await;
 }
 

@@ -1,5 +1,5 @@
-//! Migrations between every two kinds of pools, in both directions, whose owner dies at each step: before a batch came
-//! to its pool, and after that, when no caller had heard of it.
+//! Migrations between every two kinds of pools, in both directions. The owner dies at each step: before a batch reached
+//! its pool, and after that, before any caller knew its outcome.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use angarium_testbed::redis::{Redis, SYNCED};
 
 /// More batches than a broker sends before it is stopped.
 const FOR_EVER: usize = 1_000;
-/// Of each queue: they go over in two parts.
+/// Messages of each queue: they are copied in two parts.
 const MESSAGES: usize = 300;
-/// Batches of a migration that leaves well, and one more: after it nothing is cut short.
+/// Batches of a complete migration, and one more: with this number nothing is interrupted.
 const BATCHES: usize = 8;
 
 /// Two pools, `a` and `b`, over which brokers start one after the other.
@@ -40,7 +40,7 @@ impl Pools {
         pools
     }
 
-    /// The same replica, with nothing in memory and no faults to come.
+    /// Starts the same replica, with empty memory and no planned faults.
     async fn start(&self) -> Whole {
         let Stores { catalogue, settings, clock, plan, .. } = &self.0;
         while plan.left() > 0 {
@@ -52,7 +52,7 @@ impl Pools {
         Whole { broker, clock, _data: tempfile::tempdir().unwrap() }
     }
 
-    /// A queue whose owner dies after so many batches of its migration, the last of which ends as told.
+    /// A queue whose owner dies after this number of batches of its migration; the last one fails as given.
     async fn die(&self, name: &str, batches: usize, last: Fault) {
         let (whole, at) = (self.start().await, queue(name));
         let ids = whole.post(&at, MESSAGES, 3_600).await;
@@ -67,7 +67,7 @@ impl Pools {
         assert_eq!(whole.drain(&at).await, ids, "{name}");
         let held = async |pool| {
             let report = whole.broker.pool_report(&PoolName::new(pool).unwrap()).await.unwrap();
-            // A pool on a busy machine may not say so at once.
+            // A pool on a busy machine may not report it at once.
             report.usage.map(|usage| usage.messages)
         };
         let all = (Some(0), Some(MESSAGES as u64));
@@ -78,7 +78,8 @@ impl Pools {
     }
 }
 
-/// Messages that go over live by their queue there too, and are swept there after a start.
+/// Copied messages that live by the retention of their queue do so in the new pool too, and are swept there after a
+/// start.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_by_queue_stay_so_between_any_two_kinds_of_pools() {
     let redis = Redis::start(SYNCED);
@@ -127,7 +128,7 @@ async fn owner_death_between_any_pool_kinds_costs_no_message() {
     let ways = ways.filter(|(from, to)| from != to).enumerate();
     let mut all = Vec::new();
     for (way, (from, to)) in ways {
-        // One after the other: a schema is made within a time.
+        // One after the other, because the creation of a schema has a timeout.
         all.push((from, to, Pools::new(&uri(from, way), &uri(to, way)).await));
     }
     join_all(all.iter().map(|(from, to, pools)| async move {

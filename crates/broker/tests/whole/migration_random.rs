@@ -1,5 +1,5 @@
-//! Random histories of a queue that moves to and fro between two pools while it is used, with crashes between any two
-//! batches. Naive sets of ids are the judge.
+//! Random histories of a queue that migrates back and forth between two pools while it is used, with crashes between
+//! any two batches, checked against naive sets of ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +26,7 @@ struct History {
     kept: BTreeSet<MessageId>,
     /// Messages whose deletion was acknowledged: they may never be seen again.
     gone: BTreeSet<MessageId>,
-    /// Live claims and what they hold.
+    /// Live claims and their messages.
     held: BTreeMap<ClaimId, Vec<MessageId>>,
 }
 
@@ -42,7 +42,7 @@ impl History {
         self.kept.extend(self.now.post(&self.at, count, 1_209_600).await);
     }
 
-    /// Claims messages. None of them was deleted, and no caller has them.
+    /// Claims messages, none of which is deleted or under another claim.
     async fn claim(&mut self, messages: i64) {
         let claim = self.now.broker.claim_create(&self.at, terms(43_200), limit(messages)).await;
         let Ok(Some((view, mut delivery_guard))) = claim else { return };
@@ -65,7 +65,7 @@ impl History {
         }
     }
 
-    /// Deletes what a claim holds.
+    /// Deletes the messages of a claim.
     async fn finish(&mut self, dice: &mut StdRng) {
         let Some(claim) = self.held.keys().copied().choose(dice) else { return };
         for id in self.held.remove(&claim).unwrap_or_default() {
@@ -73,7 +73,7 @@ impl History {
         }
     }
 
-    /// Deletes a message that no caller has claimed, as far as is known.
+    /// Deletes a message that is under no known claim.
     async fn delete_free(&mut self, dice: &mut StdRng) {
         let held: BTreeSet<MessageId> = self.held.values().flatten().copied().collect();
         if let Some(id) = self.kept.difference(&held).copied().choose(dice) {
@@ -87,7 +87,7 @@ impl History {
         self.now.broker.claim_release(&self.at, claim).await.unwrap();
     }
 
-    /// Sends the queue to a pool, or back on its way, if it can be.
+    /// Begins or cancels a migration, if that is possible.
     async fn turn(&mut self, dice: &mut StdRng) {
         let pool = if dice.random() { "a" } else { "b" };
         drop(match dice.random() {
@@ -96,7 +96,7 @@ impl History {
         });
     }
 
-    /// After so many batches nothing is written any more; then another life begins.
+    /// After this number of batches no write succeeds any more; then the broker is restarted.
     async fn crash(&mut self, batches: usize, dice: &mut StdRng) {
         self.plan.next(&vec![Fault::NotSent; FOR_EVER]);
         self.plan.skip(batches);
@@ -107,7 +107,7 @@ impl History {
         (self.now, self.plan) = self.pools.start().await;
     }
 
-    /// Everything that must be there is there, once.
+    /// Checks that every expected message is there, once.
     async fn end(mut self) {
         for claim in std::mem::take(&mut self.held).into_keys() {
             self.now.broker.claim_release(&self.at, claim).await.unwrap();

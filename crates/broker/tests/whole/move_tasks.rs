@@ -1,5 +1,4 @@
-//! Tasks that move dead letters back: whatever is killed when, each message arrives once, and the task reaches its
-//! end.
+//! Tasks that move dead letters back: with a crash at any point, each message arrives once, and the task ends.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms};
 use angarium_testbed::settings;
 
-/// A queue whose messages are all dead.
+/// Creates a queue whose messages are all dead letters.
 async fn dead_letters(whole: &Whole, count: usize) -> BTreeSet<MessageId> {
     whole.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
     let mut ids = BTreeSet::new();
@@ -25,7 +24,7 @@ async fn dead_letters(whole: &Whole, count: usize) -> BTreeSet<MessageId> {
         claim_once(whole, &queue("q")).await;
         assert!(whole.claim(&queue("q"), 20, 300).await.is_empty());
     }
-    // Those that are prepared there cannot be moved on yet.
+    // Messages that are only prepared there cannot be moved on yet.
     let ready = async || whole.broker.queue_describe(&queue("dead")).await.ok()?.map(|dead| dead.ready);
     until("they do not die", async || ready().await == Some(ids.len() as u64)).await;
     ids
@@ -39,7 +38,7 @@ async fn newest(whole: &Whole) -> Option<MoveTask> {
     whole.broker.move_tasks_list(&queue("dead")).await.unwrap().unwrap().into_iter().next()
 }
 
-/// The task ends, no caller asking for it, and each message is in `q` once and nowhere else.
+/// Waits until the task ends without a request, and checks that each message is in `q` once and nowhere else.
 async fn check_moved(whole: &Whole, ids: &BTreeSet<MessageId>, ends: MoveStatus) {
     until("the task does not end", async || newest(whole).await.is_some_and(|task| task.status == ends))
         .await;
@@ -95,7 +94,7 @@ async fn stopping_task_is_stopped_by_next_process() {
     assert_eq!(left, ids.len() as u64, "what was not moved stays");
 }
 
-/// A day and a half later what is left of a slow task stays where it is; and so it is if another process carries it on.
+/// After a day and a half the remaining messages of a slow task stay, also if another process runs the task.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_stopped_after_a_day_and_a_half() {
     let lives = Lives::new();
@@ -164,7 +163,7 @@ async fn the_tasks_of_a_queue_go_with_it() {
     assert_eq!(newest(&whole).await, None);
 }
 
-/// Messages that die again while a task moves them are not moved again by it: it would never end.
+/// A task does not move a message again that became a dead letter again meanwhile: the task would never end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_moves_no_more_than_there_was_when_it_began() {
     let lives = Lives::new();
@@ -186,7 +185,7 @@ async fn a_task_moves_no_more_than_there_was_when_it_began() {
     .await;
 }
 
-/// Claims what `q` has and gives it back: the second time each message is a dead letter.
+/// Claims the messages of `q` and releases them: after the second time each message is a dead letter.
 async fn attempt(whole: &Whole) {
     let claim = whole.broker.claim_create(&queue("q"), terms(300), limit(20)).await;
     if let Ok(Some((view, mut delivery_guard))) = claim {

@@ -1,4 +1,4 @@
-//! Commits that fail: what certainly did not happen, and what it is unknown.
+//! Commits that fail: certain failures, and unknown outcomes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Faulty {
     pub(super) whole: Whole,
     pub(super) tree: Plan,
     pub(super) pool: Plan,
-    /// The pool itself, behind its faults and before them.
+    /// The pool without its faults, and the pool with them.
     pub(super) store: Arc<EmbeddedPool>,
     pub(super) given: Arc<FaultyPool>,
     /// The tree's connection and session.
@@ -48,7 +48,7 @@ pub(super) async fn faulty() -> Faulty {
 }
 
 impl Faulty {
-    /// How many records of claims the tree has for the queue's slot.
+    /// Returns the number of records of claims in the tree for the queue's slot.
     async fn records(&self) -> usize {
         let slot = OwnedSlot::new(queue("q").slot(), 0, 0);
         self.catalogue.claims(&slot).await.unwrap().claims.len()
@@ -100,7 +100,7 @@ async fn messages_of_failed_claim_are_claimed_next() {
         let failed = faulty.whole.broker.claim_create(&queue("q"), terms(43_200), limit(2)).await;
         assert_eq!(failed.err().unwrap().nothing_written(), is_certain, "{fault:?}");
         assert_eq!(faulty.whole.claim_soon(&queue("q"), 2).await, ids, "{fault:?}");
-        // The one that is live, and none of the one that failed.
+        // The live claim's record, and none of the failed claim.
         assert_eq!(faulty.records().await, 1, "{fault:?}");
     }
 }
@@ -142,7 +142,7 @@ async fn failed_renewal_leaves_an_expiring_claim() {
     }
 }
 
-/// As when ZooKeeper is lost with the change under way: the claim is in doubt, and nothing else waits for it.
+/// As when ZooKeeper is lost during the change: the claim is in doubt, and nothing else waits for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn visibility_change_in_doubt_keeps_slot_open() {
     for fault in [Fault::UnknownBefore, Fault::UnknownAfter] {
@@ -151,16 +151,16 @@ async fn visibility_change_in_doubt_keeps_slot_open() {
         let ids = faulty.whole.post(&q, 3, 43_200).await;
         let (view, mut delivery_guard) = broker.claim_create(&q, terms(60), limit(3)).await.unwrap().unwrap();
         delivery_guard.done();
-        // The commit, and the first tries to make it again.
+        // The commit, and the first attempts to repeat it.
         faulty.tree.next(&[fault, Fault::NotSent, Fault::UnknownBefore]);
         let hidden = broker.message_hide(&q, view.id, ids[0], terms(600)).await;
         assert!(hidden.is_err_and(|error| !error.nothing_written()), "{fault:?}");
-        // Posts and deletes go on, of the claim in doubt too, and the slot is the same.
+        // Posts and deletes continue, also of messages under the claim in doubt, and the slot is the same.
         let posted = faulty.whole.post(&q, 1, 43_200).await;
         broker.message_delete(&q, posted[0], None).await.unwrap();
         broker.message_delete(&q, ids[1], Some(view.id)).await.unwrap();
         assert!(!faulty.tree.is_done(), "it is in doubt still");
-        // A second change of it waits until the outcome is known: it was done.
+        // A second change of the claim waits until the outcome is known: the first change was made.
         let again = broker.claim_renew(&q, view.id, terms(120)).await;
         assert!(again.is_ok(), "{fault:?}: {again:?}");
         assert!(faulty.tree.is_done());
@@ -213,7 +213,7 @@ async fn earlier_receipt_waits_for_receive_being_written() {
     };
     let releasing = async {
         until(async || faulty.tree.is_done()).await;
-        // The message that is held already does not wait for the other one.
+        // A message that is held already does not wait for the other one.
         until(async || {
             let filter = ClaimFilter { after: None, limit: filter().limit };
             broker.claims_list(&q, filter).await.unwrap().claims.iter().any(|claim| claim.ttl == 600)
@@ -261,7 +261,7 @@ async fn in_doubt_claim_without_messages_leaves_no_record() {
     }
 }
 
-/// Its deadline passed unheeded while it was being renewed, and no caller looked at it again.
+/// Its deadline passed during the renewal, and no task checked it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_expired_during_failed_renewal_still_ends() {
     let faulty = faulty().await;
@@ -277,7 +277,7 @@ async fn claim_expired_during_failed_renewal_still_ends() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     faulty.whole.clock.advance(60_000);
-    // Long enough for a turn of the background task that ends claims.
+    // Long enough for a turn of the background task that expires claims.
     tokio::time::sleep(Duration::from_millis(600)).await;
     faulty.tree.release();
     assert!(renewal.join_next().await.unwrap().unwrap().is_err());

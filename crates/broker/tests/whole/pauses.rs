@@ -1,4 +1,4 @@
-//! What is not done twice to a queue within a minute.
+//! Acts that must not be repeated on a queue within a minute.
 
 use angarium_broker::Act;
 use angarium_clock::Clock;
@@ -17,7 +17,7 @@ async fn an_act_is_not_begun_twice_within_a_minute() {
     whole.clock.advance(59_000);
     assert!(whole.broker.is_recent(&one, Act::Purge).await.unwrap());
     assert!(!whole.broker.act_begin(&one, Act::Purge).await.unwrap());
-    // What was refused began nothing.
+    // A refused act starts no new pause.
     whole.clock.advance(1_000);
     assert!(!whole.broker.is_recent(&one, Act::Purge).await.unwrap());
     assert!(whole.broker.act_begin(&one, Act::Purge).await.unwrap());

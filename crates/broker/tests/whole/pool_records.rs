@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::transfers::until;
 use super::{queue, replica};
 
-/// Opens storages below a directory, but for those that are out of reach. It keeps what was closed.
+/// Opens storages below a directory, except unreachable ones. It records the closed ones.
 struct Doors {
     opener: PoolOpener,
     shut: Mutex<HashSet<String>>,
@@ -70,7 +70,7 @@ impl Installation {
         Self { doors, settings, tree, catalogue, clock, _data: data }
     }
 
-    /// A slot as its owner has it.
+    /// Returns a slot as its owner has it.
     async fn owned(&self, slot: Slot) -> OwnedSlot {
         let node = self.tree.get(&format!("/meta/slots/{slot}")).await.unwrap().unwrap();
         OwnedSlot::new(slot, node.version, node.modified)
@@ -97,7 +97,7 @@ async fn post(broker: &Broker, at: &str) -> bool {
     broker.messages_post(&queue(at), vec![message], None).await.is_ok()
 }
 
-/// The weights of the pools that the broker knows.
+/// Returns the weights of the pools that the broker knows.
 async fn known(broker: &Broker) -> Vec<(String, u32)> {
     let pools = broker.health().await.pools;
     pools.iter().map(|health| (health.name.to_string(), health.pool.weight)).collect()
@@ -153,7 +153,7 @@ async fn refused_pool_closes_no_storage_of_another() {
     }
     // The same pool by another spelling of its place.
     broker.pool_patch(&name("a"), at("dir/a/")).await.unwrap();
-    // What is open is shared: were it forgotten, its directory would be found locked.
+    // An open storage is shared: if the pool were removed, its directory would be found locked.
     here.doors.opener.open("embedded:dir/a").unwrap();
     assert!(post(&broker, "q").await);
 }

@@ -1,4 +1,4 @@
-//! Pools that come and go while queues are created, and where new queues are placed.
+//! Addition and deletion of pools while queues are created, and placement of new queues.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -84,14 +84,14 @@ impl Empty {
         created.map(drop).map_err(|error| error.code())
     }
 
-    /// The pool of a queue.
+    /// Returns the pool of a queue.
     async fn pool_of(&self, at: &str) -> Option<String> {
         let slot = OwnedSlot::new(queue(at).slot(), 0, 0);
         let record = self.catalogue.queue(&slot, &queue(at)).await.unwrap();
         record.map(|record| record.placement.last().unwrap().clone())
     }
 
-    /// How many of these queues each pool has.
+    /// Creates queues. Returns how many of them each pool has.
     async fn shares(&self, queues: usize) -> HashMap<String, usize> {
         let mut shares = HashMap::new();
         for number in 0..queues {
@@ -103,8 +103,8 @@ impl Empty {
     }
 }
 
-/// Deletions of a pool, creations of queues and deletions of queues, all at once: whatever order they come in, no
-/// queue is left in a pool that is gone, and a pool that has a queue is there.
+/// Deletions of a pool, creations of queues and deletions of queues, all at once: in any order, no queue is left in a
+/// deleted pool, and a pool with a queue exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_is_never_deleted_under_queue_creation() {
     let empty = Arc::new(empty(Algorithm::default()).await);
@@ -141,7 +141,7 @@ async fn pool_is_never_deleted_under_queue_creation() {
         assert_eq!(is_gone, queues == 0, "{queues} queues in a pool that is deleted: {is_gone}");
         kept += usize::from(!is_gone);
         deleted += usize::from(is_gone);
-        // A pool takes queues again whether its deletion was refused or it was added again.
+        // The pool takes queues again, either after its refused deletion or after it was added again.
         if !is_gone {
             empty.create("after").await.unwrap();
             empty.broker.queue_delete(&queue("after")).await.unwrap();
@@ -200,7 +200,7 @@ async fn failed_deletion_leaves_usable_or_deletable_pool() {
             assert!(empty.broker.pool_delete(&name("pool")).await.is_err(), "{step} {fault:?}");
             assert!(empty.plan.is_done());
             match empty.broker.pool_get(&name("pool")).await {
-                // Any change takes a mark away that is left.
+                // Any change removes a remaining mark.
                 Ok(_) => drop(empty.broker.pool_patch(&name("pool"), at_weight("pool", 1)).await.unwrap()),
                 Err(_) => empty.add("pool", 1).await,
             }
@@ -271,7 +271,7 @@ fn message() -> Vec<NewMessage> {
     vec![NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() }]
 }
 
-/// A pool on the disk of one replica would be out of reach for another (P9).
+/// Another replica could not reach a pool on the disk of one replica (P9).
 #[tokio::test(flavor = "multi_thread")]
 async fn disk_pool_is_not_added_beside_another_replica() {
     let other = Replica::new(Uuid::from_u128(2), "elsewhere", "127.0.0.1:2");
@@ -298,7 +298,7 @@ async fn disk_pool_is_not_added_beside_another_replica() {
     while !empty.plan.is_done() {
         tokio::task::yield_now().await;
     }
-    // The replica that adds the pool has seen itself alone.
+    // The replica that adds the pool has seen no other one.
     joins().await;
     empty.plan.release();
     let refused = adding.join_next().await.unwrap().unwrap().unwrap_err();

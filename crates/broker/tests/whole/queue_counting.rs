@@ -1,5 +1,4 @@
-//! Queues that no caller uses are counted after their slots were taken, without being opened, and stay counted to the
-//! message.
+//! Unused queues are counted after the recovery of their slots, without being opened, and stay counted exactly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,13 +61,13 @@ impl House {
         Catalogue::new(Arc::new(EmbeddedTree::open(self.journal.clone()).await.unwrap()))
     }
 
-    /// The id of a queue, while no broker runs.
+    /// Returns the id of a queue, while no broker runs.
     pub async fn queue_id(&self, at: &QueueRef) -> QueueId {
         let records = self.catalogue().await.queue_records(std::slice::from_ref(at)).await.unwrap();
         records.into_iter().flatten().next().unwrap().id
     }
 
-    /// Replaces the record of a queue with bytes that are none, while no broker runs.
+    /// Replaces the record of a queue with invalid bytes, while no broker runs.
     async fn spoil_record(&self, at: &QueueRef) {
         let (tree, directory) = self.directory(at).await;
         let path = format!("{directory}/{}", at.name);
@@ -76,7 +75,7 @@ impl House {
         tree.commit(&[], &[Op::Set { path, data, version: None }]).await.unwrap();
     }
 
-    /// Makes nodes beside the record of a queue, and one beside its project, whose names are none, while no broker runs.
+    /// Creates nodes with invalid names beside the record of a queue and beside its project, while no broker runs.
     async fn add_foreign_nodes(&self, at: &QueueRef) {
         let (tree, directory) = self.directory(at).await;
         let (slot, _) = directory.rsplit_once('/').unwrap();
@@ -87,7 +86,7 @@ impl House {
         tree.commit(&[], &made).await.unwrap();
     }
 
-    /// The tree, and the path of the node that the record of a queue is below.
+    /// Returns the tree, and the path of the node above the record of a queue.
     async fn directory(&self, at: &QueueRef) -> (EmbeddedTree, String) {
         let tree = EmbeddedTree::open(self.journal.clone()).await.unwrap();
         let slot = format!("/queues/{:02x}", at.slot().0);
@@ -101,7 +100,7 @@ impl House {
     }
 }
 
-/// What a page shows of all queues together: ready, claimed, delayed and in transfer.
+/// Returns the sums of a page over all queues: ready, claimed, delayed and in transfer.
 pub async fn sums(whole: &Whole) -> [u64; 4] {
     let page = whole.broker.metrics_page().await;
     ["ready", "claimed", "delayed", "in_transfer"].map(|state| {
@@ -112,7 +111,7 @@ pub async fn sums(whole: &Whole) -> [u64; 4] {
     })
 }
 
-/// The value of a metric without labels.
+/// Returns the value of a metric without labels.
 pub async fn gauge(whole: &Whole, name: &str) -> f64 {
     value(&whole.broker.metrics_page().await, name, &[])
 }
@@ -129,7 +128,7 @@ pub async fn until_counted(whole: &Whole) {
     until("the queues are not counted", async || gauge(whole, "angarium_slots_counted").await == 256.0).await;
 }
 
-/// What the queues say themselves, each of which it opens.
+/// Returns the sums of the statistics of these queues, each of which it opens.
 async fn truth(whole: &Whole, queues: &[QueueRef]) -> [u64; 4] {
     let mut sums = [0; 4];
     for at in queues {
@@ -285,7 +284,7 @@ async fn deepest_idle_queues_have_names() {
         names.map(ready)
     };
     assert_eq!(shown().await, [0.0, 160.0, 320.0, 150.0]);
-    // One that is empty makes room for the next one.
+    // An empty queue makes room for the next one.
     after.post(&queue("q5"), 1, 3_600).await;
     after.broker.queue_purge(&queue("q5")).await.unwrap();
     assert_eq!(after.broker.meter().deep_queues().0.len(), 2);
@@ -302,12 +301,12 @@ async fn first_claim_does_not_wait_for_counting() {
     }
     before.broker.stop().await;
     let at = queue("q7");
-    // No other queue can be counted, whatever time passes.
+    // No other queue can be counted, however much time passes.
     house.hold.all_but(vec![house.queue_id(&at).await]);
     let after = house.start_held().await;
     until("nothing is counted", async || house.hold.held() > 0).await;
     assert_eq!(after.claim(&at, 1, 600).await.len(), 1);
-    // A line reads so many at once and no more, and one other task looks at queues one by one.
+    // A line reads a bounded number at once, and one other task reads queues one by one.
     assert!(house.hold.held() < QUEUES / 2, "{}", house.hold.held());
     let uncounted = QUEUES - 1;
     assert!(gauge(&after, "angarium_queues").await >= gauge(&after, "angarium_queues_counted").await);
@@ -380,7 +379,7 @@ async fn node_without_name_of_queue_is_left_out() {
     assert_eq!(names, ["a", "b"]);
 }
 
-/// What a page of queues with their numbers states of each, and what each states itself.
+/// Compares the numbers of a page of queues with the statistics of each queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_of_closed_queues_counts_as_their_stats() {
     let house = House::new();
@@ -398,7 +397,7 @@ async fn page_of_closed_queues_counts_as_their_stats() {
     before.claim(&queue("a"), 3, 600).await;
     post_delayed(&before, &queue("b"), 600).await;
     post_delayed(&before, &queue("due"), 30).await;
-    // A claimed message that was deleted, and its claim's record not yet.
+    // A claimed message that was deleted while the record of its claim still exists.
     let claim = before.broker.claim_create(&queue("a"), terms(600), limit(1)).await.unwrap();
     let (view, mut delivery_guard) = claim.unwrap();
     delivery_guard.done();

@@ -1,4 +1,5 @@
-//! Counting has a rate, and counts all queues of a slot, also those that are not kept one by one; a page of counts opens none.
+//! Counting has a bounded rate, and counts all queues of a slot, also those without figures of their own. A page of
+//! counts opens none.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ async fn queues_are_counted_no_faster_than_the_rate() {
     })
     .await;
     let step = angarium_broker::limits::COUNTING_STEP;
-    // The last step needs no pause behind it.
+    // No pause follows the last step.
     let steps = u32::try_from(QUEUES / angarium_broker::limits::COUNTING_QUEUES).unwrap() - 1;
     assert!(begun.elapsed() >= step * steps, "{:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
@@ -55,7 +56,7 @@ async fn queues_beyond_those_kept_one_by_one_are_in_the_sums() {
     let house = House::new();
     let before = house.start().await;
     post_to_each(&before, &names).await;
-    // Those behind are counted last: they are in the sum.
+    // The queues behind are counted last: they are in the sum.
     let beyond = &names[kept..];
     for at in &beyond[..5] {
         before.post(at, 2, 60).await;
@@ -69,7 +70,7 @@ async fn queues_beyond_those_kept_one_by_one_are_in_the_sums() {
     let posted = queues as u64;
     assert_eq!(sums(&after).await, [posted + 9, 1, 0, 0]);
     assert_eq!(open_queues(&after), 0);
-    // The deepest have names, although they were counted last.
+    // The deepest queues have names, although they were counted last.
     let page = after.broker.metrics_page().await;
     let deep = beyond[..4]
         .iter()

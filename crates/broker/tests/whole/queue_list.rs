@@ -1,4 +1,4 @@
-//! What pages of queues cost: the calls to a tree that has a hundred thousand of them, counted.
+//! Costs of pages of queues: the calls to a tree with a hundred thousand queues, counted.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,7 +23,7 @@ use super::{one_pool, open_journal, queue, replica};
 const QUEUES: usize = 100_000;
 const DIRECTORIES: usize = 256;
 
-/// A tree in which a project has queues without end, each with the metadata `{"number": …}`, beside all that is really in it.
+/// A tree in which a project has many queues, each with the metadata `{"number": …}`, beside its real content.
 struct Crowded {
     tree: EmbeddedTree,
     /// Names of queues, by the directory that they are in.
@@ -31,7 +31,7 @@ struct Crowded {
     calls: Arc<Calls>,
 }
 
-/// What was asked about queues.
+/// Numbers of reads about queues.
 #[derive(Default)]
 struct Calls {
     directories: AtomicUsize,
@@ -39,7 +39,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// How many directories, and how many records, were read since this was last asked.
+    /// Returns how many directories, and how many records, were read since the last call.
     fn take(&self) -> (usize, usize) {
         (self.directories.swap(0, Ordering::Relaxed), self.records.swap(0, Ordering::Relaxed))
     }
@@ -131,7 +131,7 @@ impl Coordination for Crowded {
     }
 }
 
-/// A broker over such a tree, and what counts its calls.
+/// Returns a broker over such a tree, and the counters of its calls.
 async fn crowded() -> (Broker, Arc<Calls>, TempDir) {
     let data = tempfile::tempdir().unwrap();
     let (journal, calls) = (open_journal(data.path(), "journal"), Arc::new(Calls::default()));
@@ -221,7 +221,7 @@ async fn metadata_is_read_only_for_wanted_names() {
         asked = QueueFilter { after: Some(next.as_str().to_owned()), ..both.clone() };
     }
     assert_eq!(found, ["q099000"]);
-    // As many as there are numbers of six digits below 100,000 with two nines side by side.
+    // As many as there are six-digit numbers below 100,000 with two adjacent nines.
     let wanted = (0..QUEUES).filter(|number| format!("{number:06}").contains("99")).count();
     assert_eq!(records, wanted);
 }

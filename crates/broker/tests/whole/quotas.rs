@@ -1,4 +1,4 @@
-//! What projects may hold: counted rightly whatever happens, and never exceeded.
+//! Holdings of projects: counted correctly after any fault, and never beyond the quota.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::faulty::{FaultyPool, FaultyTree, Plan};
 use super::{Whole, limit, metadata, one_pool, queue, replica, terms};
 use angarium_testbed::settings;
 
-/// As often as a slot writer sends a batch before it gives up.
+/// Number of times that a slot writer sends a batch before it gives up.
 const TRIES: usize = 6;
 
 /// An installation, over which brokers start one after the other.
@@ -74,14 +74,14 @@ fn project() -> ProjectId {
     queue("q").project
 }
 
-/// What a project holds: queues, messages, bytes.
+/// Returns the holdings of a project: queues, messages, bytes.
 async fn used(whole: &Whole) -> (u64, u64, u64) {
     let Holdings { queues, amount: Amount { messages, bytes } } =
         whole.broker.quota(&project()).await.unwrap().used.unwrap();
     (queues, messages, bytes)
 }
 
-/// Waits until the project holds this, for as long as a busy machine may need.
+/// Waits until the project has these holdings, as long as a busy machine may need.
 async fn used_soon(whole: &Whole, expected: (u64, u64, u64)) {
     let start = Instant::now();
     loop {
@@ -94,7 +94,7 @@ async fn used_soon(whole: &Whole, expected: (u64, u64, u64)) {
     }
 }
 
-/// Posts, and waits while it is counted what the project holds, which a busy machine may take long for.
+/// Posts, and retries while the holdings of the project are being counted, which may take long on a busy machine.
 async fn try_post(whole: &Whole, name: &str, bodies: &[&'static str]) -> Result<Vec<MessageId>, Error> {
     let message = |body: &&'static str| NewMessage {
         body: (*body).into(),
@@ -205,7 +205,7 @@ async fn expired_messages_make_room_in_closed_queues_too() {
     let whole = bounded.start().await;
     whole.post(&queue("open"), 2, 60).await;
     assert_over(try_post(&whole, "open", &["1"]).await, ("messages", 4));
-    // A bucket of expiry is looked at 8 seconds after its messages.
+    // A bucket of expiry is read 8 seconds after its messages expire.
     whole.clock.advance(80_000);
     used_soon(&whole, (2, 0, 0)).await;
     try_post(&whole, "open", &["1"; 4]).await.unwrap();
@@ -220,7 +220,7 @@ async fn in_doubt_post_keeps_its_room_until_resolved() {
         bounded.pool.next(&[fault; TRIES]);
         let unknown = try_post(&whole, "q", &["2", "3"]).await.unwrap_err();
         assert!(!unknown.nothing_written(), "{unknown:?}");
-        // No caller asks for the queue: that its slot is recovered is enough.
+        // No caller uses the queue: the recovery of its slot is enough.
         used_soon(&whole, (1, left, left)).await;
     }
 }
@@ -264,7 +264,7 @@ async fn dead_letters_move_whatever_the_quota_and_count_once() {
     whole.broker.claim_release(&queue("q"), view.id).await.unwrap();
     assert!(whole.claim(&queue("q"), 20, 300).await.is_empty());
     assert_eq!(whole.claim_soon(&queue("dead"), 20).await.len(), 2);
-    // Each remembers in 21 bytes whose dead letter it is.
+    // Each dead letter stores the name of its source in 21 bytes.
     used_soon(&whole, (2, 2, 2 + 2 * 21)).await;
 }
 
@@ -298,14 +298,14 @@ async fn messages_of_interim_owner_are_counted_on_return() {
     assert_eq!(used(&first).await, (0, 0, 0));
     let second = bounded.start().await;
     second.post(&queue("q"), 4, 3_600).await;
-    // A commit tells the first one that the slot is no longer its own.
+    // A commit shows the first one that the slot is no longer its own.
     let same_slot = (0..).map(|number| queue(&number.to_string())).find(|at| at.slot() == queue("q").slot());
     first.broker.queue_create(&same_slot.unwrap(), metadata("{}")).await.unwrap_err();
     used_soon(&first, (1, 4, 12)).await;
     assert_over(try_post(&first, "q", &["1", "2"]).await, ("messages", 5));
 }
 
-/// After any history the books say what a service states that counts afresh.
+/// After any history the ledger agrees with a new count.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_books_of_any_history_are_those_of_a_fresh_count() {
     let mut dice = StdRng::seed_from_u64(settings::seed("books"));
@@ -326,7 +326,7 @@ async fn the_books_of_any_history_are_those_of_a_fresh_count() {
             10 => whole.broker.queue_purge(&at).await.unwrap(),
             _ => whole.clock.advance(30_000),
         }
-        // Fewer than a batch is tried: none of them is given up.
+        // Fewer faults than attempts of a batch: no batch is given up.
         if dice.random_range(0..20) == 0 && bounded.pool.is_done() {
             bounded.pool.next(&[UnknownAfter, UnknownBefore, NotSent][..dice.random_range(1..=3)]);
         }

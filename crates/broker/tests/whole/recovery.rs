@@ -1,4 +1,4 @@
-//! Slots that are recovered: what was acknowledged stays, what was not cannot come back, and service continues.
+//! Recovery of slots: acknowledged changes stay, refused ones cannot return, and service continues.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::leases::all_queues;
 use super::outcomes::{Faulty, faulty};
 use super::{Whole, limit, queue, replica, terms};
 
-/// As often as a slot writer sends a batch before it gives up.
+/// Number of times that a slot writer sends a batch before it gives up.
 const TRIES: usize = 6;
 
 fn message() -> Vec<NewMessage> {
@@ -32,7 +32,7 @@ pub(super) async fn take_slot_of(faulty: &Faulty, name: &str) {
     faulty.catalogue.slots_take(&[queue(name).slot()], &other).await.unwrap();
 }
 
-/// Claims until a claim is answered without an error: as long as its slot is away it is refused.
+/// Claims until a claim succeeds: while the slot is away each one is refused.
 pub(super) async fn claim_when_served(whole: &Whole, name: &str) -> Vec<angarium_core::ids::MessageId> {
     let start = Instant::now();
     loop {
@@ -60,7 +60,7 @@ async fn slot_serves_again_after_in_doubt_batch() {
         let third = whole.post(&queue("q"), 1, 3_600).await;
         let all = claim_when_served(whole, "q").await;
         assert_eq!((all.first(), all.last()), (first.first(), third.first()), "{fault:?}");
-        // Once if its batch was applied, and else never.
+        // Once if its batch was applied, otherwise never.
         assert_eq!(all.len(), 2 + usize::from(is_applied), "{fault:?}");
     }
 }
@@ -74,7 +74,7 @@ async fn acknowledged_messages_survive_slot_recovery() {
     whole.broker.message_delete(&queue("q"), ids[1], None).await.unwrap();
     faulty.pool.next(&[UnknownBefore; TRIES]);
     whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
-    // Neither the one that is claimed nor the one that is deleted.
+    // Neither the claimed message nor the deleted one.
     assert_eq!(claim_when_served(whole, "q").await, ids[2..]);
     whole.clock.advance(59_999);
     assert!(whole.claim(&queue("q"), 20, 300).await.is_empty(), "the claim lasts as long as it was granted");
@@ -135,7 +135,7 @@ async fn unrecoverable_slot_refuses_requests_and_others_serve() {
     let ids = whole.post(&queue("q"), 1, 3_600).await;
     whole.post(&queue("other"), 1, 3_600).await;
     take_away(&faulty).await;
-    // The first is the claim's own.
+    // The first commit is the claim's own.
     faulty.tree.next(&[NotSent; 6]);
     faulty.tree.skip(1);
     whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
@@ -153,7 +153,7 @@ async fn queues_are_listed_out_of_the_tree_while_a_slot_is_away() {
     whole.post(&queue("q"), 1, 3_600).await;
     let project = queue("q").project;
     take_away(&faulty).await;
-    // The first is the claim's own.
+    // The first commit is the claim's own.
     faulty.tree.next(&[NotSent; 6]);
     faulty.tree.skip(1);
     whole.broker.claim_create(&queue("q"), terms(60), limit(1)).await.err().unwrap();
@@ -174,7 +174,7 @@ async fn claims_of_recovered_slot_last_two_seconds_at_least() {
     whole.broker.messages_post(&queue("q"), message(), None).await.unwrap_err();
     assert!(claim_when_served(whole, "q").await.is_empty());
     whole.clock.advance(1_999);
-    // By now the claim of the slot that no caller took has ended.
+    // By now the claim in the other slot, which was not taken away, has expired.
     assert_eq!(whole.claim_soon(&queue("other"), 1).await, others);
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
     whole.clock.advance(1);

@@ -1,4 +1,4 @@
-//! Messages that are sent through SQS live by the retention of their queue, whatever that becomes.
+//! Messages that are sent through SQS live by the current retention of their queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,7 +51,7 @@ async fn is_there(broker: &Broker, at: &QueueRef, id: MessageId) -> bool {
     broker.message_get(at, id).await.is_ok()
 }
 
-/// Waits until a queue has so many messages, as a sweep has left it.
+/// Waits until a sweep has left this number of messages in a queue.
 pub(super) async fn await_total(broker: &Broker, at: &QueueRef, total: u64) {
     let start = Instant::now();
     loop {
@@ -75,7 +75,7 @@ async fn shorter_retention_ends_waiting_messages_and_no_posted_ones() {
     retain(&broker, &at, 90).await;
     assert!(!is_there(&broker, &at, sent[0]).await, "it is over at once");
     assert!(is_there(&broker, &at, posted[0]).await, "it keeps what it got");
-    // One base time is up to eight seconds with others.
+    // Expiry times within eight seconds share one base time.
     clock.advance(8_000);
     await_total(&broker, &at, 1).await;
     let found = broker.messages_get(&at, &[posted[0], sent[0], sent[1]]).await.unwrap();
@@ -116,7 +116,7 @@ async fn delay_counts_towards_the_retention() {
     await_total(&broker, &at, 0).await;
 }
 
-/// A message that ends under its claim leaves the queue and the claim, and the claim with the last one.
+/// A message that expires under its claim leaves the queue and the claim; with the last one the claim ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn message_expiring_in_flight_leaves_counters() {
     let (whole, at) = (whole().await, queue("q"));
@@ -141,7 +141,7 @@ async fn group_continues_after_message_expires_in_flight() {
     assert_eq!(whole.claim_soon(&at, 1).await, [next]);
 }
 
-/// Has a message claimed once and taken out by the next claim; waits until it is in the queue for dead letters.
+/// Claims a message once and takes it out by the next claim; waits until it is in the dead letter queue.
 async fn die(whole: &Whole, at: &QueueRef, dead: &QueueRef) {
     super::deadletters::claim_once(whole, at).await;
     assert_eq!(whole.claim(at, 20, 60).await, []);
@@ -165,7 +165,7 @@ async fn dead_letter_lives_by_its_new_queue_from_the_first_send() {
     await_total(&whole.broker, &dead, 0).await;
 }
 
-/// The queue for dead letters was deleted, so the broker makes it.
+/// The dead letter queue was deleted, so the broker creates it.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letter_is_retained_by_created_target() {
     let (whole, at, dead) = (whole().await, queue("q"), queue("dead"));
@@ -177,7 +177,7 @@ async fn dead_letter_is_retained_by_created_target() {
     assert_eq!(whole.broker.message_get(&dead, sent[0]).await.unwrap().ttl, 345_600);
 }
 
-/// In order of groups it counts from the transfer; so the order of ids is not that of expiry.
+/// In a FIFO queue the lifetime counts from the transfer, so the order of ids is not the order of expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letter_in_order_of_groups_lives_from_its_transfer() {
     let (whole, at, dead) = (whole().await, queue("q"), queue("dead"));
@@ -187,7 +187,7 @@ async fn dead_letter_in_order_of_groups_lives_from_its_transfer() {
     whole.broker.queue_create(&at, metadata(source)).await.unwrap();
     let letter = whole.broker.messages_send(&at, vec![sending(Some("g"))]).await.unwrap().remove(0).unwrap();
     whole.clock.advance(500_000);
-    // It was sent to the queue itself, later, and ends earlier.
+    // This message was sent to the dead letter queue itself, later, and expires earlier.
     let other = whole.broker.messages_send(&dead, vec![sending(Some("h"))]).await.unwrap().remove(0).unwrap();
     whole.clock.advance(400_000);
     super::deadletters::claim_once(&whole, &at).await;
@@ -204,7 +204,7 @@ async fn dead_letter_in_order_of_groups_lives_from_its_transfer() {
     await_total(&whole.broker, &dead, 0).await;
 }
 
-/// A queue that no caller opens after a start is swept by its retention, also as it is changed then.
+/// A queue that no caller opens after a start is swept by its retention, also after a change of that.
 #[tokio::test(flavor = "multi_thread")]
 async fn unopened_queue_is_swept() {
     let lives = Lives::new();
@@ -214,7 +214,7 @@ async fn unopened_queue_is_swept() {
         first.broker.queue_create(at, keeping(600)).await.unwrap();
         send(&first.broker, at, 3).await;
     }
-    // What is claimed ends too.
+    // The claimed message expires too.
     assert_eq!(first.claim(&at, 1, 43_200).await.len(), 1);
     first.broker.stop().await;
     let (second, _) = lives.whole().await;
@@ -229,8 +229,7 @@ async fn unopened_queue_is_swept() {
     second.broker.stop().await;
 }
 
-/// One message has ended, and all that was sent later lives on: that much is looked at and shown, however many those
-/// are.
+/// One message has expired, and all later ones live on: only the one is read and returned, however many the others are.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweep_costs_the_same_whatever_lives_on() {
     let mut costs = Vec::new();
@@ -259,7 +258,8 @@ async fn sweep_costs_the_same_whatever_lives_on() {
     assert_eq!(costs[0].1, 1);
 }
 
-/// A queue is noted for the sweep while its period is changed: what is noted is not what was read before the change.
+/// The retention of a queue changes while the queue is noted for the sweep: the noted value is not older than the
+/// change.
 #[tokio::test(flavor = "multi_thread")]
 async fn noted_retention_is_no_older_than_a_change() {
     let lives = Lives::new();
@@ -276,7 +276,7 @@ async fn noted_retention_is_no_older_than_a_change() {
     drop(first);
     let pool = Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(lives.journal.clone())), Plan::default()));
     *pool.totals_of.lock() = Some(id);
-    // The first question is whether it has anything unfinished.
+    // The first read checks for unfinished transfers.
     pool.totals.next(&[Fault::None, Fault::Held]);
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(lives.journal.clone()).await.unwrap()));
     let settings = one_pool(pool.clone());
@@ -299,7 +299,7 @@ async fn noted_retention_is_no_older_than_a_change() {
     second.stop().await;
 }
 
-/// The change that shortens it is heard of a queue that was closed since.
+/// A shorter retention also applies to a queue that was closed since.
 #[tokio::test(flavor = "multi_thread")]
 async fn retention_of_closed_queue_is_followed() {
     let lives = Lives::new();

@@ -1,4 +1,4 @@
-//! Messages that are not ready yet: delays, dates, and claims that put off what they give back.
+//! Messages that are not ready yet: delays, dates, and releases with a delay.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn delayed_message_is_claimed_only_when_due() {
     whole.clock.advance(29_999);
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
     whole.clock.advance(1);
-    // At once: the claim itself looks for what is due.
+    // At once: the claim itself looks for due messages.
     assert_eq!(whole.claim(&queue("q"), 1, 300).await, ids);
 }
 
@@ -40,7 +40,7 @@ async fn due_message_keeps_its_posting_order() {
     let ids = post(&whole.broker, &queue("q"), &[None, DELAYED, None], 3_600).await;
     assert_eq!(whole.claim(&queue("q"), 1, 300).await, ids[..1]);
     whole.clock.advance(30_000);
-    // A turn of the background task, so that it is not the claim that finds it.
+    // A tick of the background task, so that not the claim finds the message.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[1..]);
 }
@@ -128,7 +128,7 @@ async fn thousands_due_together_in_backlog_all_become_ready() {
     assert!(drained == ids);
 }
 
-/// Everything, as it becomes ready.
+/// Claims all messages as they become ready.
 async fn drained(whole: &Whole, count: usize) -> Vec<MessageId> {
     let mut drained = Vec::new();
     while drained.len() < count {

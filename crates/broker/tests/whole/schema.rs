@@ -1,5 +1,5 @@
-//! The form of records: nothing is written that a replica which is up would misread, and no program starts on what it does
-//! not know.
+//! The form of records: no record is written that a running replica would misread, and no program starts on a form that
+//! it does not know.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl Scene {
         Broker::start(catalogue, &settings, replica(), clock, Limits::ZAQAR).await
     }
 
-    /// Registers a replica that runs a program which knows records of forms up to this one. Returns its node.
+    /// Registers a replica whose program knows records up to this form. Returns its node.
     async fn join(&self, schema: Schema) -> String {
         let component = Component {
             instance: Uuid::from_u128(2),
@@ -74,7 +74,8 @@ impl Scene {
     }
 }
 
-/// Until every replica knows messages by queue they are stored as before, with the retention that holds when they are sent.
+/// Until every replica knows retained messages, messages are stored in the old form, with the retention at the time of
+/// sending.
 #[tokio::test(flavor = "multi_thread")]
 async fn sent_message_waits_with_its_new_form_for_older_replicas() {
     let scene = scene().await;
@@ -87,7 +88,7 @@ async fn sent_message_waits_with_its_new_form_for_older_replicas() {
     assert!(matches!(scene.stored(first).await.life, Life::Own { ttl: 100, .. }));
 
     scene.tree.commit(&[], &[Op::Delete { path: older }]).await.unwrap();
-    // Whether they all know it is asked now and then, and not at each message.
+    // The replicas are asked for their forms at an interval, and not for each message.
     let start = Instant::now();
     while broker.components().await.unwrap().schema < Schema::RETENTION {
         assert!(start.elapsed() < Duration::from_secs(60), "it is never asked again");
@@ -96,7 +97,7 @@ async fn sent_message_waits_with_its_new_form_for_older_replicas() {
     }
     let last = send(&broker).await;
     assert_eq!(scene.stored(last).await.life, Life::Retained { since: clock.now() });
-    // Stored messages keep what they got.
+    // Stored messages keep the lifetime that they got.
     let change = Change::new(0, "add", "/metadata/_default_message_ttl", Some(seconds(1_000))).unwrap();
     broker.queue_patch(&queue("q"), vec![change]).await.unwrap();
     clock.advance(100_000);
@@ -123,7 +124,7 @@ async fn ordered_queue_waits_until_all_replicas_know_it() {
     let told = std::error::Error::source(&refused).unwrap().to_string();
     assert!(told.contains("127.0.0.1:2") && told.contains("0.0.9"), "{told}");
     assert!(broker.queue_metadata(&queue("q")).await.unwrap().is_none());
-    // What every program knows is not stopped by it.
+    // Records that every program knows are not affected.
     assert_eq!(broker.queue_create(&queue("plain"), metadata("{}")).await.unwrap(), CreateResult::New);
     assert_eq!(broker.components().await.unwrap().schema, Schema::FIRST);
 

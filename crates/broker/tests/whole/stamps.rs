@@ -30,7 +30,7 @@ async fn an_empty_disk_under_a_pools_name_is_not_served() {
         refused.to_string().contains("pool default") && cause.contains("never registered"),
         "{refused}: {cause}"
     );
-    // Nor did the attempt take anything from the one that serves.
+    // The attempt did not affect the serving replica.
     assert!(broker.claim_create(&queue("q"), terms(60), limit(1)).await.unwrap().is_some());
 }
 

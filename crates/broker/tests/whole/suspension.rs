@@ -1,5 +1,5 @@
-//! The connection to the tree leaves and arrives, a session is lost, a service begins again: no claim ends for a
-//! moment, in which its holder can renew it (P3).
+//! Loss and return of the connection to the tree, loss of a session, restart of a service: no claim expires before its
+//! holder has had time to renew it (P3).
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::faulty::LinkOutage;
 use super::outcomes::faulty;
 use super::{Whole, limit, queue, start, terms, whole};
 
-/// Long enough for the background task that ends claims to have its turn.
+/// Waits long enough for a tick of the background task that expires claims.
 async fn turns() {
     tokio::time::sleep(3 * angarium_broker::limits::EXPIRY_TICK).await;
 }

@@ -1,4 +1,4 @@
-//! Moves between queues that are deleted, whose slots are recovered, and that no caller opens (P5).
+//! Transfers between queues that are deleted, whose slots are recovered, or that no caller opens (P5).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use super::outcomes::{Faulty, faulty};
 use super::recovery::{claim_when_served, take_slot_of};
 use super::{metadata, queue};
 
-/// Far too long for anything that happens here.
+/// Far longer than any operation here.
 const SOON: Duration = Duration::from_secs(30);
 
 /// The id of a queue, as its record has it.
@@ -29,7 +29,7 @@ pub(super) async fn id_of(catalogue: &Catalogue, name: &str) -> Option<QueueId> 
     catalogue.queue(&slot, &queue(name)).await.unwrap().map(|record| record.id)
 }
 
-/// Queues `q` and `dead` in two slots; a message of `q` is about to be moved when it is claimed next.
+/// Creates queues `q` and `dead` in two slots; the next claim of the message in `q` transfers it.
 async fn about_to_move(attributes: &str) -> (Faulty, Vec<MessageId>) {
     assert_ne!(queue("q").slot(), queue("dead").slot());
     let faulty = faulty().await;
@@ -41,8 +41,8 @@ async fn about_to_move(attributes: &str) -> (Faulty, Vec<MessageId>) {
     (faulty, ids)
 }
 
-/// Begins the move and holds the batch of its step: 0 sets the message aside, 1 prepares it, 2 takes it out of the source,
-/// 3 publishes it.
+/// Begins the transfer and holds the batch of one step: 0 marks the message in transfer, 1 prepares it, 2 removes it
+/// from the source, 3 publishes it.
 async fn move_until(faulty: &Faulty, step: usize) {
     faulty.pool.next(&[Fault::Held]);
     faulty.pool.skip(step);
@@ -58,7 +58,7 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Deletes `dead`, and states whether the source has the message still when that is answered.
+/// Deletes `dead`, and returns whether the source still has the message when the deletion is answered.
 async fn begin_deletion(faulty: &Faulty, id: MessageId) -> JoinSet<bool> {
     let (broker, store) = (faulty.whole.broker.clone(), Arc::clone(&faulty.store));
     let source = id_of(&faulty.catalogue, "q").await.unwrap();
@@ -67,12 +67,12 @@ async fn begin_deletion(faulty: &Faulty, id: MessageId) -> JoinSet<bool> {
         broker.queue_delete(&queue("dead")).await.unwrap();
         !store.get(source, &[id]).await.unwrap().is_empty()
     });
-    // It has its chance to come too early.
+    // Time for the deletion to act too early.
     tokio::time::sleep(Duration::from_millis(200)).await;
     deleting
 }
 
-/// What the source had when the queue was deleted is not lost with it.
+/// Checks that a message in the source at the deletion of the target is not lost.
 async fn check_kept(faulty: &Faulty, mut deleting: JoinSet<bool>, ids: &[MessageId], step: usize) {
     if deleting.join_next().await.unwrap().unwrap() {
         assert_eq!(faulty.whole.claim_soon(&queue("dead"), 20).await, ids, "step {step}");
@@ -100,7 +100,7 @@ async fn slot_recovered_during_transfer_keeps_messages() {
         let (faulty, ids) = about_to_move(ONCE).await;
         move_until(&faulty, step).await;
         take_slot_of(&faulty, "dead").await;
-        // A commit notices.
+        // A commit notices that the slot was taken away.
         faulty.whole.broker.queue_patch(&queue("dead"), Vec::new()).await.unwrap_err();
         assert!(claim_when_served(&faulty.whole, "dead").await.is_empty());
         let deleting = begin_deletion(&faulty, ids[0]).await;
@@ -116,7 +116,7 @@ async fn earlier_owner_removes_nothing_after_target_deletion() {
     first.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
     let ids = first.post(&queue("q"), 1, 3_600).await;
     claim_once(&first, &queue("q")).await;
-    // It is marked in transfer and prepared, and then its owner is cut off.
+    // The message is marked in transfer and prepared, and then its owner is cut off.
     plan.next(&vec![Fault::NotSent; FOR_EVER]);
     plan.skip(2);
     assert!(first.claim(&queue("q"), 20, 300).await.is_empty());
@@ -154,7 +154,7 @@ async fn interrupted_transfers_of_unused_queues_are_finished() {
         until("the step is not tried", async || plan.left() < FOR_EVER).await;
         first.broker.stop().await;
         let (_second, _) = lives.whole().await;
-        // Looked at behind its back: to ask it would open the queues.
+        // Read directly from the pool: a request would open the queues.
         let pool = EmbeddedPool::new(lives.journal.clone());
         let catalogue = lives.catalogue();
         until("the move is not brought to its end", async || {

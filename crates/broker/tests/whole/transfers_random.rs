@@ -1,5 +1,6 @@
 //! Random histories of two queues, one of which takes the dead letters of the other: crashes between any two steps,
-//! deletions of the target at any time, and consumers that delete what they get. A naive set of ids is the judge.
+//! deletions of the target at any time, and consumers that delete received messages. They are checked against naive
+//! sets of ids.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,9 +22,9 @@ struct History {
     lives: Lives,
     now: Whole,
     plan: Plan,
-    /// Messages that must come to the end of their way.
+    /// Messages that must arrive in the end.
     kept: BTreeSet<MessageId>,
-    /// Messages that were deleted, with an answer: they may never be seen again.
+    /// Messages whose deletion was acknowledged: they may never be seen again.
     gone: BTreeSet<MessageId>,
 }
 
@@ -39,17 +40,17 @@ impl History {
         self.kept.extend(self.now.post(&queue("q"), count, 1_209_600).await);
     }
 
-    /// Claims what `q` has and gives it back: the second time each message is a dead letter.
+    /// Claims the messages of `q` and releases them: after the second time each message is a dead letter.
     async fn attempt(&self) {
         let claim = self.now.broker.claim_create(&queue("q"), terms(300), limit(20)).await;
         if let Ok(Some((view, mut delivery_guard))) = claim {
             delivery_guard.done();
-            // A broker that is about to crash may not do it: then the claim is there after the crash.
+            // A broker that is about to crash may fail to release: then the claim exists after the crash.
             drop(self.now.broker.claim_release(&queue("q"), view.id).await);
         }
     }
 
-    /// Deletes what has come to `dead`.
+    /// Deletes messages that have arrived in `dead`.
     async fn consume(&mut self) {
         let claim = self.now.broker.claim_create(&queue("dead"), terms(300), limit(20)).await;
         let Ok(Some((view, mut delivery_guard))) = claim else { return };
@@ -64,8 +65,8 @@ impl History {
         }
     }
 
-    /// Deletes `dead` while messages move there. What its source does not have any more when that is answered may have
-    /// gone with it.
+    /// Deletes `dead` while messages are transferred there. Messages that the source no longer has at the answer may
+    /// have been deleted with it.
     async fn delete(&mut self, pause: Duration) {
         let source = id_of(&self.lives.catalogue(), "q").await.unwrap();
         let ids: Vec<MessageId> = self.kept.iter().copied().collect();
@@ -86,7 +87,7 @@ impl History {
         self.kept = kept.unwrap_or_else(|| std::mem::take(&mut self.kept));
     }
 
-    /// After so many batches nothing is written any more; then another life begins.
+    /// After this number of batches no write succeeds any more; then the broker is restarted.
     async fn crash(&mut self, batches: usize) {
         self.plan.next(&vec![Fault::NotSent; FOR_EVER]);
         self.plan.skip(batches);
@@ -96,11 +97,11 @@ impl History {
         tokio::time::sleep(Duration::from_millis(20)).await;
         self.now.broker.stop().await;
         (self.now, self.plan) = self.lives.whole().await;
-        // Claims of the life before have ended.
+        // Claims from before the crash have expired.
         self.now.clock.advance(302_000);
     }
 
-    /// Everything ends.
+    /// Waits until every message has arrived.
     async fn end(mut self) {
         let mut left = self.kept.len();
         until("a message is lost", async || {

@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 
 use super::{Whole, limit, queue, terms, whole};
 
-/// Longer than anything here takes on a busy machine.
+/// Returns a wait longer than any operation here on a busy machine.
 fn long() -> ClaimWait {
     ClaimWait::new(Some(20)).unwrap()
 }
 
-/// Waits for one message, in a task of its own; it is in line when this returns.
+/// Waits for one message, in a task of its own. The task is in line when this returns.
 async fn wait_in_line(
     whole: &Whole,
     tasks: &mut JoinSet<(usize, Option<ClaimView>)>,
@@ -35,7 +35,7 @@ async fn wait_in_line(
             }),
         )
     });
-    // Nothing shows that it waits; this is long enough for it to come to that.
+    // Nothing shows that the claim waits; this is long enough for it to begin.
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
@@ -55,7 +55,7 @@ async fn post_serves_waiters_in_arrival_order() {
     assert_eq!(whole.claim(&queue("q"), 20, 300).await, ids[3..]);
 }
 
-/// Polls a caller who waits, for as long as it takes to stand in line.
+/// Polls a waiting claim until it is in line.
 async fn stand_in_line(
     waits: Pin<&mut impl Future<Output = Result<Option<(ClaimView, DeliveryGuard)>, Error>>>,
 ) {
@@ -63,8 +63,8 @@ async fn stand_in_line(
     assert!(told.is_err(), "he was told before his turn: {:?}", told.map(|told| told.map(drop)));
 }
 
-/// He had had the first place of a line, and so had the next one of the line after it: that one was told that the queue was
-/// closed.
+/// A late waiter once had the first place of a line, and so had the next waiter of the following line: that one was
+/// told that the queue was closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_waiter_drops_no_other() {
     let whole = whole().await;
@@ -125,7 +125,7 @@ async fn non_waiting_claim_overtakes_no_waiter() {
     let whole = whole().await;
     let mut tasks = JoinSet::new();
     wait_in_line(&whole, &mut tasks, 0, "q").await;
-    // At once, though a caller is before it.
+    // At once, though another waiter is before it.
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
     whole.post(&queue("q"), 1, 3_600).await;
     assert!(whole.claim(&queue("q"), 1, 300).await.is_empty());
@@ -187,7 +187,7 @@ async fn a_line_has_an_end() {
             broker.claim_wait(&queue("q"), terms(300), limit(1), long(), Claimer::default()).await.map(drop)
         });
     }
-    // The one for whom there is no place does not wait.
+    // The waiter beyond the bound does not wait.
     let refused = tasks.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(matches!(refused, Error::TooMany { .. }), "{refused:?}");
     whole.broker.stop_waiters();
