@@ -1,5 +1,5 @@
-//! How much at once: requests and long polls in all, and requests of a project in a second. What is beyond is answered
-//! at once, so that no client hangs who could go elsewhere or come again.
+//! Admission control: limits of requests and of long polls in progress, and the rate limit of each project. A request
+//! beyond a limit is refused at once and never queued, so that its client can try another replica or repeat it later.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,61 +22,61 @@ use angarium_core::rate::{Rate, RateUse};
 use angarium_core::region::Accounts;
 use angarium_core::source::ForwardedFor;
 
-/// Paths that are answered however much there is to do: a supervisor that restarts a busy service makes it worse,
-/// and its operator wants to know why.
+/// Paths that are served at any load: a supervisor that restarts a busy service makes the load worse, and its operator
+/// needs the metrics.
 const ALWAYS: [&str; 3] = [probe::LIVENESS, probe::READINESS[0], probe::METRICS];
 
-/// How much the service does at once.
+/// Limits of concurrent requests, of the request rate and of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
-    /// Requests in progress that do not wait for a message.
+    /// Max requests in progress that do not wait for a message.
     pub requests: usize,
-    /// Requests in progress that do.
+    /// Max requests in progress that may wait for a message.
     pub long_polls: usize,
-    /// Requests in progress of each address that a proxy names, with those that wait.
+    /// Max requests in progress, long polls included, of each address that a proxy names.
     pub per_address: usize,
-    /// Requests of a project in a second; none: as many as it likes.
+    /// Max requests of a project per second; none: no limit.
     pub project_rate: Option<Rate>,
-    /// Bytes of bodies in memory.
+    /// Max bytes of request bodies in memory.
     pub body_bytes: usize,
 }
 
-/// What is in progress, and what each project has used.
+/// Requests in progress, and the used rate of each project.
 #[derive(Debug)]
 pub struct AdmissionControl {
     limits: RequestLimits,
     requests: Semaphore,
     long_polls: Semaphore,
-    /// Requests in progress of each address. Held for one look at the map.
+    /// Requests in progress of each address. The lock is held for one access to the map.
     counted: Mutex<HashMap<Counter, usize>>,
-    /// Held for one look at the map.
+    /// Used rate of each project or account. The lock is held for one access to the map.
     used: Mutex<HashMap<ProjectId, RateUse>>,
-    /// What requests are counted for: a project, or the account of it.
+    /// Maps a project to the account that its requests count for.
     accounts: Accounts,
     clock: Clock,
 }
 
-/// A number of requests that is kept for an address.
+/// Key of a count of requests in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Counter {
-    /// Requests whose senders are not proven, by where they count.
+    /// Requests of an address whose senders are not authenticated yet, by kind.
     Unproven(IpAddr, PlaceKind),
-    /// Requests that a proxy passes on; without an address those whose address cannot be read.
+    /// Requests of an address that a proxy names; none: requests whose address cannot be read.
     Forwarded(Option<IpAddr>),
 }
 
-/// Where a request counts among those in progress.
+/// Kind of a request; each kind has its own limit of requests in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlaceKind {
-    /// Among requests that are answered as soon as the work is done.
+    /// A request that is answered as soon as its work is done.
     Request,
-    /// Among requests that wait for a message.
+    /// A request that may wait for a message.
     LongPoll,
 }
 
 impl PlaceKind {
-    /// A request of REST with this query waits if it has `wait=` with anything but nothing and zero, read as its handler
-    /// reads it.
+    /// Returns the kind of a REST request with this query: a long poll if `wait` is neither empty nor zero. The query
+    /// is parsed as in the handler.
     pub fn of_query(query: &str) -> Self {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
         let waits =
@@ -85,31 +85,32 @@ impl PlaceKind {
     }
 }
 
-/// A request in progress, for as long as this lives.
+/// The place of a request among those in progress, until this is dropped.
 #[derive(Debug)]
 pub struct AdmissionPermit<'a> {
     place: SemaphorePermit<'a>,
     kind: PlaceKind,
-    /// While its sender is not proven.
+    /// Set until the sender is authenticated.
     unproven: Option<CountedPlace<'a>>,
-    /// For the address that a proxy names.
+    /// Set when a proxy names the address of the client.
     _forwarded: Option<CountedPlace<'a>>,
 }
 
 impl AdmissionPermit<'_> {
-    /// Whether the sender of the request is not proven yet.
+    /// Whether the sender of the request is still to be authenticated.
     pub fn is_unproven(&self) -> bool {
         self.unproven.is_some()
     }
 }
 
-/// Whether a request passes admission control at all: not when another replica has let it in, nor a probe.
+/// Whether admission control counts a request. It counts no probe, and no request that another replica forwards, which
+/// that replica has admitted.
 pub fn is_counted(head: &Parts) -> bool {
     head.extensions.get::<PeerOrigin>().is_none() && !ALWAYS.contains(&head.uri.path())
 }
 
 impl AdmissionControl {
-    /// Nothing in progress, nothing used; rates are those of `accounts`.
+    /// Creates admission control without requests in progress. Rates count for the accounts of `accounts`.
     pub fn new(limits: RequestLimits, accounts: Accounts, clock: Clock) -> Self {
         let places = |number: usize| Semaphore::new(number.min(Semaphore::MAX_PERMITS));
         let (requests, long_polls) = (places(limits.requests), places(limits.long_polls));
@@ -117,7 +118,7 @@ impl AdmissionControl {
         Self { limits, requests, long_polls, counted, used, accounts, clock }
     }
 
-    /// Lets a request in while there is room for it. Its sender is certain, and so its project is charged at once.
+    /// Admits a request if there is room for it. Its sender is authenticated, so its project is charged at once.
     ///
     /// # Errors
     ///
@@ -130,15 +131,15 @@ impl AdmissionControl {
     ) -> Result<AdmissionPermit<'_>, Error> {
         let forwarded = self.forwarded(extensions)?;
         let place = self.place(kind)?;
-        // Who brings no token cannot use up the rate of a project by naming it.
+        // A client without a token cannot use up the rate of a project by naming it.
         if !identity.is_anonymous {
             self.spend(&identity.project)?;
         }
         Ok(AdmissionPermit { place, kind, unproven: None, _forwarded: forwarded })
     }
 
-    /// Lets a request in whose body is to be read while there is room for it. Nothing is charged to the project of its
-    /// `sender`, who may be another one, until [`Self::confirm`].
+    /// Admits a request whose body is still to be read, if there is room for it. The project is not charged before
+    /// [`Self::confirm`], because the stated `sender` may be false.
     ///
     /// # Errors
     ///
@@ -156,8 +157,8 @@ impl AdmissionControl {
         Ok(AdmissionPermit { place: self.place(kind)?, kind, unproven, _forwarded: forwarded })
     }
 
-    /// Charges a screened request to `project`, now that its sender is proven, and counts it where it belongs, now that it
-    /// is known whether it waits.
+    /// Charges a screened request to `project` after its sender was authenticated, and moves it to its kind, which the
+    /// body has shown.
     ///
     /// # Errors
     ///
@@ -173,7 +174,7 @@ impl AdmissionControl {
         Ok(AdmissionPermit { place, kind, unproven: None, ..permit })
     }
 
-    /// A place for a request, for as long as it is in progress.
+    /// Reserves a place for a request while it is in progress.
     fn place(&self, kind: PlaceKind) -> Result<SemaphorePermit<'_>, Error> {
         let places = match kind {
             PlaceKind::Request => &self.requests,
@@ -182,8 +183,9 @@ impl AdmissionControl {
         places.try_acquire().map_err(|_| Error::Overloaded)
     }
 
-    /// Counts a request from `address` whose sender is not proven yet, until what is returned is dropped. An address has at
-    /// most a quarter of the places with such requests: who only names a key cannot take them from those who have one.
+    /// Counts a request from `address` whose sender is not authenticated yet, until the returned place is dropped. Such
+    /// requests of one address take at most a quarter of the places, so a client that only names a key cannot take all
+    /// places from clients that own one.
     ///
     /// # Errors
     ///
@@ -196,8 +198,8 @@ impl AdmissionControl {
         self.count(Counter::Unproven(customer(address), kind), places / limits::UNPROVEN_PARTS)
     }
 
-    /// Counts a request for the address that a trusted proxy names in `X-Forwarded-For`; nothing where none does, since the
-    /// connections of that address are bounded. All addresses that cannot be read count together.
+    /// Counts a request for the address that a trusted proxy names in `X-Forwarded-For`. Returns none without such a
+    /// header: the connections of that address are bounded. All addresses that cannot be read count together.
     ///
     /// # Errors
     ///
@@ -207,7 +209,7 @@ impl AdmissionControl {
         self.count(Counter::Forwarded(address.map(customer)), self.limits.per_address).map(Some)
     }
 
-    /// Counts one more, of which there may be `most`, but one at least.
+    /// Counts one more request, up to `most`; one is always allowed.
     fn count(&self, counter: Counter, most: usize) -> Result<CountedPlace<'_>, Error> {
         let mut counted = self.counted.lock();
         let count = counted.entry(counter).or_default();
@@ -218,7 +220,7 @@ impl AdmissionControl {
         Ok(CountedPlace { quota: self, counter })
     }
 
-    /// Refuses a request of a project that has used its rate, and counts none: it may be another client's.
+    /// Refuses a request if its project has used up its rate. Charges nothing, because the stated project may be false.
     fn check_rate(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
         let before = self.used.lock().get(&self.accounts.of(project)).copied().unwrap_or_default();
@@ -226,7 +228,7 @@ impl AdmissionControl {
         after.map(drop).ok_or(Error::TooFast { per_second: rate.per_second() })
     }
 
-    /// Counts one more request of a project, for its account.
+    /// Charges one request to the account of a project.
     fn spend(&self, project: &ProjectId) -> Result<(), Error> {
         let Some(rate) = self.limits.project_rate else { return Ok(()) };
         let project = &self.accounts.of(project);
@@ -239,7 +241,7 @@ impl AdmissionControl {
         if used.len() >= limits::RATED_PROJECTS && !used.contains_key(project) {
             used.retain(|_, used| !used.is_over(now));
         }
-        // With so many projects at work in one second the rate of each is not what the service suffers from.
+        // When so many projects are active within one second, the rate of a single one is not the cause of the load.
         if used.len() < limits::RATED_PROJECTS || used.contains_key(project) {
             used.insert(project.clone(), after);
         }
@@ -247,7 +249,7 @@ impl AdmissionControl {
     }
 }
 
-/// A request that counts for an address. It no longer does when this is dropped.
+/// A request that counts for an address until this is dropped.
 #[derive(Debug)]
 pub struct CountedPlace<'a> {
     quota: &'a AdmissionControl,

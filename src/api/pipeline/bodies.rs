@@ -1,10 +1,11 @@
-//! The budget of request bodies in memory: each byte counts from its arrival until its request is answered.
-//! Owns who a body counts for and what its reader is told when there is no room. Never reads a body of its own accord.
+//! The budget of request bodies in memory: each byte counts from its arrival until its request is answered. This module
+//! selects the account of a body and the error of its reader when the budget is full. It never reads a body by itself.
 //!
-//! A short body of known length counts as a whole, for the service alone: as many of them as requests are let in at once make
-//! a quarter of the budget, which no other may take. Any other counts for the account of its project too, or, before that is
-//! known, for the address of its client; each of these may hold a quarter. Where there is no room the slowest body makes some, with 408, or the new one is
-//! refused, with 503.
+//! A short body of known length is charged whole, and only to the service. The bound of short bodies is such that they
+//! fill a quarter of the budget when all places for requests are in use; no other body takes that quarter. Any other
+//! body also counts for the account of its project, or, while the project is unknown, for the address of its client;
+//! each of these may hold a quarter. If there is no room, the slowest body is dropped with 408, or the new body is
+//! refused with 503.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
@@ -27,51 +28,51 @@ use angarium_core::network::customer;
 use angarium_core::region::Accounts;
 use angarium_core::source::Source;
 
-/// Whose body it is.
+/// The account or the address that a body counts for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BodyOwner {
-    /// A project that is known for certain, or as certainly as anything without authentication. It counts for its account.
+    /// An authenticated project, or a stated one without authentication. The body counts for its account.
     Project(ProjectId),
-    /// Of the client that it is unknown yet. It counts for its [`customer`].
+    /// The address of a client whose project is not known yet. The body counts for its [`customer`].
     Address(IpAddr),
 }
 
 impl BodyOwner {
-    /// The client at the other end of the connection.
+    /// Returns the address of the client as the owner.
     pub fn client(extensions: &Extensions) -> Self {
         Self::Address(client_address(extensions))
     }
 }
 
-/// The address that a request counts for whose sender is not known.
+/// Returns the address that counts for a request with an unknown sender.
 pub fn client_address(extensions: &Extensions) -> IpAddr {
     let address = extensions.get::<Source>().and_then(|source| source.address);
     customer(address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()))
 }
 
-/// The bytes of bodies in memory.
+/// The budget of request bodies in memory.
 #[derive(Clone, Debug)]
 pub struct BodyBudget {
     budget: Budget<BodyOwner>,
-    /// Bytes of the longest body that counts for the service alone.
+    /// Max bytes of a body that counts only for the service.
     short: u64,
-    /// How projects belong to accounts.
+    /// Maps projects to accounts.
     accounts: Accounts,
 }
 
-/// The bytes of one body, held until this is dropped.
+/// The charge of one body, until this is dropped.
 #[derive(Debug)]
 pub enum BodyCharge<'a> {
-    /// There is no body.
+    /// The request has no body.
     Nothing,
-    /// It counts for the service alone.
+    /// The body counts only for the service.
     Short(#[expect(dead_code, reason = "it is there to be dropped")] Reservation<'a, BodyOwner>),
-    /// It counts for its owner too.
+    /// The body counts for its owner too.
     Long(Arc<Holder<BodyOwner>>),
 }
 
 impl BodyBudget {
-    /// A budget as `limits` say, shared by `accounts`.
+    /// Creates a budget with the bounds of `limits`, shared by `accounts`.
     pub fn new(limits: RequestLimits, accounts: Accounts) -> Self {
         let total = limits.body_bytes;
         let share = total / limits::BODY_SHARES;
@@ -81,7 +82,7 @@ impl BodyBudget {
         Self { budget: Budget::new(bounds), short: u64::try_from(short).unwrap_or(u64::MAX), accounts }
     }
 
-    /// What the body of `owner` counts for.
+    /// Maps the owner of a body to the account or the customer that is charged.
     fn user(&self, owner: BodyOwner) -> BodyOwner {
         match owner {
             BodyOwner::Project(project) => BodyOwner::Project(self.accounts.of(&project)),
@@ -89,12 +90,12 @@ impl BodyBudget {
         }
     }
 
-    /// How it is used.
+    /// Returns the usage of the budget.
     pub fn usage(&self) -> Usage {
         self.budget.usage()
     }
 
-    /// Lets a body in. What is returned beside it is to be held until the request is answered.
+    /// Admits a body. The caller holds the returned charge until the request is answered.
     ///
     /// # Errors
     ///
@@ -117,11 +118,11 @@ impl BodyBudget {
         Ok((charged, BodyCharge::Long(holder)))
     }
 
-    /// The charge of a body that was read whole, now that `owner` is known.
+    /// Moves the charge of a completely read body to `owner`, which is known now.
     ///
     /// # Errors
     ///
-    /// [`Error::BodiesFull`]: it has no room among those of its owner.
+    /// [`Error::BodiesFull`]: the bodies of this owner leave no room.
     pub fn assign<'a>(&'a self, charge: BodyCharge<'a>, owner: BodyOwner) -> Result<BodyCharge<'a>, Error> {
         let BodyCharge::Long(before) = charge else { return Ok(charge) };
         let owner = self.user(owner);
@@ -137,8 +138,8 @@ impl BodyBudget {
     }
 }
 
-/// A body whose sender is not proven. It fails with [`Error::Late`] when it arrives too slowly: it has
-/// [`limits::UNPROVEN_BODY`], and a second more for each [`limits::UNPROVEN_STEP`] bytes of it.
+/// Wraps a body whose sender is not authenticated. It fails with [`Error::Late`] when it takes longer than
+/// [`limits::UNPROVEN_BODY`] and one second more for each [`limits::UNPROVEN_STEP`] bytes that have arrived.
 pub fn paced(body: Body) -> Body {
     if body.is_end_stream() {
         return body;
@@ -186,7 +187,8 @@ impl HttpBody for PacedBody {
     }
 }
 
-/// A body whose bytes are charged as they come. It fails when there is no room for more of it, with what its reader answers.
+/// A body whose bytes are charged as they arrive. When the budget is full, it fails with the error that its reader
+/// answers.
 struct ChargedBody {
     inner: Body,
     holder: Arc<Holder<BodyOwner>>,
@@ -299,7 +301,7 @@ mod tests {
         drop(charge);
     }
 
-    /// A body of pieces that come this long after each other.
+    /// Returns a body of pieces that arrive `pause` apart.
     fn pieces(count: usize, bytes: usize, pause: Duration) -> Body {
         struct PieceBody {
             left: usize,
@@ -341,7 +343,8 @@ mod tests {
             }
             Ok::<(), axum::Error>(())
         });
-        // With 64 bytes beside each byte it would have made progress a moment ago.
+        // If the body counted 64 bytes more for each byte, its last progress would be recent and it would not be
+        // dropped.
         tokio::time::sleep(Duration::from_millis(2_600)).await;
         let (mut next, _charge) = budget.charge(Body::from("x".repeat(60_000)), || project("a")).unwrap();
         next.frame().await.unwrap().unwrap();
@@ -357,7 +360,7 @@ mod tests {
         assert!(Error::is_late(&error), "{error}");
         let (least, most) = (limits::UNPROVEN_BODY, limits::UNPROVEN_BODY + Duration::from_secs(2));
         assert!((least..most).contains(&began.elapsed()), "{:?}", began.elapsed());
-        // One byte a second is as good as nothing, and 16 KiB a second are progress.
+        // One byte per second is too slow; 16 KiB per second is fast enough.
         assert!(paced(pieces(60, 1, Duration::from_secs(1))).collect().await.is_err());
         assert!(paced(pieces(60, 16 * 1024, Duration::from_secs(1))).collect().await.is_ok());
         assert!(paced(Body::empty()).collect().await.is_ok());

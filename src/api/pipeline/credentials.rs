@@ -1,7 +1,7 @@
-//! Who a caller with a token is: by the file of tokens, or by Keystone.
+//! Identity of a caller with a token: from the file of tokens, or from Keystone.
 //!
-//! Tokens of the file come first: they are in memory, and none of them is ever shown to Keystone. A token that looks like one of
-//! ours and is not in the file is not shown to it either.
+//! The file is searched first: its tokens are in memory, and none of them is ever sent to Keystone. Neither is a token
+//! with the prefix of the file's tokens that the file does not have.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use angarium_metrics::AuthenticationFailure;
 
 const TOKEN: &str = "x-auth-token";
 
-/// What knows the tokens of callers: the file of tokens, Keystone, or both.
+/// Sources of tokens: the file of tokens, Keystone, or both.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     tokens: Option<watch::Receiver<Arc<TokenTable>>>,
@@ -32,35 +32,36 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Tokens of a file.
+    /// Creates credentials from the tokens of a file.
     pub fn tokens(table: watch::Receiver<Arc<TokenTable>>) -> Self {
         Self { tokens: Some(table), keystone: None, challenges: vec![CHALLENGE] }
     }
 
-    /// Tokens of a Keystone, which refused clients find at `url`, beside those of a file if there is one.
+    /// Creates credentials from a Keystone and, optionally, a file of tokens. `url` tells refused clients where that
+    /// Keystone is.
     pub fn keystone(keystone: Keystone, url: &str, tokens: Option<watch::Receiver<Arc<TokenTable>>>) -> Self {
         let challenge = HeaderValue::from_str(&format!("Keystone uri=\"{url}\"")).ok();
         let own = tokens.is_some().then_some(CHALLENGE);
         Self { tokens, keystone: Some(keystone), challenges: challenge.into_iter().chain(own).collect() }
     }
 
-    /// How a client can say who it is.
+    /// Returns the authentication schemes that a refused client may use.
     pub fn challenges(&self) -> &[HeaderValue] {
         &self.challenges
     }
 
-    /// The Keystone that is asked.
+    /// Returns the Keystone that checks tokens, if there is one.
     pub fn asked(&self) -> Option<&Keystone> {
         self.keystone.as_ref()
     }
 
-    /// The projects of the tokens of the file.
+    /// Returns the projects that the tokens of the file belong to.
     pub fn projects(&self) -> Vec<ProjectId> {
         let table = self.tokens.as_ref().map(|tokens| tokens.borrow().clone());
         table.iter().flat_map(|table| table.projects()).cloned().collect()
     }
 
-    /// What the token of a request grants. A counted request that waits for Keystone counts in `admission` for its
+    /// Authenticates a request by its token. A counted request that waits for Keystone counts in `admission` for its
     /// address.
     pub async fn identify(
         &self,
@@ -74,7 +75,8 @@ impl Credentials {
         }
         match &self.keystone {
             Some(keystone) if !token.starts_with(TOKEN_PREFIX) => {
-                // In a box: a look-up has a large state, and each request of the other kinds would carry room for it.
+                // Boxed: a look-up has a large state, and without the box every other request would reserve room for
+                // it.
                 let holder = Box::pin(holder(keystone, token, head, admission)).await?;
                 of_holder(holder, headers)
             }
@@ -87,7 +89,7 @@ impl Credentials {
     }
 }
 
-/// The caller with a token of the file: an administrator may name any project.
+/// Returns the identity of a caller with a token of the file. An administrator may name any project.
 fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, AdmissionRefusal> {
     let project = match named_project(headers)? {
         None => grant.project,
@@ -98,7 +100,7 @@ fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, AdmissionRefu
     Ok(Identity { project, role: grant.role, is_anonymous: false })
 }
 
-/// The holder of a token that Keystone knows.
+/// Returns the holder of a token that Keystone knows.
 async fn holder(
     keystone: &Keystone,
     token: &str,
@@ -113,7 +115,7 @@ async fn holder(
     keystone.look_up(token, client_address(&head.extensions)).await.map_err(refused)
 }
 
-/// The caller with a token of Keystone: it is in the project of the token, whatever its role.
+/// Returns the identity of a caller with a Keystone token: always in the project of the token, whatever its role.
 fn of_holder(holder: TokenHolder, headers: &HeaderMap) -> Result<Identity, AdmissionRefusal> {
     let Some(project) = holder.project else {
         return Err(AdmissionRefusal::of(AuthenticationFailure::UnscopedToken, Error::Unscoped));
@@ -157,7 +159,7 @@ fn malformed(why: &'static str) -> AdmissionRefusal {
     AdmissionRefusal::of(AuthenticationFailure::MalformedToken, Error::Unauthenticated(why))
 }
 
-/// The value of a header that is there once.
+/// Returns the value of a header that occurs at most once.
 fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h HeaderValue>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -166,8 +168,8 @@ fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h HeaderVal
     }
 }
 
-/// The token of a request: `Authorization: Bearer TOKEN`, or `X-Auth-Token: TOKEN` as OpenStack's clients send it; the former when
-/// both are there. A header that is there twice may be read in another way by a proxy in front, so it is refused.
+/// Returns the token of a request: `Authorization: Bearer TOKEN`, or else `X-Auth-Token: TOKEN` as OpenStack's clients
+/// send it. A repeated header is refused, because a proxy in front may use its other value.
 fn token(headers: &HeaderMap) -> Result<&str, AdmissionRefusal> {
     let twice = |()| malformed("a header with a token must be there once");
     let (bearer, plain) = (single(headers, header::AUTHORIZATION.as_str()), single(headers, TOKEN));
@@ -190,7 +192,7 @@ fn token(headers: &HeaderMap) -> Result<&str, AdmissionRefusal> {
     Ok(token)
 }
 
-/// The project that a request names; an empty name is none.
+/// Returns the project that a request names; none for an empty name.
 pub fn named_project(headers: &HeaderMap) -> Result<Option<&str>, Error> {
     let wrong = |why| Error::invalid(InvalidPart::Header, PROJECT, why);
     let Some(value) = single(headers, PROJECT).map_err(|()| wrong("it must be there once"))? else {
@@ -208,7 +210,7 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
-    /// All headers, also those of one name.
+    /// Builds a header map that keeps repeated names.
     fn appended(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {

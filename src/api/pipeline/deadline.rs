@@ -1,18 +1,17 @@
-//! How long a request may take: whatever it waits for, its client is answered.
+//! The deadline of requests: a client gets an answer whatever the request waits for.
 //!
-//! The time runs from the last byte of the body on: how long a client may take to send it is for the connection to
-//! bound. A client that is told that a change was too late must take it for possible that it is done; a read has
-//! changed nothing.
+//! The time runs from the last byte of the body; the connection bounds how long a client may take to send it. After a
+//! late change the client must assume that the change may be done; a late read has changed nothing.
 //!
 //! | request | deadline |
 //! |---|---|
 //! | any | [`limits::REQUEST_DEADLINE`] |
-//! | a claim or a receive that waits for messages | as long, beside the longest wait |
+//! | a claim or a receive that waits for messages | [`limits::REQUEST_DEADLINE`] and the max wait |
 //! | a purge, whose work grows with its queue | [`limits::PURGE_DEADLINE`] |
-//! | a pool that is made or changed, whose storage replays its log | [`limits::POOL_DEADLINE`] |
+//! | a pool that is created or changed, whose storage replays its log | [`limits::POOL_DEADLINE`] |
 //!
-//! There is no stream and no export: each answer is whole before its first byte is sent. Another replica to which a
-//! request is passed on has the same time.
+//! There is no stream and no export: each answer is complete before its first byte is sent. A replica that serves a
+//! forwarded request has the same deadline.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,27 +29,27 @@ use tokio::time::{Instant, sleep_until};
 use angarium_core::error::{Error, Part};
 use angarium_core::limits;
 
-/// How long a request may take, and the error when it takes longer.
+/// The time limit of a request, and the kind of its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestDeadline {
-    /// From the last byte of its body on.
+    /// Max time from the last byte of the body.
     pub time: Duration,
     /// Whether the request changes nothing.
     pub is_read: bool,
 }
 
-/// The time of a request that may wait for messages.
+/// Returns the time limit of a request that may wait for messages.
 pub fn longest_wait() -> Duration {
     limits::REQUEST_DEADLINE + Duration::from_secs(limits::CLAIM_WAIT.1.into())
 }
 
 impl RequestDeadline {
-    /// Carries out work whose request was read, or states that it took too long.
+    /// Runs the work of a request whose body was read. Fails when the work takes too long.
     pub async fn within<T>(self, work: impl Future<Output = T>) -> Result<T, Error> {
         tokio::time::timeout(self.time, work).await.map_err(|_| self.error())
     }
 
-    /// Serves a request whose body is still to be read, or states that it took too long.
+    /// Serves a request whose body is still to be read. Fails when the work takes too long.
     pub async fn serve<F: Future<Output = Response>>(
         self,
         request: Request,
@@ -74,11 +73,11 @@ impl RequestDeadline {
     }
 }
 
-/// When the last byte of a body came that is being read.
+/// The time at which the last byte of a body arrived.
 #[derive(Debug)]
 struct LastArrival {
     began: Instant,
-    /// Milliseconds after `began`; the greatest number while its reader waits for more.
+    /// Milliseconds after `began`; `WAITED_FOR` while the reader waits for the client.
     last: AtomicU64,
 }
 
@@ -100,7 +99,7 @@ impl LastArrival {
         self.last.store(last, Ordering::Relaxed);
     }
 
-    /// Ends when nothing of the body was waited for during `deadline`.
+    /// Returns once `deadline` has passed in which the reader did not wait for the client.
     async fn passed(&self, deadline: Duration) {
         let mut until = self.began + deadline;
         loop {
@@ -117,7 +116,7 @@ impl LastArrival {
     }
 }
 
-/// The body of a request, which notes its progress.
+/// The body of a request; it records its progress in `arrival`.
 struct ProgressBody {
     inner: Body,
     arrival: Arc<LastArrival>,
@@ -167,7 +166,7 @@ mod tests {
     const CHANGE: RequestDeadline = RequestDeadline { time: Duration::from_secs(45), is_read: false };
     const READ: RequestDeadline = RequestDeadline { is_read: true, ..CHANGE };
 
-    /// Seconds after which a request that hangs is answered, and how.
+    /// Returns the seconds until a hanging request is answered, and its error.
     async fn hung(deadline: RequestDeadline, body: Body) -> (u64, Error) {
         let began = Instant::now();
         let late = deadline.serve(Request::new(body), async |request| {
@@ -198,7 +197,7 @@ mod tests {
         assert_eq!((late.code(), late.nothing_written()), ("unavailable", true));
     }
 
-    /// A body whose frames come when a test sends them.
+    /// A body whose frames a test sends through a channel.
     struct ChannelBody(mpsc::Receiver<&'static str>);
 
     impl HttpBody for ChannelBody {

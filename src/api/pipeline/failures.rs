@@ -1,6 +1,6 @@
-//! Failed authentication leaves a trace: each is counted, and the log names address, reason and kind of path, never a
-//! credential. A client that tries many does not fill the log: in ten seconds an address has one line for each
-//! reason, and all of them together have twenty; the line after those states how many were left out.
+//! Log of failed authentication. Each failure is counted, and a log line has the address, the reason and the kind of
+//! path, never a credential. The log is bounded: within ten seconds at most one line for each address and reason, and
+//! at most twenty lines in all. The next line has the number of failures without a line.
 
 use std::net::IpAddr;
 
@@ -18,29 +18,30 @@ use angarium_metrics::{AuthenticationFailure, Meter};
 #[derive(Debug)]
 pub struct FailureLog {
     meter: Meter,
-    /// Held for one look.
+    /// Held for one access.
     window: Mutex<LogWindow>,
 }
 
-/// What has one line in a while.
+/// Failures that share one log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FailureKey {
-    /// None when it is unknown.
+    /// None when the address is unknown.
     client: Option<IpAddr>,
     failure: AuthenticationFailure,
 }
 
-/// What was logged lately.
+/// The lines of the current interval.
 #[derive(Debug, Default)]
 struct LogWindow {
     began: Option<Instant>,
     logged: Vec<FailureKey>,
-    /// Failures since the last line.
+    /// Failures without a line since the last line.
     left_out: u64,
 }
 
 impl LogWindow {
-    /// Whether a failure has a line of its own: if so, how many had none since the last line.
+    /// Decides whether a failure gets a log line. If so, returns the number of failures without one since the last
+    /// line.
     fn admit(&mut self, now: Instant, key: FailureKey) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= limits::AUTHENTICATION_LOG) {
             self.began = Some(now);
@@ -56,12 +57,12 @@ impl LogWindow {
 }
 
 impl FailureLog {
-    /// Nothing has failed yet.
+    /// Creates a log without failures.
     pub fn new(meter: Meter) -> Self {
         Self { meter, window: Mutex::default() }
     }
 
-    /// Notes a failure of a request for a path of this [`kind`].
+    /// Counts a failure, and logs it if the bounds allow. `path` is the [`kind`] of its path.
     pub fn note(&self, failure: AuthenticationFailure, extensions: &Extensions, path: &'static str) {
         self.meter.fail_authentication(failure);
         let address = extensions.get::<Source>().and_then(|source| source.address);
@@ -72,12 +73,12 @@ impl FailureLog {
     }
 }
 
-/// The kind of paths of SQS.
+/// Path kind of SQS requests.
 pub const SQS: &str = "sqs";
-/// The kind of paths between replicas.
+/// Path kind of requests between replicas.
 pub const PEER: &str = "peer";
 
-/// What paths of REST begin with that the log names. Any other one may hold what a caller has put there.
+/// Path prefixes of REST that the log names. Any other path may contain text that a caller has chosen.
 const KINDS: [&str; 10] = [
     "/v2/queues",
     "/v2/pools",
@@ -91,7 +92,7 @@ const KINDS: [&str; 10] = [
     "/metrics",
 ];
 
-/// The kind of a path of REST.
+/// Returns the kind of a REST path.
 pub fn kind(path: &str) -> &'static str {
     let is_below =
         |kind: &&&str| path.strip_prefix(**kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -117,7 +118,7 @@ mod tests {
             window.admit(start, key(last, UnknownToken));
         }
         assert_eq!(window.logged.len(), limits::AUTHENTICATION_LINES);
-        // Two of those without a line were told by a later one.
+        // A later line has counted two of the failures without a line.
         let left_out = 256 + 3 - 2 - u64::try_from(limits::AUTHENTICATION_LINES).unwrap();
         let later = start + limits::AUTHENTICATION_LOG;
         assert_eq!(window.admit(later, key(1, UnknownToken)), Some(left_out));

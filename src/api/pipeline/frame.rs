@@ -1,4 +1,4 @@
-//! The frame of each request: its id, its trace and its span in the log, and the last steps of its answer.
+//! The frame of each request: its id, its trace and its log span, and the last steps of its answer.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::api::trace;
 use angarium_core::trace::TraceContext;
 use angarium_metrics::{Meter, Refusal};
 
-/// The name of the server, for a search of faults.
+/// The value of the `Server` header, which helps to find the source of a fault.
 const SERVER: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
 /// The frame of one request.
@@ -27,14 +27,14 @@ pub struct Frame {
     id: RequestId,
     renderer: Renderer,
     trace_id: Option<String>,
-    /// What the log of this request is in.
+    /// The span of all log lines of this request.
     pub span: Span,
-    /// None when there is no body.
+    /// None when the request has no body.
     unread: Option<UnreadBodies>,
 }
 
 impl Frame {
-    /// The frame of a request, and the request with its id and its trace.
+    /// Opens the frame of a request, and adds its id and its trace to the request.
     pub fn open(mut request: Request) -> (Self, Request) {
         let renderer = Renderer::of(&mut request);
         let id = match request.extensions().get::<RequestId>() {
@@ -52,24 +52,24 @@ impl Frame {
         (Self { id, renderer, trace_id, span, unread }, request)
     }
 
-    /// The protocol that the request speaks.
+    /// Returns the protocol of the request.
     pub fn protocol(&self) -> Protocol {
         self.renderer.protocol()
     }
 
-    /// Logs and counts an error, reads the rest of the request, and writes the answer.
+    /// Logs and counts an error, drains the request body, and renders the answer.
     pub async fn close(self, mut response: Response, meter: &Meter) -> Response {
         let (id, renderer) = (&self.id.0, &self.renderer);
-        // Another replica that served it has told all.
+        // A replica that served the request has logged and counted its error.
         let is_ours = response.extensions().get::<PeerResponseMark>().is_none();
-        // At once: a client that leaves while the rest is read ends this.
+        // Before the body is drained: if the client disconnects, this future is dropped.
         if is_ours {
             if renderer.is_logged() {
                 log(renderer, &response, &LoggedRequest { id, trace_id: self.trace_id.as_deref() });
             }
             count(meter, &response);
         }
-        // A body that is late already is not waited for again.
+        // The service does not wait for a late body a second time.
         if let Some(unread) = self.unread.filter(|_| response.status() != StatusCode::REQUEST_TIMEOUT) {
             unread.read().await;
         }
@@ -82,7 +82,8 @@ impl Frame {
     }
 }
 
-/// Of dice that the thread keeps: asking the system for each request costs more than counting it.
+/// Creates a random request id. It uses the generator of the thread, because a system call for each request is
+/// expensive.
 fn random_id(prefix: &str) -> RequestId {
     let id = Builder::from_random_bytes(rand::rng().random()).into_uuid();
     let mut buffer = [0; Hyphenated::LENGTH];
@@ -90,8 +91,8 @@ fn random_id(prefix: &str) -> RequestId {
     RequestId(Arc::from([prefix, text].concat()))
 }
 
-/// What is logged while a request is served states which one it is. Requests whose trace is kept are few, and their
-/// span is there at the usual level; that of the others is there for who looks closer, and else costs nothing.
+/// Creates the span of a request, so that each log line names the request. Sampled requests are few and have a span at
+/// level info; the span of other requests is at level debug and else costs nothing.
 fn span(request_id: &str, trace: Option<&TraceContext>) -> Span {
     match trace {
         Some(trace) if trace.is_sampled() => info_span!("request", request_id, trace_id = trace.trace_id()),
@@ -100,8 +101,8 @@ fn span(request_id: &str, trace: Option<&TraceContext>) -> Span {
     }
 }
 
-/// Counts what was refused for want of something, and what failed, by its reason. A protocol may answer some of these with
-/// 400 or 403: they count with the status of [`ApiError`] too, so that one alert is for all protocols.
+/// Counts errors with a status of 429 or 5xx by their reason. A protocol may answer some of these errors with 400 or
+/// 403; they then count with the status of [`ApiError`], so that one alert covers all protocols.
 fn count(meter: &Meter, response: &Response) {
     let Some(error) = response.extensions().get::<ApiError>() else { return };
     let is_shortage =
@@ -111,9 +112,9 @@ fn count(meter: &Meter, response: &Response) {
     }
 }
 
-/// An error of a request stops here. It is counted by its code, and told at the level debug: what is wrong with a part
-/// of the service is told once, by the watcher of that part. Of an error that one protocol alone has words for the code is
-/// told, as its text repeats the request.
+/// Logs the error of a request, at level debug: it is counted by its code, and the monitor of each part of the service
+/// logs a failure of that part once. For an error that only one protocol has, the code is logged without the text,
+/// because the text repeats the request.
 fn log(renderer: &Renderer, response: &Response, request: &LoggedRequest<'_>) {
     let &LoggedRequest { id: request_id, trace_id } = request;
     if let Some(ApiError(error)) = response.extensions().get() {
@@ -123,7 +124,7 @@ fn log(renderer: &Renderer, response: &Response, request: &LoggedRequest<'_>) {
     }
 }
 
-/// A request as the log names it.
+/// The request of a log line.
 struct LoggedRequest<'a> {
     id: &'a str,
     trace_id: Option<&'a str>,
@@ -143,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of which nothing is sent.
+    /// A body of which the client sends nothing.
     struct UnsentBody;
 
     impl HttpBody for UnsentBody {

@@ -1,4 +1,4 @@
-//! Who sends a request, as its headers show it, and how the service learns it.
+//! The identity of a sender, its proof, and the means of authentication.
 
 use std::fmt;
 
@@ -13,73 +13,73 @@ use angarium_core::hosts::AllowedHosts;
 use angarium_core::names::ProjectId;
 use std::sync::Arc;
 
-/// How the service learns who asks.
+/// The means of authentication.
 #[derive(Clone, Debug)]
 pub enum Authentication {
-    /// It does not: callers are what they say they are, as in Zaqar without Keystone.
-    /// What a page makes a browser send is refused, and so is a host that is not among these.
+    /// None: a caller states its identity itself, as in Zaqar without Keystone. Requests that a web page can make a
+    /// browser send are refused, and so are hosts that are not in this list.
     Off(Arc<AllowedHosts>),
-    /// By their tokens.
+    /// Each caller has a token.
     On(Credentials),
 }
 
-/// Who asks: it is with every request that reaches a handler.
+/// The authenticated caller, added to every request that reaches a handler.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The project whose queues are meant.
+    /// The project of the requested queues.
     pub project: ProjectId,
-    /// What the caller may do.
+    /// The rights of the caller.
     pub role: Role,
-    /// Whether the project is only what a client without a token states: nothing may be done in its name.
+    /// Whether a client without a token has only stated the project: it may do nothing in its name.
     pub is_anonymous: bool,
 }
 
-/// What an operation needs.
+/// The permission that an operation requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// Nothing: it tells nothing about any client's queues.
+    /// None: the operation shows nothing about the queues of any client.
     Nothing,
-    /// A role.
+    /// At least this role.
     Role(Role),
 }
 
 impl Need {
-    /// The need of an operation that has this method: a reader may see all that a member may change.
+    /// Returns the need of an operation with this method: a reader may see everything that a member may change.
     pub fn of_method(self, method: &Method) -> Self {
         if self == Self::Role(Role::Member) && method.is_safe() { Self::Role(Role::Reader) } else { self }
     }
 }
 
-/// Whether a caller of REST may have a project `ACCOUNT@REGION`, which a key of SQS reaches by choosing its region.
+/// Whether REST serves a project `ACCOUNT@REGION`, which the owner of an SQS key reaches by its choice of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionalAccess {
-    /// No key signs for other regions than that of the service.
+    /// Served: a key can sign only for the region of the service.
     Served,
-    /// A project with an `@` may be that of a key's account.
+    /// Refused: a project with an `@` may belong to the account of a key.
     Refused,
 }
 
-/// Who sends a request, as far as its headers show it.
+/// The sender of a request, as its headers state it.
 #[derive(Debug)]
 pub struct Sender {
-    /// Who it is, if the proof holds.
+    /// The identity, valid if the proof is.
     pub identity: Identity,
-    /// What is left to check of that.
+    /// The part of the proof that is still to be checked.
     pub proof: Proof,
 }
 
-/// What proves who sends a request.
+/// The proof of a sender.
 #[derive(Debug)]
 pub enum Proof {
     /// Nothing is left to check.
     Complete,
-    /// The signature is to be checked with the body.
+    /// The signature is checked with the body.
     Signature(Box<dyn BodyProof>),
 }
 
 /// A proof of the sender that its protocol completes with the body of the request.
 pub trait BodyProof: fmt::Debug + Send + Sync {
-    /// Whether no other client can have sent the headers.
+    /// Whether no other client can have sent these headers.
     fn is_certain(&self) -> bool;
 
     /// Checks the proof with the body.
@@ -87,12 +87,13 @@ pub trait BodyProof: fmt::Debug + Send + Sync {
 }
 
 impl Sender {
-    /// A sender of whom nothing is left to check.
+    /// Creates a sender without anything left to check.
     pub fn known(identity: Identity) -> Self {
         Self { identity, proof: Proof::Complete }
     }
 
-    /// Whose the body is until it was read: the key of a request is no secret, its signature may be for another body.
+    /// Returns the owner of the body until it was read. A key in a request is no secret, and the signature may be for
+    /// another body, so the body of an unproven sender counts for its address.
     pub fn body_owner(&self, extensions: &Extensions) -> BodyOwner {
         if self.identity.is_anonymous || !self.proof.is_certain() {
             return BodyOwner::client(extensions);
@@ -102,7 +103,7 @@ impl Sender {
 }
 
 impl Proof {
-    /// Whether no other client can have sent the headers, or no client has to prove anything.
+    /// Whether the headers prove the sender, or no client has to prove anything.
     pub fn is_certain(&self) -> bool {
         match self {
             Self::Complete => true,

@@ -1,5 +1,5 @@
-//! The admission pipeline: what each request passes before it is served, whatever protocol it speaks, and what becomes
-//! of its answer. A file is a step, and this one is their order.
+//! The admission pipeline: the steps of each request before its handler, and of its answer, for both protocols. Each
+//! file is one step; this file has their order.
 //!
 //! ```text
 //! request ──▶ frame (id, trace, unread body) ──▶ identity ──▶ admission (rate, places) ──▶ bodies (byte budget)
@@ -13,8 +13,9 @@
 //!         forward ──▶ here or at the owner of the queue ──▶ metered ──▶ logged, counted, rendered, finished
 //! ```
 //!
-//! One service and not a stack of layers: each layer of axum costs every request a clone of all that is behind it and
-//! two boxes, which was a quarter of the CPU of a post. What a step needs of a protocol is a method of `protocol::Protocols`.
+//! The pipeline is one service and not a stack of layers: for each request, each layer of axum clones everything behind
+//! it and allocates two boxes, which took a quarter of the CPU time of a post. If a step needs something of a protocol,
+//! it calls a method of `protocol::Protocols`.
 
 pub mod admission;
 pub mod bodies;
@@ -47,38 +48,38 @@ use identity::{Identity, Sender};
 use protocol::{AdmittedRequest, BodyReader, Call, Protocol, Protocols, RequestedOperation};
 use refusal::AdmissionRefusal;
 
-/// What a request passes.
+/// The admission pipeline, with the state of its steps.
 pub struct Pipeline {
     pub protocols: Protocols,
     pub admission: AdmissionControl,
     pub bodies: BodyBudget,
     pub failures: FailureLog,
-    /// Passes requests on; none for a service that is alone.
+    /// Forwards requests to other replicas; none for a service with one replica.
     pub relay: Option<Relay>,
     pub meter: Meter,
 }
 
-/// A request whose headers hold, before its body is read.
+/// A request whose headers were checked and whose body was not read.
 struct ScreenedRequest<'a> {
     sender: Sender,
     body: Body,
-    /// None for requests that are not counted.
+    /// None for requests that admission control does not count.
     permit: Option<AdmissionPermit<'a>>,
     charge: BodyCharge<'a>,
 }
 
-/// What is known of a request that is let in, and what it holds until it is answered.
+/// An admitted request, with the permit and the charge that it holds until its answer is sent.
 struct Admission<'a> {
     identity: Identity,
     call: Call,
     body: Body,
     _permit: Option<AdmissionPermit<'a>>,
-    /// None when nothing of the body is kept.
+    /// None when the service keeps nothing of the body.
     _charge: Option<BodyCharge<'a>>,
 }
 
 impl Pipeline {
-    /// Answers a request.
+    /// Returns the final answer to a request.
     pub async fn answer(&self, request: Request) -> Response {
         let (frame, request) = Frame::open(request);
         let protocol = frame.protocol();
@@ -90,7 +91,7 @@ impl Pipeline {
         frame.close(response, &self.meter).await
     }
 
-    /// Lets a request in and serves it, or refuses it; and notes how long its operation took.
+    /// Admits and serves a request, or refuses it, and records the duration of its operation.
     async fn pass(&self, protocol: Protocol, request: Request) -> Response {
         let (head, body) = request.into_parts();
         if let Err(refusal) = self.protocols.check_head(protocol, &head) {
@@ -106,7 +107,7 @@ impl Pipeline {
         response
     }
 
-    /// Learns who asks for what, and refuses who may not and what is too much.
+    /// Authenticates the sender and checks its role, the limits of requests and the budget of bodies.
     async fn admit<'a>(
         &'a self,
         protocol: Protocol,
@@ -124,7 +125,7 @@ impl Pipeline {
         }
     }
 
-    /// A place for a request among those in progress.
+    /// Reserves a place among the requests in progress.
     fn permit(
         &self,
         protocol: Protocol,
@@ -142,7 +143,7 @@ impl Pipeline {
         Ok(Some(permit))
     }
 
-    /// Serves a request within its time.
+    /// Serves a request within its deadline.
     async fn serve(&self, head: Parts, admission: Admission<'_>) -> Response {
         let Admission { identity, call, body, _permit, _charge } = admission;
         let (protocol, deadline) = (call.protocol(), self.protocols.deadline(&head, &call));
@@ -159,7 +160,7 @@ impl Pipeline {
         served.unwrap_or_else(|late| self.protocols.refuse(protocol, late.into()))
     }
 
-    /// Serves a request here, or where its queue is served.
+    /// Serves a request on this replica, or on the owner of its queue.
     async fn serve_somewhere(&self, admitted: AdmittedRequest) -> Response {
         match &self.relay {
             Some(relay) => relay.serve(admitted, &self.protocols).await,
@@ -167,7 +168,7 @@ impl Pipeline {
         }
     }
 
-    /// The answer to a request that is refused. A caller who is not known is counted and logged.
+    /// Returns the answer to a refused request. A failed authentication is counted and logged.
     fn refuse(&self, protocol: Protocol, head: &Parts, refusal: AdmissionRefusal) -> Response {
         if let Some(failure) = refusal.failure {
             let kind = self.protocols.path_kind(protocol, head.uri.path());
@@ -178,7 +179,7 @@ impl Pipeline {
 }
 
 impl<'a> ScreenedRequest<'a> {
-    /// Lets the request in. Its handler reads the body.
+    /// Admits the request without reading its body, which the handler reads.
     fn unread(self) -> Admission<'a> {
         Admission {
             identity: self.sender.identity,

@@ -1,17 +1,17 @@
-//! Requests that a page of another site makes a browser send. Without authentication every client that can reach the
-//! service may use it, and a browser on this machine reaches it for every page that it shows. So a request that proves
-//! nothing about its sender is refused when it states that it is from another site, when any page could have a browser
-//! send it and it would change something, and when it names a host that is none of this service's.
+//! Defence against web pages of other sites. Without authentication, every client that can reach the service may use
+//! it, and a browser on this machine reaches it for every page that it shows. So a request without proof of its sender
+//! is refused if its headers name another site, if it changes something in a form that any page can have a browser
+//! send, or if it names a host that is not a name of this service.
 //!
 //! | a page tries | refused by |
 //! |---|---|
 //! | `fetch`, a form of another site | `Origin`, `Sec-Fetch-Site` |
 //! | `<img>`, a link, `window.open` | `Sec-Fetch-Site`; from a browser without it, a GET that changes something |
-//! | its own name pointed at this machine (DNS rebinding) | the host, whatever else the request has: nothing of it is checked, and such a page can add any header |
+//! | its own name pointed at this machine (DNS rebinding) | the host, whatever other headers the request has: they are not checked, and such a page can add any header |
 //!
-//! A header with credentials exempts from the first two: a page of another site cannot add one, since the browser asks
-//! first and is not allowed to. What a browser adds by itself (`Basic` and the like) exempts from nothing. With
-//! authentication on, the token is what a foreign page does not have, and none of this is needed.
+//! A header with credentials exempts a request from the first two: a page of another site cannot add one, because the
+//! browser asks for permission first and gets none. Credentials that a browser adds by itself (`Basic` and the like)
+//! exempt from nothing. With authentication on, a foreign page has no token, so these checks are not needed.
 
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
@@ -21,17 +21,17 @@ use angarium_core::error::Error;
 use angarium_core::hosts::{AllowedHosts, host_of};
 use angarium_core::probe;
 
-/// Where a browser states that a request is from (Fetch Metadata). Pages cannot change it.
+/// The header in which a browser states the site of a request (Fetch Metadata). Pages cannot change it.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// A person who typed the address, and a page of this service.
+/// Values for an address that a person typed, and for a page of this service.
 const OWN_SITES: [&[u8]; 2] = [b"none", b"same-origin"];
 
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// Schemes of credentials that a browser keeps and adds by itself.
+/// Credential schemes that a browser keeps and adds by itself.
 const OF_BROWSERS: [&str; 4] = ["basic", "digest", "negotiate", "ntlm"];
 
-/// Refuses a request of a page that is not this service's. `hosts` are the names that the service has.
+/// Refuses the request of a page of another site. `hosts` are the names of the service.
 pub fn check(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
     check_host(hosts, uri, headers)?;
     check_origin(uri, headers)?;
@@ -43,13 +43,13 @@ pub fn check(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(),
     }
 }
 
-/// Refuses `operation`, which changes something, when any page can have a browser send it.
+/// Refuses `operation`, which changes something, if any page can have a browser send it.
 pub fn check_change(head: &Parts, operation: &'static str) -> Result<(), Error> {
     let is_safe = head.method != Method::GET || has_credentials(&head.headers);
     if is_safe { Ok(()) } else { Err(Error::UnsafeGet(operation)) }
 }
 
-/// Whether a request has a header with credentials that no page of another site can add.
+/// Whether a request has a header with credentials that a page of another site cannot add.
 fn has_credentials(headers: &HeaderMap) -> bool {
     let is_own = |credentials: &HeaderValue| {
         let scheme = credentials.to_str().unwrap_or_default().split(' ').next().unwrap_or_default();
@@ -58,8 +58,8 @@ fn has_credentials(headers: &HeaderMap) -> bool {
     headers.get(header::AUTHORIZATION).is_some_and(is_own) || headers.contains_key(TOKEN)
 }
 
-/// Refuses a host that is none of this service's. A probe tells nothing and changes nothing, and a client that probes
-/// may have a name of its own for the service. No browser leaves the host out.
+/// Refuses a host that is not a name of this service. Probes are exempt: they show and change nothing, and a client
+/// that probes may use its own name for the service. Browsers always send the host.
 fn check_host(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
     if probe::is_health(uri.path()) {
         return Ok(());
@@ -75,7 +75,7 @@ fn check_host(hosts: &AllowedHosts, uri: &Uri, headers: &HeaderMap) -> Result<()
     }
 }
 
-/// Refuses a request whose `Origin` is another than where it was sent to.
+/// Refuses a request whose `Origin` differs from the host that it was sent to.
 fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
@@ -92,12 +92,12 @@ fn is_same(origin: &str, host: &str) -> bool {
         "https" => ":443",
         _ => return false,
     };
-    // Either may leave out the port of the scheme.
+    // Either of them may omit the default port of the scheme.
     let plain = |place: &str| place.strip_suffix(port).unwrap_or(place).to_ascii_lowercase();
     !host.is_empty() && plain(place) == plain(host)
 }
 
-/// As much of it as an answer repeats.
+/// Truncates a text for an error message.
 fn shown(origin: &str) -> String {
     origin.chars().take(100).collect()
 }

@@ -1,5 +1,5 @@
-//! The protocols behind the pipeline, and the one place that tells them apart. A protocol is a parser (what a request
-//! asks for), a resolver (operation, project, queue) and a renderer (how its answer is written).
+//! The protocols behind the pipeline; only this file distinguishes them. A protocol has a parser (of requests), a
+//! resolver (operation, project, queue) and a renderer (of answers).
 
 use axum::extract::Request;
 use axum::http::HeaderMap;
@@ -24,66 +24,66 @@ use angarium_core::names::ProjectId;
 use angarium_core::request_header::HeaderExcess;
 use angarium_metrics::OperationMeter;
 
-/// Which protocol a request speaks.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// OpenStack Zaqar's REST API, with what belongs to no version of it.
+    /// OpenStack Zaqar's REST API, and the paths without a version.
     Rest,
     /// Amazon SQS.
     Sqs(Dialect),
 }
 
-/// How the answer to a request is written.
+/// The renderer of an answer.
 pub enum Renderer {
     Rest(RestRenderer),
     Sqs(SqsRenderer),
 }
 
-/// What a request asks for, found once.
+/// The operation of a request, resolved once.
 #[derive(Debug)]
 pub enum Call {
-    /// It is in the path and the query.
+    /// The path and the query have the operation.
     Rest,
-    /// It was in the body, which was read.
+    /// The body had the operation, and was read.
     Sqs(Box<SqsCall>),
 }
 
-/// Who reads the body of a request.
+/// The reader of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyReader {
-    /// The handler: head and path have all that the pipeline must know.
+    /// The handler: head and path have everything that the pipeline needs.
     Handler,
-    /// The pipeline: the body proves the sender, and names operation and queues.
+    /// The pipeline: the body proves the sender, and names the operation and the queues.
     Pipeline(BodyParser),
 }
 
-/// The parser of a protocol whose requests are resolved out of their bodies.
+/// The parser of a protocol whose requests are resolved from their bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyParser(Dialect);
 
-/// A request that was parsed out of its body, whose sender is still to be proven.
+/// A request that was parsed from its body, before its sender is authenticated.
 pub struct ParsedRequest {
     parser: BodyParser,
     incoming: IncomingRequest,
 }
 
-/// A request whose sender is proven by its body.
+/// A request whose body has proven its sender.
 pub struct ProvenRequest {
     parsed: ParsedRequest,
     sender: ProvenSender,
 }
 
-/// A request that was let in.
+/// A request that the pipeline has admitted.
 pub struct AdmittedRequest {
-    /// As it came. Of SQS the body is there only for another replica.
+    /// The HTTP request. For SQS its body is kept only for another replica.
     pub http: Request,
-    /// Who asks.
+    /// The caller.
     pub identity: Identity,
-    /// For what.
+    /// The operation of the request.
     pub call: Call,
 }
 
-/// A request whose queues were found, and its sender.
+/// A request with its resolved queues, and its sender.
 pub struct ResolvedCall {
     pub identity: Identity,
     pub call: Call,
@@ -91,9 +91,9 @@ pub struct ResolvedCall {
 
 /// The operation of a request, as far as it is known.
 pub struct RequestedOperation<'a> {
-    /// What its caller must have.
+    /// The permission that the operation requires.
     pub need: Need,
-    /// Where it is measured.
+    /// The meter of the operation.
     pub meter: &'a OperationMeter,
 }
 
@@ -101,14 +101,14 @@ pub struct RequestedOperation<'a> {
 pub struct Protocols {
     pub rest: Rest,
     pub sqs: Endpoint,
-    /// Requests that name no operation, or that were refused before theirs was known.
+    /// Meter of requests without an operation, or refused before it was known.
     pub unknown: OperationMeter,
 }
 
 impl Renderer {
-    /// The renderer of the protocol that a request speaks. Sets the method to the one that is routed.
+    /// Returns the renderer of the request's protocol. For REST, sets the method that routing uses.
     pub fn of(request: &mut Request) -> Self {
-        // Who names no host, or whose header is too long, is answered as by REST. Other replicas name no host.
+        // A request with a wrong host or with too long headers gets an answer of REST. Replicas send no host.
         let extensions = request.extensions();
         let is_host_wrong =
             extensions.get::<WrongHost>().is_some() && extensions.get::<PeerOrigin>().is_none();
@@ -119,7 +119,7 @@ impl Renderer {
         }
     }
 
-    /// The protocol of the request.
+    /// Returns the protocol of the request.
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Rest(_) => Protocol::Rest,
@@ -127,7 +127,7 @@ impl Renderer {
         }
     }
 
-    /// What the ids of requests begin with.
+    /// Returns the prefix of request ids.
     pub fn id_prefix(&self) -> &'static str {
         match self {
             Self::Rest(_) => "req-",
@@ -135,7 +135,7 @@ impl Renderer {
         }
     }
 
-    /// Whether a refusal is logged.
+    /// Whether refusals of this request are logged.
     pub fn is_logged(&self) -> bool {
         match self {
             Self::Rest(renderer) => renderer.is_logged(),
@@ -143,7 +143,7 @@ impl Renderer {
         }
     }
 
-    /// The code of an error that the protocol alone has words for.
+    /// Returns the code of an error that exists only in this protocol.
     pub fn own_code(&self, response: &Response) -> Option<String> {
         match self {
             Self::Rest(_) => None,
@@ -151,7 +151,7 @@ impl Renderer {
         }
     }
 
-    /// Writes an answer of this replica to the request with this id.
+    /// Renders an answer of this replica to the request with this id.
     pub fn render(&self, response: Response, id: &str) -> Response {
         match self {
             Self::Rest(renderer) => renderer.render(response, id),
@@ -159,7 +159,7 @@ impl Renderer {
         }
     }
 
-    /// Sets the headers that each answer has, of this or another replica.
+    /// Sets the headers of every answer, of this replica or of another one.
     pub fn finish(&self, response: &mut Response, id: &str) {
         match self {
             Self::Rest(renderer) => renderer.finish(response, id),
@@ -169,12 +169,12 @@ impl Renderer {
 }
 
 impl Call {
-    /// A request that is all in the path and the query.
+    /// Creates the call of a request whose path and query have everything.
     pub fn of_head() -> Self {
         Self::Rest
     }
 
-    /// The protocol that an error is written in.
+    /// Returns the protocol in which an error is rendered.
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Rest => Protocol::Rest,
@@ -182,12 +182,12 @@ impl Call {
         }
     }
 
-    /// Who has read its body, or is to.
+    /// Returns the reader of the request body.
     pub fn body_reader(&self) -> BodyReader {
         self.protocol().body_reader()
     }
 
-    /// Adds what another replica must know to serve it.
+    /// Adds the headers that another replica needs to serve the request.
     pub fn add_headers(&self, headers: &mut HeaderMap) {
         match self {
             Self::Rest => {}
@@ -197,7 +197,7 @@ impl Call {
 }
 
 impl Protocol {
-    /// Who reads the bodies of its requests.
+    /// Returns the reader of the request bodies of this protocol.
     pub fn body_reader(self) -> BodyReader {
         match self {
             Self::Rest => BodyReader::Handler,
@@ -207,33 +207,34 @@ impl Protocol {
 }
 
 impl BodyParser {
-    /// Bytes that the body of a request may have.
+    /// Returns the max bytes of a request body.
     pub fn most_bytes(self, head: &Parts) -> usize {
         sqs::most_bytes(head, self.0)
     }
 }
 
 impl ParsedRequest {
-    /// Where the request counts among those in progress.
+    /// Returns the kind of the request for admission control.
     pub fn place_kind(&self) -> PlaceKind {
         self.incoming.operation.place_kind()
     }
 
-    /// Whether the memory of its body is charged until the answer. A request that waits keeps nothing of it.
+    /// Whether the body is charged until the answer. A receive keeps nothing of its body, so its charge ends before it
+    /// waits.
     pub fn keeps_body(&self) -> bool {
         self.incoming.operation != Operation::ReceiveMessage
     }
 }
 
 impl ProvenRequest {
-    /// The project that the request counts for.
+    /// Returns the project that the request counts for.
     pub fn project(&self) -> &ProjectId {
         &self.sender.project
     }
 }
 
 impl Protocols {
-    /// Parses a request out of its body.
+    /// Parses a request from its body.
     pub fn parse(
         &self,
         parser: BodyParser,
@@ -243,7 +244,7 @@ impl Protocols {
         Ok(ParsedRequest { parser, incoming: self.sqs.parse(head, parser.0, body)? })
     }
 
-    /// Where the operation of a parsed request is measured, if it has a place of its own.
+    /// Returns the meter of the operation of a parsed request, if it has its own.
     pub fn meter(&self, parsed: &ParsedRequest) -> Option<&OperationMeter> {
         self.sqs.meter(parsed.incoming.operation)
     }
@@ -260,14 +261,14 @@ impl Protocols {
         Ok(ProvenRequest { parsed, sender })
     }
 
-    /// Finds the queues of a request.
+    /// Resolves the queues of a request.
     pub fn resolve(&self, head: &Parts, proven: ProvenRequest) -> Result<ResolvedCall, AdmissionRefusal> {
         let ProvenRequest { parsed: ParsedRequest { parser, incoming }, sender } = proven;
         let call = self.sqs.resolve(parser.0, head, incoming, sender)?;
         Ok(ResolvedCall { identity: call.identity(), call: Call::Sqs(Box::new(call)) })
     }
 
-    /// Refuses a head that no operation takes.
+    /// Refuses a head that is invalid for every operation.
     pub fn check_head(&self, protocol: Protocol, head: &Parts) -> Result<(), AdmissionRefusal> {
         match protocol {
             Protocol::Rest => Ok(self.rest.check_head(head)?),
@@ -275,7 +276,7 @@ impl Protocols {
         }
     }
 
-    /// The operation that the head of a request names.
+    /// Returns the operation that the head of a request names.
     pub fn operation(&self, protocol: Protocol, head: &Parts) -> RequestedOperation<'_> {
         match protocol {
             Protocol::Rest => {
@@ -289,8 +290,8 @@ impl Protocols {
         }
     }
 
-    /// Who sends a request of an operation that has this need. One that waits for Keystone counts in `admission` for its
-    /// address.
+    /// Returns the sender of a request whose operation has this need. While a request waits for Keystone, it counts in
+    /// `admission` for its address.
     pub async fn identify(
         &self,
         protocol: Protocol,
@@ -304,7 +305,7 @@ impl Protocols {
         }
     }
 
-    /// The kind of a path, as the log of failed authentication names it.
+    /// Returns the kind of a path for the log of failed authentication.
     pub fn path_kind(&self, protocol: Protocol, path: &str) -> &'static str {
         match protocol {
             Protocol::Rest => failures::kind(path),
@@ -312,7 +313,7 @@ impl Protocols {
         }
     }
 
-    /// Where a request counts among those in progress, as far as its head shows.
+    /// Returns the kind of a request for admission control, as far as its head shows it.
     pub fn place_kind(&self, protocol: Protocol, head: &Parts) -> PlaceKind {
         match protocol {
             Protocol::Rest => PlaceKind::of_query(head.uri.query().unwrap_or_default()),
@@ -323,7 +324,7 @@ impl Protocols {
         }
     }
 
-    /// The answer to a request that is refused. It is written by the frame.
+    /// Returns the answer to a refused request. The frame renders it.
     pub fn refuse(&self, protocol: Protocol, cause: RefusalCause) -> Response {
         match (protocol, cause) {
             (Protocol::Rest, RefusalCause::Error(error)) => self.rest.refuse(error),
@@ -332,7 +333,7 @@ impl Protocols {
         }
     }
 
-    /// How long a request may take.
+    /// Returns the deadline of a request.
     pub fn deadline(&self, head: &Parts, call: &Call) -> RequestDeadline {
         match call {
             Call::Rest => rest::deadline(head),
@@ -345,12 +346,12 @@ impl Protocols {
         let AdmittedRequest { http, identity, call } = admitted;
         match call {
             Call::Rest => self.rest.serve(http, identity).await,
-            // Apart, as every request would carry the room that all operations of SQS need.
+            // Boxed, because the future of all SQS operations is large and would enlarge that of every request.
             Call::Sqs(call) => Box::pin(self.sqs.serve_once(http, call)).await,
         }
     }
 
-    /// Serves an attempt of a request here that may be made again.
+    /// Serves one attempt of a request here; the request may be made again.
     pub async fn serve_attempt(&self, http: Request, identity: &Identity, call: &Call) -> Response {
         match call {
             Call::Rest => self.rest.serve(http, identity.clone()).await,
@@ -358,7 +359,7 @@ impl Protocols {
         }
     }
 
-    /// What a request is about, for the way to the replica that serves it.
+    /// Returns the facts about a request that forwarding needs.
     pub fn target(&self, head: &Parts, identity: &Identity, call: &Call) -> RequestTarget {
         match call {
             Call::Rest => self.rest.target(head, identity),

@@ -1,29 +1,29 @@
-//! Why a request is refused before it is served. The protocol of the request writes the answer.
+//! Refusals of requests before they are served. The protocol of the request renders the answer.
 
 use angarium_core::error::Error;
 use angarium_metrics::AuthenticationFailure;
 use axum::response::Response;
 
-/// Why a request is not let in.
+/// A refusal of the admission pipeline.
 #[derive(Debug)]
 pub struct AdmissionRefusal {
-    /// What the client is told.
+    /// The answer to the client.
     pub cause: RefusalCause,
-    /// What failed, if the caller is not known. It is counted and logged.
+    /// The failed authentication, if the caller is unknown. It is counted and logged.
     pub failure: Option<AuthenticationFailure>,
 }
 
-/// What a refused client is told.
+/// The cause of a refusal, as the client is told.
 #[derive(Debug)]
 pub enum RefusalCause {
-    /// A situation that each protocol has words for.
+    /// A situation that each protocol has its own answer for.
     Error(Error),
-    /// The answer to a situation that one protocol alone has words for. Its renderer writes it.
+    /// The answer to a situation that exists only in one protocol. Its renderer writes it.
     Answer(Box<Response>),
 }
 
 impl AdmissionRefusal {
-    /// The caller is not known.
+    /// Creates the refusal of an unauthenticated caller.
     pub fn of(failure: AuthenticationFailure, cause: impl Into<RefusalCause>) -> Self {
         Self { cause: cause.into(), failure: Some(failure) }
     }

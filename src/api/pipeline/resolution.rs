@@ -1,5 +1,5 @@
-//! Resolution of a request out of its body: the body is read within its bounds, proves the sender, and names the
-//! operation and its queues. A request that cannot be resolved is refused.
+//! Resolution of a request from its body: reads the body within its bounds, authenticates the sender, and finds the
+//! operation and its queues. Refuses a request that cannot be resolved.
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -11,7 +11,7 @@ use super::{Admission, Pipeline, ScreenedRequest};
 use crate::api::json;
 
 impl Pipeline {
-    /// Reads the body of a request, and resolves sender, operation and queues.
+    /// Reads the body of a request, and resolves its sender, operation and queues.
     pub(super) async fn resolve<'a>(
         &'a self,
         parser: BodyParser,
@@ -20,7 +20,7 @@ impl Pipeline {
         operation: &mut RequestedOperation<'a>,
     ) -> Result<Admission<'a>, AdmissionRefusal> {
         let ScreenedRequest { sender, body, permit, charge } = screened;
-        // A body whose sender is not proven may not hold up the place of a request.
+        // A slow body of an unauthenticated sender must not hold the place of a request for long.
         let is_unproven = permit.as_ref().is_some_and(|permit| permit.is_unproven());
         let body = if is_unproven { bodies::paced(body) } else { body };
         let bytes = json::read(body, parser.most_bytes(head)).await?;
@@ -34,7 +34,7 @@ impl Pipeline {
         };
         let ResolvedCall { identity, call } = self.protocols.resolve(head, proven)?;
         let charge = self.bodies.assign(charge, BodyOwner::Project(identity.project.clone()))?;
-        // Only another replica reads the body once more.
+        // Only another replica reads the body a second time.
         let is_kept = self.relay.is_some() || keeps_body;
         let body = if self.relay.is_some() { Body::from(bytes) } else { Body::empty() };
         Ok(Admission { identity, call, body, _permit: permit, _charge: is_kept.then_some(charge) })

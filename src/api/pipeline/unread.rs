@@ -1,5 +1,5 @@
-//! What is left of a request's body when the answer is there before it was read. Owns the bounds of reading on and
-//! dropping it. Never looks at a byte of it, and never changes an answer.
+//! The unread rest of a request body after an early answer: reads and drops it within bounds. It looks at no byte of
+//! the body and changes no answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,19 +14,19 @@ use tokio::sync::oneshot;
 
 use angarium_core::limits;
 
-/// Where a body returns to that its reader drops before the end.
+/// Receives a body that its reader has dropped before the end.
 #[derive(Debug)]
 pub struct UnreadBodies(oneshot::Receiver<PartialBody>);
 
-/// A body and how much of it was read.
+/// A body and the number of bytes read.
 #[derive(Debug)]
 struct PartialBody {
     body: Body,
     read: usize,
 }
 
-/// Watches the body of a request. None when it has none, or when its client waits to be told to send it: that client
-/// sends nothing after a refusal.
+/// Watches the body of a request. Returns none when there is no body, or when the client waits for `100 Continue`: such
+/// a client sends no body after a refusal.
 pub fn watch(request: Request) -> (Request, Option<UnreadBodies>) {
     if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
         return (request, None);
@@ -38,10 +38,10 @@ pub fn watch(request: Request) -> (Request, Option<UnreadBodies>) {
 }
 
 impl UnreadBodies {
-    /// Reads and drops what is left, so that a client which is still sending sees the answer and not a broken
-    /// connection. Gives up after [`limits::EXCESS_BYTES`] in all, and after [`limits::BODY_DEADLINE`].
+    /// Reads and drops the rest, so that a client which is still sending sees the answer instead of a broken
+    /// connection. Stops after [`limits::EXCESS_BYTES`] bytes in all, or after [`limits::BODY_DEADLINE`].
     pub async fn read(mut self) {
-        // Nothing has come back when the body was read to its end, or broke off.
+        // Nothing was returned if the body was read to its end or failed.
         let Ok(mut rest) = self.0.try_recv() else { return };
         let dropped = async {
             while rest.read <= limits::EXCESS_BYTES {
@@ -49,12 +49,12 @@ impl UnreadBodies {
                 rest.read = rest.read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
             }
         };
-        // A client that is too slow sees what it sees without this.
+        // A client that is too slow sees a broken connection, as without this.
         let _ = tokio::time::timeout(limits::BODY_DEADLINE, dropped).await;
     }
 }
 
-/// A body that leaves home when it is dropped before its end.
+/// A body that is sent back when it is dropped before its end.
 struct ReturningBody {
     /// None when the body has ended.
     rest: Option<PartialBody>,
@@ -75,7 +75,7 @@ impl HttpBody for ReturningBody {
             Poll::Ready(Some(Ok(frame))) => {
                 rest.read = rest.read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
             }
-            // After an error there is nothing to read on for.
+            // After an error there is nothing left to read.
             Poll::Ready(None | Some(Err(_))) => self.rest = None,
             Poll::Pending => {}
         }
@@ -96,7 +96,7 @@ impl Drop for ReturningBody {
         if let (Some(rest), Some(home)) = (self.rest.take(), self.home.take())
             && !rest.body.is_end_stream()
         {
-            // Fails when the whole request is dropped, because its client has gone.
+            // Fails when the whole request is dropped, because its client has disconnected.
             let _ = home.send(rest);
         }
     }
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// A body without an end: pieces of a MiB, or nothing when there is none to count in.
+    /// An endless body: pieces of 1 MiB with a counter, or a stall without one.
     struct EndlessBody(Option<Arc<AtomicUsize>>);
 
     impl HttpBody for EndlessBody {

@@ -1,5 +1,5 @@
-//! A request on its way to another replica, whose client may leave. Then what is on its way back is waited for a
-//! moment: it may hand a claim over, which no client would have, and which is given back by dropping the answer.
+//! A forwarded request whose client may disconnect. Its answer is then awaited for a moment, because it may carry a
+//! claim that no client receives; dropping the answer releases that claim.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,16 +13,16 @@ use angarium_core::limits;
 
 type PeerExchange = Pin<Box<dyn Future<Output = Result<Response, PeerFailure>> + Send>>;
 
-/// The exchange with the other replica. Dropped before it is done it continues for [`limits::PEER_ABANDONED_WAIT`], and its
-/// answer is dropped.
+/// The exchange with the other replica. If this is dropped before the answer, the exchange continues in the background
+/// for at most [`limits::PEER_ABANDONED_WAIT`], and its answer is dropped.
 pub(super) struct InFlightForward {
     broker: Broker,
-    /// None once it is done.
+    /// None after the answer.
     exchange: Option<PeerExchange>,
 }
 
 impl InFlightForward {
-    /// Begins when it is first waited for.
+    /// Creates the forward. The exchange begins at the first poll.
     pub(super) fn new(
         broker: Broker,
         exchange: impl Future<Output = Result<Response, PeerFailure>> + Send + 'static,

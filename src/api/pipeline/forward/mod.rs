@@ -1,5 +1,5 @@
-//! Requests for queues that another replica serves: they are passed on to it, whole, and its answer returns as if it
-//! were ours (P13). A client may speak to any replica and cannot tell.
+//! Forwarding: this replica sends a whole request to the owner of its queue and returns the owner's answer as its own
+//! (P13). A client may use any replica and sees no difference.
 //!
 //! ```text
 //! client ──▶ admitted ──▶ here? ──▶ handler ──▶ answer
@@ -8,8 +8,9 @@
 //!                        the owner ──▶ answer, or "moved": once more, where the slot is now
 //! ```
 //!
-//! A request leaves one hop: the owner answers "moved" for what it does not serve. It is made again only when it is
-//! certain that nothing was done, or when it may be done twice. Otherwise the client is told that it is unknown.
+//! There is one hop: the owner answers "moved" when it does not serve the slot. The first replica makes the request
+//! again only if it is certain that nothing was written, or if the request is repeatable. Otherwise the client is told
+//! that the outcome is unknown.
 
 mod in_flight;
 pub mod peer;
@@ -42,53 +43,55 @@ use in_flight::InFlightForward;
 use peer::{ForwardedRequest, MOVED, PeerOrigin, WaitedTime, passed_back, passed_on, take_delivery};
 use replayable_body::ReplayableBody;
 
-/// On an answer that another replica has made: its form is final.
+/// Marks an answer that another replica has rendered; it is not rendered again.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerResponseMark;
 
-/// What a request is about, for the way to the replica that serves it.
+/// The slot, the bounds and the repeatability of a request, as forwarding needs them.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTarget {
-    /// The slot of the queue that it means, if it means one.
+    /// The slot of the queue that the request is for, if it is for one.
     pub slot: Option<Slot>,
-    /// Whether doing it twice is as doing it once.
+    /// Whether the request may be made twice with the same effect as once.
     pub is_repeatable: bool,
-    /// Whether it may wait for a message.
+    /// Whether the request may wait for a message.
     pub may_wait: bool,
-    /// Bytes that its body may have.
+    /// Max bytes of the request body.
     pub most_bytes: usize,
-    /// How long it may take.
+    /// Max time of the request.
     pub deadline: Duration,
 }
 
-/// Passes requests on.
+/// Serves requests here or forwards them to the owner of their slot.
 #[derive(Clone)]
 pub struct Relay {
     broker: Broker,
     peers: Arc<Peers>,
-    /// Shown to the other replicas.
+    /// Authenticates this replica to the others.
     secret: PeerSecret,
     meter: ForwardMeter,
 }
 
-/// Where a slot was when a request was tried.
+/// The location of a slot when an attempt began.
 #[derive(Clone)]
 struct SlotSighting {
     slot: Slot,
     location: SlotLocation,
 }
 
-/// What came of one try.
+/// The result of one attempt.
 enum AttemptResult {
-    /// This is the answer.
+    /// The answer for the client.
     Done(Response),
-    /// It waited for a message, and this replica is about to stop: it is made again without waiting.
+    /// The request waited for a message at another replica while this replica is about to stop: it is made again
+    /// without waiting.
     CutShort,
-    /// The slot is served elsewhere, and nothing was done. What the client learns if it stays so.
+    /// Another replica serves the slot, and nothing was done here, or the request is repeatable. The response is the
+    /// client's answer if no attempt succeeds in time.
     Moved(Slot, Response),
 }
 
-/// A request that may be tried more than once.
+/// A request that may be made more than once.
 struct Attempt {
     parts: Parts,
     body: ReplayableBody,
@@ -96,18 +99,18 @@ struct Attempt {
     call: Call,
     target: RequestTarget,
     began: Instant,
-    /// How long it has waited before it came here.
+    /// Time that the request waited before it reached this replica.
     waited: Duration,
 }
 
 impl Relay {
-    /// Over these connections to the other replicas.
+    /// Creates a relay over the connections of `peers`.
     pub fn new(broker: Broker, peers: Arc<Peers>, secret: PeerSecret) -> Self {
         let meter = broker.meter().forwards();
         Self { broker, peers, secret, meter }
     }
 
-    /// Serves a request by `local` here, or where its queue is served.
+    /// Serves a request by `local` here, or at the owner of its queue.
     pub async fn serve(&self, admitted: AdmittedRequest, local: &Protocols) -> Response {
         let http = &admitted.http;
         let is_clients = http.extensions().get::<PeerOrigin>().is_none();
@@ -119,17 +122,17 @@ impl Relay {
         let mut response = if is_alone {
             local.serve_once(admitted).await
         } else {
-            // Apart, for the room that it needs.
+            // Boxed, because its state is large.
             Box::pin(self.serve_among_others(admitted, local)).await
         };
         if is_h1 && self.broker.is_leaving() {
-            // Its client speaks to another replica next.
+            // The next request of the client then uses a connection to another replica.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }
 
-    /// Serves a request of a service of several replicas.
+    /// Serves a request of a service with several replicas.
     async fn serve_among_others(&self, admitted: AdmittedRequest, local: &Protocols) -> Response {
         let AdmittedRequest { http, identity, call } = admitted;
         let (parts, body) = http.into_parts();
@@ -143,7 +146,8 @@ impl Relay {
         self.serve_anywhere(Attempt { parts, body, identity, call, target, began, waited }, local).await
     }
 
-    /// The last hop: what is not served here is not done, and is not made again here.
+    /// Serves a forwarded request, at the last hop: when another replica owns the slot, it answers "moved" and does not
+    /// forward.
     async fn serve_for_peer(
         &self,
         serving: impl Future<Output = Response>,
@@ -156,18 +160,19 @@ impl Relay {
             Ok(AttemptResult::Moved(..) | AttemptResult::CutShort) => {
                 (StatusCode::MISDIRECTED_REQUEST, [(MOVED, "1")]).into_response()
             }
-            // No client waits for it any more.
+            // The forwarding replica no longer waits for the answer.
             Err(_) => ApiError::from(Error::unknown(Part::Server, "the other replica does not wait"))
                 .into_response(),
         }
     }
 
-    /// Where a slot is now.
+    /// Returns the current location of a slot.
     fn sight(&self, slot: Slot) -> SlotSighting {
         SlotSighting { slot, location: self.broker.slot_location(slot) }
     }
 
-    /// The first hop: wherever the slot is, as long as it is somewhere soon.
+    /// Serves a client's request, at the first hop: follows its slot until an owner answers, at most
+    /// [`limits::FORWARD_WAIT`].
     async fn serve_anywhere(&self, mut asking: Attempt, local: &Protocols) -> Response {
         let mut slot = asking.target.slot;
         let mut trouble: Option<Instant> = None;
@@ -182,7 +187,7 @@ impl Relay {
                     continue;
                 }
             };
-            // One that waited long has found its place, and lost it since.
+            // An attempt that took long had found the owner, and the slot has moved since: the time begins again.
             let began = *trouble.get_or_insert(since);
             let began = if since.elapsed() > limits::FORWARD_STEP { Instant::now() } else { began };
             trouble = Some(began);
@@ -191,13 +196,13 @@ impl Relay {
             }
             let before = seen.filter(|seen| seen.slot == moved);
             let before = before.map_or(SlotLocation::Nowhere, |seen| seen.location);
-            // Who is asked may know less than we do, or more.
+            // The replica that answered may have an older or a newer slot table than this one.
             let _ = timeout(limits::FORWARD_PAUSE, self.broker.moved(moved, &before)).await;
             slot = Some(moved);
         }
     }
 
-    /// Tries it once, here or at the owner of its slot.
+    /// Makes one attempt, here or at the owner of the slot.
     async fn attempt(
         &self,
         asking: &Attempt,
@@ -208,14 +213,14 @@ impl Relay {
             let address = owner.address.clone();
             return match (asking.body.whole(asking.target.most_bytes).await, seen) {
                 (Ok(body), Some(seen)) => self.attempt_remote(asking, body, address, seen).await,
-                // The handler finds out what is wrong with the body, and reports it.
+                // The handler reports the error of the body.
                 _ => AttemptResult::Done(asking.serve_here(local).await),
             };
         }
         self.judge_attempt(asking.serve_here(local).await, seen)
     }
 
-    /// What came of a try here, when the slot was there.
+    /// Classifies the answer of an attempt on this replica, given the location of the slot when it began.
     fn judge_attempt(&self, response: Response, seen: Option<SlotSighting>) -> AttemptResult {
         let Some(ApiError(error)) = response.extensions().get::<ApiError>() else {
             return AttemptResult::Done(response);
@@ -224,7 +229,7 @@ impl Relay {
             Error::Moved(slot) if seen.as_ref().is_none_or(|seen| seen.slot == *slot) => {
                 AttemptResult::Moved(*slot, response)
             }
-            // It was closed under the request.
+            // The queue may have been closed while the request ran.
             Error::Unavailable { .. } => match seen {
                 Some(SlotSighting { slot, location }) if self.broker.slot_location(slot) != location => {
                     AttemptResult::Moved(slot, response)
@@ -235,7 +240,7 @@ impl Relay {
         }
     }
 
-    /// Passes it on to the owner of its slot.
+    /// Forwards the request to the owner of its slot.
     async fn attempt_remote(
         &self,
         asking: &Attempt,
@@ -247,7 +252,7 @@ impl Relay {
         let Some(request) = self.passed_on(asking, body) else { return AttemptResult::Done(unaddressed()) };
         let replaced = async {
             self.broker.moved(slot, &seen.location).await;
-            // What was under way at the owner before is at its end soon.
+            // Requests that the previous owner still serves end soon.
             sleep(limits::FORWARD_GRACE).await;
         };
         let ended = async {
@@ -288,8 +293,8 @@ impl Relay {
         }
     }
 
-    /// Sends a request to the replica at `address`. If the answer hands a claim over and never gets to the client, the claim is
-    /// given back there.
+    /// Sends a request to the replica at `address`. If the answer carries a claim and does not reach the client, that
+    /// replica releases the claim.
     fn send(
         &self,
         address: String,
@@ -327,7 +332,7 @@ impl Relay {
 }
 
 impl Attempt {
-    /// Serves the request here, from the beginning.
+    /// Serves the request on this replica, with its body from the beginning.
     async fn serve_here(&self, local: &Protocols) -> Response {
         let mut parts = self.parts.clone();
         parts.extensions.insert(WaitedTime(self.waited()));
@@ -339,13 +344,13 @@ impl Attempt {
         self.waited + self.began.elapsed()
     }
 
-    /// Whether it still waits for a message.
+    /// Whether the request may still wait for a message.
     fn waits(&self) -> bool {
         self.waited < limits::FORWARD_WAITED && self.target.may_wait
     }
 }
 
-/// The result of an exchange with another replica, as it is counted.
+/// Returns the result of an exchange with another replica, for the metrics.
 fn result_of(sent: &Result<Response, PeerFailure>) -> ForwardResult {
     match sent {
         Ok(answer) if answer.headers().contains_key(MOVED) => ForwardResult::Moved,
@@ -355,7 +360,7 @@ fn result_of(sent: &Result<Response, PeerFailure>) -> ForwardResult {
     }
 }
 
-/// The request has no path that another replica could be sent.
+/// Answers a request that has no path to forward.
 fn unaddressed() -> Response {
     ApiError::from(Error::unavailable(Part::Server, "the request has no path to pass on")).into_response()
 }

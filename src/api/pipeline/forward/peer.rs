@@ -1,15 +1,15 @@
-//! How replicas speak to each other: what is sent along with a forwarded request, and who may send one.
+//! The headers that replicas add to forwarded requests and their answers, and the check of the sender.
 //!
-//! | header | what it states |
+//! | header | content |
 //! |---|---|
-//! | `x-angarium-secret` | that the sender is a replica of this installation |
-//! | `x-angarium-project`, `x-angarium-role` | who asks, as the replica found out that the client spoke to; the project form-encoded |
-//! | `x-angarium-source` | the client's address and whether it speaks TLS, as that replica found out, sealed with the secret: an older version passes on what a client writes there, and has none of its own |
+//! | `x-angarium-secret` | proves that the sender is a replica of this installation |
+//! | `x-angarium-project`, `x-angarium-role` | the caller, as the first replica has authenticated it; the project form-encoded |
+//! | `x-angarium-source` | the client's address and whether it uses TLS, as the first replica has found, sealed with the secret: an older version forwards a header that a client sends, and adds none of its own |
 //! | `x-angarium-request-id` | the id of the request |
-//! | `x-angarium-waited` | milliseconds of a long poll that have ended |
-//! | `x-angarium-max_wait` | milliseconds after which the sender does not wait any more |
+//! | `x-angarium-waited` | milliseconds that a long poll has waited already |
+//! | `x-angarium-max_wait` | milliseconds after which the sender no longer waits |
 //! | `x-angarium-moved` | on an answer: the replica does not serve the slot, and has done nothing |
-//! | `x-angarium-hands` | on an answer: the project, the queue and the claim that it hands over, form-encoded |
+//! | `x-angarium-hands` | on an answer: the project, the queue and the claim that it delivers, form-encoded |
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -35,20 +35,20 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-angarium-request-id");
 const WAITED: HeaderName = HeaderName::from_static("x-angarium-waited");
 const MAX_WAIT: HeaderName = HeaderName::from_static("x-angarium-patience");
 
-/// What headers between replicas begin with. A client's own of this kind are not passed on.
+/// Prefix of the headers between replicas. Such headers of a client are not forwarded.
 const OURS: &str = "x-angarium-";
 
-/// On an answer: the replica does not serve the slot, and has done nothing.
+/// On an answer: the replica does not serve the slot and has done nothing.
 pub const MOVED: HeaderName = HeaderName::from_static("x-angarium-moved");
 
-/// On an answer: what it hands over to the client.
+/// On an answer: the claim that it delivers to the client.
 const HANDS: HeaderName = HeaderName::from_static("x-angarium-hands");
 
-/// What is of a connection, and is not passed on with an answer.
+/// Headers of a connection; they are removed from a forwarded answer.
 const NOT_PASSED_BACK: [HeaderName; 3] =
     [header::CONNECTION, HeaderName::from_static("keep-alive"), header::TRANSFER_ENCODING];
 
-/// What is of a connection, of the credentials or of the body's form, and is not passed on.
+/// Headers of a connection, of the credentials or of the body's encoding; they are not forwarded.
 const NOT_PASSED_ON: [HeaderName; 13] = [
     header::HOST,
     header::CONNECTION,
@@ -65,11 +65,11 @@ const NOT_PASSED_ON: [HeaderName; 13] = [
     header::ORIGIN,
 ];
 
-/// The id of a request. With every request that the frame has seen.
+/// The id of a request. The frame adds it to every request.
 #[derive(Clone, Debug)]
 pub struct RequestId(pub Arc<str>);
 
-/// How long a request has waited already at other replicas, or here before its slot moved.
+/// Time that a request has waited already at other replicas, or here before its slot moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WaitedTime(pub Duration);
 
@@ -81,34 +81,34 @@ impl<S: Send + Sync> FromRequestParts<S> for WaitedTime {
     }
 }
 
-/// With every request that another replica has passed on.
+/// Added to every request that another replica forwards.
 #[derive(Clone, Debug)]
 pub struct PeerOrigin {
-    /// Who asks, as the other replica found out.
+    /// The caller, as the other replica has authenticated it.
     pub identity: Identity,
     /// How long the other replica waits for the answer.
     pub max_wait: Duration,
 }
 
-/// Whether a header of a client is passed on.
+/// Whether a header of a client is forwarded.
 fn is_passed_on(name: &HeaderName) -> bool {
     !name.as_str().starts_with(OURS) && !NOT_PASSED_ON.contains(name)
 }
 
-/// What one replica tells another of a request that it passes on.
+/// The facts of a forwarded request that its headers carry to the other replica.
 pub struct ForwardedRequest<'a> {
-    /// Who asks.
+    /// The caller.
     pub identity: &'a Identity,
-    /// Where the client is.
+    /// The address and the connection type of the client.
     pub source: Option<Source>,
     pub id: &'a RequestId,
-    /// How long it has waited already.
+    /// Time that the request has waited already.
     pub waited: Duration,
-    /// How long the sender waits for the answer.
+    /// How long this replica waits for the answer.
     pub max_wait: Duration,
 }
 
-/// The headers of a request on its way to another replica.
+/// Builds the headers of a forwarded request.
 pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRequest<'_>) -> HeaderMap {
     let ForwardedRequest { identity, source, id, waited, max_wait } = *request;
     let mut passed = HeaderMap::with_capacity(headers.len() + 7);
@@ -128,18 +128,19 @@ pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRe
     passed
 }
 
-/// A source as one replica tells it to another, for one request.
+/// Encodes the source of one request, sealed with the secret of the replicas.
 fn sealed(source: Source, RequestId(id): &RequestId, secret: &PeerSecret) -> String {
     format!("{source} {}", secret.seal(&format!("{id} {source}")))
 }
 
-/// The source that a replica has told of a request; none when no client has, or another client.
+/// Returns the source in a forwarded request; none if the header is absent, or was sealed without the secret or for
+/// another request.
 fn unsealed(headers: &HeaderMap, RequestId(id): &RequestId, secret: &PeerSecret) -> Option<Source> {
     let (source, seal) = headers.get(SOURCE)?.to_str().ok()?.rsplit_once(' ')?;
     if secret.has_sealed(&format!("{id} {source}"), seal) { source.parse().ok() } else { None }
 }
 
-/// The answer for the replica that passes it on, which is told what it hands over.
+/// Prepares an answer for the replica that forwards it, and adds the claim that it delivers.
 pub fn passed_back(mut response: Response) -> Response {
     if let Some(DeliveryMark { queue, claim }) = response.extensions_mut().remove() {
         let hands = form_urlencoded::Serializer::new(String::new())
@@ -153,7 +154,8 @@ pub fn passed_back(mut response: Response) -> Response {
     response
 }
 
-/// Takes from an answer what is for this replica alone, and what of it is of the connection. What it hands over.
+/// Removes the headers for this replica and those of the connection from an answer. Returns the claim that the answer
+/// delivers.
 pub fn take_delivery(headers: &mut HeaderMap) -> Option<DeliveryMark> {
     NOT_PASSED_BACK.iter().for_each(|name| drop(headers.remove(name)));
     let hands = headers.remove(HANDS)?;
@@ -169,18 +171,18 @@ pub fn take_delivery(headers: &mut HeaderMap) -> Option<DeliveryMark> {
     Some(DeliveryMark { queue: QueueRef { project: project?, name: queue? }, claim: claim? })
 }
 
-/// Whether a replica sends it.
+/// Whether the sender of a request is a replica.
 pub fn is_admitted(secret: &PeerSecret, request: &Request) -> bool {
     secret.is(request.headers().get(SECRET).map(HeaderValue::as_bytes).unwrap_or_default())
 }
 
-/// Notes what a replica that shows `secret` states of a request that it passes on. Returns whether it states all that
-/// is needed.
+/// Adds the facts from the headers of a replica that shows `secret` to its forwarded request. Returns whether all
+/// required headers are present.
 pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
     let Some((id, from, waited)) = error_body(request.headers()) else { return false };
     let source = unsealed(request.headers(), &id, secret);
     let extensions = request.extensions_mut();
-    // The connection is the other replica's.
+    // The source of this connection is the other replica, not the client.
     extensions.remove::<Source>();
     source.map(|source| extensions.insert(source));
     extensions.insert(id);
@@ -270,7 +272,7 @@ mod tests {
         let of_nobody = sealed(told, &id, &PeerSecret::new("guessed"));
         for forged in [told.to_string(), of_another, of_nobody, String::new()] {
             let mut request = Request::new(Body::empty());
-            // An older replica adds no source, and passes on the client's.
+            // An older replica adds no source and forwards the client's header.
             *request.headers_mut() = passed_on(&HeaderMap::new(), &secret, &forwarded(&identity, &id));
             request.headers_mut().insert(SOURCE, forged.parse().unwrap());
             assert!(note(&mut request, &secret));

@@ -1,6 +1,5 @@
-//! The body of a request, kept as it is read, so that a request which was refused for its place can be made again.
-//! Nothing is read before a client asks for it, so the bounds and deadlines of the reader hold as without
-//! this.
+//! The body of a request, kept while it is read, so that a request can be made again after its slot has moved. Nothing
+//! is read before a reader asks for it, so the bounds and deadlines of the reader hold unchanged.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,21 +13,21 @@ use parking_lot::Mutex;
 
 use angarium_core::error::Error;
 
-/// A body that can be read again from its beginning. The lock is held for single reads.
+/// A body that can be read again from its beginning. The lock is held for one read at a time.
 #[derive(Clone)]
 pub struct ReplayableBody(Arc<Mutex<ReadState>>);
 
-/// How far a body was read.
+/// The frames that were read, and the rest.
 struct ReadState {
     frames: Vec<Bytes>,
     rest: UnreadRest,
 }
 
-/// What was not read yet.
+/// The unread part of a body.
 enum UnreadRest {
     More(Body),
     Ended,
-    /// It failed, because it was late or otherwise, and does so for every client who reads it again.
+    /// The body failed, because it was late or for another reason; every later reader gets the same error.
     Broken {
         by: BodyBreak,
     },
@@ -58,24 +57,23 @@ impl BodyBreak {
     }
 }
 
-/// Why a body is not there as a whole.
+/// The whole body is not available.
 #[derive(Debug, PartialEq, Eq)]
 pub struct IncompleteBody;
 
 impl ReplayableBody {
-    /// Keeps what is read of a body.
+    /// Wraps a body and keeps its frames as they are read.
     pub fn new(body: Body) -> Self {
         let rest = if body.is_end_stream() { UnreadRest::Ended } else { UnreadRest::More(body) };
         Self(Arc::new(Mutex::new(ReadState { frames: Vec::new(), rest })))
     }
 
-    /// The body from its beginning. One at a time is read.
+    /// Returns the body from its beginning. Only one reader at a time is allowed.
     pub fn again(&self) -> Body {
         Body::new(BodyReplay { kept: self.0.clone(), next: 0 })
     }
 
-    /// The whole body. Not when it has more than `most` bytes or broke off: a second reader finds out
-    /// why.
+    /// Returns the whole body. Fails when it has more than `most` bytes or broke off: a second reader gets the cause.
     pub async fn whole(&self, most: usize) -> Result<Bytes, IncompleteBody> {
         let mut body = BodyReplay { kept: self.0.clone(), next: 0 };
         let mut frames = Vec::new();
@@ -94,13 +92,13 @@ impl ReplayableBody {
         let mut whole = BytesMut::with_capacity(bytes);
         frames.iter().for_each(|frame| whole.extend_from_slice(frame));
         let whole = whole.freeze();
-        // Once in memory, not twice. No client is in the middle of it: one at a time reads.
+        // One copy in memory, not two. No reader is within the frames, because only one reads at a time.
         self.0.lock().frames = vec![whole.clone()];
         Ok(whole)
     }
 }
 
-/// A body that is read again.
+/// A reader of the kept body.
 struct BodyReplay {
     kept: Arc<Mutex<ReadState>>,
     next: usize,
@@ -128,7 +126,7 @@ impl HttpBody for BodyReplay {
             };
             match ready!(Pin::new(rest).poll_frame(cx)) {
                 Some(Ok(frame)) => {
-                    // Trailers say nothing to us.
+                    // Trailers are not used.
                     let Ok(data) = frame.into_data() else { continue };
                     me.next += 1;
                     read.frames.push(data.clone());
@@ -175,7 +173,7 @@ impl HttpBody for BodyReplay {
 mod tests {
     use super::*;
 
-    /// A body of two frames, one of them trailers, or one that breaks off.
+    /// Returns a body with these frames: text, or trailers and failures in their place.
     fn body(parts: &'static [Option<&'static str>]) -> ReplayableBody {
         struct Parts(std::slice::Iter<'static, Option<&'static str>>);
         impl HttpBody for Parts {
