@@ -1,4 +1,4 @@
-//! Accounts and regions: what SQS calls a project, how a queue is named in a URL and in an ARN, and back.
+//! Accounts and regions: the mapping between an account of SQS and a project, and between a queue, its URL and its ARN.
 //!
 //! The account is the project. In another region than the service's own the project is `ACCOUNT@REGION`, so that one queue
 //! name in two regions is two queues, as in SQS.
@@ -8,42 +8,42 @@ use super::fault::{Fault, Kind};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 use angarium_core::region::{Accounts, Regions};
 
-/// Who asks, and where.
+/// The account and the region of a caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub account: String,
     pub region: String,
 }
 
-/// What the URL of a queue states.
+/// The parts of a queue URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The region, of a URL that names one.
+    /// The region, if the URL names one.
     pub region: Option<String>,
-    /// The account, if there is more than a name.
+    /// The account, if the URL has more than a name.
     pub account: Option<String>,
-    /// The name of the queue, as it is written.
+    /// The name of the queue, unchecked.
     pub name: String,
 }
 
-/// What the name of a standard queue may be.
+/// The rule for the name of a standard queue.
 pub const NAME: &str = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
 
-/// What is before the region in the path of a URL that names one.
+/// The path segment before the region, in a URL that names a region.
 const REGIONAL: &str = "queue";
 
-/// The names of queues, in the service's own region and others.
+/// Names of queues in the region of the service and in other regions.
 #[derive(Clone, Debug)]
 pub struct RegionalQueues {
     /// The region of projects that name none.
     pub region: String,
-    /// The regions that requests may be for beside it.
+    /// Other regions that requests may name.
     pub regions: Regions,
 }
 
 impl RegionalQueues {
-    /// The project of an account in a region that is served. An account that is itself the project of another one in some
-    /// region is refused: one project would have two names.
+    /// Returns the project of an account in a served region. Refuses an account that is itself the project of another
+    /// account in some region, because one project would have two names.
     pub fn project(&self, account: &str, region: &str) -> Result<ProjectId, Fault> {
         if !self.regions.contains(&self.region, region) {
             let why = format!("The region {:?} is not served here (--sqs-regions).", shown(region));
@@ -60,7 +60,7 @@ impl RegionalQueues {
         Ok(ProjectId::new(&project)?)
     }
 
-    /// The URL of a queue below `base`. In another region than the service's own it names the region.
+    /// Returns the URL of a queue below `base`. The URL names the region unless it is the region of the service.
     pub fn url(&self, base: &str, queue: &QueueRef) -> String {
         let (account, region) = self.split(&queue.project);
         let account: String = form_urlencoded::byte_serialize(account.as_bytes()).collect();
@@ -68,13 +68,13 @@ impl RegionalQueues {
         format!("{base}{regional}/{}/{}", account.replace('+', "%20"), queue.name)
     }
 
-    /// The ARN of a queue.
+    /// Returns the ARN of a queue.
     pub fn arn(&self, queue: &QueueRef) -> String {
         let (account, region) = self.split(&queue.project);
         format!("arn:aws:sqs:{region}:{account}:{}", queue.name)
     }
 
-    /// The queue of an ARN; none when it is not one.
+    /// Returns the queue of an ARN; none for any other text.
     pub fn of_arn(&self, arn: &str) -> Option<QueueRef> {
         let mut parts = arn.splitn(6, ':');
         let is_sqs = parts.next()? == "arn" && parts.next()?.starts_with("aws") && parts.next()? == "sqs";
@@ -85,20 +85,20 @@ impl RegionalQueues {
         Some(QueueRef { project: self.project(account, region).ok()?, name: QueueName::new(name).ok()? })
     }
 
-    /// How projects belong to accounts.
+    /// Returns the mapping of projects to accounts.
     pub fn accounts(&self) -> Accounts {
         self.regions.accounts(&self.region)
     }
 
-    /// Account and region of a project.
+    /// Returns the account and the region of a project.
     pub fn split<'a>(&'a self, project: &'a ProjectId) -> (&'a str, &'a str) {
         let (account, region) = self.accounts().split(project.as_str());
         (account, region.unwrap_or(&self.region))
     }
 }
 
-/// What the URL of a queue states: its path ends in `/queue/REGION/ACCOUNT/NAME`, `/ACCOUNT/NAME` or the name alone,
-/// whatever is before that.
+/// Parses the URL of a queue: its path ends in `/queue/REGION/ACCOUNT/NAME`, `/ACCOUNT/NAME` or the name alone, after
+/// any prefix.
 pub fn of_url(url: &str) -> Option<Address> {
     let path = url.split(['?', '#']).next()?.trim_end_matches('/');
     let path =
@@ -114,25 +114,25 @@ pub fn of_url(url: &str) -> Option<Address> {
     Some(Address { region, account, name })
 }
 
-/// A segment of a path without its escapes.
+/// Decodes the escapes of a path segment.
 fn decoded(segment: &str) -> Option<String> {
-    // A plus is a plus in a path.
+    // In a path, a plus sign is no space.
     let pair = format!("v={}", segment.replace('+', "%2B"));
     let (_, value) = form_urlencoded::parse(pair.as_bytes()).next()?;
     (!value.contains('\u{fffd}')).then(|| value.into_owned())
 }
 
-/// The name that a request gives a queue.
+/// Parses the queue name of a request.
 pub fn name(text: &str) -> Result<QueueName, Fault> {
     QueueName::new(text).map_err(|_| wrong_name(text, NAME))
 }
 
-/// A name is not one that the queue may have.
+/// Returns the error for an invalid queue name.
 pub fn wrong_name(text: &str, why: &str) -> Fault {
     Fault::parameter("QueueName", text, why)
 }
 
-/// Whether a segment of a path is the number of an account.
+/// Whether a path segment is the number of an account.
 pub fn is_account(segment: &str) -> bool {
     segment.len() == 12 && segment.bytes().all(|byte| byte.is_ascii_digit())
 }

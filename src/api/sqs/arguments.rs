@@ -1,4 +1,4 @@
-//! What the arguments of operations have in common: numbers that may be written as text, and parameters that must be there.
+//! Common parts of the arguments of operations: numbers that may be written as text, and required parameters.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use super::fault::Fault;
 use angarium_core::error::Error;
 use angarium_core::limits;
 
-/// A whole number. The query protocol writes all as text, and some clients of JSON do.
+/// A whole number. The query protocol and some JSON clients write numbers as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WholeNumber(pub i64);
 
@@ -38,17 +38,17 @@ impl<'de> Deserialize<'de> for WholeNumber {
             }
         }
 
-        // Not an untagged enum: that keeps a copy of whatever is in the place of the number.
+        // Not an untagged enum, because that would keep a copy of any value in the place of the number.
         deserializer.deserialize_any(NumberForm)
     }
 }
 
-/// A parameter that must be there, and not be empty.
+/// Returns a required parameter; it must be present and not empty.
 pub fn required(name: &str, value: Option<String>) -> Result<String, Fault> {
     value.filter(|value| !value.is_empty()).ok_or_else(|| Fault::missing(name))
 }
 
-/// Checks a short text that names something, as `T` does; it has the characters of such names.
+/// Checks a short identifier with `of`. The error states the characters and the length that such identifiers may have.
 pub fn token<T>(name: &str, text: &str, of: impl Fn(&str) -> Result<T, Error>) -> Result<T, Fault> {
     let why = format!(
         "{name} can only include alphanumeric and punctuation characters. 1 to {} in length",
@@ -57,7 +57,7 @@ pub fn token<T>(name: &str, text: &str, of: impl Fn(&str) -> Result<T, Error>) -
     of(text).map_err(|_| Fault::parameter(name, text, &why))
 }
 
-/// A number within its bounds, if there is one.
+/// Returns an optional number, checked against its bounds.
 pub fn within(
     name: &str,
     value: Option<WholeNumber>,
@@ -91,7 +91,7 @@ mod tests {
         for wrong in ["1.5", "\"x\"", "true", "null", "{}", "18446744073709551615"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        // Refused at its first byte: what follows is neither read nor kept.
+        // The value is refused at its first byte: the rest is neither parsed nor kept.
         let error = serde_json::from_str::<WholeNumber>("[0,0,what").unwrap_err().to_string();
         assert!(error.contains("expected a whole number"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Whether the caller of a request may do what it asks for: the policy of each queue that it names, for each action.
+//! Authorization of a request: the policy of each queue that it names, for each action.
 
 use serde_json::value::RawValue;
 
@@ -11,8 +11,9 @@ use super::resolution::{Part, ResolvedRequest, Target};
 use angarium_broker::Broker;
 use angarium_core::attributes;
 
-/// Refuses a request that names a queue of another account whose policy does not allow an action, or one of the caller's own
-/// whose policy forbids it. The replica that serves the request asks with the same value that the operation is run with.
+/// Refuses a request for a queue of another account whose policy does not allow an action, or for a queue of the
+/// caller's own account whose policy forbids it. The replica that serves the request checks the same resolved request
+/// that the operation then uses.
 pub async fn authorize(
     broker: &Broker,
     places: &RegionalQueues,
@@ -31,7 +32,8 @@ pub async fn authorize(
         let is_permitted = if is_own {
             !target.actions.iter().any(forbids)
         } else {
-            // A queue that needs no permission of its own account is no business of another one.
+            // An operation for which a queue requires no permission from its own account is not available to other
+            // accounts.
             !target.actions.is_empty() && target.actions.iter().all(allows)
         };
         if !is_permitted {
@@ -41,11 +43,11 @@ pub async fn authorize(
     Ok(())
 }
 
-/// The policy of a queue, as it was written; none when there is none, or no such queue.
+/// Returns the policy of a queue as it was written; none without a policy or without the queue.
 async fn policy(broker: &Broker, target: &Target) -> Result<Option<Box<RawValue>>, Fault> {
     let metadata = match target.part {
         Part::Subject => broker.queue_metadata(&target.queue).await?,
-        // Another replica may serve it.
+        // Another replica may serve this queue.
         _ => broker.queue_metadata_anywhere(&target.queue).await?,
     };
     let policy = metadata.and_then(|metadata| metadata.own().remove(attributes::POLICY));

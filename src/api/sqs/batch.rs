@@ -1,4 +1,4 @@
-//! Batches: the rules for all of one, and the results of its entries.
+//! Batches: the rules for a whole batch, and the results of its entries.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::lists::BoundedList;
 use super::operation::Operation;
 use angarium_core::limits;
 
-/// The entries of a batch as they are read: as many as a setting can allow.
+/// The parsed entries of a batch, up to the largest number that a setting can allow.
 pub type Entries<T> = BoundedList<T, { limits::SQS_BATCH_MAX }>;
 
 /// What became of the entries of a batch.
@@ -28,7 +28,7 @@ pub struct BatchSuccess {
 }
 
 impl BatchSuccess {
-    /// This entry was done.
+    /// Creates the result of a successful entry.
     pub fn new(id: String) -> Self {
         Self { id }
     }
@@ -44,7 +44,7 @@ struct BatchFailure {
 }
 
 impl<T> Results<T> {
-    /// The results of entries, each with its id.
+    /// Creates the results of entries, each with its id.
     pub fn new(entries: impl IntoIterator<Item = (String, Result<T, Fault>)>) -> Self {
         let (mut successful, mut failed) = (Vec::new(), Vec::new());
         for (id, result) in entries {
@@ -61,7 +61,7 @@ impl<T> Results<T> {
     }
 }
 
-/// The entries of a batch of this operation: there are some and no more than `most`.
+/// Returns the entries of a batch of this operation: at least one and at most `most`.
 pub fn entries<T>(operation: Operation, asked: Option<Entries<T>>, most: usize) -> Result<Vec<T>, Fault> {
     let asked = asked.ok_or_else(|| Fault::missing("Entries"))?;
     let count = asked.len();
@@ -79,7 +79,7 @@ pub fn entries<T>(operation: Operation, asked: Option<Entries<T>>, most: usize) 
     asked.whole().map_err(too_many)
 }
 
-/// Checks the ids of all entries of a batch of this operation: each is there and lawful, no two are the same.
+/// Checks the ids of a batch of this operation: each entry has a valid id, and no two are equal.
 pub fn check_ids<'a>(
     operation: Operation,
     ids: impl Iterator<Item = Option<&'a String>>,
@@ -100,7 +100,7 @@ pub fn check_ids<'a>(
     Ok(())
 }
 
-/// The entry at this place of a batch, from 1 on, lacks a member.
+/// Returns the error for an entry without a required member. `place` counts from 1.
 pub fn missing_of(operation: Operation, place: usize, member: &str) -> Fault {
     Fault::missing(&format!("{}RequestEntry.{place}.{member}", operation.name()))
 }

@@ -1,4 +1,4 @@
-//! What an operation is carried out with: the request, how queues are named, what the product does.
+//! The context of an operation: the request, the names of queues, the broker and the limits.
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use angarium_core::limits;
 use angarium_core::names::QueueRef;
 use angarium_core::trace::TraceContext;
 
-/// What a request is carried out with.
+/// The context in which an operation runs.
 pub struct Context<'a> {
-    /// What the product does.
+    /// Carries out operations on queues.
     pub broker: &'a Broker,
-    /// The form of the answer.
+    /// The dialect of the answer.
     pub dialect: Dialect,
-    /// Who asks for what, with which queues.
+    /// The request, with its caller and its queues.
     pub request: &'a ResolvedRequest,
-    /// How queues are named.
+    /// Maps queues to URLs and ARNs.
     pub places: &'a RegionalQueues,
-    /// What the URLs of queues begin with.
+    /// Prefix of queue URLs.
     pub base: &'a str,
     /// The trace of the request.
     pub trace: Option<TraceContext>,
-    /// The trace of AWS X-Ray that the request is in, as its header states.
+    /// The AWS X-Ray trace of the request, from its header.
     pub aws_trace: Option<String>,
-    /// How long it has waited already, at other replicas or for its slot.
+    /// Time that the request has waited already, at other replicas or for its slot.
     pub waited: Duration,
-    /// What a request may ask for.
+    /// Limits of a request.
     pub most: ContextLimits,
-    /// What SQS refuses to do again at once.
+    /// Minimum pauses between certain operations.
     pub pauses: Pauses,
 }
 
-/// Bounds that an operator may set.
+/// Limits that an operator may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextLimits {
-    /// Messages of a receive, and entries of a batch.
+    /// Max messages of a receive, and entries of a batch.
     pub batch: usize,
-    /// Messages of a queue under claims.
+    /// Max claimed messages of a queue.
     pub in_flight: usize,
 }
 
 impl ContextLimits {
-    /// Parameters of a request of the query protocol: those of its whole batch.
+    /// Returns the max parameters of a request of the query protocol, for a whole batch.
     pub fn parameters(&self) -> usize {
         limits::SQS_PARAMETERS + self.batch * limits::SQS_ENTRY_PARAMETERS
     }
@@ -58,7 +58,7 @@ impl Default for ContextLimits {
 }
 
 impl Context<'_> {
-    /// The URL of a queue.
+    /// Returns the URL of a queue.
     pub fn url(&self, queue: &QueueRef) -> String {
         self.places.url(self.base, queue)
     }

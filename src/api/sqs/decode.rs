@@ -1,5 +1,5 @@
-//! Requests of both protocols as the same values: the JSON of the one is read as it is, the parameters of the other are put
-//! into the form that the JSON would have had.
+//! Decoding of requests in both protocols into the same values: JSON is parsed directly, and the parameters of the
+//! query protocol are first converted to the structure of the JSON.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::fault::{Fault, Kind};
 use angarium_core::limits;
 
-/// Which form of SQS a request has, and so its answer.
+/// The form of a request, and so of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// AWS JSON 1.0.
@@ -22,34 +22,34 @@ pub enum Dialect {
     QueryJson,
 }
 
-/// What an operation is to be done with.
+/// The arguments of an operation.
 #[derive(Clone, Debug)]
 pub enum Arguments {
-    /// A JSON object as it came.
+    /// A JSON object as it was received.
     Json(Bytes),
-    /// Parameters, in the form of the JSON.
+    /// Parameters, converted to the structure of the JSON.
     Query(Value),
 }
 
 impl Arguments {
-    /// Takes them, and leaves none.
+    /// Takes the arguments and leaves none.
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::Json(Bytes::new()))
     }
 
-    /// Reads them as the request of an operation, or a part of it. Members that `T` does not have are skipped, whatever they
-    /// are; one that is there twice is refused.
+    /// Parses the arguments as the request of an operation, or as a part of it. Members that `T` does not have are
+    /// skipped; a repeated member is an error.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         let read = match self {
             Self::Json(bytes) if bytes.trim_ascii().is_empty() => serde_json::from_slice(b"{}"),
-            // serde reads structs from arrays too, field by field.
+            // serde would also read a struct from an array, field by field.
             Self::Json(bytes) if !bytes.trim_ascii_start().starts_with(b"{") => {
                 return Err(Fault::new(Kind::Serialization, "The body is not a JSON object."));
             }
             Self::Json(bytes) => serde_json::from_slice(bytes),
             Self::Query(value) => T::deserialize(value),
         };
-        // It repeats what is in the place of something else.
+        // The error repeats the value that is in a wrong place, so it is truncated.
         let told = |error: serde_json::Error| shown(&error.to_string());
         read.map_err(|error| {
             Fault::new(Kind::Serialization, format!("The request cannot be read: {}.", told(error)))
@@ -57,15 +57,15 @@ impl Arguments {
     }
 }
 
-/// The form of a member that the query protocol writes as several parameters.
+/// The structure of a member that the query protocol writes as several parameters.
 #[derive(Clone, Copy)]
 enum ListForm {
     List,
-    /// A map, with the names of the parts of an entry.
+    /// A map, with the names for the key and the value of an entry.
     Map(&'static str, &'static str),
 }
 
-/// Members that are several parameters each: as the parameters begin, as the JSON calls them, and their form.
+/// Members that are written as several parameters: prefix of the parameters, name in JSON, and structure.
 const MANY: [(&str, &str, ListForm); 13] = [
     ("AWSAccountId", "AWSAccountIds", ListForm::List),
     ("ActionName", "Actions", ListForm::List),
@@ -82,12 +82,12 @@ const MANY: [(&str, &str, ListForm); 13] = [
     ("TagKey", "TagKeys", ListForm::List),
 ];
 
-/// The parameters of a query or a form, without their escapes.
+/// Splits a query or a form into its parameters and decodes them.
 pub fn pairs(text: &[u8]) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), Fault>> {
     let raw = text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
     raw.filter_map(|raw| {
         let (name, value) = form_urlencoded::parse(raw).next()?;
-        // What is no UTF-8 was decoded to this character, which may also have been meant.
+        // Invalid UTF-8 was decoded to this character, but the client may also have sent the character itself.
         let is_doubtful = name.contains('\u{fffd}') || value.contains('\u{fffd}');
         if is_doubtful && !is_utf8(raw) {
             return Some(Err(Fault::parameter(&shown(&name), value, "It is not UTF-8")));
@@ -96,7 +96,7 @@ pub fn pairs(text: &[u8]) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, 
     })
 }
 
-/// Whether a text with escapes has nothing but UTF-8 behind them.
+/// Whether an escaped text decodes to valid UTF-8.
 fn is_utf8(escaped: &[u8]) -> bool {
     let (mut bytes, mut rest) = (Vec::with_capacity(escaped.len()), escaped);
     while let [byte, behind @ ..] = rest {
@@ -116,9 +116,9 @@ fn is_utf8(escaped: &[u8]) -> bool {
     str::from_utf8(&bytes).is_ok()
 }
 
-/// The parameters of a query, at most `most` of them, in the form of the JSON. Names have at most
-/// [`limits::SQS_NAME_PARTS`] parts, so that the result is no deeper than that; a parameter is there once, or each time with
-/// the same value.
+/// Converts at most `most` parameters of a query to the structure of the JSON. A name has at most
+/// [`limits::SQS_NAME_PARTS`] parts, which bounds the depth of the result. A parameter may be repeated only with the
+/// same value.
 pub fn parameters<'a>(
     pairs: impl Iterator<Item = Result<(Cow<'a, str>, Cow<'a, str>), Fault>>,
     most: usize,
@@ -137,7 +137,7 @@ pub fn parameters<'a>(
     in_json_form(tree)
 }
 
-/// Puts a parameter where the parts of its name say.
+/// Inserts a parameter at the position that the parts of its name give.
 fn put(tree: &mut Map<String, Value>, name: &str, value: Cow<'_, str>) -> Result<(), Fault> {
     if name.split('.').nth(limits::SQS_NAME_PARTS).is_some() {
         let why = format!(
@@ -164,7 +164,7 @@ fn put(tree: &mut Map<String, Value>, name: &str, value: Cow<'_, str>) -> Result
     Ok(())
 }
 
-/// The beginning of a text that an error repeats.
+/// Truncates a text for an error message.
 pub fn shown(text: &str) -> String {
     text.chars().take(limits::SQS_SHOWN_CHARS).collect()
 }
@@ -172,7 +172,7 @@ pub fn shown(text: &str) -> String {
 fn in_json_form(tree: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
     let mut members = Map::new();
     for (name, value) in tree {
-        // An empty list is one parameter without a value, under the name of the JSON.
+        // An empty list is one parameter without a value, under its name in JSON.
         if value == "" && MANY.iter().any(|(_, json, _)| *json == name) {
             continue;
         }
@@ -184,7 +184,7 @@ fn in_json_form(tree: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
         };
         match members.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(value)),
-            // As the list of another operation, or as JSON has it.
+            // The same list was given under the name of another operation, or under its name in JSON.
             Entry::Occupied(entry) => {
                 let why = format!("{} is there in two forms.", shown(entry.key()));
                 return Err(Fault::new(Kind::Serialization, why));
@@ -194,7 +194,7 @@ fn in_json_form(tree: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
     Ok(members)
 }
 
-/// The entries of a list or a map, in the order of their numbers.
+/// Builds a list or a map from its entries, in the order of their numbers.
 fn several(entries: Map<String, Value>, many: ListForm) -> Result<Value, Fault> {
     let mut numbered: Vec<(u64, Value)> =
         entries.into_iter().filter_map(|(number, value)| Some((number.parse().ok()?, value))).collect();

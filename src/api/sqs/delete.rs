@@ -1,4 +1,4 @@
-//! Deleting messages by their handles.
+//! Deletion of messages by their handles.
 
 use serde::Deserialize;
 
@@ -34,7 +34,7 @@ pub struct DeleteMessageBatch {
     entries: Option<Entries<Entry>>,
 }
 
-/// Deletes one message. One that is gone is deleted already.
+/// Deletes one message. Succeeds if the message no longer exists.
 pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let handle = required(HANDLE, asked.receipt_handle)?;
@@ -44,7 +44,7 @@ pub async fn one(context: &Context<'_>, asked: DeleteMessage) -> Result<Operatio
     Ok(OperationResult::done())
 }
 
-/// Deletes several messages, each for itself.
+/// Deletes several messages; each entry succeeds or fails by itself.
 pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let operation = context.request.operation;

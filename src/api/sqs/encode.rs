@@ -1,4 +1,4 @@
-//! Answers in both protocols. JSON is written as it is; XML is made of the same values.
+//! Encoding of answers in both protocols. JSON is written directly; XML is generated from the same values.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -14,7 +14,7 @@ use crate::api::delivery::deliver;
 use crate::api::error::RETRY_AFTER;
 use angarium_broker::DeliveryGuard;
 
-/// The answer to a request of the query protocol that names no action.
+/// The answer to a request of the query protocol without an action.
 const NO_OPERATION: &str = "<UnknownOperationException/>\n";
 const REQUEST_ID: &str = "x-amzn-requestid";
 const QUERY_ERROR: &str = "x-amzn-query-error";
@@ -22,13 +22,13 @@ const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.0")
 const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const XML: HeaderValue = HeaderValue::from_static("text/xml");
 
-/// What an operation answers.
+/// The result of an operation.
 pub struct OperationResult {
     body: Box<dyn Render>,
     delivery_guard: Option<DeliveryGuard>,
 }
 
-/// An answer that can be written in both protocols.
+/// A result that can be encoded in both protocols.
 trait Render: Send {
     fn json(&self) -> serde_json::Result<Vec<u8>>;
     fn value(&self) -> serde_json::Result<Value>;
@@ -45,22 +45,22 @@ impl<T: Serialize + Send> Render for T {
 }
 
 impl OperationResult {
-    /// An answer with this content.
+    /// Creates a result with this content.
     pub fn new(body: impl Serialize + Send + 'static) -> Self {
         Self { body: Box::new(body), delivery_guard: None }
     }
 
-    /// An answer that states only that it was done.
+    /// Creates the result of an operation without output.
     pub fn done() -> Self {
         Self::new(json!({}))
     }
 
-    /// The same, handing messages over with its first byte.
+    /// Adds the guard of the messages that the first byte of the answer delivers.
     pub fn deliver(self, delivery_guard: Option<DeliveryGuard>) -> Self {
         Self { delivery_guard, ..self }
     }
 
-    /// The whole answer to a request with this id.
+    /// Encodes the answer to the request with this id.
     pub fn into_response(self, dialect: Dialect, operation: Operation, id: &str) -> Response {
         let written = match dialect {
             Dialect::Json => self.body.json(),
@@ -80,11 +80,12 @@ impl OperationResult {
 }
 
 impl Fault {
-    /// The answer to a request with this id.
+    /// Encodes the error answer to the request with this id.
     pub fn into_response(self, dialect: Dialect, id: &str) -> Response {
         let form = self.kind.form();
         if self.kind == Kind::UnknownOperation && dialect != Dialect::Json {
-            // AWS finds no operation that could say how it answers: an element alone, whatever the client accepts.
+            // AWS finds no operation that would define the form of the answer, so it sends one bare element, whatever
+            // form the client accepts.
             let mut response = Response::new(Body::from(NO_OPERATION));
             *response.status_mut() = form.status;
             return identified(response, id);
@@ -121,8 +122,8 @@ fn query_json(operation: Operation, value: Value, id: &str) -> serde_json::Resul
     serde_json::to_vec(&json!({format!("{name}Response"): content}))
 }
 
-/// A value as the query protocol has it: maps are lists of their entries, as they are in XML, and two members have a lower-case
-/// letter in front.
+/// Converts a value to the form of the query protocol: maps become lists of entries, as in XML, and two members begin
+/// with a lower-case letter.
 fn in_lists(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -158,7 +159,7 @@ fn framed(status: StatusCode, dialect: Dialect, id: &str, body: Body) -> Respons
     identified((status, [(header::CONTENT_TYPE, media_type)], body).into_response(), id)
 }
 
-/// An answer to the request with this id.
+/// Adds the id of the request to its answer.
 fn identified(mut response: Response, id: &str) -> Response {
     if let Ok(id) = HeaderValue::from_str(id) {
         response.headers_mut().insert(REQUEST_ID, id);

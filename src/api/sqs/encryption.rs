@@ -1,5 +1,5 @@
-//! What queues say of encryption: the one of SQS itself, or a key of KMS. They exclude each other, and nothing is
-//! encrypted by either: whether a body is encrypted on the disk is up to the operator of the pool.
+//! Encryption attributes of queues: SQS-managed encryption, or a key of KMS, but not both. They are only stored and
+//! encrypt nothing: the operator of the pool decides whether bodies are encrypted on disk.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,26 @@ use super::fault::{Fault, Kind};
 use super::queue_attributes::Attributes;
 use angarium_core::attributes as keys;
 
-/// The attribute that names a key.
+/// The attribute with the id of a key.
 pub const KEY: &str = "KmsMasterKeyId";
-/// The attribute that states for how many seconds a data key is used again.
+/// The attribute with the seconds for which a data key is reused.
 pub const REUSE: &str = "KmsDataKeyReusePeriodSeconds";
-/// The attribute for the encryption of SQS itself.
+/// The attribute of SQS-managed encryption.
 pub const MANAGED: &str = "SqsManagedSseEnabled";
-/// What the reuse period is when no client states.
+/// The default reuse period.
 pub const REUSE_DEFAULT: &str = "300";
 
-/// What an attribute states that is true or false, in any case of letters.
+/// Parses a boolean attribute, in any case of letters.
 pub fn is_true(value: &str) -> Option<bool> {
     value.to_ascii_lowercase().parse().ok()
 }
 
-/// What other keys of the metadata say once these attributes are set: a value, or none. It is before what is set.
+/// Returns the metadata keys that setting these attributes changes in addition: a new value, or none to remove the key.
+/// These changes precede the attributes themselves.
 ///
 /// # Errors
 ///
-/// `InvalidAttributeName` for both kinds of encryption at once.
+/// `InvalidAttributeName` if both kinds of encryption are requested.
 pub fn exclusions(attributes: &Attributes) -> Result<&'static [(&'static str, Option<bool>)], Fault> {
     let key = attributes.get(KEY).map(|key| !key.is_empty());
     let managed = attributes.get(MANAGED).and_then(|value| is_true(value));
@@ -42,7 +43,7 @@ pub fn exclusions(attributes: &Attributes) -> Result<&'static [(&'static str, Op
     }
 }
 
-/// Adds what holds when the queue does not say.
+/// Adds the defaults of attributes that the queue does not have.
 pub fn complete(shown: &mut BTreeMap<&'static str, String>) {
     if shown.contains_key(KEY) {
         shown.entry(REUSE).or_insert_with(|| REUSE_DEFAULT.to_owned());

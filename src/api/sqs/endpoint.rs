@@ -1,5 +1,5 @@
-//! SQS as a protocol of the pipeline: which operation a request is, which queues it names, and how it is carried out.
-//! Who sends it is in `sender`, how its answer is written in `renderer`.
+//! SQS as a protocol of the pipeline: resolves the operation and the queues of a request, and carries it out. `sender`
+//! has the authentication, `renderer` the form of answers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,45 +36,45 @@ use angarium_core::source::Source;
 use angarium_core::trace::TraceContext;
 use angarium_metrics::OperationMeter;
 
-/// What one replica tells another beside the request: what URLs begin with.
+/// The header in which one replica sends another the prefix of queue URLs.
 const BASE: HeaderName = HeaderName::from_static("x-angarium-sqs-base");
-/// The trace of AWS X-Ray that a request is in.
+/// The header with the AWS X-Ray trace of a request.
 const AWS_TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 
 pub struct Endpoint {
     broker: Broker,
     pub(super) settings: SqsSettings,
     pub(super) places: RegionalQueues,
-    /// The host names that callers without keys may use, who are what they say they are; none: such callers are refused.
+    /// Host names for callers without keys, who state their identity without proof; none: such callers are refused.
     pub(super) open_hosts: Option<Arc<AllowedHosts>>,
     pub(super) clock: Clock,
     meters: Vec<OperationMeter>,
 }
 
-/// A request whose operation, caller and queues are known.
+/// A request with its operation, its caller and its queues.
 #[derive(Debug)]
 pub struct SqsCall {
-    /// How it is answered.
+    /// The dialect of the answer.
     pub dialect: Dialect,
     request: ResolvedRequest,
-    /// Where it is from.
+    /// The address and the connection type of the client.
     source: Option<Source>,
-    /// What the URLs of queues begin with.
+    /// Prefix of queue URLs.
     base: String,
 }
 
 impl SqsCall {
-    /// What is to be done.
+    /// Returns the operation of the request.
     pub fn operation(&self) -> Operation {
         self.request.operation
     }
 
-    /// Who asks.
+    /// Returns the identity of the caller.
     pub fn identity(&self) -> Identity {
         Identity { project: self.request.project.clone(), role: Role::Member, is_anonymous: false }
     }
 
-    /// What it is about.
+    /// Returns the facts about the request that forwarding needs.
     pub fn target(&self) -> RequestTarget {
         let operation = self.request.operation;
         RequestTarget {
@@ -86,7 +86,7 @@ impl SqsCall {
         }
     }
 
-    /// Adds what the replica that serves it has to know.
+    /// Adds the headers that the serving replica needs.
     pub fn add_headers(&self, headers: &mut HeaderMap) {
         if let Ok(base) = HeaderValue::from_str(&self.base) {
             headers.insert(BASE, base);
@@ -94,7 +94,7 @@ impl SqsCall {
     }
 }
 
-/// Refuses a head that no operation takes.
+/// Refuses a head that is invalid for every operation.
 pub fn check_head(head: &Parts) -> Result<(), Fault> {
     if head.uri.query().is_some_and(|query| query.len() > limits::QUERY_BYTES) {
         let why = format!("The query is longer than {} bytes: send a form.", limits::QUERY_BYTES);
@@ -104,7 +104,8 @@ pub fn check_head(head: &Parts) -> Result<(), Fault> {
 }
 
 impl Endpoint {
-    /// The endpoint over `broker`, for callers that are known by its keys or else by `authentication`.
+    /// Creates the endpoint over `broker`. It authenticates callers by its keys, or else as `authentication`
+    /// prescribes.
     pub fn new(broker: Broker, authentication: &Authentication, settings: SqsSettings, clock: Clock) -> Self {
         let meter = |operation: &Operation| broker.meter().operation(&format!("sqs_{}", operation.name()));
         let meters = ALL.iter().map(meter).collect();
@@ -116,17 +117,17 @@ impl Endpoint {
         Self { broker, settings, places, open_hosts, clock, meters }
     }
 
-    /// Where an operation is measured.
+    /// Returns the meter of an operation.
     pub fn meter(&self, operation: Operation) -> Option<&OperationMeter> {
         self.meters.get(operation as usize)
     }
 
-    /// The operation of a request, and what it is to be done with.
+    /// Parses the operation of a request and its arguments.
     pub fn parse(&self, head: &Parts, dialect: Dialect, body: Bytes) -> Result<IncomingRequest, Fault> {
         incoming(head, dialect, body, &self.settings.most)
     }
 
-    /// Finds the queues of a request. One that any page can have a browser send changes nothing.
+    /// Resolves the queues of a request. Refuses a change that any web page can have a browser send.
     pub fn resolve(
         &self,
         dialect: Dialect,
@@ -142,7 +143,7 @@ impl Endpoint {
         Ok(SqsCall { dialect, request, source, base: self.base(head) })
     }
 
-    /// What the URLs of queues begin with.
+    /// Returns the prefix of queue URLs.
     fn base(&self, head: &Parts) -> String {
         let told = head.headers.get(BASE).filter(|_| head.extensions.get::<PeerOrigin>().is_some());
         if let Some(told) = told.and_then(|told| told.to_str().ok()) {
@@ -156,13 +157,13 @@ impl Endpoint {
         format!("{}://{host}", self.settings.scheme)
     }
 
-    /// Carries a request out here, once. A receive that waits keeps nothing of its body.
+    /// Serves a request here, once. A receive that waits keeps nothing of its body.
     pub async fn serve_once(&self, http: Request, mut call: Box<SqsCall>) -> Response {
         let arguments = Cow::Owned(call.request.arguments.take());
         self.serve(&http.into_parts().0, &call, arguments).await
     }
 
-    /// Carries a request out here that may be made again.
+    /// Serves one attempt of a request here; the request may be made again.
     pub async fn serve_attempt(&self, http: Request, call: &SqsCall) -> Response {
         self.serve(&http.into_parts().0, call, Cow::Borrowed(&call.request.arguments)).await
     }
@@ -181,7 +182,7 @@ impl Endpoint {
         call: &SqsCall,
         arguments: Cow<'_, Arguments>,
     ) -> Result<OperationResult, Fault> {
-        // Without keys it is unknown who a client is.
+        // Without keys the identity of a client is unknown, so policies are not checked.
         if self.settings.keys.is_some() {
             let (account, now) = (&call.request.caller.account, self.clock.wall());
             let facts = RequestFacts { account, source: call.source, now };

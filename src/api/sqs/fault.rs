@@ -1,5 +1,5 @@
-//! Errors as SQS has them: one exhaustive match from a kind to its shape, its code in the query protocol and its status,
-//! and one from the situations of the core to a kind.
+//! Errors of SQS: one exhaustive match maps a kind to its shape, its code in the query protocol and its status, and one
+//! maps the errors of the core to a kind.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use super::decode::shown;
 use angarium_core::error::{Error, Resource};
 use angarium_core::limits;
 
-/// The parameter that names a receipt.
+/// The parameter with the handle of a receipt.
 pub const HANDLE: &str = "ReceiptHandle";
-/// Why a parameter is refused that only the other type of queue takes.
+/// The reason for a parameter that only the other type of queue accepts.
 pub const OTHER_TYPE: &str = "The request include parameter that is not valid for this queue type";
-/// How the error of a missing queue begins in JSON.
+/// The beginning of the error for a missing queue, in JSON.
 const NO_QUEUE: &str = "The specified queue does not exist.";
-/// The same in the query protocol. There are clients that look for these words.
+/// The same in the query protocol. Some clients search for these words.
 const NO_QUEUE_IN_QUERY: &str = "The specified queue does not exist for this wsdl version.";
 
-/// What went wrong, and how it is told.
+/// An error of SQS, with its message.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Which error of SQS it is.
+    /// The kind of the error.
     pub kind: Kind,
-    /// For a person.
+    /// The message for people.
     pub message: String,
-    /// The situation in the core, if it is from there.
+    /// The error of the core, if it is the cause.
     pub cause: Option<Arc<Error>>,
 }
 
-/// The errors of SQS.
+/// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     AccessDenied,
@@ -60,14 +60,14 @@ pub enum Kind {
     Serialization,
     ServiceUnavailable,
     SignatureDoesNotMatch,
-    /// As [`Kind::SignatureDoesNotMatch`]: its date is not of now.
+    /// As [`Kind::SignatureDoesNotMatch`], for a date too far from the current time.
     SignatureNotCurrent,
     TooManyEntriesInBatchRequest,
     UnknownOperation,
     UnsupportedOperation,
 }
 
-/// How an error is written.
+/// The encoding of an error kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     namespace: &'static str,
@@ -77,23 +77,23 @@ pub struct Form {
     pub status: StatusCode,
 }
 
-/// An error of the service's own model, with a code of its own in the query protocol.
+/// Returns the form of an error in the model of SQS, with its own code in the query protocol.
 const fn own(name: &'static str, code: &'static str) -> Form {
     Form { namespace: "com.amazonaws.sqs#", name, prefix: "", code, status: StatusCode::BAD_REQUEST }
 }
 
-/// Likewise, of which the code is the name behind that of the service.
+/// Returns the form of an error in the model of SQS whose code is its name behind the name of the service.
 const fn named(name: &'static str) -> Form {
     Form { prefix: "AWS.SimpleQueueService.", ..own(name, name) }
 }
 
-/// An error that any service of AWS may answer with.
+/// Returns the form of an error that every service of AWS may send.
 const fn generic(name: &'static str, code: &'static str, status: StatusCode) -> Form {
     Form { namespace: "com.amazon.coral.service#", name, prefix: "", code, status }
 }
 
 impl Kind {
-    /// How it is written.
+    /// Returns the encoding of this kind.
     pub fn form(self) -> Form {
         const WRONG: StatusCode = StatusCode::BAD_REQUEST;
         const FORBIDDEN: StatusCode = StatusCode::FORBIDDEN;
@@ -154,40 +154,41 @@ impl Kind {
 }
 
 impl Form {
-    /// Its name in JSON, with its namespace.
+    /// Returns the name in JSON, with its namespace.
     pub fn shape(self) -> String {
         format!("{}{}", self.namespace, self.name)
     }
 
-    /// Its code in the query protocol, and in the header that tells it to clients of JSON.
+    /// Returns the code in the query protocol, which a header also sends to JSON clients.
     pub fn code(self) -> String {
         format!("{}{}", self.prefix, self.code)
     }
 
-    /// Whose fault it is, as SQS calls it.
+    /// Returns the party at fault, in the words of SQS.
     pub fn side(self) -> &'static str {
         if self.status.is_server_error() { "Receiver" } else { "Sender" }
     }
 }
 
 impl Fault {
-    /// An error of this kind.
+    /// Creates an error of this kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: bounded(message.into()), cause: None }
     }
 
-    /// A parameter has a wrong value.
+    /// Creates the error for a wrong parameter value.
     pub fn value(message: impl Into<String>) -> Self {
         Self::new(Kind::InvalidParameterValue, message)
     }
 
-    /// A parameter does not take its value, in the form that programs read.
+    /// Creates the error for a wrong parameter value, with a message that programs can parse.
     pub fn parameter(name: &str, value: impl fmt::Display, why: &str) -> Self {
         let value = value.to_string();
         Self::value(format!("Value {} for parameter {name} is invalid. Reason: {why}.", shown(&value)))
     }
 
-    /// What the core states, with the value of the parameter that it is about: one of `values`, by their names.
+    /// Converts an error of the core, and adds the value of its parameter from `values`, which are pairs of name and
+    /// value.
     pub fn of_parameter(error: impl Into<Arc<Error>>, values: &[(&str, &str)]) -> Self {
         let error = error.into();
         let value_of = |name: &str| values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
@@ -204,7 +205,7 @@ impl Fault {
         Self { message: message.unwrap_or(fault.message), ..fault }
     }
 
-    /// Its message as the query protocol has it.
+    /// Returns the message in the words of the query protocol.
     pub fn query_message(self) -> String {
         match self.message.strip_prefix(NO_QUEUE) {
             Some(rest) if self.kind == Kind::QueueDoesNotExist => format!("{NO_QUEUE_IN_QUERY}{rest}"),
@@ -212,17 +213,17 @@ impl Fault {
         }
     }
 
-    /// A parameter that must be there is not.
+    /// Creates the error for a missing required parameter.
     pub fn missing(name: &str) -> Self {
         Self::new(Kind::MissingParameter, format!("The request must contain the parameter {name}."))
     }
 
-    /// There is no such queue.
+    /// Creates the error for a missing queue.
     pub fn no_queue() -> Self {
         Self::new(Kind::QueueDoesNotExist, NO_QUEUE)
     }
 
-    /// There is no such queue in the region that the request is signed for.
+    /// Creates the error for a queue URL with a region other than that of the signature.
     pub fn other_region(named: &str, signed: &str) -> Self {
         let why = format!("{NO_QUEUE} Its URL names {named}, and the request is signed for {signed}.");
         Self::new(Kind::QueueDoesNotExist, why)
@@ -277,24 +278,24 @@ impl From<Arc<Error>> for Fault {
     }
 }
 
-/// What is wrong with a parameter whose value is not at hand, in the form that programs read.
+/// Returns a message for a parameter whose value is not available, in a form that programs can parse.
 pub fn unvalued(name: &str, why: &str) -> String {
     format!("Value for parameter {} is invalid. Reason: {}.", shown(name), capitalized(why))
 }
 
-/// A text that begins with a capital letter.
+/// Returns a text with its first letter in upper case.
 pub fn capitalized(text: &str) -> String {
     let mut text = text.chars();
     let first = text.next().into_iter().flat_map(char::to_uppercase);
     first.chain(text).collect()
 }
 
-/// The code that clients of SQS are given for a situation of the core.
+/// Returns the code that clients of SQS get for an error of the core.
 pub fn code_of(error: Arc<Error>) -> String {
     Fault::from(error).kind.form().code()
 }
 
-/// The beginning of a message that repeats too much of a request.
+/// Truncates a message that repeats too much of a request.
 fn bounded(mut message: String) -> String {
     if message.len() > limits::SQS_ERROR_BYTES {
         let mut end = limits::SQS_ERROR_BYTES;

@@ -1,4 +1,4 @@
-//! Queues whose messages are in order of groups: in SQS their names say so.
+//! FIFO queues: their messages are ordered by group, and their names end in `.fifo`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use angarium_core::names::{FIFO_SUFFIX, QueueName};
 use angarium_core::patch::Entries;
 use angarium_core::queue::Metadata;
 
-/// What the name of such a queue may be.
+/// The rule for the name of a FIFO queue.
 const FIFO_NAME: &str = "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with \
                          .fifo suffix and be 1 to 80 in length";
 
@@ -22,30 +22,30 @@ const CONTENT: &str = "ContentBasedDeduplication";
 const SCOPE: &str = "DeduplicationScope";
 const LIMIT: &str = "FifoThroughputLimit";
 const PER_GROUP: &str = "perMessageGroupId";
-/// Why these two attributes are refused together.
+/// The reason for refusing these two attributes together.
 const NEEDS_GROUPS: &str =
     "The perMessageGroupId value is allowed only when the value for DeduplicationScope is messageGroup";
 
-/// The attributes that only such queues have.
+/// The attributes that only FIFO queues have.
 pub const NAMES: [&str; 4] = [FIFO, CONTENT, SCOPE, LIMIT];
 
-/// Whether a queue is one of them.
+/// The type of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fifo {
-    /// It is a standard queue.
+    /// A standard queue.
     No,
-    /// It is one.
+    /// A FIFO queue.
     Yes,
 }
 
 impl Fifo {
-    /// What the name of a queue states.
+    /// Returns the type of a queue by its name.
     pub fn of(name: &QueueName) -> Self {
         if name.is_fifo() { Self::Yes } else { Self::No }
     }
 }
 
-/// Checks that the name and the attributes of a new queue say the same of its kind.
+/// Checks that the name and the attributes of a new queue give it the same type.
 pub fn check_new(name: &QueueName, attributes: &Attributes) -> Result<(), Fault> {
     let rest = name.as_str().strip_suffix(FIFO_SUFFIX).unwrap_or(name.as_str());
     let is_asked = attributes.get(FIFO).is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -59,8 +59,8 @@ pub fn check_new(name: &QueueName, attributes: &Attributes) -> Result<(), Fault>
     }
 }
 
-/// Groups have a throughput of their own only where deduplication is by group. `before` states what holds where the
-/// attributes do not.
+/// Checks that a throughput limit per group is used only with deduplication per group. `before` has the values of
+/// attributes that the request does not set.
 pub fn check_throughput(attributes: &Attributes, before: &Throughput) -> Result<(), Fault> {
     let by_group = |scope: &String| scope == "messageGroup";
     let is_by_group = attributes.get(SCOPE).map_or(before.scope == DedupScope::Group, by_group);
@@ -72,7 +72,7 @@ pub fn check_throughput(attributes: &Attributes, before: &Throughput) -> Result<
     }
 }
 
-/// What the attributes of high throughput are.
+/// The high-throughput settings of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Throughput {
     scope: DedupScope,
@@ -80,7 +80,7 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Of a queue that is there.
+    /// Returns the settings of an existing queue.
     pub fn of(metadata: &Metadata) -> Self {
         let own = metadata.own();
         let limit =
@@ -89,7 +89,7 @@ impl Throughput {
     }
 }
 
-/// The key and the value of one of these attributes.
+/// Returns the metadata key and the value of a FIFO attribute.
 pub fn attribute(queue: Fifo, name: &str, value: &str) -> Result<(&'static str, Value), Fault> {
     if queue == Fifo::No {
         let why = format!("You can specify the {name} only when FifoQueue is set to true.");
@@ -109,7 +109,7 @@ pub fn attribute(queue: Fifo, name: &str, value: &str) -> Result<(&'static str, 
     })
 }
 
-/// These attributes of a queue, if it is one of them.
+/// Adds the FIFO attributes of a queue, if it is a FIFO queue.
 pub fn show(attributes: &keys::Attributes, own: &Entries, shown: &mut BTreeMap<&'static str, String>) {
     if !attributes.is_fifo {
         return;

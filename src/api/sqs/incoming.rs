@@ -1,4 +1,4 @@
-//! Which requests are for SQS, which dialect they speak, and which operation they want done with what.
+//! Detection of SQS requests, their dialect, their operation and its arguments.
 
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -17,19 +17,19 @@ use angarium_core::limits;
 const TARGET: &str = "x-amz-target";
 const SERVICE: &str = "AmazonSQS.";
 const FORM: &str = "application/x-www-form-urlencoded";
-/// What the paths of REST begin with; `/` alone is both.
+/// First path segments of REST; `/` alone belongs to both protocols.
 const REST: [&str; 4] = ["v2", "livez", "readyz", "metrics"];
 
-/// A request whose operation is known.
+/// A request with its operation.
 #[derive(Clone, Debug)]
 pub struct IncomingRequest {
-    /// What is to be done.
+    /// The operation of the request.
     pub operation: Operation,
-    /// With what.
+    /// The arguments of the operation.
     pub arguments: Arguments,
 }
 
-/// Which dialect of SQS a request speaks; none when it is not for SQS.
+/// Returns the SQS dialect of a request; none if the request is not for SQS.
 pub fn dialect(request: &Request) -> Option<Dialect> {
     let path = request.uri().path();
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
@@ -58,20 +58,19 @@ pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Whether a request states that its body is JSON by that name, without a name of AWS's own.
+/// Whether the content type of a request is `application/json` and not a type of AWS.
 pub fn is_plain_json(headers: &HeaderMap) -> bool {
     let given = header_text(headers, header::CONTENT_TYPE).split(';').next().unwrap_or_default();
     given.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// What the URL of a queue with this path states: one whose account is a number, so that no other path is taken for
-/// one.
+/// Parses a path as a queue URL. The account must be a number, so that no other path is taken for a queue.
 pub fn queue_of_path(path: &str) -> Option<Address> {
     let is_numbered = |address: &Address| address.account.as_deref().is_some_and(account::is_account);
     account::of_url(path).filter(is_numbered)
 }
 
-/// The operation that the headers of a request name, if they do. A form names it in the body.
+/// Returns the operation in the headers of a request, if there is one. A form has its operation in the body.
 pub fn named_operation(head: &Parts, dialect: Dialect) -> Option<Operation> {
     if dialect == Dialect::Json { target(head) } else { None }
 }
@@ -81,16 +80,16 @@ fn target(head: &Parts) -> Option<Operation> {
     Operation::named(target.strip_prefix(SERVICE)?)
 }
 
-/// Bytes that the body of a request may have, as far as its headers say what it asks for.
+/// Returns the max bytes of a request body, as far as the headers show the operation.
 pub fn most_bytes(head: &Parts, dialect: Dialect) -> usize {
     match dialect {
         Dialect::Json => target(head).map_or(limits::SQS_CONTROL_BYTES, Operation::most_bytes),
-        // A form names the operation itself.
+        // A form has its operation in the body.
         Dialect::Query | Dialect::QueryJson => limits::SQS_REQUEST_BYTES,
     }
 }
 
-/// The operation of a request, and what it is to be done with.
+/// Parses the operation of a request and its arguments.
 pub fn incoming(
     head: &Parts,
     dialect: Dialect,
@@ -115,7 +114,7 @@ pub fn incoming(
     Ok(IncomingRequest { operation, arguments: Arguments::Query(Value::Object(parameters)) })
 }
 
-/// States what a form states by what it lacks: a list without elements is no parameter at all.
+/// Adds empty lists that a form cannot express: a list without elements has no parameter at all.
 fn complete(operation: Operation, parameters: &mut Map<String, Value>) -> Result<(), Fault> {
     match operation {
         Operation::SendMessageBatch
@@ -136,7 +135,8 @@ fn check_length(operation: Operation, body: &[u8]) -> Result<(), Fault> {
     if body.len() > most { Err(json::too_large(most).into()) } else { Ok(()) }
 }
 
-/// The operation that the parameters of a query name. On the URL of a queue those that mean no queue are unknown.
+/// Returns the operation that the parameters of a query name. On the URL of a queue, operations without a queue are
+/// unknown.
 fn action(parameters: &Map<String, Value>, is_queue: bool) -> Result<Operation, Fault> {
     let Some(name) = parameters.get("Action").and_then(Value::as_str) else {
         let kind = if is_queue { Kind::UnknownOperation } else { Kind::InvalidAction };
@@ -153,7 +153,7 @@ fn action(parameters: &Map<String, Value>, is_queue: bool) -> Result<Operation, 
     ))
 }
 
-/// The key and the region that a request states it is signed with.
+/// Returns the key and the region that a request states for its signature.
 pub fn credential(head: &Parts) -> Option<(String, String)> {
     let authorization = header_text(&head.headers, header::AUTHORIZATION);
     let scope = match authorization.split_once("Credential=") {
@@ -164,7 +164,7 @@ pub fn credential(head: &Parts) -> Option<(String, String)> {
             pairs.find(|(name, _)| name == "X-Amz-Credential")?.1.into_owned()
         }
     };
-    // KEY/DATE/REGION/sqs/aws4_request, where the key may have slashes.
+    // KEY/DATE/REGION/sqs/aws4_request, where the key may contain slashes.
     let mut parts = scope.rsplitn(5, '/').skip(2);
     let region = parts.next()?.to_owned();
     Some((parts.nth(1)?.to_owned(), region))

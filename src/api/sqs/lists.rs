@@ -1,6 +1,6 @@
-//! Lists and maps of a request, of which no more is kept than an operation may take. The rest is read, counted and
-//! dropped, so what is made of a body is never many times as large as the body, and a refusal still states how many
-//! there were.
+//! Bounded lists and maps of a request: only as many elements are kept as an operation accepts. The rest is parsed,
+//! counted and dropped, so the memory of a parsed body is never many times the size of the body, and a refusal can
+//! state the number of elements.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use serde::{Deserialize, Deserializer};
 use super::fault::{Fault, unvalued};
 use angarium_core::limits;
 
-/// A list of which at most `MOST` elements are kept.
+/// A list that keeps at most `MOST` elements.
 #[derive(Debug)]
 pub struct BoundedList<T, const MOST: usize> {
     kept: Vec<T>,
     count: usize,
 }
 
-/// A map of which at most `MOST` entries are kept. Of entries with the same key the last one counts.
+/// A map that keeps at most `MOST` entries. The last entry of a key wins.
 #[derive(Debug)]
 pub struct BoundedMap<V, const MOST: usize> {
     kept: BTreeMap<String, V>,
@@ -30,16 +30,16 @@ pub struct BoundedMap<V, const MOST: usize> {
 pub type Names = BoundedList<String, { limits::SQS_NAMES }>;
 
 impl<T, const MOST: usize> BoundedList<T, MOST> {
-    /// How many elements there were.
+    /// Returns the number of elements in the request.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// All elements.
+    /// Returns all elements.
     ///
     /// # Errors
     ///
-    /// How many there were, when those are more than are kept.
+    /// The number of elements, if not all were kept.
     pub fn whole(self) -> Result<Vec<T>, usize> {
         if self.count > self.kept.len() { Err(self.count) } else { Ok(self.kept) }
     }
@@ -52,11 +52,11 @@ impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
 }
 
 impl<V, const MOST: usize> BoundedMap<V, MOST> {
-    /// All entries.
+    /// Returns all entries.
     ///
     /// # Errors
     ///
-    /// How many there were, when those are more than are kept.
+    /// The number of entries, if not all were kept.
     pub fn whole(self) -> Result<BTreeMap<String, V>, usize> {
         if self.count > self.kept.len() { Err(self.count) } else { Ok(self.kept) }
     }
@@ -68,7 +68,7 @@ impl<V, const MOST: usize> Default for BoundedMap<V, MOST> {
     }
 }
 
-/// The names in the member `name` of a request; none when it is absent.
+/// Returns the names in the member `name` of a request; an absent member is empty.
 pub fn names(asked: Option<Names>, name: &str) -> Result<Vec<String>, Fault> {
     asked.unwrap_or_default().whole().map_err(|count| {
         let most = limits::SQS_NAMES;

@@ -1,4 +1,4 @@
-//! The attributes of messages as SQS writes them: their rules, their checksum, and which of them a receive wants.
+//! Message attributes in the form of SQS: their rules, their checksum, and the selection of a receive.
 
 use std::collections::BTreeMap;
 
@@ -30,10 +30,10 @@ pub struct AttributeEntry {
     binary_list_values: Option<IgnoredAny>,
 }
 
-/// Attributes by their names.
+/// Attributes by name.
 pub type AttributeEntries = BTreeMap<String, AttributeEntry>;
 
-/// The attributes of a message as they are read: as many as it may have.
+/// The parsed attributes of a message, up to the allowed number.
 pub type AttributeInput = BoundedMap<AttributeEntry, { limits::SQS_ATTRIBUTES }>;
 
 impl From<&MessageAttribute> for AttributeEntry {
@@ -46,7 +46,7 @@ impl From<&MessageAttribute> for AttributeEntry {
     }
 }
 
-/// The attributes that a request has for a message, if those are not too many.
+/// Returns the attributes of a message in a request; fails if there are too many.
 pub fn written(asked: Option<AttributeInput>) -> Result<AttributeEntries, Fault> {
     asked.unwrap_or_default().whole().map_err(|count| {
         let most = limits::SQS_ATTRIBUTES;
@@ -54,7 +54,7 @@ pub fn written(asked: Option<AttributeInput>) -> Result<AttributeEntries, Fault>
     })
 }
 
-/// Checks the attributes of a message; errors call them those of the `owner`, as AWS does.
+/// Checks the attributes of a message. Errors name `owner` as AWS does.
 pub fn checked(owner: &str, written: AttributeEntries) -> Result<MessageAttributes, Fault> {
     let checked = written.into_iter().map(|(name, written)| {
         check_name(owner, &name).map_err(Fault::value)?;
@@ -144,7 +144,7 @@ fn one(owner: &str, name: &str, written: AttributeEntry) -> Result<MessageAttrib
     Ok(MessageAttribute { data_type, value })
 }
 
-/// The text of an attribute, or the number.
+/// Checks the text or the number of an attribute.
 fn checked_text(owner: &str, name: &str, kind: &str, text: String) -> Result<String, Fault> {
     if kind == "Number" && !is_number(&text) {
         let cast = format!("Can't cast the value of message {owner} attribute '{name}' to a number.");
@@ -157,15 +157,16 @@ fn checked_text(owner: &str, name: &str, kind: &str, text: String) -> Result<Str
     Ok(text)
 }
 
-/// Whether a message may have this text: its characters are those of XML 1.0, which are all but most controls and two more.
+/// Whether a message may have this text: all characters must be allowed in XML 1.0, which excludes most control
+/// characters and two others.
 pub fn is_allowed(text: &str) -> bool {
     let is_control = |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r');
-    // Without an end in between, so that many bytes are looked at together.
+    // The loop has no early exit, so that the compiler can check many bytes at once.
     let has_control = text.bytes().fold(false, |found, byte| found | is_control(byte));
     !has_control && (text.is_ascii() || !text.contains(['\u{fffe}', '\u{ffff}']))
 }
 
-/// A decimal number of at most 38 digits, from -10^128 to 10^126.
+/// Whether a text is a decimal number of at most 38 digits, from -10^128 to 10^126.
 fn is_number(text: &str) -> bool {
     let text = text.trim();
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
@@ -176,17 +177,17 @@ fn is_number(text: &str) -> bool {
         && text.parse::<f64>().is_ok_and(|number| (-1e128..=1e126).contains(&number))
 }
 
-/// The checksum of the attributes of a message as clients compute it; none when it has none.
+/// Returns the checksum of the attributes of a message, as clients compute it; none without attributes.
 pub fn md5(attributes: &MessageAttributes) -> Option<String> {
     (!attributes.is_empty()).then(|| md5_of(&attributes.canonical()))
 }
 
-/// An MD5 in hexadecimal digits.
+/// Returns an MD5 in hexadecimal digits.
 pub fn md5_of(bytes: &[u8]) -> String {
     format!("{:032x}", u128::from_be_bytes(Md5::digest(bytes).into()))
 }
 
-/// Whether one of the names that a receive wants lets an attribute through.
+/// Whether a name in the selection of a receive matches an attribute.
 pub fn is_wanted(wanted: &[String], name: &str) -> bool {
     wanted.iter().any(|wanted| match wanted.as_str() {
         "All" | "*" | ".*" => true,

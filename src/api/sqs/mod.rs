@@ -1,10 +1,10 @@
 //! The endpoint of Amazon SQS: the same queues as the REST API, for every program that has an AWS SDK.
 //!
-//! It is on the same port, on `/`, on the URLs of queues and on any path below, beside the routes of REST, which win.
-//! Both protocols end in the same requests and answers: `decode` makes the one of what came, `encode` writes the other.
-//! Its requests pass the same pipeline as those of REST, for which `endpoint` and `sender` are parser and resolver and
-//! `renderer` writes the answers. Which queues a request names is found once, by `resolution`; what is asked of policies, where it is served and what
-//! the operation is done with is that value. What an operation means to the product is the broker's to say.
+//! SQS shares the port with the REST API: it serves `/`, the URLs of queues and other paths; the routes of REST have
+//! priority. Both dialects use the same requests and results: `decode` reads requests, `encode` writes answers.
+//! Requests use the same pipeline as REST: `endpoint` and `sender` are the parser and the resolver, and `renderer`
+//! renders the answers. `resolution` finds the queues of a request once; policies, forwarding and the operation all use
+//! its result. The broker defines the effect of each operation.
 
 mod account;
 mod arguments;

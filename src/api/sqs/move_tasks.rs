@@ -1,6 +1,6 @@
-//! Tasks that move the messages of a queue for dead letters: start, list, cancel.
+//! Message move tasks, from a dead-letter queue: start, list, cancel.
 //!
-//! The handle of a task is what AWS makes of one: base64 of a JSON object that names the task and the queue.
+//! The handle of a task has the form of AWS: base64 of a JSON object with the task id and the queue.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,11 +17,11 @@ use angarium_core::limits;
 use angarium_core::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask};
 use angarium_core::names::QueueRef;
 
-/// The member that names the queue whose messages a task moves.
+/// The member with the source queue of a task.
 pub const SOURCE: &str = "SourceArn";
-/// The member that names where it moves them to.
+/// The member with the destination queue of a task.
 pub const TARGET: &str = "DestinationArn";
-/// The member that names the task, and its source with it.
+/// The member with the handle, which has the task and its source.
 pub const HANDLE: &str = "TaskHandle";
 const RATE: &str = "MaxNumberOfMessagesPerSecond";
 
@@ -93,7 +93,7 @@ struct Handle {
 impl Handle {
     fn read(text: &str) -> Result<Self, Fault> {
         let handle = STANDARD.decode(text).ok().and_then(|json| serde_json::from_slice(&json).ok());
-        // AWS does not repeat what is no handle.
+        // AWS does not repeat an invalid handle.
         let wrong = || Fault::value(format!("Value for parameter {HANDLE} is invalid."));
         handle.ok_or_else(wrong)
     }
@@ -106,7 +106,7 @@ impl Handle {
     }
 }
 
-/// The ARN of the queue whose messages the task of a handle moves.
+/// Returns the ARN of the source queue in the handle of a task.
 pub fn source_of(handle: &str) -> Result<String, Fault> {
     Handle::read(handle).map(|handle| handle.source_arn)
 }
@@ -146,7 +146,7 @@ fn refused(refusal: MoveRefusal) -> Fault {
     }
 }
 
-/// The latest tasks of a queue, the newest first.
+/// Lists the latest tasks of a queue, the newest first.
 pub async fn list(context: &Context<'_>, asked: ListMessageMoveTasks) -> Result<OperationResult, Fault> {
     let source = context.request.subject()?;
     let most = i64::try_from(limits::MOVE_TASKS).unwrap_or(i64::MAX);
@@ -157,7 +157,7 @@ pub async fn list(context: &Context<'_>, asked: ListMessageMoveTasks) -> Result<
     Ok(OperationResult::new(ListMovesReply { results }))
 }
 
-/// Stops a task.
+/// Cancels a task.
 pub async fn cancel(context: &Context<'_>, asked: CancelMessageMoveTask) -> Result<OperationResult, Fault> {
     let handle = Handle::read(&required(HANDLE, asked.task_handle)?)?;
     let source = context.request.subject()?;
@@ -168,7 +168,7 @@ pub async fn cancel(context: &Context<'_>, asked: CancelMessageMoveTask) -> Resu
     Ok(OperationResult::new(CancelMoveReply { approximate_number_of_messages_moved: moved }))
 }
 
-/// There is no queue where this parameter states.
+/// Returns the error for a parameter whose queue does not exist.
 pub fn missing(parameter: &str) -> Fault {
     let why = format!("The resource that you specified for the {parameter} parameter doesn't exist.");
     Fault::new(Kind::ResourceNotFound, why)

@@ -1,4 +1,4 @@
-//! The operations of SQS, by the names that both protocols give them.
+//! The operations of SQS, with the names that both dialects use.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ macro_rules! operations {
             $($name),*
         }
 
-        /// All of them, in the order of their names.
+        /// All operations, ordered by name.
         pub const ALL: &[Operation] = &[$(Operation::$name),*];
 
         impl Operation {
@@ -61,17 +61,17 @@ operations! {
 }
 
 impl Operation {
-    /// The operation of this name.
+    /// Returns the operation with this name.
     pub fn named(name: &str) -> Option<Self> {
         ALL.iter().copied().find(|operation| operation.name() == name)
     }
 
-    /// Itself, as what a policy must permit.
+    /// Returns the operation as the list of actions that a policy must permit.
     pub fn as_action(self) -> &'static [Self] {
         std::slice::from_ref(&ALL[self as usize])
     }
 
-    /// Whether doing it twice is as doing it once.
+    /// Whether the operation may be done twice with the same effect as once.
     pub fn may_be_done_twice(self) -> bool {
         matches!(
             self,
@@ -86,7 +86,7 @@ impl Operation {
         )
     }
 
-    /// Whether it changes anything. A receive does: it hides what it hands out.
+    /// Whether the operation changes anything. A receive does: it hides the messages that it returns.
     pub fn is_change(self) -> bool {
         !matches!(
             self,
@@ -99,7 +99,7 @@ impl Operation {
         )
     }
 
-    /// Bytes that the body of a request may have.
+    /// Returns the max bytes of a request body.
     pub fn most_bytes(self) -> usize {
         match self {
             Self::SendMessage | Self::SendMessageBatch => limits::SQS_REQUEST_BYTES,
@@ -108,12 +108,13 @@ impl Operation {
         }
     }
 
-    /// Where its requests count among those in progress. A queue may say itself that receives wait.
+    /// Returns the kind of a request for admission control. Every receive is a long poll, because the queue may have a
+    /// default wait.
     pub fn place_kind(self) -> PlaceKind {
         if self == Self::ReceiveMessage { PlaceKind::LongPoll } else { PlaceKind::Request }
     }
 
-    /// How long it may take.
+    /// Returns the deadline of a request.
     pub fn deadline(self) -> RequestDeadline {
         let time = match self {
             Self::ReceiveMessage => longest_wait(),
@@ -123,7 +124,7 @@ impl Operation {
         RequestDeadline { time, is_read: !self.is_change() }
     }
 
-    /// Carries it out, with these arguments.
+    /// Runs the operation with these arguments.
     pub async fn run(
         self,
         context: &Context<'_>,
@@ -147,7 +148,7 @@ impl Operation {
             Self::PurgeQueue => queues::purge(context).await,
             Self::ReceiveMessage => {
                 let asked = arguments.read()?;
-                // It may wait long, and needs no more of its body.
+                // A receive may wait long and no longer needs its body.
                 drop(arguments);
                 receive::receive(context, asked).await
             }

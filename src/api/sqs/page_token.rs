@@ -1,8 +1,8 @@
-//! Tokens of listings: where the next page begins, in a form that only this service makes. A token is of one listing,
+//! Page tokens of listings: the position of the next page, in a form of this service. A token is valid for one listing
 //! of one account and region.
 //!
-//! It has a checksum and no seal: it names a queue of its caller's own listing, so a client that makes one learns
-//! nothing from it.
+//! A token has a checksum and no signature: it names a queue in the caller's own listing, so a client that forges a
+//! token learns nothing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,28 +13,28 @@ use super::fault::Fault;
 use super::resolution::Part;
 
 const NAME: &str = "NextToken";
-/// The form of tokens; another one gets another number.
+/// Version of the token format; another format has another number.
 const VERSION: u8 = 1;
 /// Bytes of the checksum.
 const CHECK: usize = 8;
 
-/// The token of the page that begins behind a queue of this name.
+/// Creates the token of the page that begins after the queue with this name.
 pub fn seal(context: &Context<'_>, after: &str) -> String {
     let check = check(&listing(context), after);
     STANDARD.encode([&[VERSION], &check[..], after.as_bytes()].concat())
 }
 
-/// The name behind which the page of a token begins.
+/// Returns the queue name after which the page of a token begins.
 ///
 /// # Errors
 ///
-/// `InvalidParameterValue` for what is no token of this listing.
+/// `InvalidParameterValue` if the token does not belong to this listing.
 pub fn open(context: &Context<'_>, token: &str) -> Result<String, Fault> {
     let name = read(&listing(context), token);
     name.ok_or_else(|| Fault::parameter(NAME, token, "It is no token of this listing"))
 }
 
-/// What tells a listing from others.
+/// Returns a text that identifies the listing.
 fn listing(context: &Context<'_>) -> String {
     let subject = context.request.queue(Part::Subject).map(|queue| queue.name.as_str()).unwrap_or_default();
     format!("{}\n{}\n{subject}", context.request.operation.name(), context.request.project)

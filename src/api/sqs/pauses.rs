@@ -1,21 +1,21 @@
-//! What SQS refuses to do again at once: to purge a queue twice within a minute, and to make one within a minute of its
-//! deletion. It is off unless the settings turn it on.
+//! Minimum pauses as in SQS: between two purges of a queue, and between the deletion of a queue and its creation, one
+//! minute each. They are off unless the settings turn them on.
 
 use super::fault::{Fault, Kind};
 use angarium_broker::{Act, Broker};
 use angarium_core::names::QueueRef;
 
-/// Whether such pauses are kept.
+/// Whether the pauses are enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pauses {
-    /// Everything may be done at once.
+    /// No operation has to wait.
     Off,
-    /// As in SQS.
+    /// The pauses of SQS are enforced.
     Kept,
 }
 
 impl Pauses {
-    /// Begins a purge, unless one was begun lately.
+    /// Begins a purge; fails if another one began recently.
     pub async fn begin_purge(self, broker: &Broker, queue: &QueueRef) -> Result<(), Fault> {
         if self == Self::Off || broker.act_begin(queue, Act::Purge).await? {
             return Ok(());
@@ -24,7 +24,7 @@ impl Pauses {
         Err(Fault::new(Kind::PurgeQueueInProgress, why))
     }
 
-    /// Begins the deletion of a queue, which is never refused: it may have been recreated through REST.
+    /// Records the deletion of a queue. It is never refused, because the queue may have been recreated through REST.
     pub async fn begin_deletion(self, broker: &Broker, queue: &QueueRef) -> Result<(), Fault> {
         if self == Self::Kept {
             broker.act_begin(queue, Act::Deletion).await?;
@@ -32,8 +32,8 @@ impl Pauses {
         Ok(())
     }
 
-    /// Refuses a queue that was deleted lately. One that is there is not refused: its deletion may have failed, or it
-    /// was made again through REST.
+    /// Refuses to create a queue that was deleted recently. If the queue exists, it is not refused: its deletion may
+    /// have failed, or it was recreated through REST.
     pub async fn check_creation(self, broker: &Broker, queue: &QueueRef) -> Result<(), Fault> {
         if self == Self::Kept
             && broker.is_recent(queue, Act::Deletion).await?

@@ -1,8 +1,8 @@
-//! Who else may use a queue: the policies that say so, and the two operations that write them statement by statement.
+//! Access for other accounts: the decisions by policy, and the two operations that add and remove single statements.
 //!
-//! The account of a queue may do everything with it that no statement denies to it; it may always change the policy, or
-//! no client could any more. Another one may do what a statement allows and no statement denies. What a policy states
-//! of a request is for `policy` to find out.
+//! The account of a queue may do everything that no statement denies; it may always read and change the policy, so that
+//! it cannot lock itself out. Another account may do only what a statement allows and no statement denies. `policy`
+//! evaluates the statements.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Operatio
     policy::check(&whole.to_string()).map_err(unusable)?;
     rewrite(context, queue, keys::POLICY, |policy| {
         let policy = match policy {
-            // A statement beside one that is not understood would be of no use.
+            // If a statement of the policy is not understood, an added statement would have no effect.
             Value::Object(_) => policy::check(&policy.to_string()).map_err(|why| unusable_policy(&why))?,
             _ => json!({"Version": "2008-10-17", "Id": format!("{arn}/SQSDefaultPolicy"), "Statement": []}),
         };
@@ -87,7 +87,7 @@ pub async fn add(context: &Context<'_>, asked: AddPermission) -> Result<Operatio
     .await
 }
 
-/// A policy with one statement more, within the bounds of policies.
+/// Returns a policy with one more statement; fails beyond the bounds of policies.
 fn with_statement(mut policy: Value, label: &str, statement: Value) -> Result<Value, Fault> {
     let mut statements = statements(&policy);
     if statements.iter().any(|statement| statement["Sid"] == label) {
@@ -108,7 +108,7 @@ fn with_statement(mut policy: Value, label: &str, statement: Value) -> Result<Va
     Ok(policy)
 }
 
-/// Removes the statement with this label; with the last one leaves the policy.
+/// Removes the statement with this label. Removes the whole policy with its last statement.
 pub async fn remove(context: &Context<'_>, asked: RemovePermission) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let label = label(asked.label)?;
@@ -138,7 +138,7 @@ fn label(label: Option<String>) -> Result<String, Fault> {
     Ok(label)
 }
 
-/// A list with one element is written without its brackets.
+/// Returns a list as JSON; one element is written without brackets.
 fn one_or_all(all: Vec<String>) -> Value {
     match all.as_slice() {
         [one] => json!(one),
@@ -154,7 +154,7 @@ fn statements(policy: &Value) -> Vec<Value> {
     }
 }
 
-/// Whether other accounts can be allowed an action at all.
+/// Whether an action can be allowed to other accounts.
 fn is_shared(action: &str) -> bool {
     let shared = [
         "ChangeMessageVisibility",
@@ -169,7 +169,7 @@ fn is_shared(action: &str) -> bool {
     shared.contains(&action)
 }
 
-/// Whether a policy forbids the queue's own account to do this with it.
+/// Whether a policy forbids the operation to the queue's own account.
 pub fn forbids(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> bool {
     let is_rescue = matches!(
         operation,
@@ -178,7 +178,7 @@ pub fn forbids(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operat
     !is_rescue && policy::decide(policy, facts, operation, arn) == Decision::Denied
 }
 
-/// Whether a policy lets another account do this with its queue.
+/// Whether a policy allows the operation to another account.
 pub fn allows(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> bool {
     let action = operation.name();
     is_shared(action.strip_suffix("Batch").unwrap_or(action))

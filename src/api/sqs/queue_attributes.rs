@@ -1,4 +1,4 @@
-//! The attributes of queues: which reserved key of the metadata each one is, what values it takes, how it is shown.
+//! The attributes of queues: the reserved metadata key of each, its values, and its representation.
 //!
 //! | attribute | key |
 //! |---|---|
@@ -36,17 +36,17 @@ use angarium_core::names::QueueRef;
 use angarium_core::patch::{Change, Entries};
 use angarium_core::queue::Metadata;
 
-/// Attributes by their names, all text.
+/// Attributes by name, as text.
 pub type Attributes = BTreeMap<String, String>;
 
 const ALL: &str = "All";
-/// The form of attributes that are true or false, in any case of letters.
+/// The form of boolean attributes, in any case of letters.
 pub const TRUTH: &str = "true or false";
 const REDRIVE: &str = redrive::NAME;
 const REDRIVE_ALLOW: &str = redrive::ALLOW;
 const POLICY: &str = "Policy";
 
-/// Attributes that are only shown.
+/// Attributes that are read-only.
 const FIGURES: [&str; 6] = [
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -71,12 +71,12 @@ const SETTABLE: [&str; 11] = [
     encryption::MANAGED,
 ];
 
-/// Whether there is an attribute of queues of this name, or it means all.
+/// Whether queues have an attribute with this name, or the name selects all.
 pub fn is_known(name: &str) -> bool {
     [&SETTABLE[..], &FIGURES, &fifo::NAMES, &[ALL]].iter().any(|known| known.contains(&name))
 }
 
-/// There is no attribute of this name.
+/// Returns the error for an unknown attribute.
 pub fn unknown(name: &str) -> Fault {
     Fault::new(Kind::InvalidAttributeName, format!("Unknown Attribute {}.", shown(name)))
 }
@@ -95,7 +95,7 @@ struct AttributesReply {
     attributes: BTreeMap<&'static str, String>,
 }
 
-/// The attributes that are asked for.
+/// Returns the requested attributes.
 pub async fn get(context: &Context<'_>, asked: GetQueueAttributes) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let names = names(asked.attribute_names, "AttributeNames")?;
@@ -117,7 +117,7 @@ pub struct SetQueueAttributes {
     attributes: Option<Attributes>,
 }
 
-/// Sets attributes, all of them or none.
+/// Sets all given attributes, or none of them.
 pub async fn set(context: &Context<'_>, asked: SetQueueAttributes) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let attributes = asked.attributes.ok_or_else(|| Fault::missing("Attributes"))?;
@@ -128,7 +128,7 @@ pub async fn set(context: &Context<'_>, asked: SetQueueAttributes) -> Result<Ope
     Ok(OperationResult::done())
 }
 
-/// What setting these attributes of a queue changes in its metadata.
+/// Returns the changes of a queue's metadata that setting these attributes makes.
 pub async fn checked(
     context: &Context<'_>,
     queue: &QueueRef,
@@ -156,7 +156,7 @@ pub async fn checked(
     Ok(changes)
 }
 
-/// The metadata of a queue that is made with these changes, and these tags.
+/// Returns the metadata of a new queue with these changes and tags.
 pub fn of_new_queue(
     limits: &Limits,
     changes: Vec<Change>,
@@ -179,7 +179,7 @@ fn add(key: &str, value: &Value) -> Change {
     Change::Add(key.to_owned(), text)
 }
 
-/// The key and the value of one attribute.
+/// Returns the metadata key and the value of one attribute.
 fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, Value), Fault> {
     let limits = context.broker.limits();
     let number = |bounds: RangeInclusive<u64>| {
@@ -227,18 +227,18 @@ fn one(context: &Context<'_>, name: &str, value: &str) -> Result<(&'static str, 
     })
 }
 
-/// An attribute does not take this value; it takes those of another form.
+/// Returns the error for a value that does not have the required form.
 pub fn invalid(name: &str, value: &str, form: &str) -> Fault {
     refused(name, &format!("{:?} is not {form}", shown(value)))
 }
 
-/// An attribute does not take a value, in the form that programs read.
+/// Returns the error for a refused attribute value, with a message that programs can parse.
 pub fn refused(name: &str, why: &str) -> Fault {
     let why = format!("Invalid value for the parameter {}. Reason: {why}.", shown(name));
     Fault::new(Kind::InvalidAttributeValue, why)
 }
 
-/// A policy would not mean what it states.
+/// Returns the error for a policy that cannot be evaluated as written.
 pub fn unusable_policy(why: &str) -> Fault {
     refused(POLICY, &why.chars().take(400).collect::<String>())
 }
@@ -253,7 +253,7 @@ fn policy(value: &str) -> Result<Value, Fault> {
     policy::check(value).map_err(|why| unusable_policy(&why))
 }
 
-/// All attributes of a queue, with the defaults of SQS where it states nothing.
+/// Returns all attributes of a queue, with the defaults of SQS for absent ones.
 pub fn described(
     context: &Context<'_>,
     queue: &QueueRef,
@@ -296,13 +296,13 @@ pub fn described(
     shown
 }
 
-/// The value of a key as an attribute has it: a string without its quotes, everything else as its JSON.
+/// Returns the value of a key as an attribute: a string without quotes, or any other value as JSON.
 fn text_of(own: &Entries, key: &str) -> Option<String> {
     let value = own.get(key).map(|value| value.get()).filter(|value| *value != "null")?;
     Some(serde_json::from_str::<String>(value).unwrap_or_else(|_| value.to_owned()))
 }
 
-/// Whether an attribute of a queue that is there already states what a request to create it states.
+/// Whether an attribute of an existing queue equals the value in a request to create it.
 pub fn is_same(name: &str, there: &str, asked: &str) -> bool {
     let json = |text: &str| serde_json::from_str::<Value>(text).ok();
     match name {

@@ -30,7 +30,7 @@ struct QueueUrl {
     queue_url: String,
 }
 
-/// Creates a queue. One that exists must not differ in what the request states.
+/// Creates a queue. If it exists, the attributes and tags of the request must match.
 pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let (attributes, tags) = (asked.attributes.unwrap_or_default(), tags::asked(asked.tags)?);
@@ -62,7 +62,7 @@ async fn check_same(context: &Context<'_>, queue: &QueueRef, asked: &Attributes)
     }
 }
 
-/// The URL of a queue that exists.
+/// Returns the URL of an existing queue.
 pub async fn url(context: &Context<'_>) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
@@ -86,7 +86,7 @@ struct QueueUrls {
     next_token: Option<String>,
 }
 
-/// A page of the queues of the account, by name.
+/// Lists a page of the queues of the account, by name.
 pub async fn list(context: &Context<'_>, asked: ListQueues) -> Result<OperationResult, Fault> {
     let (filter, is_paged) = filter(context, asked.max_results, asked.next_token)?;
     let prefix = asked.queue_name_prefix.filter(|prefix| !prefix.is_empty());
@@ -94,7 +94,8 @@ pub async fn list(context: &Context<'_>, asked: ListQueues) -> Result<OperationR
     Ok(OperationResult::new(QueueUrls { queue_urls: urls, next_token: next.filter(|_| is_paged) }))
 }
 
-/// Which page of a listing is asked for, and whether the answer states how to go on: only to who bounds it.
+/// Returns the requested page of a listing, and whether the answer has a token for the next one: only if the client
+/// limits the page.
 pub fn filter(
     context: &Context<'_>,
     most: Option<WholeNumber>,
@@ -117,9 +118,9 @@ pub fn filter(
     Ok((filter, asked.is_some()))
 }
 
-/// The URLs of queues of a project on a page, and the token of the next one if there may be one. What the broker looks
-/// at for one page is bounded, so that a page of it may end before it is full: then this one continues, since SQS has
-/// no page that is empty and not the last.
+/// Returns the queue URLs of a page of a project, and the token of the next page if there may be one. The broker bounds
+/// its work for one page and may return fewer queues; this function then reads on, because in SQS only the last page
+/// may be empty.
 pub async fn urls(
     context: &Context<'_>,
     project: &ProjectId,
@@ -142,7 +143,7 @@ pub async fn urls(
     Ok((names.into_iter().map(url).collect(), next))
 }
 
-/// Removes all messages of a queue that exists.
+/// Purges an existing queue.
 pub async fn purge(context: &Context<'_>) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
@@ -151,7 +152,7 @@ pub async fn purge(context: &Context<'_>) -> Result<OperationResult, Fault> {
     Ok(OperationResult::done())
 }
 
-/// Deletes a queue that exists.
+/// Deletes an existing queue.
 pub async fn delete(context: &Context<'_>) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;

@@ -1,4 +1,4 @@
-//! Receiving messages.
+//! Receiving of messages.
 
 use std::collections::BTreeMap;
 
@@ -76,13 +76,13 @@ struct Message {
     message_attributes: BTreeMap<String, AttributeEntry>,
 }
 
-/// Which attributes of messages a receive wants.
+/// The attributes of messages that a receive returns.
 struct AttributeSelection {
     system: Vec<String>,
     own: Vec<String>,
 }
 
-/// Receives messages, waiting for the first one as long as the request or the queue states.
+/// Receives messages. Waits for the first one as long as the request, or else the queue, prescribes.
 pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let most = i64::try_from(context.most.batch).unwrap_or(i64::MAX);
@@ -111,7 +111,7 @@ pub async fn receive(context: &Context<'_>, asked: ReceiveMessage) -> Result<Ope
     Ok(OperationResult::new(Messages { messages }).deliver(received.delivery_guard))
 }
 
-/// What makes a receive the same as another one: only of queues in order of groups.
+/// Returns the id by which a repeated receive is recognized; only FIFO queues accept one.
 fn attempt(queue: &QueueRef, id: &str) -> Result<AttemptId, Fault> {
     match Fifo::of(&queue.name) {
         Fifo::Yes => token(ATTEMPT, id, |text| AttemptId::new(text, ATTEMPT)),
@@ -119,8 +119,8 @@ fn attempt(queue: &QueueRef, id: &str) -> Result<AttemptId, Fault> {
     }
 }
 
-/// The system attributes that a receive names, by the older and the newer of the two parameters. The older one may name
-/// attributes of queues too, as in the model of AWS; messages have none of them.
+/// Returns the system attributes that a receive selects by the older or the newer parameter. The older one may also
+/// name attributes of queues, as in the model of AWS; messages have none of these.
 fn system_names(older: Vec<String>, newer: Vec<String>) -> Result<Vec<String>, Fault> {
     let is_known = |name: &str| name == ALL || SYSTEM.contains(&name);
     let mut unknown = older.iter().filter(|name| !is_known(name) && !queue_attributes::is_known(name));
@@ -158,7 +158,7 @@ impl Message {
     }
 }
 
-/// What was sent through SQS is a JSON string; what was posted through REST may be any JSON, and leaves as its text.
+/// Returns a stored body as text. SQS stores a JSON string; REST may store any JSON, which is returned as its text.
 fn body(kept: &[u8]) -> String {
     match kept.first() {
         Some(b'"') => serde_json::from_slice(kept).ok(),
@@ -167,7 +167,7 @@ fn body(kept: &[u8]) -> String {
     .unwrap_or_else(|| String::from_utf8_lossy(kept).into_owned())
 }
 
-/// A body in an answer of this form. Its MD5 is that of what the client reads.
+/// Returns a body as an answer of this dialect has it. Its MD5 is computed from this text.
 fn delivered(body: String, dialect: Dialect) -> String {
     match dialect {
         Dialect::Query => xml::representable(body),
@@ -190,7 +190,7 @@ fn system_attributes(
     let first = view.first_claimed.map(|first| first.as_millis().to_string());
     let is_ordered = Fifo::of(&queue.name) == Fifo::Yes;
     let dedup = is_ordered.then(|| match envelope.and_then(|envelope| envelope.dedup.as_ref()) {
-        // As in AWS: dead letters of several queues may have had one id of deduplication.
+        // As in AWS: dead letters of several source queues may have the same deduplication id.
         _ if source.is_some() => view.id.to_string(),
         Some(id) => id.to_string(),
         None => DedupId::of_body(&view.body).to_string(),

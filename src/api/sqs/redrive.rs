@@ -1,4 +1,4 @@
-//! Dead letters: which queue takes those of another, which queues may ask it to, and whose it takes.
+//! Dead letters: the target queue of a redrive policy, its permission, and the list of its source queues.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,12 +20,12 @@ use angarium_core::attributes as keys;
 use angarium_core::limits;
 use angarium_core::names::{QueueName, QueueRef};
 
-/// The attribute that names what takes the dead letters of a queue.
+/// The attribute with the dead-letter target of a queue.
 pub const NAME: &str = "RedrivePolicy";
-/// The attribute that states whose dead letters a queue takes.
+/// The attribute with the queues whose dead letters a queue accepts.
 pub const ALLOW: &str = "RedriveAllowPolicy";
 
-/// What AWS states of a target that is no queue.
+/// The reason of AWS for a target that is no queue.
 pub const NO_ARN: &str = "Dead-letter target ARN should be fully qualified ARN";
 /// The keys of a redrive policy.
 const TARGET: &str = "deadLetterTargetArn";
@@ -46,7 +46,7 @@ struct AllowPolicy {
     source_queue_arns: Vec<String>,
 }
 
-/// A redrive policy does not say what it must.
+/// Returns the error for an invalid redrive policy.
 pub fn wrong(value: &str, why: &str) -> Fault {
     Fault::parameter(NAME, value, why)
 }
@@ -73,7 +73,7 @@ fn read(value: &str) -> Result<Policy, Fault> {
     })
 }
 
-/// A policy has no number of receives that a queue may have.
+/// Returns the error for a receive count outside its bounds.
 fn wrong_count(policy: &str, count: impl fmt::Display) -> Fault {
     let (least, most) = limits::SQS_RECEIVES;
     let why =
@@ -81,13 +81,13 @@ fn wrong_count(policy: &str, count: impl fmt::Display) -> Fault {
     wrong(policy, &why)
 }
 
-/// The ARN that a policy names.
+/// Returns the target ARN of a policy.
 pub fn target(value: &str) -> Result<String, Fault> {
     read(value).map(|policy| policy.dead_letter_target_arn)
 }
 
-/// The queue that the policy of a request names, and how often a message may be received; none when it takes both away. That
-/// queue must exist and allow it.
+/// Returns the target queue and the receive count of a requested policy; none when the policy is removed. The target
+/// must exist and allow this queue.
 pub async fn policy(
     context: &Context<'_>,
     queue: &QueueRef,
@@ -126,13 +126,14 @@ fn is_allowed(allow: Option<&AllowPolicy>, source: &str) -> bool {
     }
 }
 
-/// The ARNs of the queues that an allow policy names.
+/// Returns the ARNs of the source queues in an allow policy.
 pub fn sources_of(value: &str) -> Result<Vec<String>, Fault> {
     let allow: AllowPolicy = serde_json::from_str(value).map_err(|_| refused(ALLOW, UNSUPPORTED))?;
     Ok(allow.source_queue_arns)
 }
 
-/// Checks which queues may name this one for their dead letters; their names are those of the request.
+/// Checks an allow policy, which states the queues that may use this one for their dead letters. The request has
+/// resolved their names.
 pub fn allow_policy(value: &str) -> Result<Value, Fault> {
     if value.is_empty() {
         return Ok(Value::Null);
@@ -144,7 +145,7 @@ pub fn allow_policy(value: &str) -> Result<Value, Fault> {
     }
 }
 
-/// An allow policy names a queue that it cannot be about.
+/// Returns the error for an allow policy with a queue of another account or region.
 pub fn wrong_source(value: &str, arn: &str) -> Fault {
     let why = format!("{:?} is no ARN of a queue of the same account and region", shown(arn));
     not_created(value, &why)
@@ -154,15 +155,15 @@ fn not_created(value: &str, why: &str) -> Fault {
     Fault::parameter(ALLOW, value, &format!("Amazon SQS can't create the redrive allow policy. {why}"))
 }
 
-/// Why an allow policy is refused.
+/// The reason for refusing an allow policy.
 enum Misfit {
-    /// It is no JSON of that form.
+    /// It is not JSON of the required form.
     Form(String),
-    /// The queues that it names do not fit what it states of them.
+    /// Its list of queues does not fit its permission.
     Sources(String),
 }
 
-/// What AWS states of an allow policy that it cannot read.
+/// The reason of AWS for an allow policy that it cannot parse.
 const UNSUPPORTED: &str =
     "Amazon SQS can't create the redrive allow policy, as it’s in an unsupported format";
 
@@ -186,11 +187,11 @@ fn lawful_allow(value: &str) -> Result<AllowPolicy, Misfit> {
     }
 }
 
-/// Checks an allow policy that does not come with a request of SQS, whose ARNs nothing has resolved.
+/// Checks an allow policy that was not set through SQS, so that its ARNs are not resolved.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The reason, as text.
 pub fn check_allow(value: &str) -> Result<(), String> {
     let is_arn = |arn: &str| {
         let parts: Vec<&str> = arn.split(':').collect();
@@ -205,7 +206,7 @@ pub fn check_allow(value: &str) -> Result<(), String> {
     }
 }
 
-/// Whether two policies say the same: the number may be written as text.
+/// Whether two policies are equal; the count may be a number or text.
 pub fn is_same(there: &str, asked: &str) -> bool {
     let read = |text: &str| {
         let policy: Policy = serde_json::from_str(text).ok()?;
@@ -229,7 +230,7 @@ struct Sources {
     next_token: Option<String>,
 }
 
-/// The queues whose dead letters a queue takes.
+/// Lists the queues whose dead letters a queue receives.
 pub async fn sources(context: &Context<'_>, asked: ListSources) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;

@@ -1,5 +1,5 @@
-//! How answers of SQS are written. An error is carried to here as it is: the forwarding between it and its client needs
-//! its form.
+//! Rendering of SQS answers. An error is rendered last, because forwarding, between its source and the client, needs
+//! the unrendered error.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -13,26 +13,26 @@ use crate::api::pipeline::refusal::RefusalCause;
 
 const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Writes the answer to one request.
+/// Renders the answer to one request.
 #[derive(Debug)]
 pub struct SqsRenderer {
     dialect: Dialect,
-    /// Whether the client names plain JSON. It may read no other; the SDKs of AWS name their own form.
+    /// Whether the client uses plain JSON. It may accept nothing else; the SDKs of AWS name their own type.
     is_plain: bool,
 }
 
 impl SqsRenderer {
-    /// For the answer to a request with these headers.
+    /// Creates the renderer for a request with these headers.
     pub fn new(dialect: Dialect, headers: &HeaderMap) -> Self {
         Self { dialect, is_plain: dialect == Dialect::Json && is_plain_json(headers) }
     }
 
-    /// How the request was written.
+    /// Returns the dialect of the request.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// Writes an error, with the id of its request.
+    /// Renders an error, with the id of its request.
     pub fn render(&self, mut response: Response, id: &str) -> Response {
         let error = response.extensions_mut().remove::<ApiError>();
         let fault = response.extensions_mut().remove::<Fault>();
@@ -40,14 +40,14 @@ impl SqsRenderer {
             return response;
         };
         let mut written = fault.into_response(self.dialect, id);
-        // A replica that is about to stop has said so.
+        // A replica that is about to stop has closed the connection with this header.
         if let Some(connection) = response.headers_mut().remove(header::CONNECTION) {
             written.headers_mut().insert(header::CONNECTION, connection);
         }
         written
     }
 
-    /// Sets the headers that each answer has, of this or another replica.
+    /// Sets the headers of every answer, of this replica or of another one.
     pub fn finish(&self, response: &mut Response) {
         if self.is_plain {
             response.headers_mut().insert(header::CONTENT_TYPE, PLAIN_JSON);
@@ -62,8 +62,8 @@ impl From<Fault> for RefusalCause {
 }
 
 impl Fault {
-    /// An answer of its status, which [`SqsRenderer::render`] writes. What it stems from is there too: a slot may have
-    /// moved.
+    /// Returns a response with the status of the error, which [`SqsRenderer::render`] completes. It keeps the error of
+    /// the core, because forwarding looks for a moved slot.
     pub fn unwritten(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.kind.form().status;
@@ -74,7 +74,7 @@ impl Fault {
         response
     }
 
-    /// Its code, as programs know it.
+    /// Returns the code that programs use.
     pub fn code(&self) -> String {
         self.kind.form().code()
     }

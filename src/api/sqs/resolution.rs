@@ -1,13 +1,13 @@
-//! Which queues a request names: found once, out of one reading, for all that follows.
+//! The queues that a request names: resolved once, and used by all later steps.
 //!
 //! ```text
 //! request ──▶ identify ──▶ ResolvedRequest::new ──▶ slot of the subject (forwarding)
 //!                               │                 ├▶ authorize: each target, each action
 //!                               ▼                 └▶ the operation, which reads no other name
-//!                            refused: unresolved, of a wrong type, there twice, of another region
+//!                            refused: unresolved, of a wrong type, repeated, of another region
 //! ```
 //!
-//! Only the members that an operation takes are looked at; a `QueueName` beside the `QueueUrl` of SendMessage names nothing.
+//! Only the members of the operation are read; a `QueueName` beside the `QueueUrl` of SendMessage is ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,16 +26,16 @@ use crate::api::json;
 use angarium_core::limits;
 use angarium_core::names::{ProjectId, QueueRef};
 
-/// A request whose caller and queues are known.
+/// A request with its caller and its queues.
 #[derive(Clone, Debug)]
 pub struct ResolvedRequest {
-    /// What is to be done.
+    /// The operation of the request.
     pub operation: Operation,
-    /// Who asks.
+    /// The account and the region of the caller.
     pub caller: Caller,
     /// The project of the caller in the region of the request.
     pub project: ProjectId,
-    /// The members that name no queue are read from here.
+    /// The arguments; the operation reads the members other than queues from here.
     pub arguments: Arguments,
     targets: Vec<Target>,
 }
@@ -43,36 +43,36 @@ pub struct ResolvedRequest {
 /// A queue that a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Which one.
+    /// The queue.
     pub queue: QueueRef,
-    /// What it is to the request.
+    /// The role of the queue in the request.
     pub part: Part,
-    /// What a policy of it must permit.
+    /// The actions that the policy of the queue must permit.
     pub actions: &'static [Operation],
 }
 
-/// What a queue is to a request.
+/// The role of a queue in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What the operation is done with. Its owner serves the request.
+    /// The queue of the operation. Its owner serves the request.
     Subject,
-    /// Where a task is to move messages to.
+    /// The destination of a move task.
     Destination,
-    /// What is to take the dead letters of the subject. Its own attribute states whether it does, as in AWS.
+    /// The target for the dead letters of the subject. An attribute of the target permits this, as in AWS.
     DeadLetters,
-    /// What may have the subject take its dead letters.
+    /// A queue that may use the subject as its dead-letter target.
     DeadLetterSource,
 }
 
-/// What the path of a request states that was sent to the URL of a queue.
+/// The queue in the path of a request that was sent to a queue URL.
 pub type PathQueue = Option<Address>;
 
-/// Whether the region of a request is known for certain.
+/// Whether the region of a request is proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Region {
-    /// It is what the signature is for. A queue of another one has another endpoint, as in AWS.
+    /// The signature has the region. A queue of another region has another endpoint, as in AWS.
     Signed,
-    /// It is what the request states, or nothing: the URL of a queue knows better.
+    /// The request only states a region, or none: the URL of a queue overrides it.
     Said,
 }
 
@@ -123,7 +123,7 @@ struct ByHandle {
     task_handle: Option<String>,
 }
 
-/// Attributes of which none is there twice.
+/// Attributes without repeated names.
 struct DistinctAttributes(BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for DistinctAttributes {
@@ -157,7 +157,7 @@ impl<'de> Deserialize<'de> for DistinctAttributes {
 }
 
 impl ResolvedRequest {
-    /// Finds the queues of a request of `caller`, and so its region; or refuses it.
+    /// Resolves the queues of a request of `caller`, and so its region; or refuses the request.
     pub fn new(
         asked: IncomingRequest,
         mut caller: Caller,
@@ -179,23 +179,23 @@ impl ResolvedRequest {
         Ok(Self { operation, caller, project, arguments, targets })
     }
 
-    /// The queues that the request names; none for an operation of the account.
+    /// Returns the queues that the request names; none for an operation of the account.
     pub fn targets(&self) -> &[Target] {
         &self.targets
     }
 
-    /// The queue that is this to the request, if there is one.
+    /// Returns the queue with this role, if there is one.
     pub fn queue(&self, part: Part) -> Option<&QueueRef> {
         self.targets.iter().find(|target| target.part == part).map(|target| &target.queue)
     }
 
-    /// What the operation is done with.
+    /// Returns the queue of the operation.
     pub fn subject(&self) -> Result<&QueueRef, Fault> {
         self.queue(Part::Subject).ok_or_else(|| Fault::missing("QueueUrl"))
     }
 }
 
-/// What names are read with.
+/// The context for resolving names.
 struct Names<'a> {
     places: &'a RegionalQueues,
     caller: &'a Caller,
@@ -256,7 +256,7 @@ impl Names<'_> {
         }
     }
 
-    /// The queue of a URL, or else the one that the request was sent to.
+    /// Returns the queue of a URL, or else the queue that the request was sent to.
     fn of_url(&self, url: Option<String>) -> Result<QueueRef, Fault> {
         let Address { region, account, name } = match (url.filter(|url| !url.is_empty()), self.addressed) {
             (Some(url), _) => account::of_url(&url).ok_or_else(Fault::no_queue)?,
@@ -269,14 +269,14 @@ impl Names<'_> {
         Ok(QueueRef { project, name })
     }
 
-    /// A queue by its name, of the caller or of another account.
+    /// Returns the queue with a name, of the caller or of another account.
     fn of_name(&self, name: &str, owner: Option<&str>) -> Result<QueueRef, Fault> {
         let account = owner.filter(|owner| !owner.is_empty()).unwrap_or(&self.caller.account);
         let project = self.places.project(account, &self.caller.region)?;
         Ok(QueueRef { project, name: account::name(name)? })
     }
 
-    /// The queue of an ARN, which must be of the region of the request.
+    /// Returns the queue of an ARN, which must be in the region of the request.
     fn of_arn(&self, member: &str, arn: &str) -> Result<QueueRef, Fault> {
         let queue = self.places.of_arn(arn).filter(|queue| self.is_of_region(queue));
         queue.ok_or_else(|| {
@@ -293,7 +293,7 @@ impl Names<'_> {
         self.places.split(&queue.project).1 == self.caller.region
     }
 
-    /// A task takes messages out of one queue, and puts them into another one of the same account and region.
+    /// Resolves the source and the destination of a move task; both must have the same account and region.
     fn of_move(&self, named: ByArns) -> Result<Vec<Target>, Fault> {
         const FROM: &[Operation] =
             &[Operation::StartMessageMoveTask, Operation::ReceiveMessage, Operation::DeleteMessage];
@@ -312,7 +312,7 @@ impl Names<'_> {
         Ok([subject(source, FROM)].into_iter().chain(destination).collect())
     }
 
-    /// A queue with the others that its attributes are to name.
+    /// Returns a queue and the other queues that its new attributes name.
     fn with_attributes(
         &self,
         queue: QueueRef,
@@ -349,7 +349,7 @@ impl Names<'_> {
     }
 }
 
-/// The name that a request gives a queue.
+/// Returns the queue name of a request; it must not be empty.
 fn named(name: Option<String>) -> Result<String, Fault> {
     let empty = "Value for parameter QueueName is invalid. Reason: Must specify a queue name.";
     name.filter(|name| !name.is_empty()).ok_or_else(|| Fault::value(empty))

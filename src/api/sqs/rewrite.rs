@@ -1,5 +1,4 @@
-//! Changing a part of what one key of a queue's metadata states, without losing what another client changes at the same
-//! time.
+//! Read-modify-write of one metadata key of a queue, without losing concurrent changes of other clients.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,10 +11,10 @@ use angarium_core::limits::Limits;
 use angarium_core::names::QueueRef;
 use angarium_core::patch::Change;
 
-/// How often a change looks again when another client made another one meanwhile.
+/// Max attempts of a change that conflicts with those of other clients.
 const TRIES: usize = 8;
 
-/// What a key of a queue that exists states, and how that is written.
+/// Returns the value of a key of an existing queue, and its stored text.
 pub async fn value(
     context: &Context<'_>,
     queue: &QueueRef,
@@ -27,7 +26,7 @@ pub async fn value(
     Ok((value.unwrap_or(Value::Null), written))
 }
 
-/// Makes another value of what a key states.
+/// Replaces the value of a key by the result of `change`.
 pub async fn rewrite(
     context: &Context<'_>,
     queue: &QueueRef,

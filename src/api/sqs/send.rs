@@ -1,4 +1,4 @@
-//! Sending messages.
+//! Sending of messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,14 +65,14 @@ struct SendReply {
 }
 
 impl SendReply {
-    /// It is this message.
+    /// Sets the id of the sent message.
     fn is(&mut self, id: MessageId, fifo: Fifo) {
         self.message_id = Some(id);
         self.sequence_number = (fifo == Fifo::Yes).then(|| id.sequence().to_string());
     }
 }
 
-/// A message that was checked, and what its sender will be told.
+/// A checked message, and its reply before it is sent.
 struct CheckedMessage {
     sending: SendEntry,
     sent: SendReply,
@@ -93,7 +93,7 @@ pub async fn one(context: &Context<'_>, asked: SendMessage) -> Result<OperationR
     Ok(OperationResult::new(sent))
 }
 
-/// Sends several messages, each for itself.
+/// Sends several messages; each entry succeeds or fails by itself.
 pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let operation = context.request.operation;
@@ -134,7 +134,7 @@ pub async fn batch(context: &Context<'_>, asked: SendMessageBatch) -> Result<Ope
     Ok(OperationResult::new(Results::new(results.collect::<Vec<_>>())))
 }
 
-/// What is said of a message that is too long: AWS has other words for one in a batch.
+/// Converts an error of a message. For a message that is too long, AWS uses other words within a batch.
 fn told(error: Error, verdict: &str) -> Fault {
     let message = match &error {
         Error::Invalid { field, why, .. } if field == BODY => {
@@ -172,7 +172,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
     }
     let most = i64::try_from(context.broker.limits().message_delay.most()).unwrap_or(i64::MAX);
     let delay = match message.delay_seconds {
-        // There the queue alone states how long its messages are delayed.
+        // In a FIFO queue only the queue sets the delay of messages.
         Some(WholeNumber(0)) if fifo == Fifo::Yes => None,
         Some(WholeNumber(seconds)) if fifo == Fifo::Yes => {
             return Err(Fault::parameter("DelaySeconds", seconds, OTHER_TYPE));
@@ -190,7 +190,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
         sequence_number: None,
     };
     let size = body.len() + attributes.size();
-    // What the message states of itself counts more than the request that brings it.
+    // The trace attribute of the message has priority over the trace of the request.
     let trace = system.iter().next().and_then(|(_, header)| text(&header.value));
     let envelope = Envelope {
         trace: context.trace.clone(),
@@ -206,7 +206,7 @@ fn checked(context: &Context<'_>, fifo: Fifo, message: SendMessage) -> Result<Ch
     Ok(CheckedMessage { sending: SendEntry { message, size }, sent })
 }
 
-/// Of the attributes that a service of AWS may send along there is only one.
+/// Checks the system attributes of a message; the only one allowed is the trace header.
 fn system_attributes(written: AttributeEntries) -> Result<MessageAttributes, Fault> {
     if let Some(other) = written.keys().find(|name| *name != AWS_TRACE) {
         return Err(Fault::value(format!("Message system attribute name '{}' is invalid.", shown(other))));

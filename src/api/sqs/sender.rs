@@ -1,4 +1,5 @@
-//! Who sends a request of SQS: the key that it is signed with, the replica that vouches for it, or what it states.
+//! Authentication of SQS requests: by the key of the signature, by the replica that forwards, or by an unproven
+//! statement.
 
 use std::sync::Arc;
 
@@ -22,20 +23,20 @@ use angarium_core::names::ProjectId;
 use angarium_core::region::Accounts;
 use angarium_metrics::AuthenticationFailure;
 
-/// The sender of a request, proven.
+/// The authenticated sender of a request.
 pub struct ProvenSender {
     /// The account and the region.
     pub caller: Caller,
     /// The project of the account in the region.
     pub project: ProjectId,
-    /// How certain the region is.
+    /// Whether the region is proven.
     pub region: Region,
 }
 
 impl Endpoint {
-    /// Who sends a request, as its headers show it.
+    /// Returns the sender of a request, as its headers state it.
     pub fn identify(&self, head: &Parts) -> Result<Sender, AdmissionRefusal> {
-        // The replica that passed it on has looked, and its admission control has let it in.
+        // The forwarding replica has authenticated the request, and its admission control has admitted it.
         if let Some(PeerOrigin { identity, .. }) = head.extensions.get() {
             return Ok(Sender::known(identity.clone()));
         }
@@ -58,8 +59,8 @@ impl Endpoint {
         Ok(Sender { identity, proof: Proof::Signature(Box::new(signed)) })
     }
 
-    /// Who asks, where no signature states it. Without authentication the account and the region are what the request
-    /// states.
+    /// Returns the caller of a request without a signature. Without authentication, the request
+    /// itself states the account and the region.
     fn stated_caller(&self, head: &Parts) -> Result<Caller, Fault> {
         let Some(hosts) = &self.open_hosts else {
             let why =
@@ -73,7 +74,7 @@ impl Endpoint {
         Ok(Caller { account, region })
     }
 
-    /// Completes the check of a sender, with the body of its request.
+    /// Completes the authentication of a sender, with the body of its request.
     pub fn prove(&self, sender: Sender, head: &Parts, body: &[u8]) -> Result<ProvenSender, AdmissionRefusal> {
         let region = match sender.proof {
             Proof::Complete => Region::Said,
@@ -88,8 +89,8 @@ impl Endpoint {
         Ok(ProvenSender { caller, project, region })
     }
 
-    /// Refuses a change that any page can have a browser send, where nothing was checked of the sender: there are no keys,
-    /// and no other replica vouches for it.
+    /// Refuses a change that any web page can have a browser send, if the sender was not authenticated: there are no
+    /// keys, and no other replica has forwarded the request.
     pub(super) fn check_change(&self, head: &Parts, operation: Operation) -> Result<(), AdmissionRefusal> {
         let is_checked = self.settings.keys.is_some() || head.extensions.get::<PeerOrigin>().is_some();
         if is_checked || !operation.is_change() {
@@ -102,7 +103,7 @@ impl Endpoint {
         AdmissionRefusal::of(self.failure(&fault), fault)
     }
 
-    /// Why a caller is not known, by the answer that it gets.
+    /// Returns the failed authentication of a caller, by the error that it gets.
     fn failure(&self, fault: &Fault) -> AuthenticationFailure {
         match fault.kind {
             _ if self.settings.keys.is_none() && self.open_hosts.is_some() => {
@@ -127,7 +128,7 @@ impl BodyProof for ScreenedHeaders {
     }
 }
 
-/// Why a signature does not prove the caller, by the error that it gets.
+/// Returns the failed authentication of a wrong signature, by the error that the caller gets.
 fn signature_failure(kind: Kind) -> AuthenticationFailure {
     match kind {
         Kind::MissingAuthenticationToken => AuthenticationFailure::MissingSignature,

@@ -1,4 +1,4 @@
-//! How the endpoint of SQS was set up, and what follows from that for accounts and their regions.
+//! Settings of the SQS endpoint, and their consequences for accounts and regions.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::api::pipeline::identity::{Authentication, RegionalAccess};
 use angarium_core::access_keys::AccessKeyTable;
 use angarium_core::region::{Accounts, Regions};
 
-/// How the endpoint was set up.
+/// Settings of the SQS endpoint.
 #[derive(Clone, Debug)]
 pub struct SqsSettings {
     /// The region of projects that name none.
     pub region: String,
-    /// The regions that requests may be for beside it.
+    /// Other regions that requests may name.
     pub regions: Regions,
-    /// What the URLs of queues begin with, without a slash at the end; the address that the request was sent to when absent.
+    /// Prefix of queue URLs, without a slash at the end; none: the address that the request was sent to.
     pub public_url: Option<String>,
     /// The scheme of that address.
     pub scheme: &'static str,
-    /// The keys that requests must be signed with, which may change while it runs; none: they need no signature.
+    /// The keys that requests must be signed with, which may change at run time; none: requests need no signature.
     pub keys: Option<watch::Receiver<Arc<AccessKeyTable>>>,
-    /// What requests may ask for.
+    /// Limits of a request.
     pub most: ContextLimits,
-    /// Whether a queue is not purged or made again at once.
+    /// Whether a queue can be purged or recreated at once.
     pub pauses: Pauses,
 }
 
@@ -44,16 +44,16 @@ impl Default for SqsSettings {
 }
 
 impl SqsSettings {
-    /// How projects belong to accounts: by their regions, where a client can choose one.
+    /// Returns the mapping of projects to accounts: by region if clients can choose one.
     pub fn accounts(&self, authentication: &Authentication) -> Accounts {
         match (&self.keys, authentication) {
-            // No client is served by SQS.
+            // SQS serves no client.
             (None, Authentication::On(_)) => Accounts::Projects,
             (Some(_), _) | (None, Authentication::Off(_)) => self.regions.accounts(&self.region),
         }
     }
 
-    /// What becomes of callers of REST whose project a key may reach by its region.
+    /// Returns whether REST serves projects that a key may reach by its region.
     pub fn regional_projects(&self) -> RegionalAccess {
         let has_others = self.regions.accounts(&self.region) == Accounts::Regions;
         if self.keys.is_some() && has_others { RegionalAccess::Refused } else { RegionalAccess::Served }

@@ -1,8 +1,8 @@
-//! Signatures of requests, version 4 of AWS, in a header or in the URL. What was signed is put together again from the
-//! request as it came, and the signature is compared in a time that does not tell where it is wrong.
+//! AWS signatures of requests, version 4, in a header or in the URL. The signed text is rebuilt from the received
+//! request, and the signature is compared in constant time.
 //!
-//! Nothing beyond the request is remembered: who has caught one can send it again for as long as its date is good, which
-//! TLS is there to prevent.
+//! The service keeps no record of used signatures: a recorded request can be repeated until its date expires. TLS
+//! prevents the recording.
 
 use std::fmt;
 
@@ -24,16 +24,16 @@ const DATE: &str = "x-amz-date";
 const CONTENT: &str = "x-amz-content-sha256";
 const SIGNATURE: &str = "X-Amz-Signature";
 
-/// Who has signed a request.
+/// The signer of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signer {
     /// The account of the key.
     pub project: ProjectId,
-    /// The region that the signature is for.
+    /// The region of the signature.
     pub region: String,
 }
 
-/// A signature, and what it states that it covers.
+/// A signature and its scope, as the request states them.
 #[derive(Debug)]
 struct Signature {
     key: String,
@@ -42,18 +42,18 @@ struct Signature {
     headers: Vec<String>,
     signature: String,
     date: String,
-    /// Seconds that it holds, if it is in a URL.
+    /// Validity in seconds, for a signature in a URL.
     expires: Option<u32>,
 }
 
-/// A request whose headers hold: what is left to check is its body.
+/// A request with checked headers; the body is still to be checked.
 pub struct ScreenedHeaders {
     signed: Signature,
     query: Vec<(String, String)>,
     secret: String,
     project: ProjectId,
     region: String,
-    /// The hash of the body, if the headers tell it. Then the signature holds for a body with this hash.
+    /// The hash of the body, if the headers have it. The signature was then checked for this hash.
     told: Option<String>,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Debug for ScreenedHeaders {
     }
 }
 
-/// Checks what the headers of a request say: whether the key is known, for what the signature is, whether its date is good,
-/// and, if they tell the hash of the body, the signature itself.
+/// Checks the headers of a request: the key, the scope of the signature, its date, and, if the headers have the hash of
+/// the body, the signature itself.
 pub fn judge(head: &Parts, keys: &AccessKeyTable, now: Timestamp) -> Result<ScreenedHeaders, Fault> {
     let query = pairs(head.uri.query().unwrap_or_default());
     let is_in_query = query.iter().any(|(name, _)| name == SIGNATURE);
@@ -91,12 +91,12 @@ pub fn judge(head: &Parts, keys: &AccessKeyTable, now: Timestamp) -> Result<Scre
 }
 
 impl ScreenedHeaders {
-    /// The account of the key, and the region that the signature is for.
+    /// Returns the account of the key and the region of the signature.
     pub fn project(&self) -> (&ProjectId, &str) {
         (&self.project, &self.region)
     }
 
-    /// Whether the headers have the hash of the body: then the signature of the headers was checked.
+    /// Whether the headers have the hash of the body, so that their signature was checked.
     pub fn has_content_hash(&self) -> bool {
         self.told.is_some()
     }
@@ -183,7 +183,7 @@ impl Signature {
         let (key, scope) =
             credential.split_once('/').ok_or_else(|| incomplete("the credential has no scope"))?;
         let headers: Vec<_> = headers.split(';').map(str::to_ascii_lowercase).collect();
-        // Each is looked up and its value copied, before any client knows who asks.
+        // Each header is looked up and its value copied before the client is authenticated, so their number is bounded.
         let is_repeated = |(at, name): (usize, &String)| headers.iter().skip(at + 1).any(|next| next == name);
         if headers.len() > limits::SIGNED_HEADERS || headers.iter().enumerate().any(is_repeated) {
             return Err(incomplete("SignedHeaders names a header twice, or more than 100 of them"));
@@ -206,7 +206,7 @@ fn check_date(signed: &Signature, now: Timestamp) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The instant of a date as in `20150830T123600Z`.
+/// Parses a date like `20150830T123600Z`.
 fn instant(date: &str) -> Option<Timestamp> {
     let is_plain = date.len() == 16 && date.is_ascii();
     let of = |from: usize, to: usize| date.get(from..to);
@@ -216,7 +216,7 @@ fn instant(date: &str) -> Option<Timestamp> {
     Timestamp::from_calendar(&text).filter(|_| is_plain && is_framed)
 }
 
-/// The host must be signed, and what states which operation is meant.
+/// Checks that the signature covers the host and the header with the operation.
 fn check_headers(head: &Parts, signed: &Signature) -> Result<(), Fault> {
     let is_signed = |name: &str| signed.headers.iter().any(|header| header == name);
     let target = "x-amz-target";
@@ -226,14 +226,14 @@ fn check_headers(head: &Parts, signed: &Signature) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The hash of the body, as a signed header tells it.
+/// Returns the hash of the body, if a signed header has it.
 fn told(head: &Parts, signed: &Signature) -> Option<String> {
     let told = head.headers.get(CONTENT).filter(|_| signed.headers.iter().any(|name| name == CONTENT))?;
-    // What is no text is no hash of any body.
+    // A value that is not text matches no hash.
     Some(String::from_utf8_lossy(told.as_bytes()).into_owned())
 }
 
-/// What was signed of the request.
+/// Returns the canonical request.
 fn canonical(head: &Parts, query: &[(String, String)], signed: &Signature, content: &str) -> String {
     let mut parameters: Vec<(String, String)> = query
         .iter()
@@ -250,7 +250,7 @@ fn canonical(head: &Parts, query: &[(String, String)], signed: &Signature, conte
     text
 }
 
-/// The path as it came, without segments that mean others. It is escaped once more than in the URL.
+/// Returns the path without `.` and `..` segments, escaped once more than in the URL.
 fn path(head: &Parts) -> String {
     let mut segments = Vec::new();
     let path = head.uri.path();
@@ -265,7 +265,7 @@ fn path(head: &Parts) -> String {
     format!("/{}{end}", segments.join("/"))
 }
 
-/// The values of a header, with single blanks. In HTTP/2 the host is a part of the URI.
+/// Returns the values of a header, with single blanks. In HTTP/2 the host is a part of the URI.
 fn value_of(head: &Parts, name: &str) -> String {
     let mut values: Vec<String> = head
         .headers
@@ -281,7 +281,7 @@ fn value_of(head: &Parts, name: &str) -> String {
     values.join(",")
 }
 
-/// What the signature is made over.
+/// Returns the text that is signed.
 fn to_sign(canonical: &str, signed: &Signature) -> String {
     format!("{ALGORITHM}\n{}\n{}\n{}", signed.date, signed.scope, hex(&Sha256::digest(canonical.as_bytes())))
 }
@@ -298,13 +298,13 @@ fn mac(key: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
-/// The parameters of a query without their escapes. A plus is a plus.
+/// Returns the decoded parameters of a query. A plus sign is no space.
 fn pairs(query: &str) -> Vec<(String, String)> {
     let query = query.replace('+', "%2B");
     form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
-/// Text with all escaped but letters, digits, `-`, `.`, `_` and `~`; slashes too unless they are to stay.
+/// Escapes all characters except letters, digits, `-`, `.`, `_` and `~`, and slashes if `keeps_slashes`.
 fn escaped(text: &str, keeps_slashes: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

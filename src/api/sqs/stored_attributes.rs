@@ -1,5 +1,6 @@
-//! What REST may set of the keys that are kept for SQS: nothing that SQS would refuse, so that a policy means the same
-//! however it was set. Values that REST checks by their form alone (numbers, truths, names) are `angarium_core::attributes`' to check.
+//! Checks of SQS metadata keys that are set through REST: a value that SQS would refuse is refused here too, so that a
+//! policy has the same meaning in both protocols. `angarium_core::attributes` checks values whose form alone matters
+//! (numbers, booleans, names).
 
 use serde_json::value::RawValue;
 
@@ -10,16 +11,16 @@ use angarium_core::limits;
 use angarium_core::patch::Change;
 use angarium_core::queue::Metadata;
 
-/// Checks the metadata of a queue that REST creates.
+/// Checks the metadata of a queue that is created through REST.
 ///
 /// # Errors
 ///
-/// [`Error::Invalid`], which names the key and what is not understood.
+/// [`Error::Invalid`], with the key and the part that is not understood.
 pub fn check_metadata(metadata: &Metadata) -> Result<(), Error> {
     metadata.own().iter().try_for_each(|(key, value)| check(key, value))
 }
 
-/// Checks what REST changes of the metadata of a queue. What is stored already is left as it is.
+/// Checks a change of queue metadata through REST. Stored values that it does not change are not checked.
 ///
 /// # Errors
 ///

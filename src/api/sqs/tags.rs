@@ -17,7 +17,7 @@ use angarium_core::limits;
 
 type Tags = BTreeMap<String, String>;
 
-/// The tags of a request as they are read: as many as a queue may have.
+/// The parsed tags of a request, up to the number that a queue may have.
 pub type TagsInput = BoundedMap<String, { limits::SQS_TAGS.0 }>;
 
 #[derive(Debug, Deserialize)]
@@ -41,25 +41,25 @@ struct TagsReply {
     tags: Tags,
 }
 
-/// The tags of a request, if those are not too many.
+/// Returns the tags of a request; fails if there are too many.
 pub fn asked(tags: Option<TagsInput>) -> Result<Tags, Fault> {
     tags.unwrap_or_default().whole().map_err(|count| Misfit::Number(count).into())
 }
 
-/// Checks tags that are to be set.
+/// Checks new tags.
 pub fn checked(tags: Tags) -> Result<Tags, Fault> {
     check(&tags)?;
     Ok(tags)
 }
 
-/// Why tags are refused.
+/// The reason for refusing tags.
 #[derive(Debug)]
 enum Misfit<'a> {
-    /// A key that no tag has.
+    /// An invalid key.
     Key(&'a str),
-    /// A value that no tag has.
+    /// An invalid value.
     Value(&'a str),
-    /// More tags than a queue has.
+    /// Too many tags.
     Number(usize),
 }
 
@@ -91,11 +91,11 @@ impl From<Misfit<'_>> for Fault {
     }
 }
 
-/// Checks tags as they are kept.
+/// Checks tags in their stored form.
 ///
 /// # Errors
 ///
-/// What is wrong with them.
+/// The reason, as text.
 pub fn check_text(kept: &str) -> Result<(), String> {
     let tags: Tags = serde_json::from_str(kept).map_err(|error| error.to_string())?;
     check(&tags).map_err(|misfit| misfit.to_string())
@@ -120,7 +120,7 @@ fn check(tags: &Tags) -> Result<(), Misfit<'_>> {
     Ok(())
 }
 
-/// Sets tags, and leaves the others.
+/// Sets tags and keeps the others.
 pub async fn add(context: &Context<'_>, request: TagQueue) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let new = asked(request.tags)?;
@@ -135,7 +135,7 @@ pub async fn add(context: &Context<'_>, request: TagQueue) -> Result<OperationRe
     rewrite(context, queue, keys::TAGS, changed).await
 }
 
-/// Takes tags away; those that are not there are gone already.
+/// Removes tags. Tags that do not exist are ignored.
 pub async fn remove(context: &Context<'_>, asked: UntagQueue) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let names = names(asked.tag_keys, "TagKeys")?;
@@ -150,14 +150,14 @@ pub async fn remove(context: &Context<'_>, asked: UntagQueue) -> Result<Operatio
     rewrite(context, queue, keys::TAGS, changed).await
 }
 
-/// The tags of a queue.
+/// Returns the tags of a queue.
 pub async fn list(context: &Context<'_>) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let (kept, _) = value(context, queue, keys::TAGS).await?;
     Ok(OperationResult::new(TagsReply { tags: read(kept) }))
 }
 
-/// Tags as they are kept.
+/// Reads tags in their stored form.
 fn read(kept: Value) -> Tags {
     serde_json::from_value(kept).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Changing for how long received messages are hidden.
+//! Changes of the visibility timeout of received messages.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub struct ChangeMessageVisibilityBatch {
     entries: Option<Entries<Entry>>,
 }
 
-/// Hides one message for another time from now on, or shows it.
+/// Changes the visibility timeout of one message, from now on; 0 makes it visible.
 pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Result<OperationResult, Fault> {
     let queue = context.request.subject()?;
     let handle = required(HANDLE, asked.receipt_handle)?;
@@ -50,7 +50,7 @@ pub async fn change(context: &Context<'_>, asked: ChangeMessageVisibility) -> Re
     Ok(OperationResult::done())
 }
 
-/// The same of several messages, each for itself.
+/// Changes the visibility timeout of several messages; each entry succeeds or fails by itself.
 pub async fn change_batch(
     context: &Context<'_>,
     asked: ChangeMessageVisibilityBatch,

@@ -1,4 +1,5 @@
-//! Answers of the query protocol: the values of the JSON as elements, lists and maps flattened as its clients expect them.
+//! XML answers of the query protocol: the values of the JSON as elements, with flattened lists and maps as its clients
+//! expect.
 
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::operation::Operation;
 
 const NAMESPACE: &str = "http://queue.amazonaws.com/doc/2012-11-05/";
 
-/// How the members of lists and maps are called. Members that are not here are elements of their own name.
+/// Returns the element names of the members of a list or a map. Other members are elements with their own names.
 fn element(
     operation: Operation,
     member: &str,
@@ -32,7 +33,7 @@ fn element(
     })
 }
 
-/// How key and value of an entry are called, of members that are maps.
+/// Returns the element names for key and value of a map entry.
 pub fn entry(member: &str) -> Option<(&'static str, &'static str)> {
     match member {
         "Attributes" | "MessageAttributes" => Some(("Name", "Value")),
@@ -41,7 +42,7 @@ pub fn entry(member: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Whether an answer has a part for the result: operations without output have none.
+/// Whether an answer has a result element: operations without output have none.
 pub fn has_result(operation: Operation) -> bool {
     !matches!(
         operation,
@@ -57,7 +58,7 @@ pub fn has_result(operation: Operation) -> bool {
     )
 }
 
-/// The answer of an operation with this result to a request with this id.
+/// Returns the answer of an operation to the request with this id.
 pub fn answer(operation: Operation, result: &Value, id: &str) -> String {
     let name = operation.name();
     let mut text = format!("<?xml version=\"1.0\"?>\n<{name}Response xmlns=\"{NAMESPACE}\">");
@@ -75,7 +76,7 @@ pub fn answer(operation: Operation, result: &Value, id: &str) -> String {
     text
 }
 
-/// An error with these members.
+/// Returns the error answer.
 pub fn error(error: &Value, id: &str) -> String {
     let mut text = format!("<?xml version=\"1.0\"?>\n<ErrorResponse xmlns=\"{NAMESPACE}\"><Error>");
     for member in ["Type", "Code", "Message"] {
@@ -87,8 +88,8 @@ pub fn error(error: &Value, id: &str) -> String {
     text
 }
 
-/// A text as XML can have it: with U+FFFD in place of each character that is in no document. Only bodies that were posted through
-/// REST have some.
+/// Replaces each character that XML does not allow by U+FFFD. Only bodies that were posted through REST contain such
+/// characters.
 pub fn representable(text: String) -> String {
     if is_allowed(&text) { text } else { text.chars().map(character_of_xml).collect() }
 }
@@ -142,7 +143,7 @@ fn put_text(text: &mut String, name: &str, content: &str) {
             '>' => text.push_str("&gt;"),
             '&' => text.push_str("&amp;"),
             '"' => text.push_str("&quot;"),
-            // A reader would make a newline of it.
+            // An XML parser would turn it into a newline.
             '\r' => text.push_str("&#13;"),
             other => text.push(character_of_xml(other)),
         }

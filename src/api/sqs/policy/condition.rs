@@ -1,4 +1,4 @@
-//! Conditions of statements: which facts of a request they name, and how they compare them.
+//! Conditions of statements: the facts of a request that they use, and the comparisons.
 //!
 //! | key | operators | values |
 //! |---|---|---|
@@ -8,9 +8,9 @@
 //! | `aws:CurrentTime` | `Date…` | ISO 8601, or seconds since 1970 |
 //! | `aws:EpochTime` | `Date…`, `Numeric…` | seconds since 1970 |
 //!
-//! Names of keys may be in any case. Any of the values of a key is enough, for a `Not` operator none may be; all keys of all
-//! operators must hold. Every request has each of the facts, so `…IfExists` is the operator itself. A fact that this replica
-//! does not know makes a condition neither hold nor fail.
+//! Names of keys are case-insensitive. A key matches if one of its values does; with a `Not` operator, no value may
+//! match. All keys of all operators must match. Every request has all the facts, so `…IfExists` equals the operator
+//! without it. If this replica does not know a fact, the condition has no result.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ use angarium_core::time::Timestamp;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     test: Test,
-    /// Whether it holds when no value fits.
+    /// Whether it holds when no value matches.
     is_negated: bool,
 }
 
@@ -42,7 +42,7 @@ enum TextForm {
     Exact,
     IgnoringCase,
     Wild,
-    /// Part by part between the colons.
+    /// Compared part by part between the colons.
     Arn,
 }
 
@@ -55,7 +55,7 @@ enum Order {
     GreaterOrEqual,
 }
 
-/// What an operator compares.
+/// The type that an operator compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Address,
@@ -65,10 +65,10 @@ enum Kind {
     Number(Order),
 }
 
-/// The parts of an ARN.
+/// Number of parts of an ARN.
 const ARN_PARTS: usize = 6;
 
-/// Reads the conditions of a statement.
+/// Parses the conditions of a statement.
 ///
 /// # Errors
 ///
@@ -90,7 +90,7 @@ pub fn read(value: &Value) -> Result<Vec<Condition>, String> {
     Ok(conditions)
 }
 
-/// What an operator compares, and whether it is a `Not` form.
+/// Returns the type that an operator compares, and whether it is a `Not` form.
 fn kind(operator: &str) -> Option<(Kind, bool)> {
     let operator = operator.strip_suffix("IfExists").unwrap_or(operator);
     let text = |form| Kind::Text(form);
@@ -173,12 +173,12 @@ fn test(kind: Kind, key: &str, values: &Value, place: &str) -> Result<Test, Stri
     }
 }
 
-/// The text of a value: AWS takes numbers and truths with and without quotes.
+/// Returns the text of a value: AWS accepts numbers and booleans with and without quotes.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
-        // Nothing that a value can be.
+        // No valid value.
         Value::Null | Value::Array(_) | Value::Object(_) => String::new(),
     }
 }
@@ -199,10 +199,10 @@ fn seconds(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite() && text.bytes().all(plain))
 }
 
-/// Numbers that can be meant as seconds only: no year, no day without hyphens, and no milliseconds.
+/// Numbers that can only be seconds: no year, no day without hyphens, and no milliseconds.
 const SECONDS: std::ops::Range<f64> = 1e8..1e11;
 
-/// The seconds of an instant: of a number, or of a date with or without a time of day.
+/// Parses an instant to seconds: a number, or a date with or without a time of day.
 fn instant(text: &str) -> Option<f64> {
     if let Some(number) = seconds(text) {
         return Some(number).filter(|number| SECONDS.contains(number));
@@ -218,7 +218,7 @@ fn whole_seconds(instant: Timestamp) -> f64 {
 }
 
 impl Condition {
-    /// Whether it holds; none when the fact is not known here.
+    /// Whether the condition holds; none when the fact is not known here.
     pub(super) fn holds(&self, facts: &RequestFacts<'_>) -> Option<bool> {
         let is_met = match &self.test {
             Test::Address(networks) => {

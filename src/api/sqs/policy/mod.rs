@@ -1,5 +1,4 @@
-//! The evaluator of queue policies: what a policy states of one request. Pure: it reads text and facts, and nothing
-//! else.
+//! The evaluator of queue policies for one request. It is a pure function of the policy text and the facts.
 //!
 //! ```text
 //! policy ──▶ statements ──▶ about this caller, action, queue, and their conditions hold?
@@ -8,17 +7,17 @@
 //!                              none      ──▶ Unmentioned
 //! ```
 //!
-//! | element | what is understood |
+//! | element | supported values |
 //! |---|---|
 //! | `Principal`, `NotPrincipal` | `*`, and under `AWS` accounts: their ids, or `arn:aws:iam::ACCOUNT:root` |
 //! | `Action`, `NotAction` | `*` and `sqs:NAME` in any case, with `*` and `?`; the name of an operation represents its batch too |
 //! | `Resource`, `NotResource` | `*` and ARNs with `*` and `?` |
 //! | `Condition` | addresses, TLS, the caller's ARN and dates: see [`condition`] |
 //!
-//! [`check`] refuses a policy with anything else before it is stored, through REST too. One that an older version has
-//! stored fails closed: a policy that cannot be read denies everything; of its statements one that is not understood
-//! allows nothing if it is an `Allow`, and denies everything otherwise. So does a condition on a fact that is not
-//! known. What the queue's own account may do nevertheless is for `permissions` to say.
+//! [`check`] refuses a policy with anything else before it is stored, also through REST. A policy that an older version
+//! has stored fails closed: an unreadable policy denies everything; a statement that is not understood allows nothing
+//! if it is an `Allow`, and otherwise denies everything. The same holds for a condition on an unknown fact.
+//! `permissions` states what the queue's own account may do nevertheless.
 
 pub mod condition;
 mod pattern;
@@ -33,25 +32,25 @@ use angarium_core::time::Timestamp;
 use condition::Condition;
 use pattern::{Case, matches};
 
-/// What is known of a request.
+/// The facts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'a> {
     /// The account of the caller.
     pub account: &'a str,
-    /// Where the request is from, if the replica that the client spoke to has told.
+    /// The source of the request, if the replica of the client has sent it.
     pub source: Option<Source>,
-    /// When it is judged.
+    /// The time of the evaluation.
     pub now: Timestamp,
 }
 
-/// What a policy states of a request.
+/// The decision of a policy on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// A statement allows it, and none denies it.
+    /// A statement allows the request, and none denies it.
     Allowed,
-    /// A statement denies it, or cannot be understood.
+    /// A statement denies the request, or cannot be understood.
     Denied,
-    /// No statement is about it.
+    /// No statement matches the request.
     Unmentioned,
 }
 
@@ -61,7 +60,7 @@ enum Effect {
     Deny,
 }
 
-/// The elements of a set, or all others.
+/// A set, or its complement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Matcher<T> {
     any_of: Vec<T>,
@@ -84,14 +83,14 @@ enum Principal {
 struct Statement {
     effect: Effect,
     principals: Matcher<Principal>,
-    /// Patterns of names, without the service.
+    /// Patterns of action names, without the service.
     actions: Matcher<String>,
     resources: Matcher<String>,
     conditions: Vec<Condition>,
 }
 
 impl Statement {
-    /// Whether the statement is about a request; none when a fact is missing that decides it.
+    /// Whether the statement matches a request; none when a required fact is unknown.
     fn applies(&self, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> Option<bool> {
         let is_caller = |principal: &Principal| match principal {
             Principal::Everyone => true,
@@ -115,14 +114,14 @@ impl Statement {
     }
 }
 
-/// Whether a pattern is for an operation. A batch is what each of its entries is: a pattern for either is for it.
+/// Whether a pattern matches an operation. A batch operation also matches the pattern of its single operation.
 fn is_action(pattern: &str, operation: Operation) -> bool {
     let name = operation.name();
     let single = name.strip_suffix("Batch").unwrap_or(name);
     [single, name].iter().any(|name| matches(pattern, name, Case::Ignored))
 }
 
-/// What a policy states of an operation on the queue of `arn`; without a policy nothing.
+/// Evaluates a policy for an operation on the queue of `arn`; without a policy the request is unmentioned.
 pub fn decide(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> Decision {
     let Some(policy) = policy else { return Decision::Unmentioned };
     let Ok(statements) = reading::statements(policy) else { return Decision::Denied };
@@ -141,11 +140,11 @@ pub fn decide(policy: Option<&str>, facts: &RequestFacts<'_>, operation: Operati
     decision
 }
 
-/// Reads the text of a policy that is to be stored.
+/// Parses and checks a policy before it is stored.
 ///
 /// # Errors
 ///
-/// What is not understood, by the name of its element.
+/// The part that is not understood, with the name of its element.
 pub fn check(policy: &str) -> Result<Value, String> {
     for statement in reading::statements(policy)? {
         statement.map_err(|misfit| misfit.why)?;

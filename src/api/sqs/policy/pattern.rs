@@ -1,14 +1,14 @@
-//! Patterns with wildcards: `*` is any text, also none, and `?` is one character.
+//! Patterns with wildcards: `*` matches any text, also the empty one, and `?` matches one character.
 
 /// Whether upper and lower case differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     Kept,
-    /// Of ASCII letters.
+    /// ASCII letters match in any case.
     Ignored,
 }
 
-/// Whether a text is of a pattern. Takes at most as many steps as the product of their lengths.
+/// Whether a text matches a pattern. Takes at most as many steps as the product of their lengths.
 pub fn matches(pattern: &str, text: &str, case: Case) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let is_same = |one: char, other: char| match case {
@@ -16,7 +16,8 @@ pub fn matches(pattern: &str, text: &str, case: Case) -> bool {
         Case::Ignored => one.eq_ignore_ascii_case(&other),
     };
     let (mut at, mut of) = (0, 0);
-    // The last star, and where the text continues that it does not stand for. An earlier star never needs to take more.
+    // The last star, and the position in the text after the part that it matches. An earlier star never has to match
+    // more.
     let mut star: Option<(usize, usize)> = None;
     while at < text.len() {
         match pattern.get(of) {

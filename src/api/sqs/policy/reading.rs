@@ -1,4 +1,4 @@
-//! Reading a policy: from JSON to statements, each by itself, so that one which is not understood hides no other.
+//! Parsing of policies from JSON, statement by statement, so that one invalid statement hides no other.
 
 use serde_json::{Map, Value};
 
@@ -11,9 +11,9 @@ use crate::api::sqs::operation::ALL;
 /// A statement that is not understood.
 #[derive(Debug)]
 pub struct Misfit {
-    /// Its effect; `Deny` when not even that is understood.
+    /// The effect of the statement; `Deny` when the effect is not understood either.
     pub(super) effect: Effect,
-    /// What is not understood, by the name of its element.
+    /// The part that is not understood, with the name of its element.
     pub why: String,
 }
 
@@ -21,11 +21,11 @@ const VERSIONS: [&str; 2] = ["2008-10-17", "2012-10-17"];
 const IAM: &str = "arn:aws:iam::";
 const ROOT: &str = ":root";
 
-/// The statements of a policy.
+/// Parses the statements of a policy.
 ///
 /// # Errors
 ///
-/// What is wrong with the policy as a whole.
+/// The reason why the whole policy is invalid.
 pub fn statements(policy: &str) -> Result<Vec<Result<Statement, Misfit>>, String> {
     let Unique(policy) = serde_json::from_str(policy).map_err(|error| format!("it is no JSON: {error}"))?;
     let Value::Object(policy) = policy else { return Err("it is no JSON object".to_owned()) };
@@ -46,7 +46,7 @@ pub fn statements(policy: &str) -> Result<Vec<Result<Statement, Misfit>>, String
     Ok((1..).zip(all).map(|(number, value)| numbered(number, value)).collect())
 }
 
-/// A statement, whose number in the policy moves into what is said of it.
+/// Parses a statement. Its number in the policy becomes part of the error.
 fn numbered(number: usize, value: Value) -> Result<Statement, Misfit> {
     let effect = match value.get("Effect").and_then(Value::as_str) {
         Some("Allow") => Effect::Allow,
@@ -108,7 +108,7 @@ fn effect_of(value: &Value) -> Result<Effect, String> {
     }
 }
 
-/// One text, or a list of at least one.
+/// Parses one text, or a list of at least one.
 fn texts<'v>(name: &str, value: &'v Value) -> Result<Vec<&'v str>, String> {
     let wrong = || format!("{name}: it is neither a text nor a list of texts");
     match value {
@@ -152,7 +152,7 @@ fn principal(name: &str, text: &str) -> Result<Principal, String> {
     }
 }
 
-/// The pattern of an action, without the service.
+/// Returns the pattern of an action, without the service.
 fn action(name: &str, text: &str) -> Result<String, String> {
     if text == "*" {
         return Ok(text.to_owned());
@@ -175,7 +175,7 @@ fn resource(name: &str, text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Refuses what AWS would put other text in place of.
+/// Refuses policy variables, which AWS would substitute.
 pub fn refuse_variables(name: &str, text: &str) -> Result<(), String> {
     if text.contains("${") {
         return Err(format!("{name}: {text:?} has a policy variable, which is not supported"));

@@ -1,4 +1,4 @@
-//! Policies in pairs: what one allows or denies here, and not there.
+//! Pairs of a policy and requests that it allows or denies.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn facts(account: &str) -> RequestFacts<'_> {
     RequestFacts { account, source, now: Timestamp::from_millis(NOON * 1_000 + 999) }
 }
 
-/// A policy of one statement about every client, every action and every queue, with these elements in place of its own.
+/// Returns a policy with one statement for every client, action and queue; `elements` override those of the statement.
 fn policy(effect: &str, elements: Value) -> String {
     let mut statement = json!({"Effect": effect, "Principal": "*", "Action": "sqs:*", "Resource": "*"});
     for (name, value) in elements.as_object().unwrap() {
@@ -28,7 +28,7 @@ fn policy(effect: &str, elements: Value) -> String {
     json!({"Version": "2012-10-17", "Statement": [statement]}).to_string()
 }
 
-/// Whether a statement is about a request: an `Allow` allows it, and a `Deny` denies it.
+/// Whether a statement matches a request: an `Allow` then allows it, and a `Deny` denies it.
 fn is_about(elements: &Value, facts: &RequestFacts<'_>, operation: Operation, arn: &str) -> bool {
     let [allow, deny] = ["Allow", "Deny"].map(|effect| policy(effect, elements.clone()));
     for text in [&allow, &deny] {
@@ -238,7 +238,7 @@ fn unknown_fact_allows_nothing_and_denies() {
                 "{operator}"
             );
         }
-        // Of a condition that fails for certain the others do not matter.
+        // If one condition certainly fails, the other conditions do not matter.
         let both =
             json!({"IpAddress": {"aws:SourceIp": "::/0"}, "DateLessThan": {"aws:CurrentTime": "2001-01-01"}});
         let text = policy("Deny", json!({"Condition": both}));
@@ -262,7 +262,7 @@ fn denial_wins_over_every_allowance() {
     assert_eq!(decide(None, &facts(TWO), Operation::SendMessage, ARN), Decision::Unmentioned);
 }
 
-/// Elements that are not understood, and what their refusal names.
+/// Returns elements that are not understood, each with a part of its refusal.
 fn misfits() -> Vec<(Value, &'static str)> {
     vec![
         (json!({"Principal": {"Service": "sns.amazonaws.com"}}), "Principal: the kind \"Service\""),
@@ -362,7 +362,7 @@ fn stored_misfit_allows_nothing_and_denies_everything() {
             continue;
         }
         assert_eq!(decided(&policy("Allow", elements.clone())), Decision::Unmentioned, "{elements}");
-        // It hides no statement beside it.
+        // The statement hides no other statement.
         let mut both: Value = serde_json::from_str(&policy("Allow", elements)).unwrap();
         let plain = json!({"Effect": "Allow", "Principal": {"AWS": TWO}, "Action": "sqs:SendMessage", "Resource": ARN});
         both["Statement"].as_array_mut().unwrap().push(plain);

@@ -1,11 +1,11 @@
-//! JSON none of whose objects names a key twice. Which of two values holds is not for a reader of policies to guess.
+//! JSON without repeated keys in an object, because a reader of policies cannot know which value is intended.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Such a value.
+/// A JSON value without repeated keys.
 pub struct Unique(pub Value);
 
 struct UniqueVisitor;

@@ -1,4 +1,4 @@
-//! Signatures as clients make them, and ones that are wrong.
+//! Valid and invalid signatures of clients.
 
 use axum::http::Request;
 
@@ -25,7 +25,7 @@ fn signature(head: &Parts, body: &[u8], headers: &str) -> String {
     hex(&mac.finalize().into_bytes())
 }
 
-/// From the suite of tests that AWS publishes for its signatures.
+/// Vectors from the test suite that AWS publishes.
 #[test]
 fn signatures_are_those_of_the_published_suite() {
     let plain = [("host", "example.amazonaws.com"), (DATE, NOON)];
@@ -99,7 +99,7 @@ fn dates_have_one_form() {
     }
 }
 
-/// A request that is signed for SQS, and what it is answered at an instant.
+/// Signs a request for SQS and returns the result of its check at an instant.
 fn check(headers: &[(&str, &str)], signed: &str, now: Timestamp) -> Result<Signer, Kind> {
     let all = [&[("host", "h"), (DATE, NOON)], headers].concat();
     let unsigned = head("POST", "/", &all);
