@@ -1,4 +1,4 @@
-//! How many connections each address has, so that one client cannot take them all.
+//! Open connections per address, bounded so that one client cannot take them all.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 
 use angarium_core::network::customer;
 
-/// The open connections by address. Clones share them. The lock is held for one look at the map.
+/// The open connections by address. Clones share them. The lock is held for one access to the map.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     most: usize,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// A connection that counts. It no longer does when this is dropped.
+/// A connection that counts for its address until this is dropped.
 #[derive(Debug)]
 pub struct CountedConnection {
     address: IpAddr,
@@ -23,12 +23,12 @@ pub struct CountedConnection {
 }
 
 impl Addresses {
-    /// At most `most` connections for each address.
+    /// Allows at most `most` connections for each address.
     pub fn new(most: usize) -> Self {
         Self { most, open: Arc::default() }
     }
 
-    /// Counts one more connection from `address`; none when that would be too many.
+    /// Counts one more connection from `address`; none if it has `most` already.
     pub fn admit(&self, address: IpAddr) -> Option<CountedConnection> {
         let address = customer(address);
         let mut open = self.open.lock();

@@ -1,12 +1,12 @@
-//! One connection from its first byte to its end, in HTTP/1.1 or HTTP/2.
-//! Owns how hyper is set up. Never accepts a connection, and knows no route.
+//! One connection, in HTTP/1.1 or HTTP/2, from its first byte to its end. This module configures hyper. It never
+//! accepts a connection and knows no route.
 //!
-//! A client that closes its writing side after the request (as `nc -N` does) is taken for gone and may get no answer:
-//! on the wire it looks the same as a client that went away, whose long poll must end at once lest it claims messages
-//! for no client; so hyper's `half_close` stays off.
+//! A client that closes its writing side after the request (as `nc -N` does) is treated as disconnected and may get no
+//! answer. On the wire it looks the same as a client that disconnected, whose long poll must end at once, because it
+//! would otherwise claim messages for no client. So hyper's `half_close` stays off.
 //!
-//! HTTP/2 is spoken only to who chose it in the handshake of TLS. In the clear it would have to be guessed from the
-//! first bytes, and hyper's guess waits for them for ever.
+//! HTTP/2 is used only if the client chose it in the TLS handshake. Without TLS the protocol would have to be guessed
+//! from the first bytes, and hyper waits for them without a limit.
 
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
@@ -26,31 +26,31 @@ use super::limits::HEADER_EXCESS_BYTES;
 use super::listener::ConnectionLimits;
 use super::unsent::{UnsentAnswers, UnsentBudget};
 
-/// The least read buffer hyper accepts, in bytes.
+/// Min read buffer that hyper accepts, in bytes.
 const MIN_BUFFER: usize = 8 * 1024;
 
-/// Bytes of bodies that a client may send before they are read: of one request, and of all on a connection. A post of
-/// the usual greatest size takes two round trips more than without a bound.
+/// Max bytes of bodies that a client may send before the service reads them: of one request, and of all requests on a
+/// connection. A post of the usual max size takes two round trips more than without a bound.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024;
 
-/// Bytes of one answer that wait for an HTTP/2 client to read on, beside the answer itself.
+/// Max bytes of one answer that are buffered for a slow HTTP/2 client, in addition to the answer itself.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Who is at the other end of a connection.
+/// The client of a connection.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub address: IpAddr,
-    /// What its answers count for.
+    /// The budget of its unsent answers.
     pub unsent: UnsentBudget,
 }
 
-/// Serves one connection of HTTP/1.1 to its end: the client closes, a deadline passes, or `stop` is cancelled and the
-/// request in progress is answered, for which it has `limits.drain`.
-///
+/// Serves one HTTP/1.1 connection until the client closes it, a deadline passes, or `stop` is cancelled. After `stop`,
+/// the request in progress has `limits.drain` to be answered.
 /// # Errors
 ///
-/// What broke the connection: a deadline, a reset, bytes that are not HTTP. Only of interest to a debug log.
+/// The reason why the connection broke: a deadline, a reset, bytes that are not HTTP. It is only of interest for the
+/// debug log.
 pub async fn serve<T, A>(
     stream: T,
     app: A,
@@ -67,18 +67,18 @@ where
     let io = TokioIo::new(DeadlineIo::new(stream, phase.clone(), unsent.clone(), limits));
     let mut http = http1::Builder::new();
     let most = limits.buffer.saturating_add(HEADER_EXCESS_BYTES);
-    // Alone, the size of the buffer is no bound of a header: the buffer grows beyond it, by as much as there is to read.
+    // The buffer size alone does not bound a header: the buffer grows beyond it as long as there is data to read.
     http.half_close(false).header_read_timeout(None).max_buf_size(most.max(MIN_BUFFER)).max_header_size(most);
     let connection = http.serve_connection(io, Exchange::new(app, phase, unsent, limits));
     drive(connection, http1::Connection::graceful_shutdown, limits.drain, stop).await
 }
 
-/// Serves one connection of HTTP/2 likewise. Its requests run in tasks of `tasks`; each ends with its client's interest,
-/// with its answer, or with the connection.
+/// Serves one HTTP/2 connection likewise. Its requests run in `tasks`; each ends with its answer, with the connection,
+/// or when its client cancels it.
 ///
 /// # Errors
 ///
-/// As of [`serve`].
+/// As for [`serve`].
 pub async fn serve_h2<T, A>(
     stream: T,
     app: A,
@@ -108,7 +108,7 @@ where
     drive(connection, http2::Connection::graceful_shutdown, limits.drain, stop).await
 }
 
-/// Runs a connection to its end, which `end` asks for once the server stops.
+/// Runs a connection to its end. Once the server stops, `end` asks the connection to shut down.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     end: fn(Pin<&mut C>),
@@ -130,7 +130,7 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     }
 }
 
-/// Spawns what hyper runs beside a connection where the shutdown waits for it.
+/// Spawns hyper's tasks of a connection in a tracker that the shutdown waits for.
 #[derive(Clone, Debug)]
 struct TrackedExecutor(TaskTracker);
 

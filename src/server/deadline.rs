@@ -1,6 +1,6 @@
-//! The deadlines of one connection: what its client may keep us waiting for, and for how long.
-//! Owns the states of a connection and the one timer beside its socket. Never parses, never spawns, never answers but
-//! with the fixed 408, and knows nothing of requests beyond "one is in progress".
+//! The deadlines of one connection: how long the service waits for its client, in each state. This module has the
+//! states of a connection and the one timer beside its socket. It never parses and never spawns; its only answer is the
+//! fixed 408, and of requests it only knows whether one is in progress.
 //!
 //! ```text
 //!             first byte            header complete
@@ -14,23 +14,23 @@
 //!           idle: close
 //! ```
 //!
-//! * `Fresh`, `Idle`: nothing of a request has come. The end looks like the client's own close to hyper, which then
-//!   closes in good order.
-//! * `Header`: the deadline counts from the first byte and further bytes do not move it.
-//! * `Request`: no read deadline here. hyper polls the socket all the while to notice a client that went away, and the
-//!   handler may take as long as it likes. The progress of a request's body is watched in `exchange`, because only the
-//!   body knows whether the handler is waiting for it, and because in HTTP/2 many bodies share one socket.
-//! * Writing is apart from all this: in any state, a write that makes no progress for `write` ends the connection, and so
-//!   does a want of room for the answers of others (see `unsent`).
+//! * `Fresh`, `Idle`: no byte of a request has arrived. When the deadline passes, hyper sees an end of input, as if the
+//!   client had closed, and closes the connection in order.
+//! * `Header`: the deadline counts from the first byte, and further bytes do not extend it.
+//! * `Request`: there is no read deadline here. hyper polls the socket to detect that the client has disconnected, and
+//!   the handler has no time limit in this module. `exchange` watches the progress of a request body, because only the
+//!   body knows whether the handler waits for it, and because in HTTP/2 many bodies share one socket.
+//! * Writes are independent of the state: a write that makes no progress for `write` ends the connection, and so does a
+//!   full budget of unsent answers (see `unsent`).
 //!
-//! In HTTP/2 bytes do not tell whether a request arrives, because the protocol talks of itself too. There a connection
-//! is in `Request` while a handler is at work, and in `Idle` at any other time, from its handshake on. What is written
-//! as an answer lets the rest begin again, what the protocol writes for itself does not; so a client that does not read
-//! its answers is cut after `idle`.
+//! In HTTP/2, received bytes do not show whether a request arrives, because the protocol also sends frames of its own.
+//! There a connection is in `Request` while a handler runs, and otherwise in `Idle`, from its handshake on. Bytes of an
+//! answer restart the idle time, bytes that the protocol itself sends do not; so the connection of a client that does
+//! not read its answers is closed after `idle`.
 //!
-//! Cost: the hot path reads the clock once per request, when it leaves idle. The timer is armed for the earliest
-//! deadline it was ever asked for and moved only when it fires or when an earlier deadline arrives, so a busy
-//! connection moves it once in `idle`, not once per request.
+//! Cost: the hot path reads the clock once per request, when it leaves `Idle`. The timer is armed for the earliest
+//! requested deadline and moves only when it fires or when an earlier deadline is requested, so on a busy connection it
+//! moves once per `idle`, not once per request.
 
 use std::io;
 use std::pin::Pin;
@@ -45,7 +45,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::listener::ConnectionLimits;
 use super::unsent::UnsentAnswers;
 
-/// What a client that did not finish its header is told before the connection closes.
+/// The answer to a client that did not finish its header, before the connection closes.
 const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
     x-content-type-options: nosniff\r\ncontent-length: 0\r\n\r\n";
 
@@ -57,37 +57,37 @@ enum State {
     Idle,
 }
 
-/// What is more than HTTP/2 writes for itself between answers: its pings, settings and windows, even a few at once.
+/// More bytes than HTTP/2 itself sends between answers: pings, settings and windows, even several at once.
 const ANSWER_BYTES: usize = 256;
 
-/// The state of one connection, shared by its socket and its requests. It carries nothing else across, hence `Relaxed`.
-/// In HTTP/1.1 both live in one task.
+/// The state of one connection, shared by its socket and its requests. It synchronizes no other data, hence `Relaxed`.
+/// In HTTP/1.1 both are in one task.
 #[derive(Debug, Clone)]
 pub struct Phase {
-    /// In HTTP/1.1 the state. In HTTP/2 the number of handlers at work, and from bit 32 on that of requests so far, so
-    /// that no two times of rest look the same.
+    /// In HTTP/1.1 the state. In HTTP/2 the number of running handlers, and from bit 32 on the number of requests so
+    /// far, so that each idle period has its own value.
     shared: Arc<AtomicU64>,
     has_streams: bool,
 }
 
-/// A request so far, and a handler at work.
+/// Adds one to both counts: requests so far and running handlers.
 const STREAM: u64 = (1 << 32) + 1;
 
-/// A state as it is compared: the time of rest after one request is not that after another.
+/// A value to compare states: idle periods after different requests differ.
 type Mark = u64;
 
 impl Phase {
-    /// A connection of HTTP/1.1, of which no byte has been read: one request after the other.
+    /// Creates the state of an HTTP/1.1 connection before its first byte: it has one request after the other.
     pub fn requests() -> Self {
         Self { shared: Arc::new(AtomicU64::new(State::Fresh as u64)), has_streams: false }
     }
 
-    /// A connection of HTTP/2 after its handshake: many requests at once.
+    /// Creates the state of an HTTP/2 connection after its handshake: it has many requests at once.
     pub fn streams() -> Self {
         Self { shared: Arc::default(), has_streams: true }
     }
 
-    /// States that a request has begun. It ends when the mark is dropped.
+    /// Records that a request has begun. The request ends when the returned mark is dropped.
     pub fn request(&self) -> InRequest {
         if self.has_streams {
             self.shared.fetch_add(STREAM, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Phase {
         InRequest(self.clone())
     }
 
-    /// Of HTTP/1.1 only.
+    /// For HTTP/1.1 only.
     fn set(&self, state: State) {
         self.shared.store(state as u64, Ordering::Relaxed);
     }
@@ -124,13 +124,14 @@ impl Phase {
     }
 }
 
-/// A request is in progress for as long as this lives.
+/// A request in progress, until this is dropped.
 #[derive(Debug)]
 pub struct InRequest(Phase);
 
 impl InRequest {
-    /// What is left of it once the handler has answered. In HTTP/1.1 the request lasts until the answer is with the
-    /// writer. In HTTP/2 an answer that waits for its client must not keep the connection, so it lasts no longer.
+    /// Converts the mark after the handler has answered. In HTTP/1.1 the request lasts until the answer is written to
+    /// the buffer. In HTTP/2 it ends at once, because an answer that waits for its client must not keep the connection
+    /// open.
     pub fn answered(self) -> Option<Self> {
         (!self.0.has_streams).then_some(self)
     }
@@ -146,12 +147,12 @@ impl Drop for InRequest {
     }
 }
 
-/// One lazily made timer that serves any number of deadlines.
+/// A lazily created timer for any number of deadlines.
 #[derive(Debug, Default)]
 pub(super) struct Alarm(Option<Pin<Box<Sleep>>>);
 
 impl Alarm {
-    /// Whether `deadline` has passed. If not, the task is woken at `deadline` or before and has to ask again.
+    /// Whether `deadline` has passed. If not, the task is woken at `deadline` or earlier and has to call this again.
     pub(super) fn passed(&mut self, cx: &mut Context<'_>, deadline: Instant) -> bool {
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         loop {
@@ -167,22 +168,22 @@ impl Alarm {
     }
 }
 
-/// A stream that ends when its client lets us wait too long. See the states above.
+/// A stream with the deadlines of the states above.
 #[derive(Debug)]
 pub struct DeadlineIo<T> {
     inner: T,
     phase: Phase,
     unsent: UnsentAnswers,
     limits: ConnectionLimits,
-    /// The state in which the pending read began to wait, and when that state ends.
+    /// The state in which the pending read began, and the deadline of that state.
     reading: Option<(Mark, Instant)>,
-    /// When the pending write has waited too long.
+    /// The deadline of the pending write.
     writing: Option<Instant>,
     alarm: Alarm,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
-    /// Watches `inner`, whose requests are marked in `phase` and whose answers are counted in `unsent`.
+    /// Wraps `inner`. Its requests are marked in `phase`, and its answers are counted in `unsent`.
     pub fn new(inner: T, phase: Phase, unsent: UnsentAnswers, limits: ConnectionLimits) -> Self {
         Self { inner, phase, unsent, limits, reading: None, writing: None, alarm: Alarm::default() }
     }
@@ -224,8 +225,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// A handler of HTTP/2 may end without a word, when its client takes the request back. No client would then look
-    /// whether the connection rests, so it is looked at now and then.
+    /// A handler of HTTP/2 may end without a wake-up when its client cancels the request. So the alarm wakes the task
+    /// at intervals of `idle` to check whether the connection is idle.
     fn await_handlers(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.phase.has_streams {
             let _ = self.alarm.passed(cx, Instant::now() + self.limits.idle);
@@ -233,7 +234,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         Poll::Pending
     }
 
-    /// Tries once. An earlier answer that still waits to be written must not be torn by ours.
+    /// Writes the refusal in one attempt. It must not interrupt an earlier answer that is still being written.
     fn refuse(&mut self, cx: &mut Context<'_>) {
         if self.writing.is_none() {
             let _ = Pin::new(&mut self.inner).poll_write(cx, TOO_SLOW);
@@ -255,7 +256,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         Poll::Pending
     }
 
-    /// A client that still reads the last answer is not idle yet: its rest begins with the last bytes written.
+    /// A client that is still reading the last answer is not idle: the idle time begins with the last written bytes.
     fn sent(&mut self, cx: &mut Context<'_>, bytes: usize) {
         self.unsent.sent(bytes);
         let is_answer = !self.phase.has_streams || bytes >= ANSWER_BYTES;
@@ -264,7 +265,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         }
     }
 
-    /// For an answer whose end is not a byte: its request may end after the last write.
+    /// For an answer whose end has no byte: its request may end after the last write.
     fn flushed(&mut self, cx: &mut Context<'_>) {
         if self.phase.get() == State::Idle && !self.is_resting() {
             self.begin_rest(cx);
@@ -275,11 +276,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DeadlineIo<T> {
         matches!(self.reading, Some((since, _)) if since == self.phase.mark())
     }
 
-    /// hyper does not poll again a read that was pending when the answer ended, so the writing side arms the timer.
+    /// hyper does not poll a read again that was pending when the answer ended, so the writing side arms the timer.
     fn begin_rest(&mut self, cx: &mut Context<'_>) {
         let deadline = Instant::now() + self.limits.idle;
         self.reading = Some((self.phase.mark(), deadline));
-        // Only to be woken: the read that is polled then finds out whether it has passed.
+        // Only for the wake-up: the next poll of the read checks whether the deadline has passed.
         let _ = self.alarm.passed(cx, deadline);
     }
 }

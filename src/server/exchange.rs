@@ -1,7 +1,6 @@
-//! One request and its answer, as the connection sees them.
-//! Owns the marks that tell the socket when a request begins and ends, the marks of one that does not say its host and of one
-//! whose header is too long, and the progress of a request's body. Never looks at a path, at the value of another header or
-//! at a byte of a body, and never answers: that is the router's.
+//! One request and its answer on a connection. This module marks the begin and the end of a request for the socket,
+//! marks a request with a wrong host or a too long header, and watches the progress of a request body. It never reads a
+//! path, the value of another header or a byte of a body, and never answers: the router does.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,7 +23,7 @@ use angarium_core::error::Error;
 use angarium_core::hosts::WrongHost;
 use angarium_core::request_header::HeaderExcess;
 
-/// What answers the requests of a listener, such as a router of axum.
+/// The service that answers the requests of a listener, such as a router of axum.
 pub trait App:
     Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
     + Clone
@@ -43,7 +42,7 @@ impl<T> App for T where
 {
 }
 
-/// An app as hyper calls it: once per request; in HTTP/1.1 one request at a time.
+/// Adapts an app to hyper, which calls it once per request; in HTTP/1.1 one request at a time.
 #[derive(Debug)]
 pub struct Exchange<A> {
     app: A,
@@ -53,8 +52,7 @@ pub struct Exchange<A> {
 }
 
 impl<A: App> Exchange<A> {
-    /// Answers the requests of one connection from `app`, marks them in `phase` and counts their
-    /// answers in `unsent`.
+    /// Answers the requests of one connection by `app`, marks them in `phase` and counts their answers in `unsent`.
     pub fn new(app: A, phase: Phase, unsent: UnsentAnswers, limits: ConnectionLimits) -> Self {
         Self { app, phase, unsent, limits }
     }
@@ -80,8 +78,8 @@ impl<A: App> hyper::service::Service<Request<Incoming>> for Exchange<A> {
     }
 }
 
-/// Whether a request names several hosts, or none, which only HTTP/1.0 allows. In HTTP/2 the host is a part of the URI, and a
-/// header beside it must name the same.
+/// Whether a request names several hosts, or no host, which only HTTP/1.0 allows. In HTTP/2 the host is a part of the
+/// URI, and a `Host` header must name the same host.
 fn has_wrong_host(request: &Request<Body>) -> bool {
     let mut named = request.headers().get_all(header::HOST).iter();
     let authority = request.uri().authority().filter(|_| request.version() == Version::HTTP_2);
@@ -95,7 +93,8 @@ fn has_wrong_host(request: &Request<Body>) -> bool {
     }
 }
 
-/// How the header of a request is longer than it may be. It counts as HTTP/1.1 writes it, with each value behind one blank.
+/// Returns how the header of a request exceeds its bounds. The size is that in HTTP/1.1, with one blank before each
+/// value.
 fn header_excess(request: &Request<Body>, limits: &ConnectionLimits) -> Option<HeaderExcess> {
     let headers = request.headers();
     if headers.len() > limits.fields {
@@ -112,7 +111,7 @@ fn header_excess(request: &Request<Body>, limits: &ConnectionLimits) -> Option<H
 }
 
 pin_project! {
-    /// The handler at work. Dropped by hyper when the client leaves away.
+    /// The running handler. hyper drops it when the client disconnects.
     pub struct HandlerFuture<F> {
         #[pin]
         answer: F,
@@ -133,8 +132,8 @@ impl<F: Future<Output = Result<Response<Body>, Infallible>>> Future for HandlerF
     }
 }
 
-/// The body of an answer. hyper drops it when its last byte is in the write buffer; that ends the request. Its bytes count
-/// on until they are written.
+/// The body of an answer. hyper drops it when its last byte is in the write buffer, which ends the request. Its bytes
+/// remain charged until they are written.
 #[derive(Debug)]
 pub struct AnswerBody {
     inner: Body,
@@ -169,28 +168,28 @@ impl HttpBody for AnswerBody {
     }
 }
 
-/// The body of a request, failing with [`Error::Late`] when it makes no progress. The extractor that reads it answers
-/// 408; hyper closes the connection after that answer, because the body was not read whole.
+/// The body of a request; it fails with [`Error::Late`] when it makes no progress. The extractor that reads it answers
+/// 408. hyper then closes the connection, because the body was not read completely.
 ///
-/// Only the time in which the handler waits for the body counts, so a handler that does something else first is not cut.
-/// Progress is `step` bytes or the end: single bytes now and then do not hold a connection for ever. The timer exists
-/// only for a body that was not there when the handler first asked, which is not the common case.
+/// Only time in which the handler waits for the body counts, so a handler that does other work first is not affected.
+/// Progress is `step` bytes or the end of the body: single bytes from time to time do not keep a connection open. The
+/// timer is created only if the body was not available when the handler first read it, which is rare.
 #[derive(Debug)]
 pub struct RequestBody<B = Incoming> {
     inner: B,
     max_wait: Duration,
     step: usize,
-    /// Bytes received of the present step.
+    /// Bytes received in the current step.
     received: usize,
-    /// Waiting time left for the present step.
+    /// Waiting time left for the current step.
     left: Duration,
-    /// When the handler is waiting: when it has waited too long.
+    /// The deadline while the handler waits for the body; else none.
     deadline: Option<Instant>,
     alarm: Alarm,
 }
 
 impl<B> RequestBody<B> {
-    /// `max_wait` is the longest wait for `step` bytes of `inner`.
+    /// Wraps `inner`. The handler waits at most `max_wait` for each `step` bytes.
     pub fn new(inner: B, max_wait: Duration, step: usize) -> Self {
         Self { inner, max_wait, step, received: 0, left: max_wait, deadline: None, alarm: Alarm::default() }
     }

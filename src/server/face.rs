@@ -1,4 +1,5 @@
-//! What clients meet, made from the settings: who is let in, over what, and how much of it. Never serves.
+//! The client-facing parts, created from the settings: authentication, transport, limits and quotas. This module does
+//! not serve.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,37 +31,37 @@ use angarium_core::quota::QuotaTable;
 use angarium_core::rate::Rate;
 use angarium_core::region::Accounts;
 
-/// Why no client can be served like this.
+/// Errors of the client-facing parts.
 #[derive(Debug, ThisError)]
 pub enum FaceError {
-    /// The signal to read files again.
+    /// The SIGHUP handler, which reloads files, cannot be installed.
     #[error("cannot receive SIGHUP")]
     Signal(#[source] std::io::Error),
-    /// A file that the settings name.
+    /// A file that the settings name cannot be used.
     #[error(transparent)]
     File(#[from] UnreadableFile),
-    /// Keystone's address or its certificates.
+    /// The address or the certificates of Keystone cannot be used.
     #[error("cannot use Keystone: {0}")]
     Keystone(String),
 }
 
-/// What clients meet.
+/// The client-facing parts of the service.
 pub struct Face {
-    /// How callers are known.
+    /// The means of authentication.
     pub authentication: Authentication,
-    /// How much of requests.
+    /// Limits of requests.
     pub requests: RequestLimits,
-    /// The endpoint of SQS.
+    /// Settings of the SQS endpoint.
     pub sqs: SqsSettings,
-    /// What is between the socket and HTTP.
+    /// Plain TCP or TLS.
     pub transport: Transport,
-    /// How much of connections.
+    /// Limits of connections.
     pub connections: ConnectionLimits,
-    /// The proxies that may say where a request is from.
+    /// The trusted proxies, which may state the source of a request.
     pub proxies: Proxies,
-    /// How much a project may hold.
+    /// The quotas of projects.
     pub quotas: watch::Receiver<Arc<QuotaTable>>,
-    /// Keeps tokens, certificates and quotas true to their files.
+    /// Reloads tokens, certificates and quotas when their files change.
     pub reloader: Reloader,
 }
 
@@ -90,7 +91,7 @@ impl Face {
 }
 
 impl Face {
-    /// The projects that tokens and keys are for.
+    /// Returns the projects of tokens and keys.
     pub fn projects(&self) -> Vec<ProjectId> {
         let mut projects = match &self.authentication {
             Authentication::Off(_) => Vec::new(),
@@ -103,7 +104,7 @@ impl Face {
     }
 }
 
-/// Whether a file of settings has a URI with a password.
+/// Whether a settings file contains a URI with a password.
 fn holds_password(settings: &Path) -> bool {
     let values = std::fs::read_to_string(settings).ok().and_then(|text| layers::parse(&text).ok());
     values.into_iter().flatten().any(|(_, value)| hide_passwords(&value) != value)
@@ -170,12 +171,12 @@ fn is_this_machine(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The names that the settings give the service, that which its queues' URLs have, and that of the machine.
+/// Returns the host names of the service: from the settings, from the public URL of queues, and of the machine.
 fn allowed_hosts(config: &Config) -> AllowedHosts {
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let url = config.sqs.sqs_public_url.as_deref().unwrap_or_default();
     let public = url.split_once("://").and_then(|(_, rest)| host_of(rest.split('/').next()?));
-    // An address is admitted anyway.
+    // An IP address is always admitted, so a value that is no host name is skipped.
     let own = [Some(machine.as_str()), public].into_iter().flatten().filter_map(|name| name.parse().ok());
     AllowedHosts::new(config.hosts.allowed_host.iter().cloned().chain(own))
 }

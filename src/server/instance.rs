@@ -1,8 +1,8 @@
-//! Which replica the data directory belongs to, and that one process at a time uses it.
+//! The identity of the replica that owns the data directory, and the lock for one process.
 //!
-//! `DATA/instance` holds a UUID, made at the first start, and is locked while the process lives: a process that finds
-//! it is the same replica as the one before, and may take over from it at once. `DATA/instance.copy` holds the same, so that damage
-//! of one of them is noticed: a replica must not become another one in silence.
+//! `DATA/instance` holds a UUID, created at the first start, and is locked while the process lives: a process that
+//! finds it is the same replica as its predecessor and may take over from it at once. `DATA/instance.copy` holds the
+//! same UUID, so that damage of one file is detected: a replica must not change its identity silently.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -15,9 +15,9 @@ use uuid::Uuid;
 const FILE: &str = "instance";
 const COPY: &str = "instance.copy";
 const UNFINISHED: &str = "instance.copy.unfinished";
-/// Bytes of a file that are read: more than there are in one that is whole.
+/// Max bytes read from a file: more than an undamaged file has.
 const BYTES: u64 = 64;
-/// A directory that every embedded store has, and how deep below the data directory it is looked for.
+/// A directory that every embedded store has, and the depth below the data directory to which it is searched.
 const KEYSPACES: &str = "keyspaces";
 const DEPTH: usize = 4;
 
@@ -27,14 +27,14 @@ pub(super) struct Instance {
     _locked: File,
 }
 
-/// Why there is none.
+/// The reason why there is no identity.
 #[derive(Debug)]
 pub(super) enum InstanceError {
-    /// Another process has the directory.
+    /// Another process uses the directory.
     InUse,
-    /// What the files say cannot be trusted: what is wrong, and what to do.
+    /// The files cannot be trusted. The text has the damage and the remedy.
     Damaged(String),
-    /// The file.
+    /// The file cannot be read or written.
     Io(io::Error),
 }
 
@@ -45,7 +45,7 @@ impl From<io::Error> for InstanceError {
 }
 
 impl Instance {
-    /// Locks the directory, and reads or makes its identity. One that was made once is never recreated.
+    /// Locks the directory, and reads or creates its identity. An existing identity is never replaced.
     pub(super) fn open(data: &Path) -> Result<Self, InstanceError> {
         let path = data.join(FILE);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
@@ -59,7 +59,7 @@ impl Instance {
         let copy = read_copy(data)?;
         let id = match (parse(&text), copy) {
             (Some(id), Some(Some(copied))) if id == copied => id,
-            // A version before the copy made it, or a first start was cut short.
+            // An older version created the identity without a copy, or the first start was interrupted.
             (Some(id), None) => {
                 write_copy(data, id)?;
                 id
@@ -79,7 +79,7 @@ impl Instance {
                 let remedy = "is damaged: remove it if the file instance beside it is whole, or restore both from a backup";
                 return Err(damaged(data, &format!("{} {remedy}", data.join(COPY).display())));
             }
-            // A first start that was cut short has told no client who it is, and has stored nothing.
+            // An interrupted first start has told its identity to no other process and has stored nothing.
             (None, None) if text.len() <= uuid::fmt::Hyphenated::LENGTH + 1 && !has_store(data, DEPTH)? => {
                 make(&mut file, data)?
             }
@@ -97,14 +97,14 @@ fn damaged(data: &Path, what: &str) -> InstanceError {
     InstanceError::Damaged(format!("cannot use {} as the data directory: {what}", data.display()))
 }
 
-/// The UUID of a whole file.
+/// Parses the UUID of an undamaged file.
 fn parse(text: &[u8]) -> Option<Uuid> {
     let text = std::str::from_utf8(text).ok()?;
     let id: Uuid = text.trim().parse().ok()?;
     (text.trim_end() == id.to_string()).then_some(id)
 }
 
-/// What the copy states; none when there is no copy, and an inner none when it is damaged.
+/// Reads the copy; none when there is no copy, and an inner none when it is damaged.
 fn read_copy(data: &Path) -> io::Result<Option<Option<Uuid>>> {
     let mut text = Vec::new();
     match File::open(data.join(COPY)) {
@@ -115,7 +115,7 @@ fn read_copy(data: &Path) -> io::Result<Option<Option<Uuid>>> {
     Ok(Some(parse(&text)))
 }
 
-/// Whether there is a store below a directory: then the identity was made before.
+/// Whether there is a store below a directory: then the identity existed before.
 fn has_store(directory: &Path, depth: usize) -> io::Result<bool> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

@@ -1,35 +1,36 @@
-//! Bounds of what is looked at before a caller is known: connections for probes, and the header of a proxy.
+//! Bounds before a caller is authenticated: connections of probes, request headers, and headers of proxies.
 
 use std::time::Duration;
 
-/// Connections beyond all bounds that are answered if they probe: of this machine, of private networks and of all other
-/// addresses so many each. So who is from elsewhere takes no room from what watches the service.
+/// Connections above all bounds that are served if they are probes, for each class of addresses: this machine, private
+/// networks, all others. So remote clients take no room from local monitoring.
 pub const PROBE_CONNECTIONS: usize = 16;
-/// Of them those of one address.
+/// Max of them from one address.
 pub const PROBE_CONNECTIONS_PER_ADDRESS: usize = 4;
-/// How long such a connection may take to shake hands, and then to send its header: a probe has it ready.
+/// Max time of such a connection for the handshake, and again for its header: a probe sends it at once.
 pub const PROBE_HEADER: Duration = Duration::from_secs(2);
-/// How long such a connection lasts at most: a page of metrics takes the most of what is probed.
+/// Max duration of such a connection: a page of metrics takes the longest.
 pub const PROBE_CONNECTION: Duration = Duration::from_secs(10);
-/// Bytes of the header of a probe, and of what is buffered for it.
+/// Max bytes of the header of a probe, and of its buffer.
 pub const PROBE_HEADER_BYTES: usize = 8 * 1024;
-/// Seconds after which who was refused for want of a connection may come again.
+/// Seconds after which a client that was refused a connection may try again.
 pub const CONNECTION_RETRY_SECONDS: u32 = 2;
 
-/// Fields of the header of a request: as many as leave room for those that a replica adds to pass it on.
+/// Max header fields of a request. The rest of the peer bound is for the fields that a replica adds to a forwarded
+/// request.
 pub const HEADER_FIELDS: usize = 90;
-/// The same at the listener for other replicas. It is what hyper's parser of HTTP/1.1 takes without an allocation of its own.
+/// Max header fields at the peer listener. hyper's HTTP/1.1 parser handles this number without an allocation.
 pub const PEER_HEADER_FIELDS: usize = 100;
-/// Bytes beyond the bound of a header that are read all the same, so that the API refuses it in its own form. In HTTP/2 the
-/// protocol counts 28 bytes more for each of [`PEER_HEADER_FIELDS`] fields than the bound does.
+/// Bytes above the bound of a header that are read anyway, so that the API refuses the request in its own form. HTTP/2
+/// counts 28 bytes more than the bound for each of [`PEER_HEADER_FIELDS`] fields.
 pub const HEADER_EXCESS_BYTES: usize = 8 * 1024;
-/// Bytes that the header of a request may have more at the listener for other replicas: what they add to that of a client.
+/// Additional bytes of a request header at the peer listener: for the headers that a replica adds to those of a client.
 pub const PEER_HEADER_BYTES: usize = 16 * 1024;
 
-/// Bytes of a PROXY protocol header beyond its fixed part. Addresses take 36; the fields behind them, such as the name of a
-/// certificate, a few hundred.
+/// Max bytes of a PROXY protocol header after its fixed part. Addresses take 36; the fields after them, such as the
+/// name of a certificate, take a few hundred.
 pub const PROXY_HEADER_BYTES: usize = 2_048;
-/// How often a connection of a proxy is looked at whose header is not there yet. Proxies send it in one piece.
+/// Interval at which a connection of a proxy is checked for an incomplete header. Proxies send the header in one piece.
 pub const PROXY_HEADER_LOOK: Duration = Duration::from_millis(5);
-/// Hops that `X-Forwarded-For` is read back over. One with more proxies than this is not resolved.
+/// Max hops of `X-Forwarded-For` that are followed back. With more proxies the client address is not resolved.
 pub const FORWARDED_HOPS: usize = 32;

@@ -1,9 +1,9 @@
-//! The accept loop: sockets in, connections served, an orderly end.
-//! Owns the bounds of connections, their number, and their shut-down. Never looks into a request, never binds an address,
-//! and never lets one bad socket or a full file table end the loop. What a connection does is in `connection`.
+//! The accept loop: accepts sockets, serves their connections, and shuts them down in order. This module has the
+//! bounds, the number and the shutdown of connections. It never reads a request and never binds an address; no bad
+//! socket and no full file table ends the loop. `connection` serves a single connection.
 //!
-//! Not `axum::serve`: it has no bound on connections and installs no timer. Not hyper's `header_read_timeout`: it runs
-//! from the end of the request before, so it would end idle connections too.
+//! Not `axum::serve`, which has no bound on connections and installs no timer. Not hyper's `header_read_timeout`, which
+//! runs from the end of the previous request and so would close idle connections too.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,61 +30,62 @@ use angarium_core::source::Source;
 use angarium_core::time::millis;
 use angarium_metrics::Meter;
 
-/// What a client is told for whom there is no place, not even one of probes. The time is that of
+/// The answer to a client without a place, not even one of the probe reserve. The time is that of
 /// [`limits::CONNECTION_RETRY_SECONDS`].
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 2\r\ncontent-length: 0\r\n\
       x-content-type-options: nosniff\r\n\r\n";
 
-/// Questions to a client that answers none, after which it is taken for gone.
+/// Number of unanswered keep-alive probes after which a client counts as disconnected.
 const PROBES: u32 = 3;
 
-/// The system counts no less.
+/// Shortest keep-alive time of the operating system.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Every bound of the connections of one listener.
+/// Bounds of the connections of one listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections served at once, at least 1. Default 4096: at about 20 KiB each that is 80 MiB, and it leaves room below
-    /// the usual limits on open files.
+    /// Max connections at once, at least 1. Default 4096: at about 20 KiB each that is 80 MiB, and it is below the
+    /// usual limits on open files.
     pub connections: usize,
-    /// Connections of one address, at least 1. Default 1024: a quarter of all, and more than a load balancer keeps. Those of a
-    /// trusted proxy count for the address that its PROXY header tells, or for none.
+    /// Max connections of one address, at least 1. Default 1024: a quarter of all, and more than a load balancer keeps.
+    /// Connections of a trusted proxy count for the address in its PROXY header, or for none.
     pub per_address: usize,
-    /// What becomes of connections beyond these bounds: so many of each class of addresses are read, and answered if they
-    /// probe, else 503; all others are answered 503, or closed before a handshake. With 0 those beyond `connections` wait in
-    /// the kernel's backlog instead. Default 16.
+    /// Reserve for probes beyond these bounds, per class of addresses. A connection in the reserve is read, and gets an
+    /// answer if it is a probe, else 503. Further connections get 503, or are closed before a TLS handshake. With 0,
+    /// connections beyond `connections` wait in the kernel's backlog instead. Default 16.
     pub reserved: usize,
-    /// Requests at once on one connection of HTTP/2. Default 100, the least that RFC 9113 recommends.
+    /// Max concurrent requests on one HTTP/2 connection. Default 100, the minimum that RFC 9113 recommends.
     pub streams: u32,
-    /// How long a client may be silent while a request of it is in progress before it is asked whether it is still there;
-    /// one that does not answer is taken for gone. Default 20 s. So a long poll does not claim messages for a machine that
-    /// lost its network.
+    /// Silence of a client with a request in progress after which TCP keep-alive probes it; a client that does not
+    /// answer counts as disconnected. So a long poll does not claim messages for a machine that lost its network.
+    /// Default 20 s.
     pub probe: Duration,
-    /// How long a new connection may send nothing. Default 10 s.
+    /// Max time until the first byte of a new connection. Default 10 s.
     pub first_byte: Duration,
-    /// How long a request's header may take from its first byte on. Default 10 s.
+    /// Max time of a request header from its first byte. Default 10 s.
     pub header: Duration,
-    /// How long a connection may rest between two requests. Default 90 s: load balancers keep theirs for 60 to 75 s,
-    /// and the side that closes first must not be us.
+    /// Max idle time of a connection between two requests. Default 90 s: load balancers keep idle connections for 60 to
+    /// 75 s, and the load balancer should close first.
     pub idle: Duration,
-    /// How long a handler waits for `body_step` bytes of a request's body. Default 30 s.
+    /// Max time that a handler waits for `body_step` bytes of a request body. Default 30 s.
     pub body: Duration,
-    /// What counts as progress of a body, in bytes. Default 1024.
+    /// Bytes of a body that count as progress. Default 1024.
     pub body_step: usize,
-    /// How long an answer may wait for its client to read on. Default 30 s.
+    /// Max time that a write of an answer waits for a client that does not read. Default 30 s.
     pub write: Duration,
-    /// Bytes of answers that wait for their clients to read on, in all. Beyond them the slowest connection of the address
-    /// that has most of them is cut. Default 256 MiB.
+    /// Max bytes of unsent answers of all connections. Above it, the slowest connection of the address with the most
+    /// unsent bytes is closed. Default 256 MiB.
     pub unsent: usize,
-    /// How long requests in progress may take to finish once the server stops. Default 25 s: orchestrators kill after 30 s.
+    /// Max time for requests in progress to finish after the server was told to stop. Default 25 s: orchestrators kill
+    /// after 30 s.
     pub drain: Duration,
-    /// The longest request header, in bytes, at least 8 KiB; a connection buffers somewhat more. A longer header is marked for
-    /// the API, which answers 431, or answered so here when it is much longer. Default 64 KiB.
+    /// Max request header in bytes, at least 8 KiB; a connection buffers somewhat more. A longer header is marked for
+    /// the API, which answers 431; a much longer one gets 431 here. Default 64 KiB.
     pub buffer: usize,
-    /// Fields of a request header. One with more is marked or answered likewise. Default 90.
+    /// Max header fields of a request. A header with more is handled likewise. Default 90.
     pub fields: usize,
-    /// How long the loop rests when the system has no file or memory for a new connection. Default 100 ms.
+    /// Pause of the accept loop when the system has no file or memory for a new connection. Default 100 ms.
     pub accept_pause: Duration,
 }
 
@@ -113,9 +114,9 @@ impl Default for ConnectionLimits {
 
 /// Serves `app` on `listener` until `stop` is cancelled, then lets the requests in progress finish.
 ///
-/// Returns when every connection has ended, at most `limits.drain` after `stop` unless a handler blocks its thread. Idle
-/// connections end at once, the listening socket is closed first. Dropping the future stops accepting and leaves the
-/// connections to `stop`.
+/// Returns when every connection has ended, at most `limits.drain` after `stop` unless a handler blocks its thread. The
+/// listening socket is closed first, and idle connections end at once. Dropping the future stops accepting; the open
+/// connections continue until `stop`.
 pub async fn run<A: App>(
     listener: TcpListener,
     transport: Transport,
@@ -127,7 +128,7 @@ pub async fn run<A: App>(
     run_behind(Proxies::default(), listener, transport, app, limits, meter, stop).await;
 }
 
-/// As [`run`], behind proxies that may say where a connection or a request is from. Each request carries a
+/// As [`run`], behind proxies that may state the source of a connection or a request. Each request carries a
 /// [`Source`].
 pub async fn run_behind<A: App>(
     proxies: Proxies,
@@ -140,8 +141,8 @@ pub async fn run_behind<A: App>(
 ) {
     let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
     let reserve = Reserve::new(limits.reserved);
-    // Holds the tasks of connections and of their requests. Each ends with its client, by a deadline, or by `stop` and
-    // `drain`.
+    // Tracks the tasks of connections and of their requests. Each ends when its client disconnects, by a deadline, or
+    // by `stop` and `drain`.
     let tasks = TaskTracker::new();
     let addresses = Addresses::new(limits.per_address.max(1));
     let unsent = unsent_budget(limits.unsent);
@@ -150,11 +151,11 @@ pub async fn run_behind<A: App>(
     }
     let host = Host { proxies, transport, app, limits, unsent, addresses, tasks: tasks.clone(), meter };
     while let Some((slot, stream, from)) = next(&listener, &slots, &limits, &stop).await {
-        // A token of its own, so that connections do not share the lock of the one.
+        // A child token per connection, so that connections do not share the lock of one token.
         let (host, stop) = (host.clone(), stop.child_token());
         let place = slot.and_then(|slot| {
             if host.proxies.trust(from.ip()) {
-                // It brings many clients: they count by what it states of them.
+                // A proxy forwards many clients, which count by the addresses that it states.
                 Some((slot, None))
             } else {
                 Some((slot, Some(host.addresses.admit(from.ip())?)))
@@ -182,7 +183,7 @@ pub async fn run_behind<A: App>(
     tasks.wait().await;
 }
 
-/// What every connection needs.
+/// The shared state of all connections of a listener.
 #[derive(Clone)]
 struct Host<A> {
     proxies: Proxies,
@@ -196,8 +197,8 @@ struct Host<A> {
 }
 
 impl<A: App> Host<A> {
-    /// Answers a connection for which there is no place but one of probes. One that states nothing in the clear is told
-    /// that there is none.
+    /// Serves a connection for which only the probe reserve has a place. On a plain connection, a client that sends
+    /// nothing gets the refusal.
     async fn welcome_probe(self, stream: TcpStream, from: IpAddr, stop: CancellationToken) {
         if let Transport::Plain = self.transport {
             let mut first = [0];
@@ -211,10 +212,10 @@ impl<A: App> Host<A> {
         }
         let app = ProbesOnly::new(self.app, self.meter.clone(), stop.clone());
         let Self { proxies, transport, limits, unsent, tasks, meter, .. } = self;
-        // Those of one address were counted already.
+        // The reserve has counted its connections per address already.
         let (limits, addresses) = (limits.of_probes(), Addresses::new(usize::MAX));
         let host = Host { proxies, transport, app, limits, unsent, addresses, tasks, meter };
-        // Apart, for the room that every connection would need else.
+        // Boxed, because otherwise every connection would reserve room for this state.
         if timeout(limits::PROBE_CONNECTION, Box::pin(host.welcome(stream, from, stop))).await.is_err() {
             debug!(%from, "connection cut: its probe took too long");
         }
@@ -266,7 +267,7 @@ impl<A: App> Host<A> {
         }
     }
 
-    /// Counts a connection of a client at `address`; refuses it, and returns none, when that would be too many.
+    /// Counts a connection of a client at `address`. If it is one too many, refuses it and returns none.
     fn count(&self, stream: &TcpStream, address: IpAddr) -> Option<CountedConnection> {
         let counted = self.addresses.admit(address);
         if counted.is_none() {
@@ -275,7 +276,7 @@ impl<A: App> Host<A> {
         counted
     }
 
-    /// States that there are too many, if that can be said at once and in the clear.
+    /// Sends the refusal, if the connection is plain and the socket accepts it at once.
     fn refuse(&self, stream: &TcpStream) {
         self.meter.refuse_connection();
         if let Transport::Plain = self.transport {
@@ -284,8 +285,8 @@ impl<A: App> Host<A> {
     }
 }
 
-/// The next connection with its slot, if there is one; none once the server stops. Where no room is reserved for probes
-/// the slot is first: without one nothing is accepted.
+/// Returns the next connection with its slot, if one is free; none once the server stops. Without a probe reserve, it
+/// waits for the slot first and accepts nothing before.
 async fn next(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
@@ -309,7 +310,7 @@ async fn next(
     }
 }
 
-/// Accepts until it succeeds: a client that gave up in the backlog is skipped, a system short of something gets a rest.
+/// Accepts until it succeeds: skips a client that gave up in the backlog, and pauses when the system lacks a resource.
 async fn accept(listener: &TcpListener, pause: Duration) -> (TcpStream, SocketAddr) {
     let mut failing: Option<Instant> = None;
     loop {
@@ -333,7 +334,7 @@ async fn accept(listener: &TcpListener, pause: Duration) -> (TcpStream, SocketAd
     }
 }
 
-/// Answers leave at once, and a client that vanished without a word is found out by the system.
+/// Sets the options of a socket: answers are sent without delay, and keep-alive detects a client that disappeared.
 fn set_up(stream: &TcpStream, probe: Duration) {
     let (time, interval) = (probe.max(SECOND), (probe / PROBES).max(SECOND));
     let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
@@ -343,7 +344,7 @@ fn set_up(stream: &TcpStream, probe: Duration) {
     }
 }
 
-/// Errors that are of one connection and not of the system.
+/// Whether an error concerns one connection and not the system.
 fn gave_up(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)

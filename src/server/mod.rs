@@ -1,4 +1,4 @@
-//! The composition root: opens the stores, puts the parts together, serves, and takes it all down again.
+//! The composition root: opens the stores, connects the parts, serves, and shuts everything down.
 
 mod addresses;
 pub mod connection;
@@ -54,56 +54,56 @@ use instance::{Instance, InstanceError};
 use peers::{PeerFace, PeerListener};
 use tls::Transport;
 
-/// The directory of the tree and the first pool, below the data directory.
+/// The directory of the embedded tree and the first pool, below the data directory.
 const JOURNAL: &str = "journal";
 
-/// The pool of a fresh installation. Its weight matters once there are others to compare it with.
+/// The pool of a new installation. Its weight matters only when there are other pools.
 const FIRST_POOL: &str = "default";
 const FIRST_WEIGHT: u32 = 100;
 
-/// Projects that a warning names at most.
+/// Max projects in a warning.
 const LISTED_PROJECTS: usize = 100;
 
-/// Why the service could not start.
+/// Errors at the start of the service.
 #[derive(Debug, ThisError)]
 pub enum StartError {
-    /// The settings together.
+    /// The combination of settings is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What clients meet.
+    /// The client-facing parts cannot be created.
     #[error(transparent)]
     Face(#[from] FaceError),
-    /// The address.
+    /// The service cannot listen on an address.
     #[error("cannot listen on {address} ({setting})")]
     Listen {
-        /// Which one.
+        /// The address.
         address: SocketAddr,
-        /// The setting that names it.
+        /// The setting with the address.
         setting: &'static str,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The data directory.
+    /// The data directory cannot be used.
     #[error("cannot use {path} as the data directory (--data)")]
     Data {
-        /// Which one.
+        /// The path of the directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Which replica the data directory belongs to.
+    /// The identity of the replica cannot be read or is damaged.
     #[error("{0}")]
     Identity(String),
-    /// Another process.
+    /// Another process uses the data directory.
     #[error("{0} is in use by another process (--data)")]
     InUse(PathBuf),
-    /// The embedded stores.
+    /// The embedded stores cannot be opened.
     #[error(transparent)]
     Journal(#[from] OpenError),
-    /// The ensemble.
+    /// The ZooKeeper ensemble cannot be used.
     #[error("cannot use ZooKeeper (--coordination)")]
     Tree(#[from] TreeError),
-    /// What is in the stores. The text has the causes.
+    /// The contents of the stores cannot be used. The text has the causes.
     #[error("cannot start: {}", .0.detail())]
     Stores(Error),
 }
@@ -114,7 +114,7 @@ impl From<Error> for StartError {
     }
 }
 
-/// What the service manager shows of the service.
+/// Returns a function with the status text for the service manager.
 fn serving_state(broker: Broker) -> impl Fn() -> String {
     move || match broker.check_ready() {
         Ok(()) => "ready".to_owned(),
@@ -126,7 +126,7 @@ fn joined<P: ToString>(projects: &BTreeSet<P>) -> String {
     projects.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Lists the projects that callers of REST are refused because a key of SQS may reach them by its region.
+/// Warns of projects that callers of REST are refused, because an SQS key may reach them by its region.
 async fn warn_of_regional_projects(broker: &Broker, face: &Face) {
     if face.sqs.regional_projects() == RegionalAccess::Served {
         return;
@@ -157,7 +157,7 @@ async fn warn_of_regional_projects(broker: &Broker, face: &Face) {
 pub struct Server {
     listener: TcpListener,
     face: Face,
-    /// For the other replicas; a service that is alone has none.
+    /// The listener for other replicas; none for a service with one replica.
     peers: Option<PeerFace>,
     broker: Broker,
     tree: Arc<dyn Coordination>,
@@ -166,8 +166,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the stores below the data directory and binds the address. The address is bound first: a second
-    /// service on it fails before it touches any data.
+    /// Opens the stores below the data directory and binds the address. The address is bound first: a second service on
+    /// it fails before it accesses any data.
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         config.check()?;
         let limits = config.limits.chosen().map_err(ConfigError::from)?;
@@ -206,14 +206,14 @@ impl Server {
         Ok(Self { listener, face, peers, broker, tree, clock, _instance: instance })
     }
 
-    /// Where it listens.
+    /// Returns the address that the service listens on.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, then hands its queues over if there are other replicas, finishes what has begun and closes
-    /// the stores. `finishing` is called when no request is left: what follows may wait for a disk that is stopped, and
-    /// hold its thread up.
+    /// Serves until `stop`, then hands its queues over to other replicas if there are any, finishes the requests in
+    /// progress and closes the stores. `finishing` is called when no request is left; the steps after it may wait for a
+    /// disk that hangs and block their thread.
     pub async fn run(self, stop: CancellationToken, finishing: impl FnOnce()) {
         let Face { authentication, requests, transport, connections, proxies, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
@@ -228,7 +228,7 @@ impl Server {
         let (app_of_manager, stop_of_manager) = (app.clone(), stop.clone());
         let manager = systemd::report(app_of_manager, stop_of_manager, serving_state(broker.clone()));
         let _manager = AbortOnDropHandle::new(TaskTracker::new().spawn(manager));
-        // Clients go first, and the other replicas may ask until they are gone.
+        // Client connections end first; the other replicas may send requests until the clients are disconnected.
         let (no_clients, no_peers) = (CancellationToken::new(), CancellationToken::new());
         let leaving = async {
             stop.cancelled().await;
@@ -265,7 +265,7 @@ fn open_data(data: &Path) -> Result<PathBuf, StartError> {
     if data.exists() && !data.is_dir() {
         return Err(failed(std::io::Error::other("it is there and is not a directory")));
     }
-    // Messages are for no other client on this machine. A directory that exists keeps its mode.
+    // Messages are private to the user of the service. An existing directory keeps its mode.
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     data.canonicalize().map_err(failed)
 }
@@ -286,8 +286,8 @@ fn journal_options(config: &Config) -> JournalOptions {
     }
 }
 
-/// The tree, and the journal that it is in. One on ZooKeeper is in none: then a pool at the place of the journal is
-/// opened as any other, and nothing is made where its disk is late.
+/// Opens the tree, and the journal that it is in. A tree on ZooKeeper has no journal: a pool at the path of the journal
+/// is then opened like any other pool, and nothing is created there if its disk is mounted late.
 async fn open_tree(
     config: &Config,
     journal: &Path,
@@ -308,8 +308,9 @@ async fn open_tree(
     }
 }
 
-/// The first pool is beside the embedded tree, where it shares its journal. An installation on ZooKeeper has one
-/// only if it is asked for: its data must not lie on the disk of one replica by accident.
+/// Returns the settings of the first pool. With an embedded tree the pool shares the journal of the tree. With
+/// ZooKeeper there is a first pool only if the settings name it, so that data is not stored on the disk of one replica
+/// by accident.
 fn pool_settings(config: &Config, opener: PoolOpener) -> Result<PoolSettings, Error> {
     let uri = match (&config.pool, &config.coordination) {
         (Some(uri), _) => Some(PoolUri::new(uri)?),

@@ -1,5 +1,5 @@
-//! The face for the other replicas: a listener of its own, apart from that for clients, and where others reach it. A service on
-//! the embedded tree has none.
+//! The listener for the other replicas, separate from that for clients, and its advertised address. A service on the
+//! embedded tree has none.
 
 use std::net::SocketAddr;
 
@@ -12,15 +12,15 @@ use crate::config::{Config, TreeChoice};
 use angarium_core::access::PeerSecret;
 use angarium_core::limits;
 
-/// Where the other replicas are listened to.
+/// The bound peer listener.
 pub(super) struct PeerListener {
     pub(super) listener: TcpListener,
-    /// Where they reach it.
+    /// The address that the other replicas use.
     pub(super) address: String,
 }
 
 impl PeerListener {
-    /// Binds the address that the settings name; none when this service is alone.
+    /// Binds the peer address of the settings; none for a service with one replica.
     pub(super) async fn bind(config: &Config, host: &str) -> Result<Option<Self>, StartError> {
         let TreeChoice::ZooKeeper(_) = config.coordination else { return Ok(None) };
         let wanted = config.cluster.peer_listen.unwrap_or(SocketAddr::new(config.listen.ip(), 0));
@@ -34,29 +34,29 @@ impl PeerListener {
     }
 }
 
-/// A listener for replicas that show this.
+/// The peer listener, and the secret that replicas must show.
 pub(super) struct PeerFace {
     pub(super) listener: TcpListener,
     pub(super) secret: PeerSecret,
 }
 
-/// Where others reach a listener: where it listens, or its host if it listens everywhere.
+/// Returns the address by which others reach a listener: its own, or `host` if it listens on all interfaces.
 pub(super) fn reached_at(listener: &TcpListener, host: &str) -> std::io::Result<String> {
     let address = listener.local_addr()?;
     Ok(if address.ip().is_unspecified() { format!("{host}:{}", address.port()) } else { address.to_string() })
 }
 
-/// Bounds of the connections of other replicas, each of which may send as much as all clients together. A request of theirs
-/// has a connection.
+/// Returns the bounds of peer connections. One replica may send as many requests as all clients together, and each
+/// request has its own connection.
 pub(super) fn connection_limits(clients: ConnectionLimits) -> ConnectionLimits {
     ConnectionLimits {
         connections: 2 * limits::PEER_REQUESTS,
         per_address: 2 * limits::PEER_REQUESTS,
-        // They wait, and none of them probes.
+        // Replicas wait for a place, and none of them sends probes.
         reserved: 0,
-        // They read what they ask for.
+        // Replicas read every answer that they request.
         unsent: usize::MAX,
-        // What they pass on has all that its client sent.
+        // A forwarded request has all headers of its client.
         buffer: clients.buffer.saturating_add(PEER_HEADER_BYTES),
         fields: PEER_HEADER_FIELDS,
         ..clients

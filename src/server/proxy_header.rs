@@ -1,11 +1,12 @@
-//! The header of the PROXY protocol, version 2, with which a proxy begins a connection: before TLS, in bytes.
+//! The header of the PROXY protocol, version 2, which a proxy sends in binary form at the begin of a connection, before
+//! TLS.
 //!
 //! ```text
 //! 12 signature │ version and command │ family │ 2 length │ addresses │ fields: type, 2 length, value │ what the client sends
 //! ```
 //!
-//! Only connections of trusted proxies are looked at. The header is looked for without being taken; a connection that begins
-//! otherwise is left as it is. One that begins with the signature must be right to its last byte.
+//! Only connections of trusted proxies are examined. The header is peeked first; a connection that begins with other
+//! bytes is left unchanged. A header with the signature must be completely valid.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,35 +18,35 @@ use tokio::time::{sleep, timeout};
 use super::limits;
 
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// The signature, the command, the family and the length.
+/// Bytes of the signature, the command, the family and the length.
 const FIXED: usize = 16;
 
-/// Version and command: a connection of the proxy's own, and one that it passes on.
+/// Version and command: the proxy's own connection, and a forwarded one.
 const LOCAL: u8 = 0x20;
 const PASSED_ON: u8 = 0x21;
-/// Families with their protocol: the only ones that carry HTTP.
+/// Address families with their protocol; only these carry HTTP.
 const TCP_V4: u8 = 0x11;
 const TCP_V6: u8 = 0x21;
-/// The field that states whether the client spoke TLS with the proxy, and the bit of its first byte that does.
+/// The field about TLS, and the bit of its first byte which states that the client uses TLS.
 const FIELD_TLS: u8 = 0x20;
 const CLIENT_TLS: u8 = 0x01;
-/// That byte, and the outcome of a check of certificates; more fields follow.
+/// Bytes of that flag byte and the result of the certificate check; more fields follow.
 const TLS_BYTES: usize = 5;
 
-/// What a proxy states of a connection.
+/// The information of a proxy about a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProxyInfo {
-    /// The address of its client; none when the connection is of the proxy itself.
+    /// The address of the client; none when the connection is the proxy's own.
     pub address: Option<IpAddr>,
-    /// Whether its client speaks TLS with it; none when it does not say.
+    /// Whether the client uses TLS; none when the proxy does not state it.
     pub is_secure: Option<bool>,
 }
 
-/// Takes the header off a connection; none when it begins with something else.
+/// Removes the header from a connection; none when the connection begins with other bytes.
 ///
 /// # Errors
 ///
-/// A header that is wrong, or not there whole within `max_wait`.
+/// The header is invalid, or incomplete after `max_wait`.
 pub async fn take(stream: &TcpStream, max_wait: Duration) -> io::Result<Option<ProxyInfo>> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no PROXY header within {max_wait:?}"));
     timeout(max_wait, taken(stream)).await.map_err(late)?
@@ -62,7 +63,7 @@ async fn taken(stream: &TcpStream) -> io::Result<Option<ProxyInfo>> {
         if seen == FIXED {
             break;
         }
-        // There is something to peek at all the while.
+        // The peeked bytes keep the socket readable, so waiting for readiness would not help.
         sleep(limits::PROXY_HEADER_LOOK).await;
     }
     fill(stream, &mut fixed).await?;
@@ -77,7 +78,7 @@ async fn taken(stream: &TcpStream) -> io::Result<Option<ProxyInfo>> {
     parse(fixed[12], fixed[13], &rest).map(Some).map_err(wrong)
 }
 
-/// Reads exactly so many bytes.
+/// Reads bytes until the buffer is full.
 async fn fill(stream: &TcpStream, mut buffer: &mut [u8]) -> io::Result<()> {
     while !buffer.is_empty() {
         stream.readable().await?;
@@ -91,14 +92,14 @@ async fn fill(stream: &TcpStream, mut buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What the rest of a header states, by its command and its family.
+/// Parses the rest of a header by its command and its family.
 fn parse(command: u8, family: u8, rest: &[u8]) -> Result<ProxyInfo, &'static str> {
     match command {
         LOCAL => return Ok(ProxyInfo::default()),
         PASSED_ON => {}
         _ => return Err("the PROXY header is of another version or command"),
     }
-    // The source is followed by the destination, and both by their ports.
+    // The source address is followed by the destination address and both ports.
     let (address, fields): (IpAddr, &[u8]) = match family {
         TCP_V4 => {
             let (addresses, fields) = rest.split_first_chunk::<12>().ok_or(SHORT)?;
@@ -117,7 +118,7 @@ fn parse(command: u8, family: u8, rest: &[u8]) -> Result<ProxyInfo, &'static str
 
 const SHORT: &str = "the PROXY header is shorter than it announces";
 
-/// What the fields say of TLS, all of which must be whole.
+/// Returns the TLS state of the fields, all of which must be complete.
 fn tls(mut fields: &[u8]) -> Result<Option<bool>, &'static str> {
     let mut is_secure = None;
     while let Some((&[kind, high, low], rest)) = fields.split_first_chunk::<3>() {

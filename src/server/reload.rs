@@ -1,7 +1,7 @@
-//! Files that are read again while the service runs: when they change, and at SIGHUP.
+//! Reload of files while the service runs: when they change, and at SIGHUP.
 //!
-//! A file that has become unreadable or wrong changes nothing: what it said before continues to hold, and the log
-//! states why. So a bad edit locks no client out, and a file that is read while it is being written is read once more.
+//! If a file becomes unreadable or invalid, its last valid content stays in use, and the log has the reason. So a bad
+//! edit locks no client out, and a file that is read while it is being written is read again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,16 @@ use tracing::{error, info};
 
 use angarium_metrics::Meter;
 
-/// How often a change is looked for. Editors and mounted secrets replace files, which no watch on an inode sees.
+/// Interval of the checks for changes. Editors and mounted secrets replace files, which a watch on an inode does not
+/// detect.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// A file that the service cannot start without; the text names it.
+/// A file that the service needs in order to start cannot be used; the text names it.
 #[derive(Debug, ThisError)]
 #[error("{0}")]
 pub struct UnreadableFile(String);
 
-/// What tells one state of files from another without reading them.
+/// Modification times and lengths of files, to detect a change without reading them.
 type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 fn stamp(paths: &[PathBuf]) -> Stamp {
@@ -36,31 +37,31 @@ fn stamp(paths: &[PathBuf]) -> Stamp {
 
 /// Files that are read together.
 struct WatchedFiles {
-    /// The setting that names them.
+    /// The setting that names the files.
     setting: &'static str,
     paths: Vec<PathBuf>,
     seen: Stamp,
-    /// Why they could not be used when they were last read. They are read until they can: a right that was missing shows in
-    /// no stamp.
+    /// The error of the last read. After an error, the files are read at each check, because a changed permission shows
+    /// in no stamp.
     refused: Option<String>,
-    /// Reads the files and gives their content to its users.
+    /// Reads the files and publishes their content.
     renew: Box<dyn Fn() -> Result<(), String> + Send>,
 }
 
-/// Keeps what was read from files true to them.
+/// Reloads the watched files.
 pub struct Reloader {
     files: Vec<WatchedFiles>,
     hangup: Signal,
 }
 
 impl Reloader {
-    /// Takes SIGHUP, even when there is nothing to read again: by itself the signal would end the process.
+    /// Takes over SIGHUP, also when there is nothing to reload: by default the signal would end the process.
     pub fn new() -> io::Result<Self> {
         Ok(Self { files: Vec::new(), hangup: signal(SignalKind::hangup())? })
     }
 
-    /// Reads the files of a setting now, and again whenever one of them changes. `read` names the file that is wrong. The
-    /// receiver always has the last content that was right.
+    /// Reads the files of a setting now, and again whenever one of them changes. The error of `read` names the invalid
+    /// file. The receiver always has the last valid content.
     pub fn watch<T: Send + Sync + 'static>(
         &mut self,
         setting: &'static str,
@@ -80,7 +81,7 @@ impl Reloader {
         Ok(receiver)
     }
 
-    /// Looks for changes for ever, and states in `meter` which files are in use. Dropped when the service stops.
+    /// Checks for changes without end, and records in `meter` which files are in use. Dropped when the service stops.
     pub async fn run(mut self, meter: Meter) {
         self.files.iter().for_each(|file| meter.accept_settings_file(file.setting));
         loop {
@@ -100,7 +101,7 @@ impl Reloader {
 
 impl WatchedFiles {
     fn read_again(&mut self, meter: &Meter) {
-        // Before they are read: a change after that is seen at the next look.
+        // Taken before the files are read, so that the next check detects a change after this point.
         self.seen = stamp(&self.paths);
         let files = self.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
         match (self.renew)() {
@@ -137,7 +138,7 @@ mod tests {
         let path = data.path().join("file");
         std::fs::write(&path, "1").unwrap();
         let (meter, mut reloader) = (Meter::default(), Reloader::new().unwrap());
-        // A new right changes neither the time nor the length of a file.
+        // A changed permission changes neither the time nor the length of a file.
         let is_readable = Arc::new(AtomicBool::new(true));
         let (from, readable) = (path.clone(), Arc::clone(&is_readable));
         let read =

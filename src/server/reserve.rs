@@ -1,6 +1,6 @@
-//! The room for probes beside that of connections: when there is no place for one more, a load balancer and an orchestrator
-//! still learn how the service is, and do not take a busy one for a dead one.
-//! Owns who is let in there, and what is answered there. Never decides when it is needed.
+//! The reserve of connections for probes: when there is no place for another connection, a load balancer and an
+//! orchestrator can still check the service, and do not mistake a busy service for a dead one. This module admits and
+//! answers the connections in the reserve. `listener` decides when the reserve is needed.
 //!
 //! ```text
 //! connection ──▶ place, and few enough of its address? ──yes──▶ served
@@ -33,7 +33,7 @@ use super::listener::ConnectionLimits;
 use angarium_core::probe;
 use angarium_metrics::Meter;
 
-/// Where an address is, as far as it can be told from the address.
+/// The class of an address, as far as the address itself shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     ThisMachine,
@@ -47,7 +47,7 @@ impl Class {
         let is_private = match address {
             IpAddr::V4(address) => {
                 let [first, second, ..] = address.octets();
-                // Providers give those of RFC 6598 to nodes of clusters.
+                // Providers assign addresses of RFC 6598 to nodes of clusters.
                 let is_shared = first == 100 && (64..128).contains(&second);
                 address.is_private() || address.is_link_local() || is_shared
             }
@@ -61,7 +61,7 @@ impl Class {
     }
 }
 
-/// The places that are kept for probes.
+/// The places that are reserved for probes.
 #[derive(Debug)]
 pub struct Reserve {
     /// In the order of the classes.
@@ -69,7 +69,7 @@ pub struct Reserve {
     addresses: Addresses,
 }
 
-/// A place of a probe, for as long as this lives.
+/// The place of a probe, until this is dropped.
 #[derive(Debug)]
 pub struct ReservedPlace {
     _place: OwnedSemaphorePermit,
@@ -77,14 +77,14 @@ pub struct ReservedPlace {
 }
 
 impl Reserve {
-    /// So many places for each class of addresses.
+    /// Creates a reserve with `places` for each class of addresses.
     pub fn new(places: usize) -> Self {
         let class = || Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
         let addresses = Addresses::new(limits::PROBE_CONNECTIONS_PER_ADDRESS);
         Self { places: [class(), class(), class()], addresses }
     }
 
-    /// A place for a connection from `address`; none when those of its class are taken, or it has enough of them.
+    /// Reserves a place for a connection from `address`; none when its class is full or the address has too many.
     pub fn admit(&self, address: IpAddr) -> Option<ReservedPlace> {
         let place = Arc::clone(&self.places[Class::of(address) as usize]).try_acquire_owned().ok()?;
         Some(ReservedPlace { _place: place, _counted: self.addresses.admit(address)? })
@@ -92,7 +92,7 @@ impl Reserve {
 }
 
 impl ConnectionLimits {
-    /// The bounds of a connection in the room for probes.
+    /// Returns the bounds of a connection in the reserve.
     pub fn of_probes(self) -> Self {
         let header = limits::PROBE_HEADER;
         Self {
@@ -108,23 +108,23 @@ impl ConnectionLimits {
     }
 }
 
-/// An app that answers one request of a connection, if it is that of a probe. It ends the connection with it.
+/// An app that answers one request of a connection, if it is a probe, and then ends the connection.
 #[derive(Clone, Debug)]
 pub struct ProbesOnly<A> {
     app: A,
     meter: Meter,
-    /// Cancelled at the first request: no more are read.
+    /// Cancelled at the first request, so that no further request is read.
     end: CancellationToken,
 }
 
 impl<A> ProbesOnly<A> {
-    /// Has `app` answer, and cancels `end` when it is asked.
+    /// Wraps `app`. The first request cancels `end`.
     pub fn new(app: A, meter: Meter, end: CancellationToken) -> Self {
         Self { app, meter, end }
     }
 }
 
-/// An answer in the making.
+/// The future of an answer.
 type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl<A: App> Service<Request<Body>> for ProbesOnly<A> {
@@ -159,13 +159,13 @@ impl<A: App> Service<Request<Body>> for ProbesOnly<A> {
     }
 }
 
-/// Whether a request only asks how the service is. None of these has a body.
+/// Whether a request only checks the health of the service. None of these requests has a body.
 fn is_probe(request: &Request<Body>) -> bool {
     let reads = [Method::GET, Method::HEAD].contains(request.method());
     reads && probe::is_probe(request.uri().path())
 }
 
-/// What is told to whom there is no place for.
+/// Returns the answer to a request that is not a probe.
 fn refusal() -> Response<Body> {
     let mut refusal = Response::new(Body::empty());
     *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

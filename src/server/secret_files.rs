@@ -1,19 +1,19 @@
-//! Files that hold secrets, and who else on this machine can read them. Only warns: no client is locked out by the mode
-//! of a file.
+//! Warnings about files with secrets that other users of this machine can read. It only warns: no client is locked out
+//! by the mode of a file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tracing::warn;
 
-/// The bits of a mode that let the group and all others read, write or execute.
+/// The mode bits for the group and all others: read, write, execute.
 const OTHERS: u32 = 0o077;
 
-/// Where systemd puts what `LoadCredential=` names: it is open to the service's user alone, by a list of access whose mask looks like
-/// a right of the group.
+/// The directory in which systemd provides the files of `LoadCredential=`. Only the user of the service can read them,
+/// through an ACL whose mask looks like a right of the group.
 const CREDENTIALS: &str = "/run/credentials";
 
-/// Warns of each of these files, which settings name, that others may use.
+/// Warns of each of these files, with its setting, if other users can access it.
 pub fn warn_of_others<'a>(files: impl IntoIterator<Item = (&'static str, &'a Path)>) {
     for (setting, path) in files {
         if let Some(mode) = open_to_others(path) {
@@ -23,7 +23,8 @@ pub fn warn_of_others<'a>(files: impl IntoIterator<Item = (&'static str, &'a Pat
     }
 }
 
-/// The mode of a file if others may use it. One that cannot be looked at is reported by who reads it.
+/// Returns the mode of a file if other users can access it. A file that cannot be examined is skipped: its reader
+/// reports it.
 fn open_to_others(path: &Path) -> Option<u32> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;
     (mode & OTHERS != 0 && !path.starts_with(CREDENTIALS)).then_some(mode)

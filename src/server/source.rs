@@ -1,4 +1,4 @@
-//! Where requests come from: the connection itself, or what a proxy states of it that the settings trust.
+//! The source of requests: the connection itself, or the statement of a trusted proxy.
 //!
 //! ```text
 //! connection ──▶ of a trusted proxy? ──▶ its PROXY header, if it sends one ──▶ is that a trusted proxy too?
@@ -7,7 +7,7 @@
 //!   its address, TLS or not                                    X-Forwarded-For, X-Forwarded-Proto
 //! ```
 //!
-//! Owns the one answer to this question: everything behind it reads [`Source`] from a request and no header.
+//! Only this module resolves the source: all later steps read [`Source`] from a request and no header.
 
 use std::convert::Infallible;
 use std::io;
@@ -30,7 +30,7 @@ use angarium_core::source::{ForwardedFor, Source};
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// The proxies that are trusted. Clones share them.
+/// The trusted proxies. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies(Arc<[Network]>);
 
@@ -41,28 +41,28 @@ impl FromIterator<Network> for Proxies {
 }
 
 impl Proxies {
-    /// Whether the proxy at this address is believed.
+    /// Whether the proxy at this address is trusted.
     pub fn trust(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Where a connection is from that is `seen` to come from there. Takes the PROXY header off one of a trusted proxy,
-    /// for which it waits at most for `max_wait`.
+    /// Returns the source of a connection whose peer is `seen`. If the peer is a trusted proxy, takes its PROXY header
+    /// off the connection, for which it waits at most `max_wait`.
     ///
     /// # Errors
     ///
-    /// A PROXY header that is wrong or late. The connection is of no use then.
+    /// The PROXY header is invalid or late. The connection cannot be used then.
     pub async fn source(&self, stream: &TcpStream, seen: Source, max_wait: Duration) -> io::Result<Source> {
         if !seen.address.is_some_and(|address| self.trust(address)) {
             return Ok(seen);
         }
-        // Apart, for the room that it needs: most connections are of no proxy.
+        // Boxed, because the state is large and most connections have no proxy.
         let Some(told) = Box::pin(proxy_header::take(stream, max_wait)).await? else { return Ok(seen) };
         let address = told.address.map(|address| address.to_canonical());
         Ok(Source { address: address.or(seen.address), is_secure: told.is_secure.unwrap_or(seen.is_secure) })
     }
 
-    /// Where a request over a connection is from.
+    /// Returns the source of a request on a connection.
     fn of_request(&self, connection: Source, headers: &HeaderMap) -> Source {
         let Some(proxy) = connection.address.filter(|address| self.trust(*address)) else {
             return connection;
@@ -74,8 +74,8 @@ impl Proxies {
         Source { address: self.client(proxy, headers), is_secure }
     }
 
-    /// The last address of `X-Forwarded-For` that is of no trusted proxy, or the first one if all are; none when that
-    /// cannot be read. What is before it the client itself may have written.
+    /// Returns the last address of `X-Forwarded-For` that is not a trusted proxy, or the first one if all are; none
+    /// when the header cannot be read. The client itself may have written the addresses before it.
     fn client(&self, proxy: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
         let mut client = proxy;
         let mut hops = 0;
@@ -96,12 +96,12 @@ impl Proxies {
     }
 }
 
-/// The last element of a list. That is what the nearest proxy has written.
+/// Returns the last element of a list: the nearest proxy has added it.
 fn last(value: &HeaderValue) -> Option<&str> {
     value.to_str().ok()?.rsplit(',').next().map(str::trim)
 }
 
-/// An address, which may have a port.
+/// Parses an address, optionally with a port.
 fn address(text: &str) -> Option<IpAddr> {
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
@@ -109,14 +109,14 @@ fn address(text: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// An app whose requests say where they come from.
+/// An app that adds the source to its requests.
 #[derive(Clone, Debug)]
 pub struct SourcedApp<A> {
-    /// What answers.
+    /// The app that answers.
     pub app: A,
-    /// Where the connection is from.
+    /// The source of the connection.
     pub connection: Source,
-    /// Who may say otherwise.
+    /// The proxies that may state another source.
     pub proxies: Proxies,
 }
 
@@ -147,7 +147,7 @@ mod tests {
         networks.iter().map(|network| network.parse::<Network>().unwrap()).collect()
     }
 
-    /// Where a request with these headers is from, over a connection in the clear.
+    /// Returns the source of a request with these headers, over a plain connection.
     fn source(trusted: &[&str], from: &str, headers: &[(HeaderName, &str)]) -> String {
         let mut map = HeaderMap::new();
         for (name, value) in headers {

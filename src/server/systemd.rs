@@ -1,7 +1,8 @@
-//! What the service manager is told: systemd, or another one that has set `NOTIFY_SOCKET`.
+//! Notifications for the service manager: systemd, or another one that has set `NOTIFY_SOCKET`.
 //!
-//! Owns the messages `READY`, `STOPPING`, `STATUS` and `WATCHDOG`. The proof of life is a request for `/livez` through the same
-//! layers as those of clients, in a task of its own: a runtime that does not come to run tasks sends nothing, and is restarted.
+//! This module sends `READY`, `STOPPING`, `STATUS` and `WATCHDOG`. The proof of life is a request for `/livez` through
+//! the same layers as client requests, in its own task: a runtime that runs no tasks sends no notification, and the
+//! service manager restarts it.
 
 use std::time::Duration;
 
@@ -16,21 +17,22 @@ use tracing::warn;
 
 use super::exchange::App;
 
-/// How often the state is looked at when no watchdog asks for more.
+/// Interval of the status when no watchdog requires a shorter one.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Messages to the watchdog in its interval: one that is late does not end the service.
+/// Notifications per watchdog interval: a single late one does not end the service.
 const BEATS: u32 = 3;
 
-/// Tells the service manager, if there is one, that the service stops. Who stops it calls this: a task may come too late.
+/// Tells the service manager, if there is one, that the service stops. The stopping code calls this directly, because a
+/// task might run too late.
 pub(super) fn stopping() {
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
         tell(&[NotifyState::Stopping, NotifyState::Status("finishing requests")]);
     }
 }
 
-/// Tells the service manager, if there is one, about the service until `stop`, and that it lives until this is dropped.
-/// `state` tells what the service does.
+/// Sends the status and the proofs of life to the service manager, if there is one. Sends the status until `stop`, and
+/// proofs of life until this future is dropped. `state` returns the status text.
 pub(super) async fn report<A: App>(app: A, stop: CancellationToken, state: impl Fn() -> String) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;
@@ -55,7 +57,7 @@ pub(super) async fn report<A: App>(app: A, stop: CancellationToken, state: impl 
     .await;
 }
 
-/// Calls `tell` at once and again and again, each time after a proof of life; without one it waits for the next time.
+/// Calls `tell` at once and then at each interval, after a proof of life; without a proof it skips the call.
 async fn beat<L: Future<Output = bool>>(look: Duration, is_alive: impl Fn() -> L, mut tell: impl FnMut()) {
     let mut looks = interval(look);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -67,10 +69,10 @@ async fn beat<L: Future<Output = bool>>(look: Duration, is_alive: impl Fn() -> L
     }
 }
 
-/// Whether a request for `/livez` is answered well and in time.
+/// Whether a request for `/livez` succeeds within the time.
 async fn prove_life<A: App>(app: A, within: Duration) -> bool {
     let Ok(request) = Request::get("/livez").body(Body::empty()) else { return false };
-    // It ends with its task when it is late.
+    // A late request is aborted with its task.
     let asked = AbortOnDropHandle::new(TaskTracker::new().spawn(app.oneshot(request)));
     let answered = timeout(within, asked).await;
     matches!(answered, Ok(Ok(Ok(response))) if response.status() == StatusCode::OK)

@@ -1,5 +1,5 @@
-//! TLS on the public port: the certificate and its key, and which protocol a client chose.
-//! Never looks into a request. The handshake has the time of a connection's first byte.
+//! TLS on the public port: the certificate and its key, and the negotiated protocol. This module never reads a request.
+//! The handshake has the time limit of a connection's first byte.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use angarium_settings::files;
 
-/// The name of HTTP/2 in the negotiation of protocols (RFC 7301).
+/// The name of HTTP/2 in the protocol negotiation (ALPN, RFC 7301).
 const H2: &[u8] = b"h2";
 
 /// A certificate with its key, ready for handshakes.
@@ -25,11 +25,11 @@ const H2: &[u8] = b"h2";
 pub struct Credentials(Arc<ServerConfig>);
 
 impl Credentials {
-    /// Reads a chain of certificates, the server's own first, and the key of that one, both in PEM.
+    /// Reads a certificate chain, the server's own certificate first, and its key, both in PEM.
     ///
     /// # Errors
     ///
-    /// What is wrong, with the file it is wrong in: also a key of another certificate.
+    /// The error and its file; also when the key belongs to another certificate.
     pub fn read(certificates: &Path, key: &Path) -> Result<Self, String> {
         let read = |path: &Path| {
             let read = files::read(path, files::SETTINGS_FILE_BYTES);
@@ -54,24 +54,24 @@ impl Credentials {
     }
 }
 
-/// What is between the socket and HTTP.
+/// The layer between the socket and HTTP.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// Nothing: HTTP/1.1 in the clear.
+    /// None: HTTP/1.1 without TLS.
     Plain,
-    /// TLS with these credentials, which may change: a connection keeps those that it began with.
+    /// TLS with these credentials, which may change: a connection keeps the credentials of its handshake.
     Tls(watch::Receiver<Arc<Credentials>>),
 }
 
 /// The protocol that a client chose in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1, also for who chose nothing.
+    /// HTTP/1.1, also if the client chose nothing.
     Http1,
     Http2,
 }
 
-/// Shakes hands with a client within `max_wait`.
+/// Performs the handshake with a client within `max_wait`.
 pub async fn shake_hands<T: AsyncRead + AsyncWrite + Unpin>(
     stream: T,
     credentials: &Credentials,

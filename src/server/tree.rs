@@ -1,4 +1,4 @@
-//! The tree without a service on it: written down, or put in place before the first start.
+//! Export of the tree without a running service, and its import before the first start.
 
 use std::io;
 use std::sync::Arc;
@@ -14,18 +14,19 @@ use angarium_clock::Clock;
 use angarium_coordination::Coordination;
 use angarium_coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 
-/// Why it was not done.
+/// Errors of an export or import.
 #[derive(Debug, ThisError)]
 pub enum TreeFileError {
     /// The tree cannot be opened.
     #[error(transparent)]
     Open(#[from] StartError),
-    /// The tree, or the file.
+    /// The tree or the file cannot be used.
     #[error(transparent)]
     Backup(#[from] BackupError),
 }
 
-/// Hands the lines of the tree to `write`. An embedded one must not be in use; in ZooKeeper services may go on.
+/// Passes the lines of the tree to `write`. An embedded tree must not be in use; with ZooKeeper, services may keep
+/// running.
 pub async fn export(
     config: &Config,
     write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
@@ -39,8 +40,9 @@ pub async fn export(
     Ok(done?)
 }
 
-/// Puts the lines into an empty tree. Its generation is the second in which this is done, unless the lines have that or a
-/// greater one: then a tree that is put in place twice is not fenced out by what the pools saw of the first.
+/// Imports the lines into an empty tree. Its generation is the current time in seconds, unless the lines have the same
+/// or a greater one. So after a second import the pools, which remember the generation of the first, do not fence the
+/// tree out.
 pub async fn import(
     config: &Config,
     lines: &mut (dyn Iterator<Item = io::Result<String>> + Send),
@@ -53,7 +55,7 @@ pub async fn import(
     Ok(done?)
 }
 
-/// The tree, and what keeps others from an embedded one.
+/// Opens the tree, and locks an embedded one.
 async fn open(config: &Config) -> Result<(Arc<dyn Coordination>, Option<Instance>), StartError> {
     if let TreeChoice::ZooKeeper(address) = &config.coordination {
         let tree = ZooKeeperTree::open(address.clone(), ZooKeeperTimeouts::default()).await?;

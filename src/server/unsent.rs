@@ -1,9 +1,10 @@
-//! Answers that wait for their clients to read on: how many bytes of them each connection keeps in memory.
-//! Owns the count of one connection, and whether it is to be cut because there are too many in all. Never sees an answer.
+//! Unsent answers: the bytes that each connection keeps in memory until its client reads them. This module has the
+//! count of one connection, and decides whether the connection is closed because there are too many bytes in all. It
+//! never reads an answer.
 //!
-//! An answer counts from the moment the handler gave it until its last byte has gone to the socket: its bytes carry the
-//! count with them, through all that hyper does with them. Short ones do not count: they cost less than what a connection,
-//! or a stream, costs anyway.
+//! An answer counts from the end of its handler until its last byte is written to the socket: its bytes carry the
+//! charge through the buffers of hyper. Short answers do not count, because a connection or a stream costs more memory
+//! than they do.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -16,16 +17,16 @@ use crate::budget::{Bounds, Budget, Holder};
 use angarium_core::network::customer;
 use angarium_metrics::{BudgetFigures, ByteBudget, Meter};
 
-/// Bytes of the longest answer that does not count. Of HTTP/1.1 there is one at a time on a connection.
+/// Max bytes of an answer that does not count. HTTP/1.1 has one answer at a time on a connection.
 const SHORT_ANSWER: usize = 16 * 1024;
-/// Likewise for HTTP/2, where there are a hundred.
+/// The same for HTTP/2, which has up to a hundred answers at a time.
 const SHORT_STREAM: usize = 1024;
 
-/// The bytes of unsent answers of all connections of a listener.
+/// The budget of unsent answers of all connections of a listener.
 pub type UnsentBudget = Budget<IpAddr>;
 
-/// At most `total` bytes of unsent answers. Beyond it the connection is cut that made the least progress, of the address
-/// that has most of them.
+/// Creates a budget of `total` bytes. Above it, the connection with the least progress is closed, of the address with
+/// the most unsent bytes.
 pub fn unsent_budget(total: usize) -> UnsentBudget {
     Budget::new(Bounds { total, reserve: 0, share: total, max_wait: Duration::ZERO })
 }
@@ -46,11 +47,11 @@ struct Connection {
     budget: UnsentBudget,
     address: IpAddr,
     short: usize,
-    /// Made for the first answer that counts.
+    /// Created for the first answer that counts.
     holder: OnceLock<Holder<IpAddr>>,
 }
 
-/// Bytes of an answer that are not sent yet.
+/// The charge of the unsent bytes of an answer.
 #[derive(Debug)]
 pub struct AnswerCharge {
     unsent: UnsentAnswers,
@@ -58,12 +59,12 @@ pub struct AnswerCharge {
 }
 
 impl UnsentAnswers {
-    /// Of a connection of HTTP/1.1 from `address`.
+    /// Creates the count of an HTTP/1.1 connection from `address`.
     pub fn of_requests(budget: UnsentBudget, address: IpAddr) -> Self {
         Self::new(budget, address, SHORT_ANSWER)
     }
 
-    /// Of a connection of HTTP/2.
+    /// Creates the count of an HTTP/2 connection.
     pub fn of_streams(budget: UnsentBudget, address: IpAddr) -> Self {
         Self::new(budget, address, SHORT_STREAM)
     }
@@ -72,7 +73,7 @@ impl UnsentAnswers {
         Self(Arc::new(Connection { budget, address: customer(address), short, holder: OnceLock::new() }))
     }
 
-    /// Counts an answer of so many bytes; none when it is a short one.
+    /// Charges an answer of `bytes` bytes; none for a short answer.
     pub fn charge(&self, bytes: u64) -> Option<AnswerCharge> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if bytes <= self.0.short {
@@ -83,21 +84,21 @@ impl UnsentAnswers {
         Some(AnswerCharge { unsent: self.clone(), bytes })
     }
 
-    /// Notes that bytes went to the socket.
+    /// Records bytes that were written to the socket.
     pub fn sent(&self, bytes: usize) {
         if let Some(holder) = self.0.holder.get() {
             holder.note_progress(bytes);
         }
     }
 
-    /// Whether the connection is to be cut. If not, the task of `cx` is woken when it is.
+    /// Whether the connection is to be closed. If not, the task of `cx` is woken when it is.
     pub fn poll_cut(&self, cx: &Context<'_>) -> bool {
         self.0.holder.get().is_some_and(|holder| holder.poll_evicted(cx))
     }
 }
 
 impl AnswerCharge {
-    /// The same bytes, with the part of the count that is theirs.
+    /// Returns the same bytes with their part of the charge.
     pub fn carried_by(&mut self, bytes: Bytes) -> Bytes {
         let part = bytes.len().min(self.bytes);
         self.bytes -= part;
@@ -114,7 +115,7 @@ impl Drop for AnswerCharge {
     }
 }
 
-/// Bytes that are counted until hyper has written the last of them.
+/// Bytes that count until hyper has written the last of them.
 struct CarriedBytes {
     bytes: Bytes,
     _charge: AnswerCharge,
