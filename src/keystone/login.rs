@@ -1,5 +1,5 @@
-//! The service's own token, with which it asks Keystone: fetched when it is needed first, renewed in the background shortly before
-//! it expires, fetched again when Keystone refuses it.
+//! The service's own token for requests to Keystone: fetched at the first use, renewed in the background shortly before
+//! it expires, and fetched again when Keystone refuses it.
 
 use std::fmt;
 use std::path::Path;
@@ -21,12 +21,12 @@ use angarium_clock::Clock;
 use angarium_core::time::Timestamp;
 use angarium_settings::files;
 
-/// As whom the service asks Keystone.
+/// The credentials of the service at Keystone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// A user in a project, by their names, with a password.
+    /// A user in a project, by name, with a password.
     Password { user: String, user_domain: String, project: String, project_domain: String },
-    /// An application credential, by its id, with its secret.
+    /// An application credential, by id, with its secret.
     Application { id: String },
 }
 
@@ -35,7 +35,7 @@ pub enum Credentials {
 pub struct Secret(String);
 
 impl Secret {
-    /// Reads a file that holds it, and maybe a line break after it. An error has the name of the file.
+    /// Reads a file with the secret, optionally followed by a line break. An error has the name of the file.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = files::read_text(path, limits::KEYSTONE_SECRET_BYTES);
         let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -46,7 +46,7 @@ impl Secret {
         Ok(Self(secret.to_owned()))
     }
 
-    /// To be sent to Keystone, and shown nowhere.
+    /// Returns the secret, only to be sent to Keystone.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -65,46 +65,46 @@ pub(super) struct OwnToken {
 }
 
 impl OwnToken {
-    /// A token that Keystone has given.
+    /// Creates a token that Keystone has issued.
     pub(super) fn new(mut header: HeaderValue, expires: Timestamp) -> Self {
         header.set_sensitive(true);
         Self { header, expires }
     }
 
-    /// As it is sent.
+    /// Returns the token as a header value.
     pub(super) fn header(&self) -> &HeaderValue {
         &self.header
     }
 }
 
-/// Fetches and keeps the service's token.
+/// Fetches and caches the service's token.
 pub(super) struct Login(Arc<LoginParts>);
 
 struct LoginParts {
     credentials: Credentials,
     secret: watch::Receiver<Arc<Secret>>,
     transport: Arc<Transport>,
-    /// How long Keystone may take for a token.
+    /// Max time of a request for a token.
     timeout: Duration,
-    /// Held for single looks.
+    /// Held for single accesses.
     state: Mutex<State>,
 }
 
-/// The outcome of a renewal, for all that wait for it.
+/// The result of a renewal, for all its waiters.
 type Renewal = Shared<Pin<Box<dyn Future<Output = Result<Arc<OwnToken>, Unusable>> + Send>>>;
 
 #[derive(Default)]
 struct State {
     token: Option<Arc<OwnToken>>,
-    /// The task that fetches the next token, of which there is one at a time.
+    /// The task that fetches the next token; there is at most one.
     renewal: Option<Renewal>,
-    /// When Keystone refused the credentials, and with which secret.
+    /// The time at which Keystone refused the credentials, and the refused secret.
     refused: Option<(Instant, Arc<Secret>)>,
-    /// When Keystone refused a token that it had just given.
+    /// The time at which Keystone refused a token that it had just issued.
     new_refused: Option<Instant>,
 }
 
-/// Ends the renewal of a state, also when its task panics.
+/// Ends the renewal in a state, also when its task panics.
 struct RenewalEnd(Arc<LoginParts>);
 
 impl Drop for RenewalEnd {
@@ -114,7 +114,7 @@ impl Drop for RenewalEnd {
 }
 
 impl Login {
-    /// Has no token yet.
+    /// Creates a login without a token.
     pub(super) fn new(
         credentials: Credentials,
         secret: watch::Receiver<Arc<Secret>>,
@@ -124,8 +124,8 @@ impl Login {
         Self(Arc::new(LoginParts { credentials, secret, transport, timeout, state: Mutex::default() }))
     }
 
-    /// A token of the service. One that expires soon is renewed in the background and used meanwhile, to its end if it cannot be
-    /// replaced; only without a valid one Keystone is waited for.
+    /// Returns a token of the service. A token that expires soon is renewed in the background and stays in use, until
+    /// its expiry if it cannot be replaced; a request waits for Keystone only if there is no valid token.
     pub(super) async fn token(&self, clock: &Clock) -> Result<Arc<OwnToken>, Unusable> {
         let renewal = {
             let mut state = self.0.state.lock();
@@ -134,7 +134,7 @@ impl Login {
             match kept {
                 Some(token) => {
                     if token.expires <= now.plus_seconds(limits::KEYSTONE_RENEWAL) {
-                        // Why there is none matters when this one has expired.
+                        // The reason for a failure matters only when this token has expired.
                         drop(self.0.renew(&mut state));
                     }
                     return Ok(token);
@@ -145,8 +145,8 @@ impl Login {
         renewal.await
     }
 
-    /// Forgets a token that Keystone refuses, unless it has been replaced meanwhile. Returns whether another one may help: not when
-    /// a new one was refused a moment ago.
+    /// Discards a token that Keystone refuses, unless it was replaced meanwhile. Returns whether another token may
+    /// help: it does not if a new one was refused recently.
     pub(super) fn discard(&self, refused: &Arc<OwnToken>) -> bool {
         let mut state = self.0.state.lock();
         if state.new_refused.is_some_and(|when| when.elapsed() < limits::KEYSTONE_LOGIN_PAUSE) {
@@ -158,14 +158,14 @@ impl Login {
         true
     }
 
-    /// Notes that Keystone refuses a token which it has just given.
+    /// Records that Keystone refuses a token that it has just issued.
     pub(super) fn note_new_refused(&self) {
         self.0.state.lock().new_refused = Some(Instant::now());
     }
 }
 
 impl LoginParts {
-    /// Joins the renewal, or begins one unless Keystone has refused the credentials a moment ago.
+    /// Joins the renewal, or begins one unless Keystone refused the credentials recently.
     fn renew(self: &Arc<Self>, state: &mut State) -> Result<Renewal, Unusable> {
         if let Some(renewal) = &state.renewal {
             return Ok(renewal.clone());
@@ -182,7 +182,7 @@ impl LoginParts {
         Ok(renewal)
     }
 
-    /// Fetches a token in a task: it does not end with the look-up that needed it first.
+    /// Fetches a token in a task, which does not end with the look-up that needed it first.
     #[expect(
         clippy::disallowed_methods,
         reason = "it ends with its timeout, and nothing of the service waits for it"

@@ -1,4 +1,5 @@
-//! Look-ups under way, each in a task of its own: one for all requests that bring the same token, so many at once.
+//! Look-ups in progress, each in its own task: one for all requests with the same token, and a bounded number at a
+//! time.
 //!
 //! ```text
 //! request ──▶ look-up: queued ──place──▶ sent ──▶ finished: every request that waits has the answer
@@ -6,9 +7,10 @@
 //!                        └──▶ given up
 //! ```
 //!
-//! A look-up that was sent has its place until Keystone has answered or the look-up has timed out, whether a request waits for it or
-//! not: Keystone works on it as long. How many places and waits an address may have depends on how many others leave free
-//! ([`may_take`]); a place that becomes free is for the address that has the fewest.
+//! A look-up that was sent keeps its place until Keystone has answered or the look-up has timed out, whether a request
+//! waits for it or not, because Keystone works on it until then. The number of places and waiting requests of an
+//! address depends on the number that others leave free ([`may_take`]); a place that becomes free is given to the
+//! address with the fewest.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -26,51 +28,51 @@ use super::{Key, Refusal, Validation};
 /// A look-up that has its place.
 type Lookup = Pin<Box<dyn Future<Output = Validation> + Send>>;
 
-/// Look-ups under way, and the requests that wait for them.
+/// Look-ups in progress, and the requests that wait for them.
 #[derive(Default)]
 pub(super) struct Lookups {
-    /// Held for single looks. Never taken while it is held: the lock of `under_way`.
+    /// Held for single accesses. The lock of `under_way` is never acquired while this one is held.
     shares: Arc<Mutex<Shares>>,
-    /// By token. Held for single looks.
+    /// Look-ups by token. Held for single accesses.
     under_way: Arc<Mutex<UnderWay>>,
 }
 
-/// What the clients of all addresses have.
+/// The places and waiting requests of all addresses.
 #[derive(Default)]
 struct Shares {
-    /// Requests that wait.
+    /// Number of waiting requests.
     requests: usize,
-    /// Places at Keystone that are taken.
+    /// Number of used places at Keystone.
     places: usize,
-    /// An address without requests, places and queued look-ups has no entry.
+    /// Shares by address. An address without requests, places and queued look-ups has no entry.
     of_address: HashMap<IpAddr, Share>,
     /// The number of the next queued look-up.
     next: u64,
 }
 
-/// What the clients of one address have.
+/// The places and waiting requests of one address.
 #[derive(Default)]
 struct Share {
     requests: usize,
     places: usize,
-    /// Look-ups without a place, by their numbers; the oldest first.
+    /// Look-ups without a place, with their numbers, the oldest first.
     queue: VecDeque<(u64, oneshot::Sender<LookupPlace>)>,
 }
 
-/// Whether an address that has `own` of the `taken` ones may have one more of `bound`: as many as all others leave free, of three
-/// quarters; the first one of the last quarter too. So one address has three eighths, and there is one for a further address,
-/// however many a few others want.
+/// Whether an address that has `own` of the `taken` ones may take one more of `bound`. It may take as many as all
+/// others leave free of three quarters; of the last quarter only its first one. So one address gets at most three
+/// eighths, and there is one for another address, whatever the demand of a few others.
 fn may_take(own: usize, taken: usize, bound: usize) -> bool {
     let shared = bound - bound / limits::KEYSTONE_RESERVE_PARTS;
     taken < bound && (own == 0 || own < shared.saturating_sub(taken))
 }
 
-/// How far a look-up is.
+/// The progress of a look-up.
 #[derive(Clone, Debug)]
 enum LookupState {
     /// It waits for a place.
     Queued,
-    /// Keystone is asked.
+    /// It was sent to Keystone.
     Sent,
     Finished(Validation),
 }
@@ -78,19 +80,19 @@ enum LookupState {
 #[derive(Default)]
 struct UnderWay {
     next: u64,
-    /// Each with its number.
+    /// Look-ups with their numbers.
     lookups: HashMap<Key, (u64, Arc<watch::Sender<LookupState>>)>,
 }
 
-/// A request that waits, until it is dropped.
+/// A waiting request, until this is dropped.
 pub(super) struct WaitingRequest<'a> {
     lookups: &'a Lookups,
     address: IpAddr,
 }
 
-/// A place at Keystone, until it is dropped.
+/// A place at Keystone, until this is dropped.
 struct LookupPlace {
-    /// None once it was given back.
+    /// None after the place was returned.
     shares: Option<Arc<Mutex<Shares>>>,
     address: IpAddr,
 }
@@ -103,7 +105,7 @@ struct QueueEntry {
     place: oneshot::Receiver<LookupPlace>,
 }
 
-/// Takes a look-up out of the table when it has ended or has been given up.
+/// Removes a look-up from the table when it has ended or was given up.
 struct TableEntry {
     under_way: Arc<Mutex<UnderWay>>,
     key: Key,
@@ -111,7 +113,7 @@ struct TableEntry {
 }
 
 impl Lookups {
-    /// Has a request of a client at `address` wait; none if too many do.
+    /// Registers a waiting request of a client at `address`; none if too many wait.
     pub(super) fn wait(&self, address: IpAddr) -> Option<WaitingRequest<'_>> {
         let mut shares = self.shares.lock();
         let own = shares.of_address.get(&address).map_or(0, |share| share.requests);
@@ -123,13 +125,13 @@ impl Lookups {
         Some(WaitingRequest { lookups: self, address })
     }
 
-    /// Requests that wait.
+    /// Returns the number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.shares.lock().requests
     }
 
-    /// The state of the look-up of a token: of the one that is under way, or else of `lookup`, which begins for a client at
-    /// `address`.
+    /// Returns the state of the look-up of a token: of the one in progress, or else of `lookup`, which begins for a
+    /// client at `address`.
     fn follow(&self, key: Key, address: IpAddr, lookup: Lookup) -> watch::Receiver<LookupState> {
         let mut under_way = self.under_way.lock();
         if let Some((_, state)) = under_way.lookups.get(&key) {
@@ -155,7 +157,7 @@ fn begin(lookup: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(lookup);
 }
 
-/// Runs a look-up once it has a place, if a request waits for it until then.
+/// Runs a look-up once it has a place, if a request still waits for it then.
 async fn run(
     state: Arc<watch::Sender<LookupState>>,
     entry: TableEntry,
@@ -177,14 +179,14 @@ async fn run(
     state.send_replace(LookupState::Sent);
     let answer = lookup.await;
     drop(place);
-    // The answer is remembered already: a request that arrives now finds it there.
+    // The answer is cached already, so a request that arrives now finds it there.
     drop(entry);
     state.send_replace(LookupState::Finished(answer));
 }
 
 impl WaitingRequest<'_> {
-    /// Waits for the look-up of a token: for the one that is under way, or else for `lookup`. Half of `wait` may pass until Keystone is
-    /// asked, so that none is asked for a request that is about to give up.
+    /// Waits for the look-up of a token: for the one in progress, or else for `lookup`. A look-up must be sent within
+    /// half of `wait`, so that Keystone gets no look-up for a request that is about to give up.
     pub(super) async fn join(
         self,
         key: Key,
@@ -198,7 +200,7 @@ impl WaitingRequest<'_> {
             return Err(Refusal::Busy);
         }
         let is_finished = |state: &LookupState| matches!(state, LookupState::Finished(_));
-        // Without an answer it is late, or its task has panicked.
+        // Without an answer, the look-up is late or its task has panicked.
         drop(timeout_at(began + wait, state.wait_for(is_finished)).await);
         match &*state.borrow() {
             LookupState::Finished(answer) => answer.clone(),
@@ -208,7 +210,7 @@ impl WaitingRequest<'_> {
 }
 
 impl Shares {
-    /// Takes the next look-up that has a place out of its queue. The place is its own from then on.
+    /// Takes the next look-up that may have a place out of its queue, and counts the place for its address.
     fn take_next(&mut self) -> Option<(IpAddr, oneshot::Sender<LookupPlace>)> {
         let taken = self.places;
         let may = |share: &Share| may_take(share.places, taken, limits::KEYSTONE_LOOKUPS);
@@ -224,7 +226,7 @@ impl Shares {
         Some((address, sender))
     }
 
-    /// Changes the share of an address, which has one.
+    /// Changes the share of an address that has one.
     fn change(&mut self, address: IpAddr, change: impl FnOnce(&mut Share)) {
         let Some(share) = self.of_address.get_mut(&address) else { return };
         change(share);
@@ -287,7 +289,7 @@ impl Drop for LookupPlace {
 }
 
 impl TableEntry {
-    /// Removes a look-up for which no request waits. False if one does: requests join under the same lock.
+    /// Removes a look-up without waiting requests. Returns false if a request waits: requests join under the same lock.
     fn remove_unfollowed(&self, state: &watch::Sender<LookupState>) -> bool {
         let mut under_way = self.under_way.lock();
         let is_unfollowed = state.receiver_count() == 0;
@@ -327,14 +329,14 @@ mod tests {
 
     use super::*;
 
-    /// The places that one address has while no other has any.
+    /// The places that one address gets while no other has any.
     const PLACES: usize = 12;
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// Look-ups that take a second, and how many of them were sent: now, at most at once, and in all.
+    /// Look-ups of one second each, and the number of those sent: current, max at once, and total.
     #[derive(Default)]
     struct Scene {
         lookups: Lookups,
@@ -342,7 +344,7 @@ mod tests {
     }
 
     impl Scene {
-        /// Waits for a look-up, no longer than this.
+        /// Waits for a look-up, at most for `wait`.
         async fn look_up_within(&self, number: u8, from: u8, wait: Duration) -> Option<Validation> {
             let waiting = self.lookups.wait(address(from))?;
             let counts = Arc::clone(&self.counts);

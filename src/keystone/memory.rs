@@ -1,5 +1,5 @@
-//! The cache of Keystone's answers about tokens, by their hashes, for a time and up to a number. Refused tokens have a memory of their own:
-//! clients can make any number of them.
+//! The cache of Keystone's answers about tokens, by their hashes, bounded in time and number. Refused tokens have their
+//! own cache, because clients can make up any number of them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::limits;
 use super::{Key, Refusal, TokenHolder, Validation};
 
-/// Answers that are remembered.
+/// Cached answers.
 pub(super) struct Memory {
     valid: Bounded<TokenHolder>,
     refused: Bounded<Refusal>,
@@ -24,7 +24,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The answer for a token.
+    /// Returns the cached answer for a token.
     pub(super) fn get(&mut self, key: &Key, now: Instant) -> Option<Validation> {
         if let Some(holder) = self.valid.get(key, now) {
             return Some(Ok(holder.clone()));
@@ -32,7 +32,7 @@ impl Memory {
         self.refused.get(key, now).map(|refusal| Err(*refusal))
     }
 
-    /// Keeps the answer for a token until an instant.
+    /// Caches the answer for a token until an instant.
     pub(super) fn put(&mut self, key: Key, answer: Validation, until: Instant) {
         match answer {
             Ok(holder) => {
@@ -46,17 +46,18 @@ impl Memory {
         }
     }
 
-    /// How many answers are kept.
+    /// Returns the number of cached answers.
     pub(super) fn len(&self) -> usize {
         self.valid.entries.len() + self.refused.entries.len()
     }
 }
 
-/// A map with at most so many entries; the oldest make room.
+/// A map with at most `most` entries; the oldest are evicted.
 struct Bounded<V> {
     most: usize,
     entries: HashMap<Key, (V, Instant)>,
-    /// The keys in the order in which they came, with the ends of their entries: one whose entry ends at another time has come again.
+    /// The keys in the order of insertion, with the expiry of their entries. If the entry of a key has another expiry,
+    /// the key was inserted again.
     order: VecDeque<(Key, Instant)>,
 }
 
@@ -108,7 +109,7 @@ mod tests {
         let (mut known, now) = (Bounded::new(100), Instant::now());
         for number in 0..1_000 {
             known.put(key(number), number, now + Duration::from_secs(60));
-            // A key that arrives again has one entry.
+            // A key that is inserted again has one entry.
             known.put(key(0), number, now + Duration::from_secs(61 + number as u64));
             assert!(known.entries.len() <= 100 && known.order.len() <= 100);
         }

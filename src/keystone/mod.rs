@@ -1,9 +1,9 @@
-//! Keystone, OpenStack's identity service: whose a token is, and what its holder may do. The rules are those of
+//! Keystone, OpenStack's identity service: the project and the role of a token's holder. The rules are those of
 //! keystonemiddleware's `auth_token`.
 //!
-//! A token is looked up with the service's own token (`login`), by one request for all callers that bring the token at the same
-//! time (`lookups`), and the answer is remembered for a while (`memory`). A token that cannot be looked up is never taken for valid.
-//! How much is asked and remembered has bounds: [`limits`].
+//! A token is looked up with the service's own token (`login`), by one request for all concurrent callers with that
+//! token (`lookups`), and the answer is cached for a while (`memory`). A token that cannot be looked up is never
+//! accepted. [`limits`] bounds the look-ups and the cache.
 
 pub mod limits;
 mod login;
@@ -39,63 +39,63 @@ use outage::{Outage, RepeatedEvent};
 use transport::{Transport, Unusable};
 use wire::Subject;
 
-/// Why a look-up fails whose answer is 401 with a new token of the service too.
+/// The reason for a failed look-up that Keystone answers with 401 also for a new token of the service.
 const NEW_REFUSED: &str = "it answers 401 to a look-up with a new token of the service: it refuses the service's user, or that of the \
                            looked-up token";
 
-/// The SHA-256 of a token, by which it is remembered.
+/// The SHA-256 of a token, its key in the cache.
 type Key = [u8; 32];
 
-/// How Keystone is reached, and what its answers mean.
+/// The address and the credentials of Keystone, and the interpretation of its answers.
 #[derive(Debug)]
 pub struct KeystoneOptions {
-    /// Where it is, without the version and a slash at the end.
+    /// The URL of Keystone, without the version and without a slash at the end.
     pub url: String,
-    /// As whom the service asks.
+    /// The credentials of the service.
     pub credentials: Credentials,
-    /// Their secret, which may change while the service runs.
+    /// The secret of the credentials, which may change while the service runs.
     pub secret: watch::Receiver<Arc<Secret>>,
-    /// File of the certificates that are trusted in place of those of the system (PEM).
+    /// File with the certificates to trust instead of those of the system (PEM).
     pub ca: Option<PathBuf>,
-    /// What its roles mean here.
+    /// The roles of Keystone for each role of this service.
     pub roles: RoleNames,
-    /// How long a validation is remembered.
+    /// How long a validation is cached.
     pub cache_time: Duration,
-    /// How long a look-up may take.
+    /// Max time of a look-up.
     pub timeout: Duration,
 }
 
 /// The holder of a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenHolder {
-    /// The project of the token; none when the token is for no project: for a domain, for the whole cloud, or for nothing.
+    /// The project of the token; none if the token is for a domain, for the whole cloud, or unscoped.
     pub project: Option<ProjectId>,
-    /// The greatest of its roles; none when no role of it counts here.
+    /// The highest of its roles; none when this service knows none of them.
     pub role: Option<Role>,
-    /// When it expires, by the wall clock.
+    /// The expiry of the token, by the wall clock.
     expires: Timestamp,
 }
 
-/// Why a token is not accepted.
+/// The reason for refusing a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It has not the form of a token; Keystone was not asked.
+    /// It does not have the form of a token; Keystone was not asked.
     Malformed,
-    /// Keystone does not know it, or does not any more.
+    /// Keystone does not know it, or no longer.
     Unknown,
     Expired,
-    /// Too many requests wait for look-ups, or this one has waited too long for its turn: Keystone was not asked.
+    /// Too many requests wait for look-ups, or this one has waited too long for a place: Keystone was not asked.
     Busy,
-    /// Keystone could not be asked, or has given no answer that can be used.
+    /// Keystone could not be asked, or gave no usable answer.
     Unavailable,
-    /// Keystone does not let the service look it up.
+    /// Keystone does not permit the service to look it up.
     NotAllowed,
 }
 
-/// The outcome of a validation.
+/// The result of a validation.
 type Validation = Result<TokenHolder, Refusal>;
 
-/// Validates tokens. Clones share all that is remembered.
+/// Validates tokens. Clones share the cache.
 #[derive(Clone)]
 pub struct Keystone(Arc<Validator>);
 
@@ -103,10 +103,10 @@ struct Validator {
     transport: Arc<Transport>,
     login: Login,
     lookups: Lookups,
-    /// Held for single looks.
+    /// Held for single accesses.
     memory: Mutex<Memory>,
     outage: Outage,
-    /// Requests for which there was no look-up in time.
+    /// Requests without a look-up in time.
     congestion: RepeatedEvent,
     /// Look-ups that the service's user may not make.
     forbidden: RepeatedEvent,
@@ -135,11 +135,11 @@ impl fmt::Debug for Keystone {
 }
 
 impl Keystone {
-    /// Validates tokens as the options say. Keystone is not asked before a request brings a token.
+    /// Creates a validator with these options. Keystone gets no request before a client sends a token.
     ///
     /// # Errors
     ///
-    /// In words, when the certificates or the address cannot be used.
+    /// A text, when the certificates or the address cannot be used.
     pub fn new(options: KeystoneOptions, clock: Clock) -> Result<Self, String> {
         let KeystoneOptions { url, credentials, secret, ca, roles, cache_time, timeout } = options;
         let transport = Arc::new(Transport::new(&url, ca.as_deref())?);
@@ -159,11 +159,11 @@ impl Keystone {
         })))
     }
 
-    /// The holder of a token that is remembered; none when Keystone is to be asked.
+    /// Returns the holder of a cached token; none when Keystone must be asked.
     ///
     /// # Errors
     ///
-    /// The remembered refusal of a token; [`Refusal::Malformed`] when Keystone cannot be asked about it.
+    /// The cached refusal of a token; [`Refusal::Malformed`] when Keystone cannot be asked about it.
     pub fn remembered(&self, token: &str) -> Result<Option<TokenHolder>, Refusal> {
         let is_well_formed = !token.is_empty()
             && token.len() <= limits::KEYSTONE_TOKEN_BYTES
@@ -174,14 +174,14 @@ impl Keystone {
         self.0.remembered(&TokenHash::of(token).to_bytes()).transpose()
     }
 
-    /// Asks Keystone for the holder of a token that a client at `address` has brought. Waits no longer than a look-up may take; a
-    /// look-up that was sent continues without the request.
+    /// Looks up the holder of a token for a client at `address`. Waits at most for the timeout of a look-up; a look-up
+    /// that was sent continues without the request.
     pub async fn look_up(&self, token: &str, address: IpAddr) -> Result<TokenHolder, Refusal> {
         let (validator, key) = (Arc::clone(&self.0), TokenHash::of(token).to_bytes());
         let token = token.to_owned();
         let lookup = async move { validator.look_up_within(&key, &token).await };
         let answer = match self.0.lookups.wait(address) {
-            // Apart, as every request would carry the room that a look-up needs.
+            // Boxed, because otherwise every request would reserve room for the state of a look-up.
             Some(waiting) => Box::pin(waiting.join(key, lookup, self.0.timeout)).await,
             None => Err(Refusal::Busy),
         };
@@ -193,7 +193,7 @@ impl Keystone {
         answer
     }
 
-    /// What was asked and remembered since the start.
+    /// Returns the figures of look-ups and the cache since the start.
     pub fn figures(&self) -> KeystoneFigures {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let tally = &self.0.tally;
@@ -211,7 +211,7 @@ impl Keystone {
 }
 
 impl Validator {
-    /// The cached answer for a token. A token that was valid and has expired since is refused.
+    /// Returns the cached answer for a token. A token that was valid and has expired since is refused.
     fn remembered(&self, key: &Key) -> Option<Validation> {
         let answer = self.memory.lock().get(key, Instant::now())?;
         let answer = answer.and_then(|holder| self.unexpired(holder));
@@ -227,7 +227,7 @@ impl Validator {
         if holder.expires > self.clock.wall() { Ok(holder) } else { Err(Refusal::Expired) }
     }
 
-    /// Looks a token up, no longer than that may take, and remembers the answer.
+    /// Looks a token up within the timeout, and caches the answer.
     async fn look_up_within(&self, key: &Key, token: &str) -> Validation {
         let found = tokio::time::timeout(self.timeout, self.look_up(token)).await;
         let silent = || Unusable::Away(format!("there was no answer in {}", humane(self.timeout)));
@@ -241,7 +241,7 @@ impl Validator {
                 self.outage.note(&why);
                 Err(Refusal::Unavailable)
             }
-            // Keystone has answered. What the token is worth is not known.
+            // Keystone has answered, but the validity of the token is unknown.
             Err(Unusable::Forbidden) => {
                 if let Some(left_out) = self.forbidden.note() {
                     warn!(left_out, "keystone user may not validate tokens");
@@ -279,10 +279,10 @@ impl Validator {
         }
     }
 
-    /// Asks Keystone for a token's holder; none when Keystone does not know the token (404). When Keystone refuses the service's
-    /// own token (401), which a change of Keystone's keys does before its time, another one is fetched once; if it refuses that too, the
-    /// service or the looked-up token is refused, which is no outage. Neither is a user that may not validate the token (403), where
-    /// a new token of that user would change nothing.
+    /// Looks up a token's holder at Keystone; none when Keystone does not know the token (404). When Keystone refuses
+    /// the service's own token (401), which happens when Keystone changes its keys early, another one is fetched once.
+    /// If Keystone refuses that too, it refuses the service or the looked-up token, which is no outage. A user that may
+    /// not validate the token (403) is no outage either, and a new token of that user would change nothing.
     async fn look_up(&self, token: &str) -> Result<Option<TokenHolder>, Unusable> {
         let mut is_renewed = false;
         loop {
@@ -305,7 +305,7 @@ impl Validator {
     }
 }
 
-/// A time for people.
+/// Formats a duration for people.
 fn humane(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! Whether Keystone can be used, for the log: what fails is logged when it begins, and then now and again with its number.
+//! Log of outages of Keystone: a failure is logged when it begins, and then at intervals with the number of failures.
 //! Requests that wait for a place are no outage of Keystone, and neither is a user that may not validate tokens.
 
 use std::time::Duration;
@@ -9,21 +9,21 @@ use tracing::{info, warn};
 
 use super::limits;
 
-/// What was logged lately. The lock is held for one look.
+/// The state of the log. The lock is held for one access.
 #[derive(Default)]
 pub(super) struct Outage(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     is_out: bool,
-    /// When a failure was logged last.
+    /// The time of the last log line of a failure.
     logged: Option<Instant>,
-    /// Failures since then.
+    /// Failures since the last line.
     left_out: u64,
 }
 
 impl State {
-    /// Notes a failure. If it has a line: how many had none since the last one.
+    /// Records a failure. If it gets a log line, returns the number of failures without one since the last line.
     fn fail(&mut self, now: Instant) -> Option<u64> {
         self.is_out = true;
         if self.logged.is_some_and(|logged| now.duration_since(logged) < limits::KEYSTONE_LOG) {
@@ -34,7 +34,8 @@ impl State {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// Notes a success. If it ends an outage whose last line is old enough: how many failures had none.
+    /// Records a success. If it ends an outage whose last line is old enough, returns the number of failures without a
+    /// line.
     fn succeed(&mut self, now: Instant) -> Option<u64> {
         if !self.is_out || self.logged.is_some_and(|logged| now.duration_since(logged) < limits::KEYSTONE_LOG)
         {
@@ -46,39 +47,39 @@ impl State {
 }
 
 impl Outage {
-    /// A token could not be looked up.
+    /// Records that a token could not be looked up.
     pub(super) fn note(&self, why: &str) {
         let Some(left_out) = self.0.lock().fail(Instant::now()) else { return };
         warn!(why, left_out, "keystone cannot be used");
     }
 
-    /// Keystone answers, but refuses the service itself.
+    /// Records that Keystone answers but refuses the service itself.
     pub(super) fn note_refusal(&self, why: &str) {
         let Some(left_out) = self.0.lock().fail(Instant::now()) else { return };
         warn!(why, left_out, "keystone refuses the service");
     }
 
-    /// A token was looked up.
+    /// Records that a token was looked up.
     pub(super) fn end(&self) {
         let Some(left_out) = self.0.lock().succeed(Instant::now()) else { return };
         info!(left_out, "keystone can be used again");
     }
 }
 
-/// An event that is logged once in a while: how many had no line.
+/// An event with at most one log line per interval.
 pub(super) struct RepeatedEvent {
     pause: Duration,
-    /// When it was logged last, and how many there were since then. The lock is held for one look.
+    /// The time of the last line, and the number of events since then. The lock is held for one access.
     logged: Mutex<Option<(Instant, u64)>>,
 }
 
 impl RepeatedEvent {
-    /// At most one line in each `pause`.
+    /// Allows at most one line in each `pause`.
     pub(super) fn new(pause: Duration) -> Self {
         Self { pause, logged: Mutex::default() }
     }
 
-    /// Notes an event. If it has a line: how many had none since the last one.
+    /// Records an event. If it gets a log line, returns the number of events without one since the last line.
     pub(super) fn note(&self) -> Option<u64> {
         let (mut logged, now) = (self.logged.lock(), Instant::now());
         match &mut *logged {

@@ -1,5 +1,5 @@
-//! HTTP to Keystone: its paths, its certificates, and the bounds of what it answers. Redirects are not followed: they would take tokens
-//! to another place.
+//! HTTP requests to Keystone: paths, certificates, and the bounds of answers. Redirects are not followed, because they
+//! would send tokens to another server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,32 +28,34 @@ const SUBJECT_TOKEN: &str = "x-subject-token";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("angarium/", env!("CARGO_PKG_VERSION")));
 
-/// Tries of a request to validate a token, which changes nothing: a connection that Keystone has closed meanwhile fails the first.
+/// Max attempts to validate a token, which changes nothing: if Keystone has closed an idle connection, the first
+/// attempt fails.
 const TRIES: usize = 2;
 
-/// Why there is no answer about a token.
+/// The reason why there is no answer about a token.
 #[derive(Clone, Debug)]
 pub(super) enum Unusable {
-    /// Keystone cannot be used, in words for the log. They never hold a token or a secret.
+    /// Keystone cannot be used. The text is for the log and never contains a token or a secret.
     Away(String),
-    /// Keystone does not let the service's user validate the token.
+    /// Keystone does not permit the service's user to validate the token.
     Forbidden,
-    /// Keystone answers, and refuses the service's credentials or its own token: why, in words for the log.
+    /// Keystone answers, but refuses the service's credentials or its own token. The text is for the log.
     Refused(&'static str),
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, Failure>;
 
-/// The way to Keystone.
+/// The HTTP client for Keystone.
 pub(super) struct Transport {
     client: Client<Connector, Full<Bytes>>,
-    /// `POST` and `GET` it. The catalogue is not asked for: it is most of an answer, and has no use here.
+    /// The URL for `POST` and `GET`. It excludes the catalogue, which would be most of an answer and is not used here.
     tokens: Uri,
 }
 
 impl Transport {
-    /// The way to the Keystone at `url`. It trusts the certificates of the file `ca`, or else those of the system.
+    /// Creates the client for the Keystone at `url`. It trusts the certificates of the file `ca`, or else those of the
+    /// system.
     pub(super) fn new(url: &str, ca: Option<&Path>) -> Result<Self, String> {
         let tokens = format!("{url}/v3/auth/tokens?nocatalog");
         let tokens =
@@ -64,7 +66,7 @@ impl Transport {
         http.set_connect_timeout(Some(limits::KEYSTONE_CONNECT));
         let tls = HttpsConnectorBuilder::new().with_tls_config(trust(ca)?).https_or_http();
         let https = tls.enable_http1().wrap_connector(http);
-        // A handshake has no bound of its own.
+        // A handshake has no time limit of its own.
         let connect = service_fn(move |uri: Uri| {
             let mut https = https.clone();
             async move {
@@ -82,7 +84,7 @@ impl Transport {
         Ok(Self { client, tokens })
     }
 
-    /// Asks for the holder of a token, with the service's own.
+    /// Requests the holder of a token, authenticated by the service's own token.
     pub(super) async fn subject(&self, token: &str, own: &HeaderValue) -> Result<Subject, Unusable> {
         let mut subject = HeaderValue::from_str(token)
             .map_err(|_| Unusable::Away("the token cannot be sent to it".to_owned()))?;
@@ -105,7 +107,7 @@ impl Transport {
             StatusCode::FORBIDDEN => return Err(Unusable::Forbidden),
             status => return Err(Unusable::Away(format!("it answers {status} to a look-up"))),
         }
-        // Were an answer taken for that of another request, one caller would be taken for another.
+        // If the answer of another request were accepted, one caller would get the identity of another.
         if answer.headers().get_all(SUBJECT_TOKEN).iter().any(|echoed| *echoed != subject) {
             return Err(Unusable::Away("its answer is about another token".to_owned()));
         }
@@ -113,7 +115,7 @@ impl Transport {
         wire::token(&body).map(Subject::Known).map_err(Unusable::Away)
     }
 
-    /// Asks for a token of the service; none when the credentials are refused.
+    /// Requests a token of the service; none when the credentials are refused.
     pub(super) async fn authenticate(&self, credentials: Vec<u8>) -> Result<Option<OwnToken>, Unusable> {
         let mut request = self.request(Method::POST, credentials.into());
         request.headers_mut().insert(header::CONTENT_TYPE, JSON);
@@ -148,7 +150,7 @@ impl Transport {
     }
 }
 
-/// The whole body of an answer.
+/// Reads the whole body of an answer.
 async fn body(answer: Response<Incoming>) -> Result<Bytes, Unusable> {
     let body = Limited::new(answer.into_body(), limits::KEYSTONE_ANSWER_BYTES).collect().await;
     let in_words = |error: Failure| {
@@ -161,7 +163,7 @@ async fn body(answer: Response<Incoming>) -> Result<Bytes, Unusable> {
     body.map(http_body_util::Collected::to_bytes).map_err(in_words)
 }
 
-/// Which certificates are trusted. Reads files.
+/// Returns the TLS configuration with the trusted certificates. Reads files.
 fn trust(ca: Option<&Path>) -> Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
     match ca {
@@ -183,7 +185,7 @@ fn trust(ca: Option<&Path>) -> Result<rustls::ClientConfig, String> {
     Ok(builder.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn described(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

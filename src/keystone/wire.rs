@@ -1,5 +1,5 @@
-//! The bodies of the Identity API v3: the request for a token of the service, and the description of a token in an answer. Another
-//! machine writes the answer: all of it is checked, and a part that is missing or wrong makes it unusable.
+//! The bodies of the Identity API v3: the request for a token of the service, and the description of a token in an
+//! answer. The answer is external input: all of it is checked, and a missing or wrong part makes it unusable.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -12,13 +12,13 @@ use angarium_core::names::ProjectId;
 use angarium_core::role_names::RoleNames;
 use angarium_core::time::Timestamp;
 
-/// Keystone's answer to the question about a token.
+/// Keystone's answer to the look-up of a token.
 pub(super) enum Subject {
-    /// It knows the token.
+    /// Keystone knows the token.
     Known(TokenBody),
-    /// It does not.
+    /// Keystone does not know the token.
     Unknown,
-    /// The service may not ask: its own token is not accepted.
+    /// Keystone does not accept the service's own token.
     NotAllowed,
 }
 
@@ -58,9 +58,9 @@ struct ApplicationCredential {
     access_rules: Option<IgnoredAny>,
 }
 
-/// Reads a token out of the body of an answer.
+/// Parses the token in the body of an answer.
 pub(super) fn token(body: &[u8]) -> Result<TokenBody, String> {
-    // The text has nothing of the answer, which is no business of a log.
+    // The text repeats nothing of the answer, which must not be logged.
     let envelope: Result<Envelope, _> = serde_json::from_slice(body);
     let in_words = |error: serde_json::Error| {
         let (line, column) = (error.line(), error.column());
@@ -70,14 +70,15 @@ pub(super) fn token(body: &[u8]) -> Result<TokenBody, String> {
 }
 
 impl TokenBody {
-    /// When it expires.
+    /// Returns the expiry of the token.
     pub(super) fn expires(&self) -> Result<Timestamp, String> {
         let expires = Timestamp::from_calendar(&self.expires_at);
         expires.ok_or_else(|| "its answer has a token without a date of expiry".to_owned())
     }
 
-    /// Who holds it. One whose holder may use some paths of some services alone has no role: those rules are not enforced here, and
-    /// Keystone does not show such tokens to services that do not say that they enforce them.
+    /// Returns the holder of the token. If its credential is restricted to some paths of some services, it has no role:
+    /// those rules are not enforced here, and Keystone shows such tokens only to services that announce their
+    /// enforcement.
     pub(super) fn holder(self, roles: &RoleNames) -> Result<TokenHolder, String> {
         let expires = self.expires()?;
         let is_of_project = self.domain.is_none() && self.system.is_none() && self.is_domain != Some(true);
@@ -101,7 +102,7 @@ impl TokenBody {
     }
 }
 
-/// The body of the request for a token of the service.
+/// Returns the body of the request for a token of the service.
 pub(super) fn authentication(credentials: &Credentials, secret: &Secret) -> Vec<u8> {
     let body: Value = match credentials {
         Credentials::Password { user, user_domain, project, project_domain } => json!({"auth": {
