@@ -1,12 +1,12 @@
-//! Which answers a client accepts. All of Zaqar's are JSON, so a client that does not take JSON is told before
-//! anything is done. Source of the rules of `Accept`: RFC 9110, section 12.5.1.
+//! Check of the accepted media types. All answers of Zaqar are JSON, so a client that does not accept JSON is refused
+//! before its request has any effect. Source of the rules of `Accept`: RFC 9110, section 12.5.1.
 
 use axum::http::{HeaderMap, header};
 
 use crate::api::versions::{HOME, HOME_WITHOUT_SLASH};
 use angarium_core::error::{Error, InvalidPart};
 
-/// Answers that are something else than JSON: a path, and the media type of its answer.
+/// Answers other than JSON: a path, and the media type of its answer.
 const OTHERS: &[(&str, &str)] =
     &[(HOME, HOME_TYPE), (HOME_WITHOUT_SLASH, HOME_TYPE), ("/v2/docs", "text/html")];
 
@@ -14,7 +14,7 @@ const HOME_TYPE: &str = "application/json-home";
 
 const JSON: &str = "application/json";
 
-/// Refuses a request for something under the API whose client accepts neither JSON nor what the path answers.
+/// Refuses a request under the API whose client accepts neither JSON nor the media type of the path.
 pub fn check(path: &str, headers: &HeaderMap) -> Result<(), Error> {
     if path != "/" && !path.starts_with("/v2") {
         return Ok(());
@@ -28,7 +28,7 @@ pub fn check(path: &str, headers: &HeaderMap) -> Result<(), Error> {
     Err(Error::invalid(InvalidPart::Accept, "Accept", format!("the answer is {other}")))
 }
 
-/// Whether a client names the older text of Prometheus and not OpenMetrics, or wants none of that.
+/// Whether a client accepts metrics only in the older text form of Prometheus, and not in OpenMetrics.
 pub fn wants_plain_metrics(headers: &HeaderMap) -> bool {
     let values: Vec<&str> =
         headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
@@ -40,7 +40,7 @@ pub fn wants_plain_metrics(headers: &HeaderMap) -> bool {
     names("text/plain") && !names("application/openmetrics-text")
 }
 
-/// Whether the values of `Accept` let a media type through: the most specific range that matches it decides.
+/// Whether the values of `Accept` admit a media type. The most specific matching range decides.
 fn admits(values: &[&str], media_type: &str) -> bool {
     let ranges = values.iter().flat_map(|value| value.split(',')).map(str::trim).filter(|r| !r.is_empty());
     let mut best: Option<(u8, bool)> = None;
@@ -56,7 +56,7 @@ fn admits(values: &[&str], media_type: &str) -> bool {
     is_empty || best.is_some_and(|(_, is_wanted)| is_wanted)
 }
 
-/// How precisely a range names a media type; none when it does not.
+/// Returns how specifically a range names a media type; none when it does not match.
 fn matches(range: &str, media_type: &str) -> Option<u8> {
     let (kind, _) = media_type.split_once('/')?;
     if range.eq_ignore_ascii_case(media_type) {

@@ -1,4 +1,4 @@
-//! Who asks by REST, and whether they may: before any handler runs, for every route alike.
+//! Authentication and authorization of REST callers, for every route before its handler runs.
 
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
@@ -19,14 +19,15 @@ use angarium_metrics::AuthenticationFailure;
 const ROLES: &str = "x-roles";
 
 impl Rest {
-    /// Learns who asks, and refuses who may not. A request that waits for Keystone counts in `admission` for its address.
+    /// Authenticates the caller and checks its role. A request that waits for Keystone counts in `admission` for its
+    /// address.
     pub async fn identify(
         &self,
         head: &Parts,
         need: Need,
         admission: &AdmissionControl,
     ) -> Result<Identity, AdmissionRefusal> {
-        // The replica that passed it on has looked, and its admission control has let it in.
+        // The forwarding replica has authenticated the request, and its admission control has admitted it.
         if let Some(from) = head.extensions.get::<PeerOrigin>() {
             return Ok(from.identity.clone());
         }
@@ -60,8 +61,8 @@ fn unauthenticated(hosts: &AllowedHosts, head: &Parts) -> Result<Identity, Admis
     })
 }
 
-/// The role that a caller states it has, for want of authentication. Zaqar's policies see the same header; who sends
-/// none is the user that started the service.
+/// Returns the role that a caller states without authentication. Zaqar's policies read the same header; a caller
+/// without it counts as the user that started the service.
 fn claimed_role(headers: &HeaderMap) -> Role {
     let lists = || headers.get_all(ROLES).iter();
     let roles = || lists().flat_map(|list| list.to_str().unwrap_or_default().split(',').map(str::trim));

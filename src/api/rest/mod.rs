@@ -1,5 +1,5 @@
-//! REST as a protocol of the pipeline: which operation a request is, who may ask for it, which queue it is about, how
-//! errors are written. The operations themselves are in `v2`.
+//! REST as a protocol of the pipeline: the operation of a request, the permission to use it, its queue, and the form of
+//! errors. The operations themselves are in `v2`.
 
 pub mod accept;
 mod caller;
@@ -35,7 +35,7 @@ pub struct Rest {
     pub operations: OperationTable,
     pub regional: RegionalAccess,
     pub routes: Router,
-    /// States how long bodies may be.
+    /// Has the bounds of request bodies.
     pub broker: Broker,
 }
 
@@ -52,14 +52,15 @@ fn excess_text(excess: &HeaderExcess) -> String {
 }
 
 impl Rest {
-    /// Refuses what no operation takes: a header or a query that is too long, an `Accept` without JSON, no host.
+    /// Refuses a head that is invalid for every operation: a header or a query that is too long, an `Accept` without
+    /// JSON, or a wrong `Host`.
     pub fn check_head(&self, head: &Parts) -> Result<(), Error> {
         if let Some(excess) = head.extensions.get::<HeaderExcess>() {
             return Err(Error::invalid(InvalidPart::HeaderSize, "", excess_text(excess)));
         }
         accept::check(head.uri.path(), &head.headers)?;
         query::check_length(&head.uri)?;
-        // Other replicas name none.
+        // Other replicas send no host.
         if head.extensions.get::<WrongHost>().is_some() && head.extensions.get::<PeerOrigin>().is_none() {
             let why = "the request must have the header once, with the name or the address of the service";
             return Err(Error::invalid(InvalidPart::Header, "Host", why));
@@ -67,12 +68,13 @@ impl Rest {
         Ok(())
     }
 
-    /// What a request needs, and where it is measured; nowhere when it is none of the operations.
+    /// Returns the permission that a request needs, and the meter of its operation; no meter if it matches no
+    /// operation.
     pub fn operation(&self, head: &Parts) -> (Need, Option<&OperationMeter>) {
         self.operations.find(head)
     }
 
-    /// The answer to a request that is refused. An unknown caller learns how to authenticate.
+    /// Returns the answer to a refused request. It tells an unauthenticated caller how to authenticate.
     pub fn refuse(&self, error: Error) -> Response {
         let mut response = ApiError::from(error).into_response();
         if let Authentication::On(credentials) = &self.authentication
@@ -85,7 +87,7 @@ impl Rest {
         response
     }
 
-    /// What a request of `identity` is about.
+    /// Returns the facts about a request of `identity` that forwarding needs.
     pub fn target(&self, head: &Parts, identity: &Identity) -> RequestTarget {
         target::of(head, identity, self.broker.limits())
     }

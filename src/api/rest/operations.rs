@@ -1,8 +1,8 @@
-//! The operations of REST as the pipeline knows them: what each needs, and where it is measured.
+//! The operations of REST as the pipeline knows them: the required permission and the meter of each.
 //!
-//! What a route needs is in its part of the OpenAPI document and is read from there, so that what is said and what is
-//! done are one: an operation needs a token unless its `security` states that none will do, and an administrator's if
-//! it names the role. A route that states nothing needs a token.
+//! The permission of a route is read from its part of the OpenAPI document, so that the document and the check always
+//! agree: an operation needs a token unless its `security` has an empty alternative, and an administrator's token if it
+//! names that role. A route without `security` needs a token.
 
 use axum::http::Method;
 use axum::http::request::Parts;
@@ -23,28 +23,30 @@ struct RestOperation {
     meter: OperationMeter,
 }
 
-/// The operations of each path, found as axum finds its routes.
+/// The operations of each path, matched in the same way as axum matches routes.
 #[derive(Debug)]
 pub struct OperationTable(matchit::Router<Vec<RestOperation>>);
 
 impl OperationTable {
-    /// The operations of `document`, measured by `meter`.
+    /// Creates the operations of `document`, measured by `meter`.
     pub fn new(document: &OpenApi, meter: &Meter) -> Self {
         let document = serde_json::to_value(document).expect("a document has text keys and no failing parts");
         Self(operations(&document, meter))
     }
 
-    /// What a request needs, and where it is measured; nowhere when it is none of the operations.
+    /// Returns the permission that a request needs, and the meter of its operation; no meter if it matches no
+    /// operation.
     pub fn find(&self, head: &Parts) -> (Need, Option<&OperationMeter>) {
         let Ok(matchit::Match { value: operations, .. }) = self.0.at(head.uri.path()) else {
             return (Need::Role(Role::Reader), None);
         };
         let has = |method: &Method| operations.iter().find(|operation| operation.method == *method);
-        // Where HEAD is routed without being an operation it is a GET without its body.
+        // If HEAD is routed without its own operation, it is a GET without the body.
         let has_get = || (head.method == Method::HEAD).then(|| has(&Method::GET)).flatten();
         match has(&head.method).or_else(has_get) {
             Some(operation) => (operation.need, Some(&operation.meter)),
-            // A method that is not there: the answer states which are, to a client that may use one.
+            // The path has no such method. The answer names the methods that it has, to a client that may use one of
+            // them.
             None => {
                 let least = operations.iter().map(|operation| operation.need).min();
                 (least.unwrap_or(Need::Role(Role::Reader)), None)
@@ -53,7 +55,7 @@ impl OperationTable {
     }
 }
 
-/// Adds to each operation what the pipeline may answer in its place.
+/// Adds the answers of the pipeline to each operation of the document.
 pub fn describe(document: &mut OpenApi) {
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
@@ -73,7 +75,7 @@ fn operations(document: &Value, meter: &Meter) -> matchit::Router<Vec<RestOperat
     let mut routes = matchit::Router::new();
     for (path, operations) in document["paths"].as_object().into_iter().flatten() {
         let operations = operations.as_object().into_iter().flatten();
-        // Beside its operations a path may have parameters and a summary, which are no methods.
+        // In addition to its operations, a path may have parameters and a summary, which are no methods.
         let operations = operations.filter_map(|(method, operation)| {
             let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).ok()?;
             let meter = meter.operation(operation["operationId"].as_str()?);
@@ -93,10 +95,10 @@ fn insert(routes: &mut matchit::Router<Vec<RestOperation>>, path: &str, operatio
     routes.insert(path, operations).expect("the routes are known by these paths already");
 }
 
-/// What one operation needs: the least of its alternatives. An empty one lets every client in; the names behind a
-/// scheme are roles (OpenAPI 3.1, Security Requirement Object).
+/// Returns the permission of one operation: the lowest of its alternatives. An empty alternative admits every client;
+/// the names of a scheme are roles (OpenAPI 3.1, Security Requirement Object).
 fn need(security: &Value) -> Need {
-    // Absent it is that of the whole document: any token.
+    // Without `security`, the rule of the whole document holds: any token.
     let Some(alternatives) = security.as_array() else { return Need::Role(Role::Member) };
     let least = alternatives.iter().filter_map(Value::as_object).map(|schemes| {
         let mut roles = schemes.values().filter_map(Value::as_array).flatten();

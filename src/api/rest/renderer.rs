@@ -1,7 +1,8 @@
-//! How answers of REST are written: errors in Zaqar's form, and the rules of methods.
+//! Rendering of REST answers: errors in Zaqar's form, and the rules of methods.
 //!
-//! HEAD is 405 but on ping and the probes, and OPTIONS is 200 with `Allow`, as in Zaqar; axum would answer HEAD wherever there is GET,
-//! and OPTIONS nowhere. Both are routed as a method that no route has, to learn what it does have.
+//! HEAD is 405 except on ping and the probes, and OPTIONS is 200 with `Allow`, as in Zaqar; axum would serve HEAD for
+//! every GET, and no OPTIONS. Both are routed as a method that no route has, so that the router returns the methods of
+//! the path.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -14,19 +15,19 @@ use angarium_core::probe;
 
 const REQUEST_ID: &str = "x-openstack-request-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// The paths that balancers ask with HEAD.
+/// The paths that load balancers check with HEAD.
 const HEADS: [&str; 3] = ["/livez", "/readyz", "/v2/ping"];
 
-/// Writes the answer to one request.
+/// Renders the answer to one request.
 #[derive(Debug)]
 pub struct RestRenderer {
-    /// As the client sent it.
+    /// The method that the client sent.
     method: Method,
     path: String,
 }
 
 impl RestRenderer {
-    /// For the answer to `request`, whose method is set to the one that is routed.
+    /// Creates the renderer for `request`, and sets the method to the one that routing uses.
     pub fn new(request: &mut Request) -> Self {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         if method == Method::OPTIONS || (method == Method::HEAD && !has_head(&path)) {
@@ -35,12 +36,12 @@ impl RestRenderer {
         Self { method, path }
     }
 
-    /// Whether a refusal is logged. Whether the service is ready is logged where that changes.
+    /// Whether refusals are logged. For readiness they are not: its changes are logged elsewhere.
     pub fn is_logged(&self) -> bool {
         !probe::READINESS.contains(&self.path.as_str())
     }
 
-    /// Writes the body of an error, with the id of its request.
+    /// Renders the body of an error, with the id of its request.
     pub fn render(&self, mut response: Response, id: &str) -> Response {
         match response.status() {
             StatusCode::METHOD_NOT_ALLOWED => response = self.not_allowed(&response, id),
@@ -61,7 +62,7 @@ impl RestRenderer {
         response
     }
 
-    /// Sets the headers that each answer has, of this or another replica.
+    /// Sets the headers of every answer, of this replica or of another one.
     pub fn finish(&self, response: &mut Response, id: &str) {
         if self.method == Method::HEAD {
             *response.body_mut() = Body::empty();
@@ -89,7 +90,7 @@ fn has_head(path: &str) -> bool {
     HEADS.contains(&path)
 }
 
-/// The methods of a path: what the router states, without the HEAD it adds to every GET, and OPTIONS.
+/// Returns the methods of a path: those of the router, without the HEAD that it adds to every GET, and OPTIONS.
 fn allowed(headers: &HeaderMap, path: &str) -> String {
     let routed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let methods = routed.split(',').map(str::trim).filter(|method| !method.is_empty());
@@ -105,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// HTTP/2 sends what there is.
+    /// HTTP/2 would send the body.
     #[test]
     fn answer_to_head_has_no_body() {
         let mut request = Request::head("/readyz").body(Body::empty()).unwrap();

@@ -1,4 +1,4 @@
-//! What a request of REST is about: the queue that its path names, and how it may be passed on.
+//! The target of a REST request: the queue in its path, and the facts that forwarding needs.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use angarium_core::names::{QueueName, QueueRef};
 
 const QUEUES: &str = "/v2/queues/";
 
-/// What a request of `identity` is about.
+/// Returns the facts about a request of `identity` that forwarding needs.
 pub fn of(head: &Parts, identity: &Identity, limits: &Limits) -> RequestTarget {
     RequestTarget {
         slot: slot(&head.uri, identity),
@@ -26,7 +26,7 @@ pub fn of(head: &Parts, identity: &Identity, limits: &Limits) -> RequestTarget {
     }
 }
 
-/// How long a request may take.
+/// Returns the deadline of a request.
 pub fn deadline(head: &Parts) -> RequestDeadline {
     RequestDeadline { time: time(&head.method, &head.uri), is_read: head.method.is_safe() }
 }
@@ -45,15 +45,15 @@ fn time(method: &Method, uri: &Uri) -> Duration {
     limits::REQUEST_DEADLINE
 }
 
-/// The slot of the queue that a path names, if it names one.
+/// Returns the slot of the queue in a path, if there is one.
 fn slot(uri: &Uri, identity: &Identity) -> Option<Slot> {
     let name = uri.path().strip_prefix(QUEUES)?.split('/').next()?;
-    // Names that need an escape are none.
+    // A queue name never needs an escape, so an escaped one is no name.
     let queue = QueueRef { project: identity.project.clone(), name: QueueName::new(name).ok()? };
     Some(queue.slot())
 }
 
-/// Whether doing it twice is as doing it once: it reads, or ends what has an id.
+/// Whether a request may be made twice with the same effect as once: it reads, or it deletes something by its id.
 fn is_repeatable(method: &Method, uri: &Uri) -> bool {
     let below = uri.path().strip_prefix(QUEUES).and_then(|rest| rest.split_once('/'));
     match (method, below) {
@@ -63,7 +63,7 @@ fn is_repeatable(method: &Method, uri: &Uri) -> bool {
     }
 }
 
-/// Bytes of the longest body that a handler takes.
+/// Returns the max bytes of the body that the handler accepts.
 fn most_bytes(method: &Method, uri: &Uri, limits: &Limits) -> usize {
     let path = uri.path();
     let is_post = path.ends_with("/messages") || path.ends_with("/messages/batch");
