@@ -1,4 +1,4 @@
-//! The body of an answer that hands a claim over: the claim counts from its first byte.
+//! The body of an answer that delivers a claim: the claim takes effect with the first byte.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use angarium_broker::DeliveryGuard;
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
 
-/// On an answer that hands a claim over, for a replica that passes it on.
+/// Marks an answer that delivers a claim, for a replica that forwards it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryMark {
     /// The queue of the claim.
@@ -20,7 +20,7 @@ pub struct DeliveryMark {
     pub claim: ClaimId,
 }
 
-/// The answer with its claim: see [`DeliveryBody`].
+/// Returns the answer with its claim: see [`DeliveryBody`].
 pub fn deliver(mut response: Response, delivery_guard: DeliveryGuard) -> Response {
     if let Some((queue, claim)) = delivery_guard.claim() {
         response.extensions_mut().insert(DeliveryMark { queue: queue.clone(), claim });
@@ -28,8 +28,8 @@ pub fn deliver(mut response: Response, delivery_guard: DeliveryGuard) -> Respons
     response.map(|body| Body::new(DeliveryBody { body, delivery_guard }))
 }
 
-/// A body that finishes a handover when it is first read, which is when the answer is being written. Dropped
-/// before that, as when the client has gone, it takes the claim back.
+/// A body that completes a delivery when it is first read, which is when the answer is written. If it is dropped
+/// before, for example because the client has disconnected, the claim is released.
 struct DeliveryBody {
     body: Body,
     delivery_guard: DeliveryGuard,

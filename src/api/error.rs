@@ -1,7 +1,7 @@
-//! Errors in Zaqar's form: one exhaustive match from situation to status and title.
+//! Errors in Zaqar's form: one exhaustive match maps a situation to its status and title.
 //!
-//! The body is written by [`super::rest::RestRenderer::render`], which knows the request's id; what is made here carries
-//! the error to it. Causes are logged there and never sent.
+//! [`super::rest::RestRenderer::render`], which knows the request's id, writes the body; the responses of this module
+//! carry the error to it. Causes are logged there and never sent.
 
 use std::borrow::Cow;
 
@@ -20,10 +20,10 @@ use angarium_core::error::{Error, ErrorCode, InvalidPart};
 /// Seconds after which a client may try again when a part was unavailable.
 pub const RETRY_AFTER: HeaderValue = HeaderValue::from_static("2");
 
-/// How a client can say who it is (RFC 6750).
+/// The authentication scheme for clients (RFC 6750).
 pub(super) const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"angarium\"");
 
-/// An error on its way out.
+/// An error in a response that is not rendered yet.
 #[derive(Clone, Debug)]
 pub struct ApiError(pub Arc<Error>);
 
@@ -34,7 +34,7 @@ impl From<Error> for ApiError {
 }
 
 impl ApiError {
-    /// The status and Zaqar's title of a situation.
+    /// Returns the status and Zaqar's title of the error.
     fn status_and_title(&self) -> (StatusCode, &'static str) {
         match &*self.0 {
             Error::Invalid { place: InvalidPart::Body, .. } => {
@@ -99,12 +99,12 @@ impl ApiError {
         self.status_and_title().0
     }
 
-    /// The body, for the request with this id.
+    /// Returns the body, for the request with this id.
     pub fn body(&self, request_id: &str) -> Vec<u8> {
         serde_json::to_vec(&self.error_body(request_id)).expect("text and flags are always JSON")
     }
 
-    /// What is answered of it, to the request with this id.
+    /// Returns the fields of the body, for the request with this id.
     pub fn error_body(&self, request_id: &str) -> ErrorBody {
         let (_, title) = self.status_and_title();
         ErrorBody {
@@ -154,7 +154,7 @@ pub struct ErrorBody {
     pub request_id: String,
 }
 
-/// The word of an error's kind, as the API has it.
+/// The code of an error, as the API writes it.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorCodeView(ErrorCode);
 
@@ -185,8 +185,8 @@ impl ToSchema for ErrorCodeView {
     }
 }
 
-/// The body of an answer that no handler made: an unknown path, or a method that a path does not have. Zaqar states
-/// only the title there.
+/// Returns the body of an answer without a handler: for an unknown path, or for a method that a path does not have.
+/// Zaqar sends only the title there.
 pub fn plain_body(status: StatusCode, code: ErrorCode, description: String, request_id: &str) -> Vec<u8> {
     let body = ErrorBody {
         title: status.to_string(),
@@ -199,21 +199,21 @@ pub fn plain_body(status: StatusCode, code: ErrorCode, description: String, requ
     serde_json::to_vec(&body).expect("text and flags are always JSON")
 }
 
-/// The answer to a path that does not exist; its body is written by the frame.
+/// Answers a request for an unknown path; the frame writes its body.
 pub async fn no_route() -> StatusCode {
     StatusCode::NOT_FOUND
 }
 
-/// Documents the statuses that any operation with input may answer with, all with the same body.
+/// Documents the statuses that every operation with input may return, all with the same body.
 pub struct Errors;
 
 /// Documents the one error of operations without input.
 pub struct Outage;
 
-/// Documents what operations for administrators answer every other client, beside the others.
+/// Documents the additional answer of operations for administrators to every other client.
 pub struct NotAdmin;
 
-/// Documents the error of operations that bring new messages, beside the others.
+/// Documents the additional error of operations that post messages.
 pub struct NoRoom;
 
 const OUTAGE: (&str, &str) =
@@ -240,7 +240,7 @@ impl IntoResponses for Errors {
     }
 }
 
-/// Documents what a caller is answered who is not known, or may not do this.
+/// Documents the answers to an unauthenticated caller, and to one without permission.
 pub fn refusals() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
     described(&[
         (

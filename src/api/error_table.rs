@@ -1,4 +1,4 @@
-//! The table of all codes of errors, for the documentation: statuses and answers are those of real errors, one or more of
+//! The table of all error codes, for the documentation. Statuses and answers are those of real errors, one or more of
 //! each code.
 
 use axum::http::StatusCode;
@@ -9,9 +9,9 @@ use angarium_core::error::{Error, ErrorCode, InvalidPart, Part, Resource};
 use angarium_core::ids::{MessageId, Slot};
 use angarium_core::names::PoolName;
 
-/// One code, and how it is answered.
+/// One code, and its answers.
 pub struct ErrorRow {
-    /// As the body of an error has it in `code`.
+    /// The text of the code in the body of an error.
     pub code: &'static str,
     /// Statuses of REST, ascending.
     pub statuses: Vec<u16>,
@@ -25,7 +25,7 @@ pub struct ErrorRow {
     pub meaning: &'static str,
 }
 
-/// The rows of all codes, in their order.
+/// Returns the rows of all codes, in order.
 pub fn rows() -> Vec<ErrorRow> {
     ErrorCode::ALL.iter().map(|code| row(*code)).collect()
 }
@@ -58,7 +58,7 @@ fn row(code: ErrorCode) -> ErrorRow {
     ErrorRow { code: code.as_str(), statuses, sqs_codes, may_retry, nothing_written, meaning: code.meaning() }
 }
 
-/// Errors of a code: all that are answered differently. A wrong path or method is no error of the core.
+/// Returns errors of a code, at least one for each different answer. A wrong path or method is no error of the core.
 fn examples(code: ErrorCode) -> Vec<Error> {
     let pool = || PoolName::new("default").expect("it is a name");
     let quota = |asked| Error::OverQuota { what: "messages", bound: 2, used: 2, asked };

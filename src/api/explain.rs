@@ -1,12 +1,12 @@
-//! What is wrong with a JSON body, in the words of the API: which field, what is there, and what must.
-//! Never a word of the library that reads it, nor a name of ours that the client does not know.
+//! Explanation of an invalid JSON body in the words of the API: the field, the found value and the expected one. The
+//! text has no words of the JSON library, and no internal names that the client does not know.
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 
 use angarium_core::error::{Error, InvalidPart};
 
-/// Reads text that could not be read once more, slowly, to learn where it went wrong.
+/// Parses an invalid text a second time, slowly, to find the position of the error.
 pub fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Error {
     if bytes.trim_ascii().is_empty() {
         return Error::invalid(InvalidPart::Body, "", "the request body could not be parsed: it is empty");
@@ -33,7 +33,7 @@ pub fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Error {
     Error::invalid(InvalidPart::Body, field, why)
 }
 
-/// The path of a field, as in `messages[0].ttl`; empty for the whole, and as far as it is known.
+/// Returns the path of a field, as in `messages[0].ttl`, as far as it is known; empty for the whole body.
 fn field(path: &Path) -> String {
     let mut text = String::new();
     for segment in path {
@@ -51,7 +51,7 @@ fn field(path: &Path) -> String {
     text
 }
 
-/// Puts what serde states of a value that is JSON, but not what it must be.
+/// Rewords serde's error about valid JSON with a wrong value.
 fn in_our_words(text: &str) -> String {
     if let Some(name) = quoted(text, "missing field ") {
         return format!("the field '{name}' is missing");
@@ -84,7 +84,7 @@ fn quoted<'t>(text: &'t str, before: &str) -> Option<&'t str> {
     text.strip_prefix(before)?.strip_prefix('`')?.strip_suffix('`')
 }
 
-/// What a value must be.
+/// Returns the expected kind of value.
 fn wanted_of(text: &str) -> &str {
     match text {
         "i64" | "u64" | "i32" | "u32" | "usize" => "a whole number",
@@ -99,7 +99,7 @@ fn wanted_of(text: &str) -> &str {
     }
 }
 
-/// What is there instead. Values are not repeated: they may be long, or no other client's business.
+/// Returns the kind of value that was found. Values are not repeated: they may be long or private.
 fn found_of(text: &str) -> &'static str {
     match text.split([' ', '`']).next().unwrap_or_default() {
         "null" | "unit" | "Option" => "null",

@@ -1,4 +1,4 @@
-//! What requests have in common: whose they are, and which queue, message or claim they mean.
+//! Common parts of requests: their project, and the queue, message or claim in the path.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -15,11 +15,11 @@ use angarium_core::error::{Error, InvalidPart};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 use angarium_core::trace::TraceContext;
 
-/// The header that names the project.
+/// The header with the project.
 pub const PROJECT: &str = "x-project-id";
 const CLIENT: &str = "client-id";
 
-/// The variable parts of a path; what is no text is an error in our form, not axum's.
+/// The variable parts of a path. Invalid text is an error in the form of the API instead of axum's.
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 
@@ -75,7 +75,7 @@ pub struct QueuePath {
     queue_name: String,
 }
 
-/// The queue that a request means, and who asks.
+/// The queue of a request, and its caller.
 #[derive(Debug)]
 pub struct QueueRequest {
     pub queue: QueueRef,
@@ -83,7 +83,7 @@ pub struct QueueRequest {
     pub client: Option<Uuid>,
     /// The trace of the request, if it has one.
     pub trace: Option<TraceContext>,
-    /// Whether messages are shown with what Zaqar does not know.
+    /// Whether messages are returned with the details that Zaqar does not have.
     pub is_detailed: bool,
 }
 
@@ -100,7 +100,7 @@ impl<S: Send + Sync> FromRequestParts<S> for QueueRequest {
     }
 }
 
-/// Who asks, where no queue is meant.
+/// The caller of a request without a queue.
 #[derive(Debug)]
 pub struct Caller {
     pub project: ProjectId,
@@ -112,7 +112,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        // A route that is not behind the pipeline has no callers.
+        // A route outside the pipeline has no authenticated callers.
         let identity = parts.extensions.get::<Identity>();
         let identity = identity.ok_or(Error::Unauthenticated("the caller was not authenticated"))?;
         Ok(Self { project: identity.project.clone(), client: client(&parts.headers)? })
@@ -125,7 +125,7 @@ fn client(headers: &HeaderMap) -> Result<Option<Uuid>, Error> {
     id.map(Some).map_err(|_| Error::invalid(InvalidPart::Header, "Client-ID", "it is not a UUID"))
 }
 
-/// A header that may be any text; none when it is absent.
+/// Returns a header with any text; none when it is absent.
 pub fn text<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Error> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes());

@@ -1,4 +1,4 @@
-//! The API as its listeners call it: that of clients, and that of the other replicas.
+//! The API as the services of its two listeners: for clients, and for the other replicas.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,14 +20,14 @@ use angarium_metrics::AuthenticationFailure;
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// An answer in the making.
+/// The future of an answer.
 type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-/// The whole API, as the clients' listener calls it.
+/// The whole API, as the service of the clients' listener.
 #[derive(Clone)]
 pub struct Front(Arc<Pipeline>);
 
-/// The whole API and the questions of other replicas, as their listener calls it.
+/// The whole API and the requests between replicas, as the service of the peer listener.
 #[derive(Clone)]
 pub struct PeerFront {
     front: Front,
@@ -42,13 +42,13 @@ impl Front {
 }
 
 impl PeerFront {
-    /// What `front` serves, for replicas that show `secret`, and what they ask `broker` of their own accord.
+    /// Creates the service for replicas that show `secret`: the API of `front`, and peer requests to `broker`.
     pub fn new(broker: Broker, front: Front, secret: PeerSecret) -> Self {
         Self { front, secret, peer_routes: peer_routes::peer_routes(broker) }
     }
 }
 
-/// The answer to a client that is no replica.
+/// Returns the answer to a client that is no replica.
 fn refusal(status: StatusCode) -> Response {
     (status, [(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF)]).into_response()
 }
@@ -66,7 +66,7 @@ impl Service<Request> for Front {
         let pipeline = Arc::clone(&self.0);
         Box::pin(async move {
             let mut response = pipeline.answer(request).await;
-            // A browser takes no answer for a page or a script that is not said to be one.
+            // With this header a browser takes no answer for a page or a script unless its type states it.
             response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
             Ok(response)
         })

@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it would serve: for those who restart it or send it requests.
+//! Liveness and readiness, for orchestrators that restart the process and load balancers that send it requests.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,4 +1,5 @@
-//! JSON in and out: bodies read within a bound and a time, text kept as it came, errors that name the field.
+//! JSON input and output: bodies are read within a size and a time, raw text is kept unchanged, and errors name the
+//! field.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,17 +21,17 @@ use angarium_broker::Broker;
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::limits::{self, Limits};
 
-/// A value that arrives as a JSON body.
+/// A value that a request has as its JSON body.
 pub trait RequestBody: DeserializeOwned {
-    /// What the outermost value of the body is.
+    /// The outermost value of the body.
     const SHAPE: Shape = Shape::Object;
-    /// The media types one of which the body must be said to have; without any no client looks at `Content-Type`.
+    /// The media types of which `Content-Type` must name one; if there are none, `Content-Type` is ignored.
     const MEDIA_TYPES: &'static [&'static str] = &[];
 
-    /// Bytes that the body may have.
+    /// Returns the max bytes of the body.
     fn most(limits: &Limits) -> usize;
 
-    /// What an empty body means; none when there must be one.
+    /// Returns the value of an empty body; none when a body is required.
     fn when_empty() -> Option<Self> {
         None
     }
@@ -54,7 +55,8 @@ impl<T: RequestBody> FromRequest<Broker> for Json<T> {
 
     async fn from_request(request: Request, broker: &Broker) -> Result<Self, Self::Rejection> {
         let (head, body) = request.into_parts();
-        // First the body, whatever is said of it: who is still sending would see a reset in place of the answer.
+        // The body is read before its media type is checked: a client that is still sending would see a reset instead
+        // of the answer.
         let bytes = read(body, T::most(broker.limits())).await?;
         check_media_type(&head.headers, T::MEDIA_TYPES)?;
         if bytes.is_empty()
@@ -75,7 +77,7 @@ fn check_media_type(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Error> {
     Err(Error::invalid(InvalidPart::MediaType, "Content-Type", format!("it must be {}", wanted.join(" or "))))
 }
 
-/// Reads a body whole, or none of it when it is too long or too late.
+/// Reads a whole body. Fails when it is too long or too late.
 pub async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
     match tokio::time::timeout(limits::BODY_DEADLINE, collect(body, most)).await {
         Ok(Ok(Some(whole))) => Ok(whole),
@@ -87,15 +89,15 @@ pub async fn read(body: Body, most: usize) -> Result<Bytes, Error> {
     }
 }
 
-/// A body has more than `most` bytes.
+/// Returns the error for a body of more than `most` bytes.
 pub fn too_large(most: usize) -> Error {
     Error::invalid(InvalidPart::Limit, "", format!("the request body is too large: at most {most} bytes"))
 }
 
-/// The bytes of a body, or none when there are more than `most`.
+/// Reads the bytes of a body; none when there are more than `most`.
 ///
-/// What is too much is read and dropped up to a bound: a client that is still sending would otherwise see a
-/// broken connection in place of the answer.
+/// Excess bytes are read and dropped up to a bound: a client that is still sending would otherwise see a broken
+/// connection instead of the answer.
 async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Error> {
     let mut first = Bytes::new();
     let mut blocks = Vec::new();
@@ -120,12 +122,12 @@ async fn collect(mut body: Body, most: usize) -> Result<Option<Bytes>, axum::Err
     Ok((length <= most).then_some(bytes))
 }
 
-/// Bytes of the blocks that a long body is gathered in, so that it takes as much memory as came of it: one buffer that
-/// grows is there twice whenever it does.
+/// Bytes of the blocks in which a long body is collected, so that it takes only as much memory as was received: a
+/// single growing buffer exists twice whenever it grows.
 const BLOCK: usize = 256 * 1024;
 
 fn gather(blocks: &mut Vec<BytesMut>, mut data: &[u8]) {
-    // Most bodies of several pieces have few.
+    // Most bodies with several pieces have only a few.
     let mut next = if blocks.is_empty() { (4 * data.len()).min(BLOCK) } else { BLOCK };
     while !data.is_empty() {
         if let Some(block) = blocks.last_mut().filter(|block| block.len() < block.capacity()) {
@@ -148,20 +150,20 @@ fn joined(mut blocks: Vec<BytesMut>) -> Bytes {
     whole.freeze()
 }
 
-/// The value of JSON text. An error names the field by its path.
+/// Parses JSON text. An error names the field by its path.
 fn parse<T: DeserializeOwned>(bytes: &[u8], shape: Shape) -> Result<T, Error> {
     if is_too_deep(bytes) {
         let why = format!("the body is nested deeper than {} levels", limits::JSON_DEPTH);
         return Err(Error::invalid(InvalidPart::Body, "", why));
     }
-    // serde reads structs from arrays too, field by field.
+    // serde would also read a struct from an array, field by field.
     if shape == Shape::Object && bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Error::invalid(InvalidPart::Body, "", "the body must be a JSON object"));
     }
     serde_json::from_slice(bytes).map_err(|_| explain::<T>(bytes))
 }
 
-/// A value that is read from a JSON object only; serde's own structs are read from arrays too.
+/// A value that is read only from a JSON object; serde's own structs are also read from arrays.
 #[derive(Debug)]
 pub struct Object<T>(pub T);
 
@@ -185,15 +187,15 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// For fields that may be absent but not null, as in Zaqar; serde takes the one for the other.
+/// For fields that may be absent but not null, as in Zaqar; serde does not distinguish the two.
 pub fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(field: D) -> Result<Option<T>, D::Error> {
     T::deserialize(field).map(Some)
 }
 
-/// Whether arrays and objects are nested deeper than the bound. Counts brackets outside of strings, so it is
-/// exact for JSON and harmless for anything else.
+/// Whether arrays and objects are nested deeper than the bound. Counts brackets outside of strings, so the result is
+/// exact for JSON and harmless for other text.
 pub fn is_too_deep(bytes: &[u8]) -> bool {
-    // Most texts have fewer brackets in all, and those are counted many bytes at a time.
+    // Most texts have fewer brackets in all, and this count checks many bytes at a time.
     if bytes.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() <= limits::JSON_DEPTH {
         return false;
     }
@@ -216,12 +218,12 @@ pub fn is_too_deep(bytes: &[u8]) -> bool {
     false
 }
 
-/// JSON text as its own bytes, without another copy.
+/// Converts JSON text to bytes, without a copy.
 pub fn into_bytes(text: Box<RawValue>) -> Bytes {
     Bytes::from(String::from(Box::<str>::from(text)))
 }
 
-/// JSON text written into an answer byte for byte.
+/// JSON text that is written to an answer unchanged.
 #[derive(Debug)]
 pub struct RawJson(pub Bytes);
 
@@ -232,7 +234,8 @@ impl Serialize for RawJson {
     }
 }
 
-/// An answer with a JSON body. What cannot be written (a damaged body from a pool) is an error, not half a body.
+/// Returns an answer with a JSON body. If the body cannot be written (a damaged message from a pool), the answer is an
+/// error, not half a body.
 pub fn reply(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(body) => (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body)

@@ -14,8 +14,8 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use angarium_broker::Broker;
 use angarium_metrics::{MEDIA_TYPE, PLAIN_MEDIA_TYPE, plain};
 
-/// The route of the page. It is compressed on its way: a page of ten thousand queues has some ten MiB, and is a twentieth of that
-/// in gzip.
+/// Returns the route of the page. The answer is compressed: a page of ten thousand queues has about ten MiB, and gzip
+/// reduces it to a twentieth.
 pub fn routes() -> OpenApiRouter<Broker> {
     OpenApiRouter::new().routes(routes!(get)).layer(CompressionLayer::new().gzip(true))
 }

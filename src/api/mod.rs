@@ -1,7 +1,7 @@
-//! HTTP, and nothing else: routes, extractors, replies, errors, the document that describes them.
+//! The HTTP layer: routes, extractors, answers, errors, and the document that describes them.
 //!
-//! A handler extracts, makes one call to the broker and wraps the answer. No handler sees a store, a tree or a
-//! lock; nothing below this layer sees a status code.
+//! A handler extracts its input, makes one call to the broker and wraps the answer. No handler sees a store, a tree or
+//! a lock, and nothing below this layer sees a status code.
 
 mod delivery;
 mod error;
@@ -47,11 +47,11 @@ use angarium_broker::Broker;
 use angarium_clock::Clock;
 use angarium_metrics::{BudgetFigures, ByteBudget, Meter};
 
-/// The name of requests that are none of the operations.
+/// The meter name of requests that match no operation.
 const UNKNOWN: &str = "unknown";
 
-/// All routes over `broker`, for callers that are known by `authentication`, within `limits` by `clock`. What another
-/// replica serves is passed on to it by `relay`; a service that has none is alone.
+/// Creates the API over `broker`, for callers authenticated by `authentication`, within `limits` by `clock`. `relay`
+/// forwards requests for other replicas; a service with one replica has none.
 pub fn front(
     broker: Broker,
     authentication: Authentication,
@@ -101,14 +101,14 @@ fn watch(meter: &Meter, bodies: BodyBudget) {
     });
 }
 
-/// The document of all routes, with what the pipeline before them answers.
+/// Returns the document of all routes, with the answers of the pipeline.
 fn described() -> OpenApi {
     let mut document = routes().into_openapi();
     rest::describe(&mut document);
     document
 }
 
-/// The table of contents: every route, with its part of the document.
+/// Returns every route, with its part of the document.
 fn routes() -> OpenApiRouter<Broker> {
     OpenApiRouter::with_openapi(openapi::Frame::openapi())
         .routes(routes!(versions::get))

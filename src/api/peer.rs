@@ -1,5 +1,5 @@
-//! What replicas ask each other, on their own listener: no client arrives here, and no document tells of it. What fails
-//! is told by the status alone, and in the log of the replica that asked.
+//! Requests between replicas, on their own listener: clients cannot reach it, and no document describes it. A failure
+//! is reported by the status alone, and in the log of the requesting replica.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,10 +19,10 @@ use angarium_core::error::Error;
 
 type PeerReply<T> = Result<Json<T>, StatusCode>;
 
-/// What their paths begin with; no path of clients does.
+/// Prefix of the peer paths; no client path has it.
 const QUESTIONS: &str = "/peer/";
 
-/// Whether a path is one of a question.
+/// Whether a path is that of a peer request.
 pub fn is_peer_request(path: &str) -> bool {
     path.starts_with(QUESTIONS)
 }

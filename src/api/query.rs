@@ -1,5 +1,5 @@
-//! The query of a request, by Zaqar's rules: a blank value counts as absent, a list is separated by commas or given
-//! more than once, and a word that must be a number or a boolean is one or is refused.
+//! The query of a request, by Zaqar's rules: a blank value counts as absent, a list is separated by commas or given in
+//! several parameters, and an invalid number or boolean is refused.
 
 use axum::extract::FromRequestParts;
 use axum::http::Uri;
@@ -11,7 +11,7 @@ use super::error::ApiError;
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::limits;
 
-/// The parameters of a query, each of them text. Unknown ones are dropped, unless `T` keeps them.
+/// The parameters of a query, as text. Unknown ones are dropped, unless `T` keeps them.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
@@ -23,7 +23,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// Refuses a query that is longer than any that means something.
+/// Refuses a query that is longer than any valid one.
 pub fn check_length(uri: &Uri) -> Result<(), Error> {
     if uri.query().is_none_or(|query| query.len() <= limits::QUERY_BYTES) {
         return Ok(());
@@ -35,7 +35,7 @@ pub fn check_length(uri: &Uri) -> Result<(), Error> {
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
     let mut values = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        // Invalid UTF-8 has the replacement character, which is in no name and no number.
+        // Invalid UTF-8 becomes the replacement character, which no name and no number contains.
         if name.contains('\u{fffd}') {
             return Err(Error::invalid(InvalidPart::Query, "", "the name of a parameter is not UTF-8 text"));
         }
@@ -59,19 +59,19 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Error> {
         .map_err(|error| Error::invalid(InvalidPart::Query, "", error.to_string()))
 }
 
-/// A whole number in the query.
+/// Parses a whole number of the query.
 pub fn integer(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Error> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let number = text.parse();
     number.map(Some).map_err(|_| Error::invalid(InvalidPart::Query, field, "it is not a whole number"))
 }
 
-/// A parameter that must be given.
+/// Returns a required parameter.
 pub fn required<'a>(field: &'static str, text: Option<&'a str>) -> Result<&'a str, Error> {
     text.ok_or_else(|| Error::invalid(InvalidPart::Query, field, "it is missing"))
 }
 
-/// A boolean in the query, in the spellings of Zaqar's framework.
+/// Parses a boolean of the query, in the spellings of Zaqar's framework.
 pub fn boolean(field: &'static str, text: Option<&str>) -> Result<Option<bool>, Error> {
     match text {
         None | Some("") => Ok(None),
@@ -81,7 +81,7 @@ pub fn boolean(field: &'static str, text: Option<&str>) -> Result<Option<bool>, 
     }
 }
 
-/// The elements of a list in the query that are not blank.
+/// Returns the elements of a list in the query that are not blank.
 pub fn list(text: Option<&str>) -> Vec<&str> {
     text.unwrap_or_default().split(',').map(str::trim).filter(|element| !element.is_empty()).collect()
 }

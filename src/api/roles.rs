@@ -1,7 +1,7 @@
-//! Who may administer: pools, flavors and health are for the role admin, as in Zaqar's default policy.
+//! Authorization of administrators: pools, flavors and health require the role admin, as in Zaqar's default policy.
 //!
-//! The pipeline (`rest`) has looked already, by the document. This states it once more where it counts, so that a route
-//! whose document forgets the role is closed too, and a test finds it.
+//! The pipeline (`rest`) has checked the role already, by the document. The handlers check it again, so that a route
+//! whose document lacks the role is closed too, and a test detects it.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -13,7 +13,7 @@ use super::pipeline::identity::Identity;
 use angarium_core::access::Role;
 use angarium_core::error::Error;
 
-/// A caller who may administer.
+/// A caller with the role of an administrator.
 #[derive(Debug)]
 pub struct Admin;
 
@@ -21,7 +21,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        // The headers that every request may have are checked here too.
+        // This also checks the headers that every request may have.
         Caller::from_request_parts(parts, state).await?;
         match parts.extensions.get::<Identity>() {
             Some(Identity { role: Role::Admin, .. }) => Ok(Self),

@@ -1,7 +1,7 @@
-//! W3C Trace Context in HTTP: the headers of a request, and how a consumer gets those of a post.
+//! W3C Trace Context in HTTP: the headers of a request, and the traces of posts for consumers.
 //!
-//! Zaqar's own client makes an object of each message and fails at a key that it does not know. So the traces of messages
-//! stand beside them in an answer, by id, and those of a single one in headers.
+//! Zaqar's own client makes an object of each message and fails at a key that it does not know. So an answer has the
+//! traces of its messages in a separate object, by id, and the trace of a single message in headers.
 
 use std::collections::BTreeMap;
 
@@ -42,10 +42,10 @@ pub struct TraceBody {
     tracestate: Option<String>,
 }
 
-/// Traces by the ids of their messages.
+/// Traces by message id.
 pub type Traces = BTreeMap<String, TraceBody>;
 
-/// The trace of a request, if it has one. Two parents are none.
+/// Returns the trace of a request, if it has one. A repeated parent counts as none.
 pub fn of_request(headers: &HeaderMap) -> Option<TraceContext> {
     let mut parents = headers.get_all(PARENT).iter();
     let parent = parents.next()?.to_str().ok()?;
@@ -56,7 +56,7 @@ pub fn of_request(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::parse(parent, &states.join(","))
 }
 
-/// The traces of the messages that have one; nothing when none has.
+/// Returns the traces of the messages that have one; none when no message has one.
 pub fn of_messages(messages: &[MessageView]) -> Option<Traces> {
     let body = |trace: &TraceContext| TraceBody {
         traceparent: trace.parent(),
@@ -67,7 +67,7 @@ pub fn of_messages(messages: &[MessageView]) -> Option<Traces> {
     (!traces.is_empty()).then_some(traces)
 }
 
-/// Sets the headers of an answer that is one message.
+/// Sets the trace headers of an answer with one message.
 pub fn set(headers: &mut HeaderMap, trace: &TraceContext) {
     let fields = [(PARENT, Some(trace.parent())), (STATE, trace.state().map(ToOwned::to_owned))];
     for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! Where a client begins: the versions that there are, and what the one of them has.
+//! Entry points for clients: the list of versions, and the resources of version 2.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -75,10 +75,10 @@ pub async fn get() -> Response {
     reply(StatusCode::MULTIPLE_CHOICES, &ApiVersions { versions: vec![version] })
 }
 
-/// Where the table of version 2 is.
+/// The path of the resources of version 2.
 pub const HOME: &str = "/v2/";
 
-/// Where clients also look for it, as in Zaqar.
+/// The same without the slash, which clients also use, as in Zaqar.
 pub const HOME_WITHOUT_SLASH: &str = "/v2";
 
 /// List the resources of version 2
@@ -106,7 +106,7 @@ pub async fn home(_: Caller) -> Result<Response, ApiError> {
 /// A resource: its name, its path with the parameters of the query, and its methods.
 type HomeResource = (&'static str, &'static str, &'static [&'static str]);
 
-/// In Zaqar's names. A test compares the paths with those of the router.
+/// The resources, with Zaqar's names. A test compares the paths with those of the router.
 const RESOURCES: &[HomeResource] = &[
     ("queues", "/v2/queues{?marker,limit,detailed,with_count,with_stats,name}", &["GET"]),
     ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "PATCH", "DELETE"]),
@@ -156,7 +156,7 @@ fn resource(template: &str, allow: &[&str]) -> Value {
     json!({ "href-template": template, "href-vars": Map::from_iter(variables), "hints": hints })
 }
 
-/// The variables of a template.
+/// Returns the variables of a template.
 fn variables(template: &str) -> impl Iterator<Item = &str> {
     let groups = template.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
     groups.flat_map(|(group, _)| group.trim_start_matches('?').split(','))
