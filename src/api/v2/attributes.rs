@@ -1,4 +1,4 @@
-//! The attributes of a queue, for the document alone: what they may be is checked by `angarium_core::attributes`.
+//! The attributes of a queue, only for the document: `angarium_core::attributes` checks their values.
 
 use std::collections::{BTreeMap, HashMap};
 

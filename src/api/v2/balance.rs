@@ -1,4 +1,5 @@
-//! Balance: which queues should go to other pools so that each holds its share by weight; shown, and begun on demand.
+//! Balance: the queues to migrate to other pools so that each pool holds its share by weight; shown, and started on
+//! demand.
 
 use axum::extract::State;
 use axum::http::StatusCode;

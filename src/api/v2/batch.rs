@@ -1,5 +1,5 @@
-//! Batches: messages posted and deleted each for itself, so that one that is refused does not keep the others from it. What Zaqar
-//! has for many messages does all of them or none.
+//! Batches: each message is posted or deleted by itself, so that a refused one does not affect the others. Zaqar's
+//! requests for several messages do all of them or none.
 
 use axum::Extension;
 use axum::extract::State;
@@ -132,7 +132,7 @@ pub async fn delete(
 ) -> Result<Response, ApiError> {
     let texts = bounded("ids", Some(required("ids", query.ids.as_deref())?), broker.limits())?;
     let claims: Vec<ClaimId> = known("claim_ids", query.claim_ids.as_deref(), broker.limits())?;
-    // What cannot be an id is the id of no message, and such a message is gone.
+    // Text that is no valid id belongs to no message, and such a message counts as deleted.
     let ids: Vec<Option<MessageId>> = texts.iter().map(|text| text.parse().ok()).collect();
     let known: Vec<MessageId> = ids.iter().flatten().copied().collect();
     let held = Holdings { claims: &claims, client: asked.client };

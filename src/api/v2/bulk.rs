@@ -1,4 +1,4 @@
-//! Messages in numbers: list them, read and delete them by their ids, pop the oldest.
+//! Bulk operations on messages: list them, read and delete them by their ids, pop the oldest.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -46,7 +46,7 @@ pub struct MessagesQuery {
 }
 
 impl MessagesQuery {
-    /// None when no page has what is behind the marker.
+    /// Returns the filter of a page; none if no page can begin at the marker.
     fn filter(&self, asked: &QueueRequest, limits: &Limits) -> Result<Option<MessageFilter>, Error> {
         let limit = PageLimit::new(integer("limit", self.limit.as_deref())?, limits.messages_page)?;
         let echoes = boolean("echo", self.echo.as_deref())?.unwrap_or(false);
@@ -98,7 +98,7 @@ fn path(asked: &QueueRequest) -> String {
     format!("{}/messages", queues::path(&asked.queue))
 }
 
-/// The ids of a list that can be ids; the others are those of no message.
+/// Returns the valid ids of a list; invalid ones belong to no message.
 pub(super) fn known<T: std::str::FromStr>(
     field: &'static str,
     text: Option<&str>,
@@ -107,7 +107,7 @@ pub(super) fn known<T: std::str::FromStr>(
     Ok(bounded(field, text, limits)?.into_iter().filter_map(|text| text.parse().ok()).collect())
 }
 
-/// The texts of a list, no more than are allowed.
+/// Returns the texts of a list; fails if there are too many.
 pub(super) fn bounded<'a>(
     field: &'static str,
     text: Option<&'a str>,

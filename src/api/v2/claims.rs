@@ -1,4 +1,4 @@
-//! Claims: create, look at, renew, release.
+//! Claims: create, get, renew, release.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -220,7 +220,7 @@ pub async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let delay = integer("delay", query.delay.as_deref())?;
     let delay = delay.map(|seconds| Delay::seconds(seconds, "delay", broker.limits())).transpose()?;
-    // What cannot be an id is the id of no claim, and such a claim has ended.
+    // Text that is no valid id belongs to no claim, and such a claim counts as ended.
     let Ok(id) = claim_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
     broker.release_later(&asked.queue, id, delay).await?;
     Ok(StatusCode::NO_CONTENT)

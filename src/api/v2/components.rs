@@ -1,4 +1,4 @@
-//! Components: the replicas of the service and what each of them serves, for administrators.
+//! Components: the replicas of the service and the slots that they serve, for administrators.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,4 +1,4 @@
-//! Flavors: list, look up, make, change, delete. Every client may look; the rest is for administrators.
+//! Flavors: list, get, create, change, delete. Every client may read; the rest is for administrators.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
@@ -66,7 +66,7 @@ impl RequestBody for FlavorUpdate {
     }
 }
 
-/// The pools of a flavor, with capabilities that must at least have the form.
+/// Returns the pools of a flavor; the capabilities must have the form of an object.
 fn pool_list(names: &[String], capabilities: Option<&RawValue>) -> Result<Vec<PoolName>, Error> {
     if capabilities.is_some_and(|text| !text.get().starts_with('{')) {
         return Err(Error::invalid(InvalidPart::Body, "capabilities", "must be a JSON object"));

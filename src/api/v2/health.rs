@@ -1,4 +1,4 @@
-//! Health: how coordination and each pool do, for administrators.
+//! Health: the state of coordination and of each pool, for administrators.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ struct MessageVolume {
 }
 
 impl MessageVolume {
-    /// None while a client does not say what it has.
+    /// Returns the counts; none while a pool or a replica does not report its own.
     fn new(health: &HealthReport) -> Option<Self> {
         let told = |silence: &Option<String>| silence.is_none().then_some(());
         let mut total = 0;
@@ -70,7 +70,7 @@ impl MessageVolume {
             told(&replica.said.silence)?;
             claimed += replica.said.last.as_ref()?.0.claimed_messages;
         }
-        // They are not counted at one instant.
+        // The two numbers are not counted at the same instant.
         let claimed = claimed.min(total);
         Some(Self { free: total - claimed, claimed, total })
     }
@@ -88,7 +88,7 @@ struct OperationStatus {
     reference: Option<String>,
 }
 
-/// The operations that Zaqar's health carries out, and whether they need a pool with room.
+/// The operations in the form of Zaqar's health check, and whether each needs a pool with free space.
 const OPERATIONS: [(&str, bool); 8] = [
     ("create_queue", false),
     ("post_messages", true),
@@ -193,7 +193,7 @@ pub async fn get(State(broker): State<Broker>, _: Admin) -> Result<Response, Api
     let body = |pool: PoolHealth| (pool.name.to_string(), PoolHealthBody::from(pool));
     let pools: BTreeMap<_, _> = health.pools.into_iter().map(body).collect();
     let storage_reachable = pools.values().all(|pool| pool.storage_reachable);
-    // Why they may not be all is what makes the catalogue unreachable.
+    // If the list may be incomplete, the cause is the same that makes the catalogue unreachable.
     let (components, _) = stats::components(health.replicas);
     let reply_body = Health {
         catalog_reachable: health.is_catalogue_reachable,

@@ -140,7 +140,7 @@ struct QueueRates {
 impl From<QueueCounts> for QueueMessageCounts {
     fn from(counts: QueueCounts) -> Self {
         let QueueCounts { ready, delayed, claimed, in_transfer, oldest_age, .. } = counts;
-        // To a hundredth: the counts are not finer.
+        // Rounded to a hundredth: the counts are not more precise.
         let per_second = |per_minute: u64| (per_minute as f64 / 0.6).round() / 100.0;
         let rates = QueueRates {
             posted: per_second(counts.posted_per_minute),

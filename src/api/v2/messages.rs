@@ -65,7 +65,7 @@ struct PostedMessage {
 }
 
 impl PostedMessage {
-    /// Checks the message at this place of the request.
+    /// Checks the message with this index in the request.
     fn into_new(self, index: usize, limits: &Limits) -> Result<NewMessage, Error> {
         let field = |name| format!("messages[{index}].{name}");
         let ttl = self.ttl.map(|ttl| MessageTtl::new(ttl, field("ttl"), limits)).transpose()?;
@@ -91,7 +91,7 @@ impl RequestBody for MessagePostRequest {
 }
 
 impl MessagePostRequest {
-    /// Each message, or why it is refused.
+    /// Returns each message, or the reason why it is refused.
     pub(super) fn into_messages(
         self,
         limits: &Limits,
@@ -147,7 +147,7 @@ pub async fn post(
     let PostResult { ids, durability } = broker.messages_post(&asked.queue, messages, asked.client).await?;
     let base = format!("{}/messages", queues::path(&asked.queue));
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    // Clients bound the length of a header, and no more ids than these can be asked for at once.
+    // Clients bound the length of a header, and one request can name at most this many ids.
     let location = match texts.len() {
         0..=limits::PAGE => [&base, "?ids=", &texts.join(",")].concat(),
         _ => base.clone(),
@@ -157,7 +157,7 @@ pub async fn post(
     Ok(([(header::LOCATION, location)], reply(StatusCode::CREATED, &posted)).into_response())
 }
 
-/// The messages in the trace of the request.
+/// Adds the trace of the request to the messages.
 pub(super) fn traced(asked: &QueueRequest, messages: Vec<NewMessage>) -> Vec<NewMessage> {
     if asked.trace.is_none() {
         return messages;
@@ -316,7 +316,7 @@ pub async fn delete(
     Query(DeleteQuery { claim_id }): Query<DeleteQuery>,
 ) -> Result<StatusCode, ApiError> {
     let claim_id = claim_id.filter(|text| !text.is_empty());
-    // What cannot be an id is the id of no message, and such a message is gone.
+    // Text that is no valid id belongs to no message, and such a message counts as deleted.
     let Ok(id) = message_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
     let claim = claim_id.map(|text| text.parse().unwrap_or(ClaimId::NONE));
     broker.message_delete(&asked.queue, id, claim).await?;

@@ -1,4 +1,4 @@
-//! Changing the metadata of a queue.
+//! Changes of the metadata of a queue.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -39,7 +39,7 @@ pub struct QueuePatchOperation {
     value: Option<Box<RawValue>>,
 }
 
-/// `null` is a value too.
+/// Reads a field that may be `null`, which is a value like any other.
 fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(value).map(Some)
 }

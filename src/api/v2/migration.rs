@@ -1,4 +1,4 @@
-//! Migration of a queue to another pool: begin, look, cancel. All of it is for administrators.
+//! Migration of a queue to another pool: begin, get, cancel. All of it is for administrators.
 
 use axum::extract::State;
 use axum::http::StatusCode;

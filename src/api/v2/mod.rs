@@ -1,4 +1,4 @@
-//! Zaqar's API v2, one file per resource, and the messages of more than one of them.
+//! Zaqar's API v2, with one file for each resource; messages have several.
 
 pub mod attributes;
 pub mod balance;

@@ -1,4 +1,4 @@
-//! What the pages of listings have in common: links, and the parameters that a link carries on.
+//! Common parts of listing pages: links, and the parameters that a link repeats.
 
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -27,35 +27,36 @@ pub struct NamesQuery {
 }
 
 impl NamesQuery {
-    /// How many elements the page may have.
+    /// Returns the max elements of the page.
     pub fn limit(&self, span: Span) -> Result<PageLimit, Error> {
         PageLimit::new(integer("limit", self.limit.as_deref())?, span)
     }
 
-    /// The one of two views that is asked for.
+    /// Returns the view that the request selects.
     pub fn view<V, R>(&self, brief: fn(V) -> R, detailed: fn(V) -> R) -> Result<fn(V) -> R, Error> {
         view(self.detailed.as_deref(), brief, detailed)
     }
 
-    /// The links of the page of `path` that ends with the element of this name.
+    /// Returns the links of the page of `path` whose last element has this name.
     pub fn links(&self, path: &str, last: Option<String>) -> Vec<Link> {
         let carried = [("limit", self.limit.as_deref()), ("detailed", spelled(self.detailed.as_deref()))];
         links(path, last, &carried)
     }
 }
 
-/// One of two views, as the parameter `detailed` states.
+/// Returns the view that the parameter `detailed` selects.
 pub fn view<V, R>(asked: Option<&str>, brief: fn(V) -> R, detailed: fn(V) -> R) -> Result<fn(V) -> R, Error> {
     let is_detailed = boolean("detailed", asked)?.unwrap_or(false);
     Ok(if is_detailed { detailed } else { brief })
 }
 
-/// A boolean of the query as links have it: `true` or `false`, however the request spelled it. To be used once it was read.
+/// Returns a boolean of the query as `true` or `false` for a link, whatever its spelling in the request. Its value must
+/// have been checked before.
 pub fn spelled(asked: Option<&str>) -> Option<&'static str> {
     boolean("", asked).ok().flatten().map(|is_so| if is_so { "true" } else { "false" })
 }
 
-/// An answer that states where it is, as Zaqar's pages of pools and flavors do.
+/// Returns an answer with its location, as in Zaqar's pages of pools and flavors.
 pub fn located(uri: &Uri, page: &impl Serialize) -> Response {
     ([(header::CONTENT_LOCATION, uri.to_string())], reply(StatusCode::OK, page)).into_response()
 }
@@ -70,8 +71,8 @@ pub struct Link {
     href: String,
 }
 
-/// The links of a page: the next one, when there is somewhere to go on. As in Zaqar every page with an element on it
-/// has a link, so that a client may come back for what is added later.
+/// Returns the links of a page: the next page, if the page has an element. As in Zaqar also the last page has a link,
+/// so that a client can come back for elements that are added later.
 pub fn links(path: &str, marker: Option<String>, carried: &[(&str, Option<&str>)]) -> Vec<Link> {
     let Some(marker) = marker else { return Vec::new() };
     let mut query = form_urlencoded::Serializer::new(String::new());

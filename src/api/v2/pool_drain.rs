@@ -1,4 +1,4 @@
-//! Draining a pool: all its queues go to others. For administrators.
+//! Drain of a pool: all its queues migrate to other pools. For administrators.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,4 +1,4 @@
-//! Pools: list, look up, add, change, delete. All of it is for administrators.
+//! Pools: list, get, add, change, delete. All of it is for administrators.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
@@ -110,7 +110,7 @@ pub struct PoolUpdate {
     state: Option<String>,
 }
 
-/// Tells a field that is null from one that is absent.
+/// Distinguishes a field that is null from an absent one.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -139,7 +139,7 @@ impl PoolUpdate {
     }
 }
 
-/// The flavor of a pool; an empty one is none, as in Zaqar.
+/// Returns the flavor of a pool; an empty name is none, as in Zaqar.
 fn flavor(name: Option<String>) -> Result<Option<FlavorName>, Error> {
     let name = name.filter(|name| !name.is_empty());
     let checked = name.map(|name| FlavorName::new(&name)).transpose();

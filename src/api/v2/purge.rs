@@ -1,4 +1,4 @@
-//! Emptying a queue.
+//! Purge of a queue.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -18,7 +18,8 @@ use angarium_core::names::QueueRef;
 use angarium_core::patch::Entries;
 use angarium_core::queue::{CreateResult, Metadata, Milestone, QueueStats};
 
-/// The header that tells whether the queue exists: the answer for a missing one looks like that for an empty one.
+/// The header that states whether the queue exists, because the answer for a missing queue looks like that for an empty
+/// one.
 const EXISTS: HeaderName = HeaderName::from_static("x-queue-exists");
 
 /// Metadata of a queue, as [`QueueAttributes`] describes it.
@@ -91,7 +92,7 @@ pub async fn get(State(broker): State<Broker>, asked: QueueRequest) -> Result<Re
     Ok(telling(exists, reply(StatusCode::OK, &ShownBody(metadata.shown(limits)))))
 }
 
-/// An answer that also tells whether there is the queue that it speaks of: one that is not there has defaults, and zeros.
+/// Adds the header that states whether the queue of the answer exists: a missing queue has defaults and zeros.
 fn telling(exists: bool, mut answer: Response) -> Response {
     let value = HeaderValue::from_static(if exists { "true" } else { "false" });
     answer.headers_mut().insert(EXISTS, value);
@@ -129,7 +130,7 @@ pub async fn stats(State(broker): State<Broker>, asked: QueueRequest) -> Result<
     Ok(telling(stats.exists, reply(StatusCode::OK, &StatsBody::new(&asked.queue, &stats))))
 }
 
-/// The path of a queue.
+/// Returns the path of a queue.
 pub(super) fn path(queue: &QueueRef) -> String {
     format!("/v2/queues/{}", queue.name)
 }

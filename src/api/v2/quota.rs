@@ -1,4 +1,4 @@
-//! What the project of a caller may hold, and what it holds.
+//! The quota of the caller's project, and its use.
 
 use axum::extract::State;
 use axum::http::StatusCode;

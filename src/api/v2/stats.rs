@@ -1,4 +1,4 @@
-//! What the whole installation holds and who serves it, for administrators.
+//! Statistics of the whole installation and its replicas, for administrators.
 
 use std::collections::BTreeMap;
 
@@ -150,7 +150,7 @@ impl From<ReplicaReport> for ComponentStatus {
     }
 }
 
-/// The bodies of the replicas, and why they may not be all.
+/// Returns the replicas, and the reason why the list may be incomplete.
 pub(super) fn components(replicas: PartReport<Vec<ReplicaReport>>) -> (Vec<ComponentStatus>, Option<String>) {
     let found = replicas.last.map(|(found, _)| found).unwrap_or_default();
     (found.into_iter().map(ComponentStatus::from).collect(), replicas.silence)

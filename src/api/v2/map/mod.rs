@@ -1,4 +1,4 @@
-//! A map of the pools: as a picture, or as the figures that it is drawn from.
+//! The map of the pools: as a picture, or as its figures.
 
 mod picture;
 

@@ -1,11 +1,12 @@
-//! Draws the map: a row for each pool with two bars on one scale, its share and what it holds, and an arc for each way that
-//! queues are on. Names of pools are of letters, digits and `_.-`, so nothing in it needs an escape.
+//! Drawing of the map: for each pool a row with two bars on one scale, its share and its contents, and for each pair of
+//! pools with migrations an arc. Names of pools consist of letters, digits and `_.-`, so nothing in the picture needs
+//! an escape.
 
 use std::fmt::Write;
 
 use super::{MapReply, PoolMapEntry, PoolMapMove};
 
-/// In the unit of the picture, pixels when it is not scaled.
+/// In units of the picture: pixels when it is not scaled.
 const WIDTH: usize = 960;
 const TOP: usize = 72;
 const ROW: usize = 84;
@@ -14,7 +15,7 @@ const BAR_WIDTH: usize = 540;
 const ARC_LEFT: usize = 745;
 const BOTTOM: usize = 40;
 
-/// Colours for light and dark pages; told apart by brightness too.
+/// Colours for light and dark pages; they also differ in brightness.
 const STYLE: &str = "\
 text{font:14px system-ui,sans-serif;fill:#1b1f24}.small{font-size:12px;fill:#57606a}.title{font-size:18px;font-weight:600}\
 .name{font-weight:600}.page{fill:#fff}.scale{fill:#eaeef2}.share{fill:#9ec5fe}.held{fill:#0b5ed7}.silent{fill:#b02a37}\
@@ -22,7 +23,7 @@ text{font:14px system-ui,sans-serif;fill:#1b1f24}.small{font-size:12px;fill:#576
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.page{fill:#0d1117}.scale{fill:#21262d}\
 .share{fill:#2f4f7f}.held{fill:#58a6ff}.silent{fill:#ff7b72}.arc{stroke:#f0883e}.tip{fill:#f0883e}}";
 
-/// The picture as a document of its own.
+/// Draws the picture as an SVG document.
 pub(super) fn draw(map: &MapReply) -> String {
     let height = TOP + ROW * map.pools.len().max(1) + BOTTOM;
     let mut drawing = format!(
@@ -75,7 +76,7 @@ fn draw_pool(drawing: &mut String, top: usize, pool: &PoolMapEntry) {
 
 fn draw_moves(drawing: &mut String, map: &MapReply, way: &PoolMapMove, index: usize) {
     let row = |name: &str| map.pools.iter().position(|pool| pool.name == name);
-    // A pool that was added in this moment has no row yet.
+    // A pool that was added just now has no row yet.
     let (Some(from), Some(to)) = (row(&way.from), row(&way.to)) else { return };
     let y = |row: usize| TOP + row * ROW + 14;
     let bend = ARC_LEFT + 40 + 24 * (index % 5);
@@ -91,7 +92,7 @@ fn draw_moves(drawing: &mut String, map: &MapReply, way: &PoolMapMove, index: us
     text(drawing, at(bend + 4, usize::midpoint(y(from), y(to)) + 4), "small", &label);
 }
 
-/// A place in the picture.
+/// A point in the picture.
 #[derive(Clone, Copy)]
 struct Point {
     x: usize,
@@ -113,7 +114,7 @@ fn rect(drawing: &mut String, Point { x, y }: Point, width: usize, class: &str) 
     );
 }
 
-/// A part from 0 to 1 on the scale; what is not nothing can be seen.
+/// Returns the width of a part from 0 to 1 of the scale; a part above 0 is always visible.
 fn width(part: f64) -> usize {
     let width = (part.clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize;
     if part > 0.0 { width.max(2) } else { 0 }
@@ -123,7 +124,7 @@ fn queues(count: u64) -> String {
     format!("{} {}", grouped(count), if count == 1 { "queue" } else { "queues" })
 }
 
-/// A number with its thousands apart.
+/// Formats a number with separated thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -136,7 +137,7 @@ fn grouped(number: u64) -> String {
     grouped
 }
 
-/// Bytes in the greatest unit of which there is one.
+/// Formats bytes in the largest unit of which there is at least one.
 fn size(bytes: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, unit)| bytes >= *unit) {
