@@ -1,19 +1,19 @@
-//! An example of the body of every request and of every answer that is not an error, by the id of the operation.
-//! Never states what a body may be: that is its type's.
+//! An example of the body of every request and of every successful answer, by the id of the operation. The schema of a
+//! body is defined by its type, not here.
 
 use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, OpenApi, RefOr};
 
 const MESSAGE: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
-/// A part of the page.
+/// A part of the metrics page.
 const METRICS: &str = "# HELP angarium_messages Messages in the queues that were used since the start, by state.\n\
     # TYPE angarium_messages gauge\n\
     angarium_messages{project=\"000000000000\",queue=\"invoices\",state=\"ready\"} 3\n\
     # EOF\n";
 const CLAIM: &str = "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17";
 
-/// The bodies of an operation that has them.
+/// The bodies of an operation, as far as it has them.
 #[derive(Default)]
 struct Bodies {
     request: Option<Value>,
@@ -63,8 +63,8 @@ fn set(content: &mut RefOr<Content>, example: &Value) {
     }
 }
 
-/// What represents the operation; nothing for one without bodies. A test of the document names the operations with
-/// bodies that are missing here.
+/// Returns the examples of an operation; empty for one without bodies. A test of the document fails if an operation
+/// with bodies is missing here.
 fn bodies(operation: &str) -> Bodies {
     match operation {
         "versions_list"
@@ -96,7 +96,7 @@ fn bodies(operation: &str) -> Bodies {
     }
 }
 
-/// A replica and what it states.
+/// Returns a replica and its statements.
 fn serving() -> Value {
     json!({
         "instance": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",
@@ -242,7 +242,7 @@ fn of_migrations(operation: &str) -> Bodies {
     }
 }
 
-/// A message; the end of its path is `?claim_id=` when it is under a claim.
+/// Returns a message; its path ends in `?claim_id=` when it is claimed.
 fn message(end: &str) -> Value {
     json!({
         "id": MESSAGE,
@@ -253,7 +253,7 @@ fn message(end: &str) -> Value {
     })
 }
 
-/// What is said of an entry that is refused.
+/// Returns the error of a refused entry.
 fn refused(description: &str) -> Value {
     json!({
         "title": "Invalid API request", "description": description, "code": "invalid", "may_retry": false,
@@ -352,7 +352,7 @@ fn of_pools(operation: &str) -> Bodies {
     }
 }
 
-/// A plan with one move, and what more is said of it.
+/// Returns a plan with one move and the members of `more`.
 fn plan(more: Value) -> Value {
     let mut planned = json!({
         "project": "shop", "queue": "jobs", "from": "fast-1", "to": "fast-2", "messages": 900, "bytes": 180_000,

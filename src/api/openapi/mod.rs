@@ -1,5 +1,5 @@
-//! The OpenAPI document: its frame, its versions, and where it is served. Its contents come from the routes and their
-//! types.
+//! The OpenAPI document: its frame, its versions and its routes. Its contents are generated from the routes of the API
+//! and their types.
 
 mod examples;
 mod older;
@@ -18,7 +18,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::error::ErrorBody;
 
-/// What the document states of the service as a whole.
+/// The frame of the document: the service as a whole.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -48,7 +48,7 @@ use super::error::ErrorBody;
 )]
 pub struct Frame;
 
-/// The two ways to bring a token, which matter while authentication is on, and the signature of SQS.
+/// The two ways to send a token, which matter only with authentication on, and the signature of SQS.
 struct Schemes;
 
 impl Modify for Schemes {
@@ -72,16 +72,16 @@ impl Modify for Schemes {
     }
 }
 
-/// The versions of OpenAPI that the document is written in.
+/// The OpenAPI versions of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// What the routes and types say.
+    /// The version that the routes and types generate.
     V31,
-    /// For generators that know no later one.
+    /// For generators that do not support the newer version.
     V30,
 }
 
-/// The whole document as JSON text, ending with a line break.
+/// Returns the whole document as JSON text with a line break at the end.
 pub fn document(version: Version) -> String {
     let document = whole();
     let text = match version {
@@ -95,7 +95,7 @@ pub fn document(version: Version) -> String {
     text.expect("the document has text keys and no failing parts") + "\n"
 }
 
-/// What the routes say, and the pipeline before them, with the examples.
+/// Returns the document of the routes and the pipeline, with the examples.
 fn whole() -> Document {
     let mut document = super::described();
     examples::fill_in(&mut document);
@@ -109,7 +109,7 @@ fn value(document: &Document) -> Value {
     serde_json::to_value(document).expect("the document has text keys and no failing parts")
 }
 
-/// Made once, when it is first asked for: it is the same for the life of the process.
+/// Created at the first request: the document does not change while the process lives.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document(Version::V31));
 static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&value(&whole())));
 
@@ -122,7 +122,7 @@ pub async fn json() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str())
 }
 
-/// The page has its style in it, and whatever else it would name is not loaded.
+/// The page contains its style; the browser loads no other resource.
 const LOADS_NOTHING: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// Get the API reference as a page

@@ -1,5 +1,5 @@
-//! The document in version 3.0 of OpenAPI, for generators that know no later one. Nothing is lost but what 3.0 cannot
-//! say: the names of a licence's register, rules for the names of properties, and the roles that an operation needs.
+//! The document in version 3.0 of OpenAPI, for generators that support no later one. It loses only what 3.0 cannot
+//! express: the identifiers of licences, rules for the names of properties, and the roles that an operation needs.
 
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ pub fn rewrite(document: &mut Value) {
     rewrite_below(document);
 }
 
-/// Behind a scheme that is not of OAuth 3.0 has no names of roles.
+/// Removes role names: in 3.0 a scheme other than OAuth has none.
 fn forget_roles(security: &mut Value) {
     let alternatives = security.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
     alternatives.flat_map(Map::values_mut).for_each(|roles| *roles = json!([]));
@@ -34,12 +34,12 @@ fn rewrite_below(value: &mut Value) {
     }
 }
 
-/// Rewrites an object if it is a schema; members of others have other kinds of values under these names.
+/// Rewrites an object if it is a schema; in other objects these member names have other kinds of values.
 fn rewrite_schema(schema: &mut Map<String, Value>) {
     if schema.get("propertyNames").is_some_and(|names| names.get("type").is_some_and(Value::is_string)) {
         schema.remove("propertyNames");
     }
-    // The same to 3.0; generators read a map of anything in this form only.
+    // Both forms are equal in 3.0; generators recognize a map of any values only in this form.
     if schema.get("additionalProperties").is_some_and(|values| *values == json!({})) {
         schema.insert("additionalProperties".to_owned(), json!(true));
     }
@@ -63,7 +63,7 @@ fn rewrite_schema(schema: &mut Map<String, Value>) {
         && schema.get("$ref").is_some_and(Value::is_string)
         && let Some(reference) = schema.remove("$ref")
     {
-        // Beside a reference 3.0 sees nothing else.
+        // In 3.0, all other members beside a reference are ignored.
         schema.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
     }
 }

@@ -1,10 +1,10 @@
-//! Bodies that may be absent. The attribute of a route states such a body with `Option`, which utoipa takes for one
-//! that may be absent or `null`; here `null` is a body like another, and refused.
+//! Optional bodies. A route declares such a body with `Option`, which utoipa documents as absent or `null`; this API
+//! treats `null` as an ordinary body and refuses it.
 
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{OpenApi, RefOr, Schema};
 
-/// Takes the `null` out of the bodies of all requests.
+/// Removes `null` from the bodies of all requests.
 pub fn narrow(document: &mut OpenApi) {
     for item in document.paths.paths.values_mut() {
         let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
@@ -31,7 +31,7 @@ fn narrow_schema(schema: &mut RefOr<Schema>) {
     }
 }
 
-/// Moves what is said of a key from the one schema that it may have beside `null` to the key, where readers look.
+/// Moves the description of a nullable key from its only other schema to the key itself, where readers look.
 pub fn lift_descriptions(document: &mut OpenApi) {
     let Some(components) = &mut document.components else { return };
     for schema in components.schemas.values_mut() {

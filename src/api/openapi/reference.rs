@@ -1,5 +1,5 @@
-//! The reference of the API as a page of HTML, written from the OpenAPI document. It loads nothing, so that it works
-//! wherever the service does.
+//! The API reference as an HTML page, generated from the OpenAPI document. The page loads no other resource, so it
+//! works wherever the service does.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:62em;marg
     @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}th,pre{background:#282828}\
     td,th,h2{border-color:#444}a{color:#8bf}}";
 
-/// The page of a document.
+/// Returns the page of a document.
 pub fn page(document: &Value) -> String {
     let mut page = Page(String::new());
     let title = text(&document["info"]["title"]);
@@ -45,7 +45,7 @@ pub fn page(document: &Value) -> String {
     page.0
 }
 
-/// An operation and where it is.
+/// An operation and its path.
 struct Operation<'d> {
     method: String,
     path: &'d str,
@@ -166,7 +166,7 @@ impl Page {
     }
 }
 
-/// What a schema admits, in few words.
+/// Describes a schema in few words.
 fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         return format!("<a href=\"#schema-{name}\">{name}</a>");
@@ -193,17 +193,17 @@ fn kind(schema: &Value) -> String {
     words
 }
 
-/// The members of an object; none when it is something else.
+/// Returns the members of an object; none for any other value.
 fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter).map(|(key, value)| (key.as_str(), value))
 }
 
-/// The items of a list; none when it is something else.
+/// Returns the items of a list; none for any other value.
 fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A text as HTML; nothing when it is something else. What is between backticks is code.
+/// Returns a text as HTML, with backticks as code; empty for any other value.
 fn text(value: &Value) -> String {
     let parts = escaped(value.as_str().unwrap_or_default());
     let parts = parts.split('`').enumerate();

@@ -1,6 +1,6 @@
-//! The operations of SQS in the document. They are not routes: a header states which one a request means. Each is
-//! written as a path of its own all the same, `/` and a fragment that no client sends, as other documents of AWS's JSON
-//! protocols do: so that a generator makes one typed method of each.
+//! The operations of SQS in the document. They are not routes: a header selects the operation. Each has its own path in
+//! the document nevertheless, `/` with a fragment that no client sends, as in other documents of AWS's JSON protocols,
+//! so that a generator creates one typed method for each.
 
 mod members;
 mod operations;
@@ -14,10 +14,10 @@ use crate::api::sqs::{ALL, Operation};
 use members::{Member, OTHER_SCHEMAS, Shape};
 use operations::contents;
 
-/// The name of their tag.
+/// The tag of the operations.
 pub const TAG: &str = "sqs";
 
-/// Writes the operations of SQS into the document, with their schemas.
+/// Writes the operations of SQS and their schemas into the document.
 pub fn describe(document: &mut OpenApi) {
     let components = document.components.get_or_insert_default();
     for (name, description, members) in OTHER_SCHEMAS {
@@ -36,7 +36,7 @@ pub fn describe(document: &mut OpenApi) {
     }
 }
 
-/// The id of an operation: its name in small letters, with the verb at the end as in all ids of the document.
+/// Returns the id of an operation: its words in lower case, with the verb at the end as in all ids of the document.
 fn operation_id(operation: Operation) -> String {
     let mut words: Vec<String> = Vec::new();
     for letter in operation.name().chars() {
@@ -133,7 +133,7 @@ fn property(member: &Member) -> Value {
     schema
 }
 
-/// The example of a body: of all members that have one.
+/// Returns the example of a body, with all members that have one.
 fn example(members: &[Member]) -> Value {
     let shown = members.iter().filter(|member| !member.example.is_empty());
     let shown = shown.map(|member| {

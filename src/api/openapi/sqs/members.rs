@@ -1,4 +1,4 @@
-//! The members of what the operations of SQS take and answer, by AWS's names.
+//! The members of requests and answers of SQS, by AWS's names.
 
 use angarium_core::limits;
 
@@ -8,16 +8,17 @@ pub struct Member {
     pub name: &'static str,
     pub shape: Shape,
     pub is_required: bool,
-    /// Its value in the example: the text of a [`Shape::Text`], JSON of any other; empty when the example is without it.
+    /// The value in the example: plain text for [`Shape::Text`], JSON for any other; empty when the example lacks this
+    /// member.
     pub example: &'static str,
     pub description: &'static str,
 }
 
-/// What the value of a member is.
+/// The type of a member.
 #[derive(Clone, Copy)]
 pub enum Shape {
     Text,
-    /// A whole number from the one to the other.
+    /// A whole number within these bounds.
     Whole(u32, u32),
     /// A whole number that is not negative.
     Count,
@@ -28,11 +29,11 @@ pub enum Shape {
     Time,
     /// A list of values of this schema.
     List(&'static str),
-    /// Values of this schema, by their names.
+    /// Values of this schema, by name.
     Map(&'static str),
 }
 
-/// A member that may be absent.
+/// Creates a member that may be absent.
 pub const fn may(
     name: &'static str,
     shape: Shape,
@@ -42,7 +43,7 @@ pub const fn may(
     Member { name, shape, is_required: false, example, description }
 }
 
-/// A member that is always there.
+/// Creates a member that is always present.
 pub const fn must(
     name: &'static str,
     shape: Shape,
@@ -114,7 +115,7 @@ pub const QUEUE_ATTRIBUTES: &str = "Attributes of the queue by their names, each
     `Policy`, `KmsMasterKeyId`, `KmsDataKeyReusePeriodSeconds`, `SqsManagedSseEnabled`, and of a FIFO queue `FifoQueue`, \
     `ContentBasedDeduplication`, `DeduplicationScope`, `FifoThroughputLimit`.";
 
-/// The schemas of values in bodies: their names, what they are, and their members.
+/// The schemas of values in bodies: their names, their descriptions and their members.
 pub const OTHER_SCHEMAS: &[(&str, &str, &[Member])] = &[
     (
         "SqsError",

@@ -1,4 +1,4 @@
-//! What the document states of each operation of SQS.
+//! The description of each SQS operation in the document.
 
 use super::members::Shape::{List, Text, TextMap, Texts, Whole};
 use super::members::{
@@ -9,18 +9,18 @@ use super::members::{
 use crate::api::sqs::Operation;
 use angarium_core::limits;
 
-/// What the document states of an operation.
+/// The description of an operation.
 pub struct Contents {
     pub summary: &'static str,
     pub description: &'static str,
     pub request: &'static [Member],
-    /// What it means that it was done.
+    /// The meaning of success.
     pub done: &'static str,
-    /// Nothing when the answer states only that it was done.
+    /// The members of the answer; empty when it only states success.
     pub answer: &'static [Member],
 }
 
-/// What the document states of an operation.
+/// Returns the description of an operation.
 #[expect(clippy::too_many_lines, reason = "a table, with a row for each operation")]
 pub const fn contents(operation: Operation) -> Contents {
     match operation {
