@@ -1,16 +1,16 @@
-//! Bounds of the memory that clients make the service hold: the bytes of their bodies, or of answers they do not read.
-//! Owns who holds how much, and whom it is taken from when it is short. Never sees a body, and never waits.
+//! Bounds of the memory that clients use: the bytes of their request bodies, or of unread answers. This module counts
+//! the bytes of each user, and evicts holders when memory is short. It never reads a body and never waits.
 //!
 //! ```text
 //!   open            add, slow               add, no room
-//!  ──────▶ Open ───────────────▶ Evicted        and no caller is slow: refused
+//!  ──────▶ Open ───────────────▶ Evicted        and no holder is slow: refused
 //!            │ keep
 //!            ▼
-//!          Kept: no caller takes it away; its bytes are free when it is dropped
+//!          Kept: never evicted; its bytes are free when it is dropped
 //! ```
 //!
-//! The common case is one addition and one subtraction of an atomic ([`Budget::reserve`]). A lock is held when a holder
-//! is opened and dropped, and while a caller is looked for who must go.
+//! The common case is one atomic addition and one subtraction ([`Budget::reserve`]). A lock is held when a holder is
+//! opened or dropped, and during the search for a holder to evict.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,54 +23,54 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Bytes after which a holder has made progress. Less does not count: single bytes now and then keep nothing for ever.
+/// Bytes that count as progress of a holder. Fewer do not count: single bytes from time to time prevent no eviction.
 const STEP: usize = 16 * 1024;
 
-/// How much is held, by whom at most, and who is slow.
+/// Bounds of a budget, and the time after which a holder is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes in all.
+    /// Max bytes of all users.
     pub total: usize,
-    /// Bytes of them that holders leave to what is only reserved ([`Budget::reserve`]).
+    /// Bytes of the total that holders leave to reservations ([`Budget::reserve`]).
     pub reserve: usize,
-    /// Bytes of one user.
+    /// Max bytes of one user.
     pub share: usize,
-    /// A holder is slow that has not made progress for this long.
+    /// Time without progress after which a holder is slow.
     pub max_wait: Duration,
 }
 
-/// Why a holder may hold no more.
+/// The reason why a holder gets no more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetRefusal {
-    /// There is no room, and no slow holder to take it from.
+    /// There is no room, and no slow holder to evict.
     Full,
-    /// This holder was the slowest of the user that holds the most, of those with a slow one.
+    /// This holder was evicted. It was the slowest one of its user, who held the most of all users with a slow holder.
     Slow,
 }
 
-/// How a budget is used.
+/// The usage of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes held now.
     pub used: usize,
-    /// Bytes that may be held.
+    /// Max bytes.
     pub total: usize,
-    /// How often more was refused.
+    /// Number of refusals.
     pub refused: u64,
-    /// How many slow holders were evicted.
+    /// Number of evicted holders.
     pub evicted: u64,
 }
 
-/// A budget of bytes, shared by users of the kind `U`.
+/// A budget of bytes, shared by users of the type `U`.
 pub struct Budget<U>(Arc<Ledger<U>>);
 
-/// Bytes of a budget that no caller takes away; they are free when it is dropped.
+/// Reserved bytes, which are never taken back; they are free when this is dropped.
 pub struct Reservation<'a, U> {
     budget: &'a Budget<U>,
     bytes: usize,
 }
 
-/// What holds bytes of a budget for a user; they are free when it is dropped.
+/// Bytes that are held for a user; they are free when this is dropped.
 pub struct Holder<U: Clone + Eq + Hash> {
     budget: Budget<U>,
     user: U,
@@ -84,16 +84,16 @@ struct Ledger<U> {
     began: Instant,
     /// Bytes of all holders.
     held: AtomicUsize,
-    /// Bytes that are too few to count for a user.
+    /// Bytes of reservations, which count for no user.
     reserved: AtomicUsize,
     next: AtomicU64,
     refused: AtomicU64,
     evicted: AtomicU64,
-    /// Held for single changes, and while a slow holder is looked for.
+    /// Held for single changes, and during the search for a slow holder.
     users: Mutex<HashMap<U, Holders>>,
 }
 
-/// What a user holds.
+/// The holders of a user.
 #[derive(Default)]
 struct Holders {
     account: Arc<Account>,
@@ -113,10 +113,10 @@ const EVICTED: u8 = 2;
 struct Entry {
     state: AtomicU8,
     held: AtomicUsize,
-    /// Bytes of the present step, and when it began, in microseconds of the ledger.
+    /// Bytes of the current step, and the time of its begin in microseconds of the ledger.
     step: AtomicUsize,
     since: AtomicU64,
-    /// Woken when the entry is evicted. Held for a moment by its holder and by who evicts it.
+    /// Woken at the eviction. The holder and the evicting task hold it for a moment.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -145,7 +145,7 @@ impl<U> fmt::Debug for Reservation<'_, U> {
 }
 
 impl<U> Budget<U> {
-    /// A budget of which nothing is used.
+    /// Creates an unused budget.
     pub fn new(bounds: Bounds) -> Self {
         Self(Arc::new(Ledger {
             bounds,
@@ -159,7 +159,7 @@ impl<U> Budget<U> {
         }))
     }
 
-    /// Bytes held in all.
+    /// Returns the bytes that are held or reserved.
     pub fn used(&self) -> usize {
         self.held() + self.0.reserved.load(Ordering::Relaxed)
     }
@@ -168,19 +168,19 @@ impl<U> Budget<U> {
         self.0.held.load(Ordering::Relaxed)
     }
 
-    /// Whether holders have more than there is for them.
+    /// Whether holders have more than their part of the budget.
     fn is_full_for_holders(&self) -> bool {
         let Bounds { total, reserve, .. } = self.0.bounds;
         self.used() > total || self.held() > total.saturating_sub(reserve)
     }
 
-    /// Whether more is reserved than is kept for that, and than holders have left.
+    /// Whether reservations exceed both their own part and the bytes that holders left free.
     fn is_full_for_reserved(&self) -> bool {
         let Bounds { total, reserve, .. } = self.0.bounds;
         self.used() > total && self.0.reserved.load(Ordering::Relaxed) > reserve
     }
 
-    /// How it is used, and what became of those for whom there was no room.
+    /// Returns the usage, with the numbers of refusals and evictions.
     pub fn usage(&self) -> Usage {
         Usage {
             used: self.used(),
@@ -200,8 +200,8 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl<U: Clone + Eq + Hash> Budget<U> {
-    /// Holds `bytes` that are too few to count for a user. Costs no lock while there is room, which holders cannot take up
-    /// to [`Bounds::reserve`].
+    /// Reserves `bytes` that are too few to count for a user. Takes no lock while there is room. Holders leave
+    /// [`Bounds::reserve`] bytes free for this.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl<U: Clone + Eq + Hash> Budget<U> {
         Ok(reserved)
     }
 
-    /// A holder for `user` that holds nothing yet.
+    /// Opens a holder for `user` without bytes.
     pub fn open(&self, user: U) -> Holder<U> {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
         let entry = Arc::new(Entry { since: AtomicU64::new(self.now()), ..Entry::default() });
@@ -231,8 +231,8 @@ impl<U: Clone + Eq + Hash> Budget<U> {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Evicts slow holders until there is room in all, and in the share of `own`: of the user that holds the most, among
-    /// those that have a slow one.
+    /// Evicts slow holders until there is room in the whole budget and in the share of `own`. The next one to evict
+    /// belongs to the user that holds the most, among the users with a slow holder.
     fn make_room(&self, own: Option<&Account>) -> Result<(), BudgetRefusal> {
         loop {
             let is_over_share = own.is_some_and(|own| own.used() > self.0.bounds.share);
@@ -259,7 +259,7 @@ impl<U: Clone + Eq + Hash> Budget<U> {
         }
     }
 
-    /// Takes from an entry what it holds.
+    /// Frees the bytes of an entry.
     fn free(&self, entry: &Entry, account: &Account) {
         let held = entry.held.swap(0, Ordering::Acquire);
         account.used.fetch_sub(held, Ordering::Relaxed);
@@ -280,7 +280,8 @@ impl Account {
 }
 
 impl Holders {
-    /// The entry that made its last progress first, and when. One that holds nothing frees nothing.
+    /// Returns the entry with the oldest progress, and its time. Entries without bytes are skipped, because evicting
+    /// them frees nothing.
     fn slowest(&self) -> Option<(&Entry, u64)> {
         let is_open = |entry: &&Arc<Entry>| {
             entry.state.load(Ordering::Relaxed) == OPEN && entry.held.load(Ordering::Relaxed) > 0
@@ -292,7 +293,7 @@ impl Holders {
 }
 
 impl Entry {
-    /// Returns whether it was open until now.
+    /// Evicts an open entry. Returns false if it was not open.
     fn evict(&self) -> bool {
         let changed = self.state.compare_exchange(OPEN, EVICTED, Ordering::AcqRel, Ordering::Acquire);
         if changed.is_ok()
@@ -305,7 +306,7 @@ impl Entry {
 }
 
 impl<U: Clone + Eq + Hash> Holder<U> {
-    /// Holds `bytes` more, and notes that it has made so much progress. What is refused is held nevertheless, until it is
+    /// Holds `bytes` more, and records them as progress. Also after a refusal the bytes count until this holder is
     /// dropped.
     ///
     /// # Errors
@@ -315,11 +316,11 @@ impl<U: Clone + Eq + Hash> Holder<U> {
         self.add_piece(bytes, 0)
     }
 
-    /// As [`Holder::add`], for a piece that costs `overhead` beside its bytes, which is no progress.
+    /// As [`Holder::add`], for a piece that costs `overhead` in addition to its bytes. The overhead is no progress.
     ///
     /// # Errors
     ///
-    /// Those of [`Holder::add`].
+    /// As for [`Holder::add`].
     pub fn add_piece(&self, bytes: usize, overhead: usize) -> Result<(), BudgetRefusal> {
         self.hold(bytes.saturating_add(overhead));
         self.note_progress(bytes);
@@ -330,35 +331,35 @@ impl<U: Clone + Eq + Hash> Holder<U> {
         if self.is_evicted() { Err(BudgetRefusal::Slow) } else { Ok(()) }
     }
 
-    /// Holds `bytes` more in any case: they are there already. When there is no room, slow holders are evicted, among them
-    /// this one.
+    /// Holds `bytes` more in any case, because they are in memory already. When there is no room, slow holders are
+    /// evicted, possibly this one.
     pub fn add_anyway(&self, bytes: usize) {
         if self.entry.held.load(Ordering::Relaxed) == 0 {
             self.begin_step();
         }
         self.hold(bytes);
-        // When no caller can be evicted any more, all that is left is in good hands.
+        // A refusal is ignored: then no other holder is slow.
         let _ = self.budget.make_room(Some(&*self.account));
     }
 
     fn hold(&self, bytes: usize) {
-        // The entry last: who evicts it meanwhile takes away no more than was added.
+        // The entry is updated last, so that a concurrent eviction frees no more than was added.
         self.budget.0.held.fetch_add(bytes, Ordering::Relaxed);
         self.account.used.fetch_add(bytes, Ordering::Relaxed);
         self.entry.held.fetch_add(bytes, Ordering::Release);
     }
 
-    /// Holds `bytes` less, of those that it holds.
+    /// Releases `bytes` of its bytes, or all if it has fewer.
     pub fn release(&self, bytes: usize) {
         let less = |held: usize| Some(held.saturating_sub(bytes));
-        // An evicted one holds nothing any more.
+        // An evicted holder has no bytes any more.
         let held = self.entry.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let released = held.unwrap_or_default().min(bytes);
         self.account.used.fetch_sub(released, Ordering::Relaxed);
         self.budget.0.held.fetch_sub(released, Ordering::Relaxed);
     }
 
-    /// Notes that `bytes` have moved. Called by one task at a time.
+    /// Records that `bytes` have moved. Called by one task at a time.
     pub fn note_progress(&self, bytes: usize) {
         let step = self.entry.step.load(Ordering::Relaxed).saturating_add(bytes);
         if step < STEP {
@@ -372,13 +373,13 @@ impl<U: Clone + Eq + Hash> Holder<U> {
         self.entry.since.store(self.budget.now(), Ordering::Relaxed);
     }
 
-    /// From now on it is not evicted: what it waits for is no longer its client.
+    /// Protects the holder from eviction: it no longer waits for its client.
     pub fn keep(&self) {
-        // Fails when it is evicted already.
+        // Has no effect on a holder that is evicted already.
         let _ = self.entry.state.compare_exchange(OPEN, KEPT, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Whether it was evicted. If not, the task of `cx` is woken when it is.
+    /// Whether the holder was evicted. If not, the task of `cx` is woken at its eviction.
     pub fn poll_evicted(&self, cx: &Context<'_>) -> bool {
         let mut waker = self.entry.waker.lock();
         if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
@@ -388,17 +389,17 @@ impl<U: Clone + Eq + Hash> Holder<U> {
         self.is_evicted()
     }
 
-    /// Whether it was evicted.
+    /// Whether the holder was evicted.
     pub fn is_evicted(&self) -> bool {
         self.entry.state.load(Ordering::Acquire) == EVICTED
     }
 
-    /// Whose it is.
+    /// Returns the user of the holder.
     pub fn user(&self) -> &U {
         &self.user
     }
 
-    /// Bytes that it holds.
+    /// Returns the bytes of the holder.
     pub fn held(&self) -> usize {
         self.entry.held.load(Ordering::Relaxed)
     }

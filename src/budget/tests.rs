@@ -1,4 +1,4 @@
-//! Who holds how much, and who is evicted.
+//! Holders, refusals and evictions.
 
 use super::*;
 
@@ -76,7 +76,7 @@ async fn holders_leave_room_to_small_amounts() {
     let reserved = budget.reserve(100).unwrap();
     assert_eq!(budget.reserve(1).unwrap_err(), BudgetRefusal::Full);
     drop(reserved);
-    // What holders do not take, small amounts may.
+    // Small amounts may use the bytes that holders leave free.
     drop(holders);
     let _reserved = budget.reserve(350).unwrap();
     assert_eq!(budget.open("a").add(60), Err(BudgetRefusal::Full));
