@@ -1,4 +1,4 @@
-//! The settings of the service, with their defaults, checked whole before anything starts.
+//! The settings of the service, with their defaults. All of them are checked before anything starts.
 
 pub mod cluster;
 pub mod connections;
@@ -185,10 +185,10 @@ pub struct Config {
     pub log: String,
 }
 
-/// Settings that are right one by one, but not together.
+/// An invalid combination of valid settings.
 #[derive(Debug, PartialEq, Eq, ThisError)]
 pub enum ConfigError {
-    /// Any user who reaches the address could do everything.
+    /// Any client that reaches the address could do everything.
     #[error(
         "{0} can be reached from other machines, and there is no authentication: name a file with --tokens, \
          or a Keystone with --keystone-url, listen on 127.0.0.1, or accept it with --insecure-no-auth"
@@ -197,7 +197,7 @@ pub enum ConfigError {
     /// TLS needs both files.
     #[error("--tls-cert and --tls-key go together")]
     HalfTls,
-    /// Keystone.
+    /// The settings of Keystone are incomplete or conflict.
     #[error("{0}")]
     Keystone(&'static str),
     /// A default is outside its bounds.
@@ -206,12 +206,12 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The scheme of the service's URLs.
+    /// Returns the scheme of the service's URLs.
     pub fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }
 
-    /// Checks what the settings mean together.
+    /// Checks the combination of the settings.
     pub fn check(&self) -> Result<(), ConfigError> {
         let is_local = self.listen.ip().to_canonical().is_loopback();
         let has_keystone = self.keystone.chosen().map_err(ConfigError::Keystone)?.is_some();
@@ -226,7 +226,7 @@ impl Config {
     }
 }
 
-/// A string of TOML.
+/// Returns a text as a TOML string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -249,10 +249,10 @@ fn directory(path: OsString) -> Result<PathBuf, &'static str> {
     if path.is_empty() { Err("it is the path of a directory, and is empty") } else { Ok(path.into()) }
 }
 
-/// Which tree holds queues and claims.
+/// The tree that holds queues and claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeChoice {
-    /// The one below the data directory, for a service of one process.
+    /// The tree below the data directory, for a service with one replica.
     Embedded,
     /// An ensemble of ZooKeeper.
     ZooKeeper(Address),

@@ -1,4 +1,5 @@
-//! The settings of a replica among others. They count on ZooKeeper only: a service on the embedded tree is alone.
+//! The settings of a replica among others. They take effect only with ZooKeeper: a service on the embedded tree has one
+//! replica.
 
 use std::net::SocketAddr;
 

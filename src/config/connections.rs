@@ -1,4 +1,4 @@
-//! The settings of connections: how many, and how long a client may keep one waiting.
+//! The settings of connections: their number, and the time limits of a client.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The setting of the host names that a service without authentication answers to.
+//! The setting of the host names of a service without authentication.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! The settings of Keystone: where it is, as whom the service asks it, and what its answers mean. Secrets are in a file.
+//! The settings of Keystone: its address, the credentials of the service, and the roles. Secrets are in a file.
 
 use std::path::PathBuf;
 
@@ -64,18 +64,18 @@ pub struct KeystoneSettings {
     pub keystone_timeout: u32,
 }
 
-/// Settings that are complete.
+/// Complete settings of Keystone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChosenKeystone<'a> {
-    /// Where it is.
+    /// The address of Keystone.
     pub url: &'a str,
-    /// As whom the service asks.
+    /// The login of the service.
     pub login: ChosenLogin<'a>,
     /// The file with the secret.
     pub secret: &'a PathBuf,
 }
 
-/// As whom the service asks Keystone.
+/// The login of the service at Keystone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenLogin<'a> {
     /// A user, by name.
@@ -85,11 +85,11 @@ pub enum ChosenLogin<'a> {
 }
 
 impl KeystoneSettings {
-    /// What was chosen; none when tokens are not Keystone's.
+    /// Returns the complete settings; none without Keystone.
     ///
     /// # Errors
     ///
-    /// Names the setting that is missing, or is one too many.
+    /// The setting that is missing, or that conflicts with another one.
     pub fn chosen(&self) -> Result<Option<ChosenKeystone<'_>>, &'static str> {
         let (user, credential) = (&self.keystone_user, &self.keystone_application_credential);
         let Some(url) = &self.keystone_url else {
@@ -124,13 +124,13 @@ impl KeystoneSettings {
         Ok(Some(ChosenKeystone { url, login, secret }))
     }
 
-    /// Where a refused client gets a token.
+    /// Returns the address at which a refused client gets a token.
     pub fn challenge_url(&self) -> Option<&str> {
         self.keystone_public_url.as_deref().or(self.keystone_url.as_deref())
     }
 }
 
-/// The address without the version of its API and without a slash at the end.
+/// Returns the address without the version of its API and without a slash at the end.
 fn keystone_url(text: &str) -> Result<String, &'static str> {
     let url = public_url(text)?;
     Ok(url.strip_suffix("/v3").unwrap_or(&url).trim_end_matches('/').to_owned())

@@ -1,8 +1,8 @@
-//! Where a setting is from: a flag wins over the environment, that over the file, that over the default.
+//! The layers of settings: a flag overrides the environment, which overrides the file, which overrides the default.
 //!
-//! The fields of `Config` are the only list of settings. A key of the file is the name of a field; what the file states
-//! is put under the flags and the environment as if it were the default, so that a new field is a flag, a variable and
-//! a key at once and none of the three can be forgotten.
+//! The fields of `Config` are the only list of settings. A key of the file is the name of a field. The values of the
+//! file are inserted as defaults below the flags and the environment, so that a new field is automatically a flag, a
+//! variable and a key.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use angarium_core::pool::hide_passwords;
 use angarium_settings::files;
 use angarium_settings::spelling::nearest;
 
-/// The sub-commands that take settings. So does the program without one.
+/// The sub-commands that take settings. The program without a sub-command takes them too.
 pub const TAKE_SETTINGS: [&str; 3] = ["serve", "config", "tree"];
 
-/// The setting that names the file.
+/// The setting with the path of the file.
 const FILE: &str = "config";
 
-/// What the variables of the program begin with.
+/// Prefix of the program's variables.
 const PREFIX: &str = "ANGARIUM_";
 
-/// Why a file of settings cannot be used.
+/// A settings file cannot be used.
 #[derive(Debug, ThisError)]
 #[error("{path}: {why}")]
 pub struct BadFile {
@@ -34,33 +34,33 @@ pub struct BadFile {
     why: String,
 }
 
-/// Why the settings of a process cannot be used.
+/// The settings of a process cannot be used.
 #[derive(Debug, ThisError)]
 pub enum Unread {
-    /// Its arguments or its environment. Help and the version count as one.
+    /// The arguments or the environment are invalid. A request for help or the version counts as one.
     #[error(transparent)]
     Arguments(#[from] clap::Error),
-    /// The file that they name.
+    /// The file that they name cannot be used.
     #[error(transparent)]
     File(#[from] BadFile),
 }
 
-/// Why the settings of an environment cannot be used.
+/// The settings of an environment cannot be used.
 #[derive(Debug, ThisError)]
 pub enum SettingsError {
-    /// The file that it names.
+    /// The file that it names cannot be used.
     #[error(transparent)]
     File(#[from] BadFile),
     #[error("{}", first_line(.0))]
     Variable(#[from] clap::Error),
 }
 
-/// The settings as they were given, each with its source.
+/// The given settings, each with its source.
 #[derive(Debug)]
 pub struct GivenSettings {
-    /// What was given, for the whole program.
+    /// The arguments of the whole program.
     pub matches: ArgMatches,
-    /// Variables of the environment that may be slips.
+    /// Environment variables that may be misspelled.
     pub doubtful: Vec<DoubtfulVariable>,
     file: Option<SettingsFile>,
 }
@@ -83,7 +83,7 @@ pub fn read(command: Command) -> Result<GivenSettings, Unread> {
     Ok(GivenSettings { matches, doubtful, file: Some(file) })
 }
 
-/// The settings that a service has which is started in this environment without arguments.
+/// Returns the settings of a service that is started in this environment without arguments.
 pub fn surrounding() -> Result<Config, SettingsError> {
     let command = without_empty(Config::augment_args(Command::new("angarium")));
     let mut matches = command.clone().try_get_matches_from(["angarium"])?;
@@ -94,7 +94,7 @@ pub fn surrounding() -> Result<Config, SettingsError> {
     Ok(Config::from_arg_matches(&matches)?)
 }
 
-/// What was given to the command that takes settings.
+/// Returns the arguments of the command that takes settings.
 fn settings_of(matches: &ArgMatches) -> Option<&ArgMatches> {
     match matches.subcommand() {
         None => Some(matches),
@@ -102,7 +102,7 @@ fn settings_of(matches: &ArgMatches) -> Option<&ArgMatches> {
     }
 }
 
-/// An environment variable that is empty counts as not set, as it is meant in scripts and compose files.
+/// Ignores empty environment variables: scripts and compose files use them as unset.
 fn without_empty(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let value = arg.get_env().map(std::env::var_os);
@@ -111,7 +111,7 @@ fn without_empty(command: Command) -> Command {
     command.mut_subcommands(without_empty)
 }
 
-/// The command with other defaults, wherever it takes settings.
+/// Sets other defaults in every command that takes settings.
 fn with_file(command: Command, values: &[(String, String)]) -> Command {
     let defaults = |command: Command| with_defaults(command, values);
     TAKE_SETTINGS.iter().fold(defaults(command), |command, name| command.mut_subcommand(name, defaults))
@@ -123,7 +123,7 @@ fn with_defaults(command: Command, values: &[(String, String)]) -> Command {
         .fold(command, |command, (key, value)| command.mut_arg(key, |arg| arg.default_value(value.clone())))
 }
 
-/// A command that has the settings and nothing else, and looks at no environment.
+/// Returns a command with only the settings, which reads no environment.
 fn settings() -> Command {
     let command = Config::augment_args(Command::new("angarium")).disable_help_flag(true);
     command.mut_args(|arg| arg.env(Resettable::Reset))
@@ -139,7 +139,8 @@ impl SettingsFile {
     }
 }
 
-/// The settings of a file as text, each of them one that exists and has a right value. An error names the key.
+/// Parses a settings file to pairs of name and text. All names must exist and all values must be valid; an error names
+/// the key.
 pub fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let table: toml::Table = text.parse().map_err(|error| in_words(text, &error))?;
     let settings = settings();
@@ -168,7 +169,7 @@ pub fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(values)
 }
 
-/// What is wrong with a file of TOML, and in which line. The line itself may hold a secret, so it is not shown.
+/// Describes an error of a TOML file, with its line number. The line may contain a secret, so it is not shown.
 pub(super) fn in_words(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
     match before {
@@ -177,7 +178,7 @@ pub(super) fn in_words(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// A hint for a slip: the name as the flag has it, or one that is nearly the same.
+/// Returns a hint for a misspelled key: the flag's name as a key, or a similar name.
 fn meant(settings: &Command, key: &str) -> String {
     let name = key.trim_start_matches('-').replace('-', "_").to_lowercase();
     let names = settings.get_arguments().map(|arg| arg.get_id().as_str()).filter(|id| *id != FILE);
@@ -185,16 +186,15 @@ fn meant(settings: &Command, key: &str) -> String {
     if meant == name { format!("; it is `{meant}`") } else { format!("; did you mean `{meant}`?") }
 }
 
-/// A variable of the environment that looks like one of ours, and is none.
+/// An unknown environment variable that resembles one of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoubtfulVariable {
     pub name: String,
-    /// The variable that it is nearly the same as.
+    /// The variable that it resembles.
     pub meant: String,
 }
 
-/// The variables of the environment whose names begin as those of the program do, which it does not know, and which look like one
-/// that it knows.
+/// Returns the unknown environment variables with the program's prefix that resemble a known variable.
 fn doubtful(command: &Command) -> Vec<DoubtfulVariable> {
     let mut known = Vec::new();
     note_variables(command, &mut known);
@@ -216,7 +216,7 @@ fn note_variables(command: &Command, known: &mut Vec<String>) {
     command.get_subcommands().for_each(|command| note_variables(command, known));
 }
 
-/// What is wrong with a value, without the flag, which the file does not have, and the advice on flags.
+/// Returns an error about a value without the flag, which the file does not have, and without the advice on flags.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
@@ -228,13 +228,13 @@ fn first_line(error: &clap::Error) -> String {
 }
 
 impl GivenSettings {
-    /// The settings as a file: what holds, and where each is from. Passwords in addresses are left out.
+    /// Returns the effective settings as a file, with their sources. Passwords in addresses are left out.
     pub fn effective(&self) -> String {
         let Some(matches) = settings_of(&self.matches) else { return String::new() };
         let mut text = String::new();
         for arg in settings().get_arguments() {
             let key = arg.get_id().as_str();
-            // A setting that may be repeated is one value with commas, as the file and the environment have it.
+            // A repeated setting is one value with commas, as in the file and in the environment.
             let values: Option<Vec<_>> =
                 matches.get_raw(key).map(|values| values.map(|value| value.to_string_lossy()).collect());
             match values.filter(|values| !values.is_empty()) {
@@ -264,7 +264,7 @@ impl GivenSettings {
     }
 }
 
-/// A value of TOML: a number or a truth as itself, anything else as a string.
+/// Returns a TOML value: a number or a boolean unquoted, anything else as a string.
 fn literal(value: &str) -> String {
     let is_number = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
     if is_number || matches!(value, "true" | "false") { value.to_owned() } else { super::quoted(value) }

@@ -1,5 +1,5 @@
-//! The settings of what clients may ask for: pages, claims, bodies, times. Their names are those of Zaqar's options where it
-//! has them. Each of them alone is checked as it is read; what they mean together is checked at the start.
+//! The settings of client limits: pages, claims, bodies, times. They have the names of Zaqar's options where these
+//! exist. Each value is checked when it is read, their combination at the start.
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
@@ -113,7 +113,7 @@ pub struct LimitSettings {
     pub max_claim_grace: u32,
 }
 
-/// A least, default and greatest value that are not in this order.
+/// A min, default and max value that are not in this order.
 #[derive(Debug, PartialEq, Eq, ThisError)]
 #[error("{default} is not within its bounds: they are {least} and {most}")]
 pub struct BadLimits {
@@ -122,11 +122,11 @@ pub struct BadLimits {
     most: String,
 }
 
-/// A setting as a message names it; what no setting changes has no name.
+/// A setting as an error message names it; a fixed bound has no name.
 type SettingName = (&'static str, u32);
 
 impl LimitSettings {
-    /// The limits together, each default within its bounds.
+    /// Returns the limits, after a check that each default is within its bounds.
     pub fn chosen(&self) -> Result<Limits, BadLimits> {
         let page = |name, most| {
             let default = ("--default-per-page", self.default_per_page);

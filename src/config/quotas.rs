@@ -1,4 +1,4 @@
-//! The settings of quotas: those of every project, and the file of those that have others.
+//! The settings of quotas: for every project, and the file with the quotas of single projects.
 //!
 //! ```toml
 //! [[project]]
@@ -42,7 +42,7 @@ pub struct QuotaSettings {
 }
 
 impl QuotaSettings {
-    /// The quota of a project that the file does not name.
+    /// Returns the quota of a project that is not in the file.
     pub fn default_quota(&self) -> Quota {
         Quota { queues: self.project_queues, messages: self.project_messages, bytes: self.project_bytes }
     }
@@ -101,7 +101,7 @@ impl TryFrom<toml::Value> for Bound {
     }
 }
 
-/// Reads a file of quotas, or states what is wrong with it, by its name.
+/// Reads a file of quotas. An error has the name of the file.
 pub fn read(path: &Path, default: Quota) -> Result<QuotaTable, String> {
     let text = files::read_text(path, files::SETTINGS_FILE_BYTES).map_err(|error| error.to_string());
     text.and_then(|text| parse(&text, default)).map_err(|why| format!("{}: {why}", path.display()))

@@ -1,4 +1,4 @@
-//! The settings of requests: how many at once, and how many of a project.
+//! The settings of requests: max requests at once, and max requests of a project.
 
 use std::num::NonZeroU32;
 

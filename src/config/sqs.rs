@@ -1,4 +1,4 @@
-//! The settings of the endpoint of SQS.
+//! The settings of the SQS endpoint.
 
 use std::path::PathBuf;
 

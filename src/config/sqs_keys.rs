@@ -34,13 +34,13 @@ struct KeyEntry {
     _name: Option<String>,
 }
 
-/// Reads a file of keys, or states what is wrong with it, by its name.
+/// Reads a file of keys. An error has the name of the file.
 pub fn read(path: &Path) -> Result<AccessKeyTable, String> {
     let text = files::read_text(path, files::SETTINGS_FILE_BYTES).map_err(|error| error.to_string());
     text.and_then(|text| parse(&text)).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// Reads the text of such a file, or states what is wrong with it.
+/// Parses a file of keys.
 pub fn parse(text: &str) -> Result<AccessKeyTable, String> {
     let file: KeyFile = toml::from_str(text).map_err(|error| in_words(text, &error))?;
     let mut ids: Vec<String> = file.key.iter().map(|entry| entry.id.clone()).collect();

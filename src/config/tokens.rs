@@ -34,13 +34,13 @@ struct TokenEntry {
     name: Option<String>,
 }
 
-/// Reads a file of tokens, or states what is wrong with it, by its name.
+/// Reads a file of tokens. An error has the name of the file.
 pub fn read(path: &Path) -> Result<TokenTable, String> {
     let text = files::read_text(path, files::SETTINGS_FILE_BYTES).map_err(|error| error.to_string());
     text.and_then(|text| parse(&text)).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// Reads the text of such a file, or states what is wrong with it.
+/// Parses a file of tokens.
 pub fn parse(text: &str) -> Result<TokenTable, String> {
     let file: TokenFile = toml::from_str(text).map_err(|error| in_words(text, &error))?;
     let mut hashes = Vec::with_capacity(file.token.len());
@@ -68,7 +68,7 @@ fn checked(entry: TokenEntry) -> Result<(TokenHash, Grant), String> {
     Ok((hash, Grant { project, role }))
 }
 
-/// The table of a token, as it is in the file.
+/// Returns the table of a token for the file.
 pub fn entry(hash: &TokenHash, project: &ProjectId, role: Role, name: Option<&str>) -> String {
     let project = quoted(project.as_str());
     let mut text = format!("[[token]]\nsha256 = \"{hash}\"\nproject = {project}\nrole = \"{role}\"\n");

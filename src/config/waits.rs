@@ -1,4 +1,4 @@
-//! The setting of how long the service waits for its own disk.
+//! The setting of the time that the service waits for its own disk.
 
 use std::time::Duration;
 
