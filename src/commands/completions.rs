@@ -1,4 +1,4 @@
-//! `angarium completions`: the script that completes the program's arguments in a shell, on standard output.
+//! `angarium completions`: prints the script with which a shell completes the program's arguments.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! A service that cannot start and logs as JSON: its error is one line of JSON, as everything else on its standard error.
+//! The error of a service that cannot start and logs as JSON: one line of JSON, like all its lines on standard error.
 
 use std::ffi::OsStr;
 
@@ -7,25 +7,25 @@ use thiserror::Error as ThisError;
 
 use crate::telemetry;
 
-/// The setting of the form, as an argument and as a variable, and its value for JSON.
+/// The setting of the log format, as an argument and as a variable, and its value for JSON.
 const ARGUMENT: &str = "--log-format";
 const VARIABLE: &str = "ANGARIUM_LOG_FORMAT";
 const JSON: &str = "json";
 
-/// An error that was printed. Its code is that of the process.
+/// An error that was printed already, with the exit code of the process.
 #[derive(Debug, ThisError)]
 #[error("the error was printed")]
 pub(super) struct Printed {
     pub(super) code: u8,
 }
 
-/// Prints why the service does not start.
+/// Prints the reason why the service does not start.
 pub(super) fn print(reason: &str, code: u8) -> anyhow::Error {
     telemetry::print_failure(reason.trim_end());
     Printed { code }.into()
 }
 
-/// Whether the process is to run the service, and is told to log as JSON: asked before its arguments are known to be right.
+/// Whether the process will run the service and log as JSON. Called before its arguments are parsed.
 pub(super) fn asks_for_json(command: &Command) -> bool {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let is_other = |argument: &OsStr| {

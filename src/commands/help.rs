@@ -1,5 +1,5 @@
-//! How the help is shaped: commands in groups, the commonest settings in `-h` and all of them in `--help`. Owns no text of a
-//! command or a setting.
+//! The layout of the help: commands in groups, the common settings in `-h` and all of them in `--help`. The texts of
+//! commands and settings are elsewhere.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use clap::Command;
 
 use crate::config::layers::TAKE_SETTINGS;
 
-/// The commands, by what they are for. A test finds each of them here once.
+/// The commands, grouped by purpose. A test checks that each is here once.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run a service", &["serve", "config", "token", "tree", "doctor"]),
     ("Use queues", &["queue", "message", "claim", "quota"]),
@@ -15,7 +15,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("More", &["context", "ping", "bench", "openapi", "completions", "help"]),
 ];
 
-/// The settings that most services are given: those of `-h`.
+/// The common settings, which `-h` shows.
 const COMMON: &[&str] = &[
     "config",
     "listen",
@@ -29,12 +29,12 @@ const COMMON: &[&str] = &[
     "sqs_keys",
     "quotas",
     "log",
-    // What else `tree` takes.
+    // The other arguments of `tree`.
     "action",
     "file",
 ];
 
-/// Shapes the help of the program.
+/// Applies the layout to the help of the program.
 pub(super) fn shaped(command: Command) -> Command {
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}\n\n\
@@ -43,7 +43,7 @@ pub(super) fn shaped(command: Command) -> Command {
     );
     let command = command.mut_args(|arg| match arg.get_id().as_str() {
         "help" | "version" => arg,
-        // They are those of `serve`, and told there.
+        // These are the settings of `serve`, whose help describes them.
         _ => arg.hide(true),
     });
     let brief = |command: Command| {
@@ -57,7 +57,7 @@ pub(super) fn shaped(command: Command) -> Command {
     TAKE_SETTINGS.iter().fold(command, |command, name| command.mut_subcommand(name, brief))
 }
 
-/// The commands with what each does.
+/// Returns the commands with their descriptions.
 fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (heading, names) in GROUPS {

@@ -1,10 +1,12 @@
-//! Where the service answers that the settings of this environment start: for a health check beside it, as in a container.
+//! The address of the service that has the settings of this environment: for a health check beside it, as in a
+//! container.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config::layers;
 
-/// The root of that service, on this machine. Settings that are given to it as flags are not known here.
+/// Returns the root URL of that service on this machine. Settings that were given to the service as flags are unknown
+/// here.
 pub(super) fn root() -> Result<String, String> {
     let settings = layers::surrounding().map_err(|error| error.to_string())?;
     if settings.listen.port() == 0 {
@@ -13,7 +15,7 @@ pub(super) fn root() -> Result<String, String> {
     Ok(format!("{}://{}", settings.scheme(), local(settings.listen)))
 }
 
-/// How an address is reached from this machine.
+/// Returns the address by which this machine reaches a listener.
 pub(super) fn local(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

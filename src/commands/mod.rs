@@ -1,4 +1,4 @@
-//! The commands of the program, one file each. Only this layer and `main` print.
+//! The commands of the program, one file each. Only this module and `main` print.
 
 mod completions;
 mod config;
@@ -53,7 +53,7 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// Carries out the command that the arguments of the process name.
+/// Runs the command in the arguments of the process.
 pub fn run() -> anyhow::Result<()> {
     let command = help::shaped(Cli::command());
     let logs_json = failure::asks_for_json(&command);
@@ -86,8 +86,8 @@ pub fn is_printed(error: &anyhow::Error) -> bool {
     error.is::<failure::Printed>()
 }
 
-/// The exit code that an error of [`run`] means: those of the client commands are documented in the help, every other is 1.
-/// 0 is for a reader of the output that has gone.
+/// Returns the exit code for an error of [`run`]: the help documents the codes of client commands, every other one is
+/// 1. The code is 0 if the reader of the output has closed it.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     let closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
     if let Some(printed) = error.downcast_ref::<failure::Printed>() {
@@ -100,7 +100,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The runtime of a command that does more than print: a thread for each core.
+/// Creates the runtime of a command that does more than print, with one thread for each core.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }

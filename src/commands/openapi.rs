@@ -1,4 +1,4 @@
-//! `angarium openapi`: the document, on standard output.
+//! `angarium openapi`: prints the OpenAPI document.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `angarium serve`: the service, until it is told to stop.
+//! `angarium serve`: runs the service until it is told to stop.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -17,16 +17,16 @@ use crate::server::Server;
 use crate::telemetry;
 use angarium_core::time::millis;
 
-/// The form of `--log`.
+/// The valid forms of `--log`.
 const FILTER: &str = "it is one of off, error, warn, info, debug and trace, or levels by module as in \
     'warn,angarium_broker=debug'";
 
-/// Time for open requests and stores to end. On a disk that is stopped they never do.
+/// Max time to finish requests and to close the stores. On a disk that hangs they never finish.
 const END: Duration = Duration::from_secs(30);
 
 pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Result<()> {
     let filter = &config.log;
-    // The reason of the filter's own reader adds nothing.
+    // The error text of the filter's parser adds nothing.
     telemetry::start(config.log_format, filter)
         .map_err(|_| anyhow!("'{filter}' is not a filter of the log (--log, ANGARIUM_LOG): {FILTER}"))?;
     for DoubtfulVariable { name, meant } in doubtful {
@@ -35,7 +35,7 @@ pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Resu
     let runtime = runtime()?;
     runtime.block_on(async {
         let server = Server::open(&config).await?;
-        // A reader of its address may stop it at once.
+        // A program that reads the address may stop the service at once.
         let stop = stop_signal()?;
         greet(&config, server.address()?)?;
         server.run(stop, end_in_time).await;
@@ -45,7 +45,7 @@ pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Resu
     Ok(())
 }
 
-/// Ends the process after [`END`], if it has not ended by then. A thread that waits for a disk cannot be ended.
+/// Ends the process after [`END`], if it has not ended by then. A thread that waits for a disk cannot be stopped.
 fn end_in_time() {
     let end = || {
         thread::sleep(END);
@@ -57,7 +57,7 @@ fn end_in_time() {
     }
 }
 
-/// Logs where the service listens. For people it is printed too, with a request to try.
+/// Logs the address of the service. With the text format, also prints it for people, with a request to try.
 fn greet(config: &Config, address: SocketAddr) -> std::io::Result<()> {
     let data = config.data.canonicalize()?;
     let (scheme, version) = (config.scheme(), env!("CARGO_PKG_VERSION"));
@@ -76,8 +76,8 @@ fn greet(config: &Config, address: SocketAddr) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Cancelled by the first SIGTERM or SIGINT. A second one ends the process at once: it is what a person does
-/// who does not want to wait.
+/// Returns a token that the first SIGTERM or SIGINT cancels. A second signal ends the process at once, for a person who
+/// does not want to wait.
 fn stop_signal() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -1,4 +1,4 @@
-//! `angarium token`: tokens for the file that `angarium serve --tokens` reads.
+//! `angarium token`: creates tokens for the file that `angarium serve --tokens` reads.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -46,7 +46,7 @@ pub(super) fn run(command: TokenCommand) -> anyhow::Result<()> {
 fn new(args: &NewToken) -> anyhow::Result<()> {
     anyhow::ensure!(!args.project.is_empty(), "a token needs a project");
     let project = ProjectId::new(&args.project)?;
-    // Seeded by the system and made for secrets.
+    // This generator is seeded by the operating system and suitable for secrets.
     let token = new_token(&mut rand::rng());
     let entry = tokens::entry(&TokenHash::of(&token), &project, args.role, args.name.as_deref());
     let mut out = std::io::stdout().lock();

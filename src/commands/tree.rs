@@ -1,4 +1,4 @@
-//! `angarium tree`: the tree as a file, and back into another tree.
+//! `angarium tree`: exports the tree to a file, and imports it into another tree.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -60,7 +60,7 @@ fn export(config: &Config, path: &Path) -> anyhow::Result<tree::Backup> {
             Ok(done)
         });
     if written.is_err() {
-        // A part of a tree is of no use. If it stays, it states itself that it is not whole.
+        // A partial tree is useless. If the file cannot be removed, its content still shows that it is incomplete.
         let _ = std::fs::remove_file(path);
     }
     written

@@ -1,4 +1,4 @@
-//! The page of commands: each with its use and its arguments.
+//! The page of commands, with the usage and the arguments of each.
 
 use clap::{Arg, Command};
 
@@ -26,13 +26,13 @@ pub(super) fn page(mut program: Command) -> String {
     page
 }
 
-/// The names of all settings of the service.
+/// Returns the names of all settings of the service.
 fn serve_arguments(program: &Command) -> Vec<String> {
     let serve = program.find_subcommand("serve").expect("the service is a command");
     serve.get_arguments().map(|arg| arg.get_id().to_string()).collect()
 }
 
-/// Describes a command, or each of its parts.
+/// Describes a command, or each of its sub-commands.
 fn describe(command: &Command, settings: &[String], page: &mut String) {
     if command.is_hide_set() {
         return;
@@ -62,7 +62,7 @@ fn describe(command: &Command, settings: &[String], page: &mut String) {
     }
 }
 
-/// A table of arguments; nothing for none.
+/// Returns a table of arguments; empty without arguments.
 fn arguments(args: &[&Arg]) -> String {
     if args.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! The page of errors: the codes of REST with what a client may do, and the codes of SQS that they become.
+//! The page of errors: the codes of REST with the options of a client, and the corresponding codes of SQS.
 
 use super::{cell, head, row, table};
 use crate::api::error_table;

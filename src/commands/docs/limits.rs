@@ -1,5 +1,5 @@
-//! The page of limits: the bounds that a client can meet, with the setting that changes each. The values are those of the
-//! constants.
+//! The page of limits: the bounds that a client can meet, with the setting that changes each. The values are read from
+//! the constants.
 
 use super::{cell, head, row, table};
 use crate::server::limits::HEADER_FIELDS;
@@ -13,7 +13,7 @@ their reasons are in `crates/core/src/limits.rs` and in `limits.rs` of each part
 [Budgets of memory](../architecture/memory.md).
 ";
 
-/// A bound: its subject, its default, its widest value and how to set it.
+/// A bound: its subject, its default, its widest value and its setting.
 struct Bound(&'static str, String, String, &'static str);
 
 pub(super) fn page() -> String {

@@ -1,5 +1,5 @@
-//! `angarium docs`: the pages of `docs/reference`, which are made of the program, on standard output. A test holds the
-//! files fresh.
+//! `angarium docs`: prints the pages of `docs/reference`, which are generated from the program. A test keeps the files
+//! up to date.
 
 mod commands;
 mod errors;
@@ -37,24 +37,24 @@ pub(super) fn run(args: &DocsArgs, program: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The head of a page: its title, and how it is made.
+/// Returns the head of a page: its title, and the command that generates it.
 fn head(title: &str, page: &str) -> String {
     let refresh = format!("angarium docs {page} > docs/reference/{page}.md");
     format!("# {title}\n\n<!-- Made by the program. Refresh it: {refresh} -->\n\n")
 }
 
-/// A text as the cell of a table.
+/// Returns a text as a table cell.
 fn cell(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.replace('|', "\\|").replace('<', "&lt;")
 }
 
-/// A row of a table.
+/// Returns a table row.
 fn row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The head of a table.
+/// Returns the head of a table.
 fn table(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     format!("{}|{}\n", row(&names), "---|".repeat(names.len()))

@@ -33,7 +33,7 @@ pub(super) fn page(program: &Command) -> String {
     page
 }
 
-/// The flag of an argument with its value.
+/// Returns the flag of an argument with its value.
 pub(super) fn flag(arg: &Arg) -> String {
     let dashed = match (arg.get_short(), arg.get_long()) {
         (Some(short), Some(long)) => format!("-{short}, --{long}"),
@@ -47,7 +47,7 @@ pub(super) fn flag(arg: &Arg) -> String {
     format!("`{}`", format!("{dashed} {}", values.join(" ")).trim())
 }
 
-/// What an argument is when no user names it.
+/// Returns the default of an argument.
 pub(super) fn default(arg: &Arg) -> String {
     let is_size = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "SIZE"));
     let values = arg.get_default_values().iter().map(|value| {
@@ -61,7 +61,7 @@ pub(super) fn default(arg: &Arg) -> String {
     if arg.get_action().takes_values() { values.join(", ") } else { String::new() }
 }
 
-/// What an argument is for.
+/// Returns the help of an argument.
 pub(super) fn help(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let choices: Vec<String> =
