@@ -1,9 +1,9 @@
-//! Angarium, a durable message queue: the map of the house. There is no code in this file.
+//! Angarium, a durable message queue: a map of the code. There is no code in this file.
 //!
 //! # Crates
 //!
-//! The program is this package: what clients, operators and the system meet. Its inner parts are crates of the
-//! workspace, each with its own tests beside it.
+//! This package is the program: its API, its commands and its settings. Its inner parts are crates of the workspace,
+//! each with its own tests beside it.
 //!
 //! | crate | its job | what it never does |
 //! |---|---|---|
@@ -43,35 +43,36 @@
 //!
 //! `POST /v2/queues/orders/messages` from socket to disk and back:
 //!
-//! 1. [`server::listener`] accepted the connection, [`server::tls`] shook hands; [`server::deadline`] watches its
-//!    bytes. hyper parses the header, [`server::exchange`] hands the request to `api::front`, whose one service is
-//!    the pipeline that both protocols pass.
-//! 2. `api::pipeline` is that pipeline, a file for each step: `frame` gives the request an id and a span, `identity`
-//!    learns who asks (by a token of the file, or of [`keystone`]) and refuses who may not, `admission` refuses what
-//!    is too much, `bodies` charges the bytes of the body as they come, `deadline` bounds the time, `forward` passes on
-//!    what another replica serves. What a step needs of a protocol is in `protocol`. A protocol is a parser, a
-//!    resolver and a renderer: those of REST are in `api::rest`, those of SQS in `api::sqs`, whose requests are
-//!    resolved out of their bodies (`resolution`).
+//! 1. [`server::listener`] accepts the connection, [`server::tls`] performs the handshake; [`server::deadline`] watches
+//!    its bytes. hyper parses the header, [`server::exchange`] passes the request to `api::front`, whose one service is
+//!    the pipeline of both protocols.
+//! 2. `api::pipeline` is that pipeline, with a file for each step: `frame` gives the request an id and a span,
+//!    `identity` authenticates the caller (by a token of the file, or of [`keystone`]) and checks its role, `admission`
+//!    refuses requests above the limits, `bodies` charges the bytes of the body as they arrive, `deadline` bounds the
+//!    time, `forward` sends a request to the replica that owns its queue. `protocol` has the methods of the protocols.
+//!    A protocol is a parser, a resolver and a renderer: those of REST are in `api::rest`, those of SQS in `api::sqs`,
+//!    whose requests are resolved from their bodies (`resolution`).
 //!
 //!    `api::extract` makes a [`angarium_core::names::QueueRef`] of project and name, `api::json` reads the body within
 //!    its bounds; bodies of messages stay text. `api::v2::messages` makes one call:
-//!    [`angarium_broker::Broker::messages_post`], which keeps room for them within the project's quota
-//!    (the broker's `quotas`).
+//!    [`angarium_broker::Broker::messages_post`], which reserves room for them within the project's quota (the broker's
+//!    `quotas`).
 //! 3. The queue's name gives its [`angarium_core::ids::Slot`]. If the queue is not open, its record is read from the
 //!    tree, or it is created in a pool chosen by [`angarium_engine::placement`], in one commit fenced by the slot and
 //!    the record of the pool; its pool is fenced for the slot; its claims are loaded.
-//! 4. Under the slot's lock the messages get ids that only grow, and go onto the slot's slot writer to the pool
-//!    (the broker's `writer`). If the slot writer is stopped, a task sends the next batch: all that waits, numbered.
+//! 4. Under the lock of the slot, the messages get increasing ids and are queued for the slot writer, which sends them
+//!    to the pool (the broker's `writer`). If the slot writer is idle, a task sends the next batch: all waiting writes,
+//!    numbered.
 //! 5. [`angarium_storage::embedded`] encodes the batch and gives it to the [`angarium_journal`]. Its committer takes
-//!    all work that gathered during the last sync, runs it in order (the batch checks its slot's record, so an owner
-//!    that was replaced is refused), writes one batch to the store and calls fdatasync.
-//! 6. The slot writer tells the [`angarium_engine`], which makes the messages ready, and then every caller whose post
-//!    was in the batch. The handler answers 201.
+//!    all batches that were queued during the last sync, runs them in order (each batch checks its slot's record, so a
+//!    replaced owner is refused), writes one batch to the store and calls fdatasync.
+//! 6. The slot writer tells the [`angarium_engine`], which makes the messages ready, and then answers every caller
+//!    whose post was in the batch. The handler answers 201.
 //!
-//! A claim takes the same path up to 3; then the engine hides the oldest ready messages, the claim's record is
-//! committed to the tree (through the same journal, under the same sync), the engine grants it, and only then is it
-//! answered. A delete hides the message, removes it from the pool through the slot writer, and then is answered; the
-//! record of a claim without messages is cleared away later.
+//! A claim takes the same path up to step 3. Then the engine hides the oldest ready messages, the claim's record is
+//! committed to the tree (through the same journal, under the same sync), the engine grants the claim, and only then
+//! the client gets its answer. A delete hides the message, removes it from the pool through the slot writer, and is
+//! then answered; the record of a claim without messages is removed later.
 
 pub mod api;
 pub mod budget;

@@ -1,9 +1,9 @@
-//! Arguments to configuration to command to exit code.
+//! The entry point: parses arguments, runs the command, returns the exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-/// A request makes some dozens of small allocations on several threads.
+/// The reason for this allocator: a request makes dozens of small allocations on several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = angarium::commands::exit_code(&error);
             if code != 0 && !angarium::commands::is_printed(&error) {
-                // No caller can be told that no caller can be told.
+                // If standard error is closed too, the error cannot be reported.
                 let _ = writeln!(std::io::stderr(), "angarium: {error:#}");
             }
             ExitCode::from(code)

@@ -1,4 +1,4 @@
-//! Logs: structured lines on standard error. Never a body or a credential.
+//! Logs: structured lines on standard error, without bodies or credentials.
 //!
 //! An event has a fixed phrase and fields: `docs/logs.md` lists those of the levels error, warn and info.
 
@@ -13,10 +13,10 @@ use tracing_subscriber::filter::{LevelFilter, ParseError};
 
 use crate::config::LogFormat;
 
-/// Begins to log what `filter` lets through, panics among it. Called once.
+/// Starts the log with the filter `filter`; panics are logged too. Called once.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), ParseError> {
     let filter = EnvFilter::try_new(filter)?;
-    // A line that cannot be written is lost. A complaint on the same stream would panic the thread that logs.
+    // A line that cannot be written is lost: an error message on the same stream would panic the logging thread.
     let lines =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).log_internal_errors(false);
     match format {
@@ -27,7 +27,7 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Whether standard error is a terminal that shows colours, and `NO_COLOR` is not set.
+/// Whether standard error is a terminal with colours, and `NO_COLOR` is not set.
 fn has_colours() -> bool {
     AutoStream::choice(&stderr()) != ColorChoice::Never
 }
@@ -42,7 +42,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     error!(thread = thread.name(), location, error = text, backtrace, "panic");
 }
 
-/// Writes why the service does not start as one line of JSON, whatever the filter lets through.
+/// Writes the reason why the service does not start as one line of JSON, whatever the filter.
 pub fn print_failure(reason: &str) {
     let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::ERROR).with_writer(stderr);
     let lines = lines.log_internal_errors(false).json().flatten_event(true).finish();
