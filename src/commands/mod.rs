@@ -31,13 +31,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the service; this is done when no command is named
+    /// Run the service; the default without a command
     Serve(Config),
     /// Print the settings that the service would start with, and where each is from
     Config(Config),
     /// Load a server, and measure it beside an empty one
     Bench(bench::BenchArgs),
-    /// Tokens, by which the service knows its callers
+    /// Create tokens, by which callers authenticate
     #[command(subcommand)]
     Token(token::TokenCommand),
     /// Write the tree to a file while no service uses it, or put it into an empty tree: queues, pools, claims; no message

@@ -12,8 +12,8 @@ use angarium_settings::units;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Replicas")]
 pub struct ClusterSettings {
-    /// Address and port for the other replicas, who pass requests on in the clear; without it the address of --listen and a
-    /// free port. Only who knows the secret that they keep in ZooKeeper is let in
+    /// Address and port for the other replicas, which forward requests in clear text; without it the address of --listen and
+    /// a free port. A secret in ZooKeeper, which all replicas know, admits them
     #[arg(long, env = "ANGARIUM_PEER_LISTEN", value_name = "ADDR", value_parser = super::listen_address)]
     pub peer_listen: Option<SocketAddr>,
 

@@ -24,7 +24,7 @@ use angarium_settings::units;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Quotas of projects")]
 pub struct QuotaSettings {
-    /// Queues that each project may have; without it as many as it likes
+    /// Queues that each project may have; unlimited when absent
     #[arg(long, env = "ANGARIUM_PROJECT_QUEUES", value_name = "NUMBER")]
     pub project_queues: Option<u64>,
 

@@ -31,7 +31,7 @@ pub struct RequestSettings {
     #[arg(value_parser = units::bytes_within(limits::BODY_BYTES_MIN, u32::MAX))]
     pub max_body_bytes: u32,
 
-    /// Requests of each project in a second; without it as many as it likes
+    /// Requests of each project in a second; unlimited when absent
     #[arg(long, env = "ANGARIUM_PROJECT_REQUESTS_PER_SECOND", value_name = "NUMBER")]
     pub project_requests_per_second: Option<NonZeroU32>,
 }

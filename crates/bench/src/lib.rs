@@ -75,7 +75,7 @@ pub struct LoadArgs {
     /// Time before it in which nothing is counted but errors
     #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = seconds(0, 600))]
     pub warmup: u64,
-    /// What the server is asked in
+    /// Protocol of the requests
     #[arg(long, value_enum, default_value_t = Protocol::Rest)]
     pub protocol: Protocol,
     /// Size of a message's body: of a JSON string with its quotes, or of the text in SQS

@@ -18,7 +18,7 @@ use super::remote::{ApiRequest, Remote, Reply, encoded, with_query};
 use super::table::{Table, cut, one_line};
 use angarium_settings::units::{self, span};
 
-/// Claims: messages taken for a time
+/// Claims: messages that a consumer holds for a time
 #[derive(Args, Clone, Debug)]
 pub struct ClaimArgs {
     #[command(flatten)]

@@ -26,7 +26,7 @@ pub struct ComponentsArgs {
     caller: CallerArgs,
 }
 
-/// Have a replica hand its queues over to the others, and wait until it has none (administrators)
+/// Hand the queues of a replica over to the others, and wait until it has none (administrators)
 #[derive(Args, Clone, Debug)]
 pub struct DrainArgs {
     /// Which one, as `angarium components` shows it; without it the one that answers

@@ -27,12 +27,12 @@ pub struct ContextArgs {
 enum ContextCommand {
     /// List the contexts; tokens are not shown
     List,
-    /// Make a context the one that is meant when none is named
+    /// Make a context the current one
     Use {
         /// Its name
         name: String,
     },
-    /// Make a context, or change what is named of one; the first becomes the current one
+    /// Create a context, or change the given properties of one; the first becomes the current one
     Set {
         /// Its name
         name: String,

@@ -45,7 +45,7 @@ enum FlavorCommand {
         /// Its name
         flavor: String,
     },
-    /// Give a flavor other pools
+    /// Replace the pools of a flavor
     Update {
         /// Its name
         flavor: String,

@@ -51,25 +51,25 @@ pub enum ClientCommand {
     Queue(queue::QueueArgs),
     /// Messages: post, list, get, delete, pop, consume
     Message(message::MessageArgs),
-    /// Claims: messages taken for a time
+    /// Claims: messages that a consumer holds for a time
     Claim(claim::ClaimArgs),
     /// Storage pools (administrators)
     Pool(pool::PoolArgs),
     /// Flavors: names for sets of pools
     Flavor(flavor::FlavorArgs),
-    /// Show what the project may hold, and what it holds
+    /// Show the quota and the usage of the project
     Quota(quota::QuotaArgs),
     /// Show the replicas of the service, and how many of the 256 slots each serves (administrators)
     Components(component::ComponentsArgs),
-    /// Have a replica hand its queues over to the others, and wait until it has none (administrators)
+    /// Hand the queues of a replica over to the others, and wait until it has none (administrators)
     Drain(component::DrainArgs),
     /// Ask whether a server can be used
     Ping(health::PingArgs),
     /// Show the health of the service and of its pools (administrators)
     Health(health::HealthArgs),
-    /// Show queues and replicas as they are now, again and again
+    /// Show queues and replicas live
     Top(top::TopArgs),
-    /// Look for what is wrong with a server, and say what to do
+    /// Check a server for faults, and advise how to mend them
     Doctor(doctor::DoctorArgs),
     /// Named servers, with project and token
     Context(context::ContextArgs),

@@ -53,7 +53,7 @@ enum PoolCommand {
         /// Its name
         pool: String,
     },
-    /// Change what is named of a pool
+    /// Change the given properties of a pool
     Update {
         /// Its name
         pool: String,
@@ -73,7 +73,7 @@ enum PoolCommand {
     Drain(DrainArgs),
     /// Show which queues should go to other pools so that each holds its share by weight, or begin it
     Balance(BalanceArgs),
-    /// Show where all queues lie, and which are on their way
+    /// Show the pool of each queue, and migrations in progress
     Map(MapArgs),
     /// Delete pools; one that is used is refused
     Delete {

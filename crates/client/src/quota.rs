@@ -12,7 +12,7 @@ use super::printer::Display;
 use super::table::Table;
 use angarium_settings::units;
 
-/// Show what the project may hold, and what it holds
+/// Show the quota and the usage of the project
 #[derive(Args, Clone, Debug)]
 pub struct QuotaArgs {
     #[command(flatten)]

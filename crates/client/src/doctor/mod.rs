@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::printer::Display;
 use super::table::Table;
 
-/// Look for what is wrong with a server, and say what to do
+/// Check a server for faults, and advise how to mend them
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
     #[command(flatten)]

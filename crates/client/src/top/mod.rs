@@ -28,10 +28,10 @@ use snapshot::{Snapshot, fetch};
 /// How long the first page is waited for before the terminal is taken over.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// Show queues and replicas as they are now, again and again
+/// Show queues and replicas live
 ///
-/// Queues stand in the order of their ready messages. Replicas are shown to administrators. `q` ends it, the space bar looks at
-/// once. Where standard output is no terminal it shows everything once.
+/// Queues are sorted by their ready messages. Administrators also see the replicas. `q` ends it, the space bar refreshes the
+/// page at once. When standard output is no terminal, the page is printed once.
 #[derive(Args, Clone, Debug)]
 pub struct TopArgs {
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct TopArgs {
     /// Show everything once, and end
     #[arg(long)]
     once: bool,
-    /// How long to wait before it looks again
+    /// Pause between two pages
     #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = interval)]
     interval: Duration,
     /// Queues that are looked at, the first by name
