@@ -46,18 +46,14 @@ fn warnings(data: &Path) -> Vec<String> {
         .collect()
 }
 
-fn written(service: Service, metadata: &Value) -> Service {
+/// Starts a service again after its queue `q` got other metadata, of which `doctor` warns as expected.
+fn written(service: Service, metadata: &Value, warning: &str) -> Service {
     let Service { server, data, .. } = service;
     assert!(server.terminate().success());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(store_metadata(data.path(), "q", metadata));
     drop(runtime);
-    assert_eq!(
-        warnings(data.path()),
-        [
-            "warning: queue 000000000000/q ignores _policy must be a JSON object; _default_message_ttl must be an integer"
-        ]
-    );
+    assert_eq!(warnings(data.path()), [format!("warning: queue 000000000000/q ignores {warning}")]);
     let server = ServerBuilder::new(data.path()).start();
     Service { client: server.client(), server, data }
 }
@@ -68,7 +64,8 @@ fn misfit_attribute_is_ignored_shown_and_told() {
     service.client.put("/v2/queues/q", Some(&json!({"a": 1}))).unwrap();
     assert_eq!(service.client.post_messages("q", &[json!("before")]).unwrap().status, 201);
     let stored = json!({"a": 1, "_default_message_ttl": "long", "_policy": "all", "_max_claim_count": 3});
-    let service = written(service, &stored);
+    let warning = "_policy must be a JSON object; _default_message_ttl must be an integer";
+    let service = written(service, &stored, warning);
     let client = &service.client;
     assert_eq!(client.post_messages("q", &[json!("after")]).unwrap().status, 201);
     let claimed = client.claim("q", 10, 60).unwrap().json();
@@ -106,4 +103,26 @@ fn misfit_attribute_is_ignored_shown_and_told() {
     let Service { server, data, .. } = service;
     Server::terminate(server);
     assert_eq!(warnings(data.path()), [""; 0]);
+}
+
+#[test]
+fn misfit_fifo_keeps_order_and_can_be_replaced() {
+    let service = service();
+    service.client.put("/v2/queues/q", Some(&json!({"_fifo": true}))).unwrap();
+    let stored = json!({"_fifo": {"order": "strict"}});
+    let service = written(service, &stored, "_fifo must be true or false");
+    let client = &service.client;
+    for body in ["a", "b"] {
+        let message = json!({"messages": [{"body": body, "group": "g"}]});
+        assert_eq!(client.post("/v2/queues/q/messages", &message).unwrap().status, 201);
+    }
+    assert_eq!(client.claim("q", 1, 60).unwrap().json()["messages"][0]["body"], "a");
+    assert_eq!(client.claim("q", 1, 60).unwrap().status, 204, "the group has a claimed message");
+    let patch = |value: bool| {
+        let operations = json!([{"op": "replace", "path": "/metadata/_fifo", "value": value}]).to_string();
+        let media = "application/json-patch+json";
+        client.send_as(Method::PATCH, "/v2/queues/q", media, operations.as_bytes()).unwrap().status.as_u16()
+    };
+    assert_eq!(patch(false), 400);
+    assert_eq!(patch(true), 200);
 }

@@ -148,10 +148,11 @@ impl Attributes {
         misfits.0.into_iter().next().map_or(Ok(attributes), |(_, error)| Err(error))
     }
 
-    /// Reads the reserved keys of a queue that is stored. A value that is not understood is as good as absent, so that it
-    /// closes no queue.
+    /// Reads the reserved keys of a stored queue. A value that is not understood counts as absent, so that it closes no
+    /// queue; only a queue with such a value of `_fifo` keeps the order of its groups, because that loses nothing.
     pub fn stored(metadata: &HashMap<String, &RawValue>) -> (Self, Vec<IgnoredAttribute>) {
-        let (attributes, misfits) = Self::read(metadata, &Limits::WIDEST);
+        let (mut attributes, misfits) = Self::read(metadata, &Limits::WIDEST);
+        attributes.is_fifo |= misfits.0.iter().any(|(key, _)| *key == FIFO);
         let ignored = |(key, error)| {
             let why = match error {
                 Error::Invalid { why, .. } => why,
@@ -348,7 +349,8 @@ mod tests {
             r#"{"_default_message_ttl": "long", "_max_claim_count": 3, "_tags": 7, "_fifo": [], "_mine": 1}"#;
         let text = serde_json::from_str::<&RawValue>(text).unwrap();
         let (read, ignored) = Attributes::stored(&entries(text).unwrap());
-        assert_eq!(read, Attributes { max_claim_count: Some(3), ..Attributes::default() });
+        let expected = Attributes { max_claim_count: Some(3), is_fifo: true, ..Attributes::default() };
+        assert_eq!(read, expected, "order is kept");
         let ignored: Vec<_> = ignored.iter().map(|ignored| (ignored.key, ignored.why.as_str())).collect();
         let expected = [
             (TAGS, "must be a JSON object"),
