@@ -17,7 +17,7 @@ use angarium_testbed::held::wait_until;
 
 /// How long an id is remembered.
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// What is left of that when the service is started again.
+/// The state after the service is started again.
 const LEFT: Duration = Duration::from_secs(12);
 /// All slots are swept in this time, in the order of their numbers, from each start on.
 const SWEEP_ROUND: Duration = Duration::from_secs(30);

@@ -71,7 +71,7 @@ impl WatchedQueue {
         assert_eq!(purged.status, StatusCode::NO_CONTENT, "{}", purged.text());
     }
 
-    /// Claims give exactly what is left, and none of them is refused.
+    /// Claims give exactly the remaining messages, and none of them is refused.
     fn assert_left(&mut self) {
         let posted = self.client.post_messages(&self.name, &[json!("after"), json!("all")]).unwrap();
         self.left.extend(posted.posted_ids());

@@ -17,7 +17,7 @@ const FIXED: &[(&str, &str, Option<u64>, Option<u64>)] = &[
     ("QueueAttributes", "_max_claim_count", Some(0), Some(4_294_967_295)),
 ];
 
-/// Names of the schemas that these parts of operations refer to, with those that they refer to.
+/// Names of the schemas that these parts of operations refer to, with the schemas to which they refer in turn.
 fn schemas<'a>(document: &'a Value, parts: impl Iterator<Item = &'a Value>) -> BTreeSet<String> {
     let mut references = BTreeSet::new();
     parts.for_each(|part| collect_references(part, &mut references));

@@ -121,7 +121,7 @@ def is_in_time(begin, turn):
 
 
 def some_round_is_in_time(begin):
-    """Whether one of the rounds is, of those that tell something."""
+    """Whether one of the rounds that count is good."""
     end, turn, judged = time.time() + LONGEST, 0, 0
     while judged < ROUNDS and time.time() < end:
         verdict = is_in_time(begin, turn)

@@ -218,7 +218,7 @@ pub const COUNTING_QUEUES: usize = 50;
 pub const COUNTING_STEP: Duration = Duration::from_millis(50);
 /// How often the task looks for queues to count.
 pub const COUNTING_TICK: Duration = Duration::from_millis(500);
-/// Queues that wait for reads of one pool, about a second of counting; also the maximum of those that could not be
+/// Queues that wait for reads of one pool, about a second of counting; also the maximum of queues that could not be
 /// read. Queues beyond it wait for a later pass over their slot.
 pub const COUNTING_LINE: usize = 1_024;
 /// Queues of one pool that are read at once: half of the connections for reads of PostgreSQL, so that reads of clients

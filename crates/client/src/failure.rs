@@ -33,7 +33,7 @@ pub enum Failure {
     Strange {
         /// Method and path of the request.
         asked: String,
-        /// What is wrong with the response.
+        /// The defect of the response.
         why: String,
     },
     /// The request was sent, and its outcome is unknown.

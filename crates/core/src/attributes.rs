@@ -100,7 +100,7 @@ pub const KEYS: &[&str] = &[
 pub struct IgnoredAttribute {
     /// The reserved key. The queue has its default.
     pub key: &'static str,
-    /// What is wrong with the value.
+    /// The defect of the value.
     pub why: String,
 }
 

@@ -55,7 +55,7 @@ impl Metadata {
         Ok(Self { text, attributes, ignored: Vec::new() })
     }
 
-    /// Checks the keys that are only stored, and those that depend on each other. Stored metadata is not checked in
+    /// Checks the keys that are only stored, and keys that depend on each other. Stored metadata is not checked in
     /// this way, because it may be older than the checks.
     pub(super) fn in_agreement(self) -> Result<Self, Error> {
         if let Some(entries) = attributes::entries(&self.text) {

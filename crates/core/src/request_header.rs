@@ -7,14 +7,14 @@ pub enum HeaderExcess {
     Bytes {
         /// Those of the header.
         found: usize,
-        /// Those that it may have.
+        /// The maximum.
         bound: usize,
     },
     /// It has more fields than the bound.
     Fields {
         /// Those of the header.
         found: usize,
-        /// Those that it may have.
+        /// The maximum.
         bound: usize,
     },
 }

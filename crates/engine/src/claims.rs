@@ -123,7 +123,7 @@ impl Claims {
 }
 
 impl QueueEngine {
-    /// The claims whose records may be in the tree, also those that are ending.
+    /// The claims whose records may be in the tree, also claims that are ending.
     pub fn claim_ids(&self) -> impl Iterator<Item = ClaimId> {
         self.claims.claims.keys().copied()
     }

@@ -74,7 +74,7 @@ impl QueueEngine {
         }
     }
 
-    /// Each of these is in one pool: those that are still hidden for the copy become what they were before.
+    /// Each of these is in one pool: messages that are still hidden for the copy become what they were before.
     pub fn finish_copy(&mut self, ids: &[MessageId]) {
         for id in ids {
             if self.is_copying(*id)

@@ -65,7 +65,8 @@ pub struct StoredTotals {
 pub struct ClaimedCounts {
     /// All of them.
     pub all: u64,
-    /// Those that the pool counts as scheduled instead of ready, because a release with a delay was cut short.
+    /// Claimed messages that the pool counts as scheduled instead of ready, because a release with a delay was cut
+    /// short.
     pub scheduled: u64,
 }
 

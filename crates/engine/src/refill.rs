@@ -1,7 +1,7 @@
 //! Refill of the ready cache from the pool when it runs low.
 //!
-//! The queue changes while a page is read. Messages that were removed meanwhile are left out of the page, those that
-//! became ready meanwhile take precedence over it, and those that were posted meanwhile are added after it (P2).
+//! The queue changes while a page is read. Messages that were removed meanwhile are left out of the page, messages
+//! that became ready take precedence over it, and posted messages are added after it (P2).
 
 use std::collections::{BTreeMap, HashSet};
 

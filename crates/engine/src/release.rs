@@ -85,7 +85,7 @@ impl QueueEngine {
         Some(ReleaseUpdates { headers })
     }
 
-    /// The end of a claim is durable: its messages become ready or scheduled, except those that are being removed.
+    /// The end of a claim is durable: its messages become ready or scheduled, except messages that are being removed.
     /// Returns their number.
     pub fn finish_release(&mut self, id: ClaimId) -> u64 {
         let Some(claim) = self.claims.remove(id) else { return 0 };

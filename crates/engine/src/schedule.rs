@@ -117,7 +117,7 @@ impl QueueEngine {
         ready
     }
 
-    /// The written headers are durable: the messages are ready, except those that are being removed.
+    /// The written headers are durable: the messages are ready, except messages that are being removed.
     pub fn woken(&mut self, ids: &[MessageId]) {
         for id in ids {
             let Some(HiddenMessage { header: Some(header), why, .. }) = self.hidden.get_mut(id) else {

@@ -37,7 +37,7 @@ use angarium_core::time::millis;
 
 /// The write side of a journal.
 pub(super) struct Committer {
-    /// The bounded queue of waiting work. Dropped when the journal closes: the thread then writes what is queued and
+    /// The bounded queue of waiting work. Dropped when the journal closes: the thread then writes the queued work and
     /// ends.
     queue: Option<SyncSender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,

@@ -45,7 +45,7 @@ pub(super) fn listed(path: &Path, ranges: &DamagedRanges) -> io::Result<Vec<Tabl
     Ok(tables)
 }
 
-/// Returns the tables that are not as they were written, including those that the disk cannot read.
+/// Returns the tables that are not as they were written, including tables that the disk cannot read.
 pub(super) fn damaged(path: &Path, ranges: &DamagedRanges) -> io::Result<Vec<TableFile>> {
     let tables = listed(path, ranges)?.into_iter();
     Ok(tables.filter(|table| table.damage().is_some()).collect())

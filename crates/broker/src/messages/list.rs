@@ -201,7 +201,7 @@ impl QueueSnapshot {
         Ok(PoolPage { messages, end })
     }
 
-    /// Returns messages of the pool as the engine has them now: without those that the listing hides, and with the
+    /// Returns messages of the pool as the engine has them now: without messages that the listing hides, and with the
     /// claims that hold the others.
     pub(crate) fn seen(
         &self,

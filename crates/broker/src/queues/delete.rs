@@ -95,7 +95,7 @@ impl Queues {
         }
     }
 
-    /// Removes the data of deleted queues, also of those that an earlier owner deleted.
+    /// Removes the data of deleted queues, also of queues that an earlier owner deleted.
     pub(crate) async fn clean_dropped(&self) {
         while self.0.replica.sleep_tick(limits::DROPPED_TICK).await {
             let now = self.0.replica.clock.now();

@@ -1,8 +1,8 @@
 //! The figures of the queues of a slot: of named queues, of closed queues, and of all others as one sum.
 //!
 //! At most [`limits::SLOT_COUNTED`] closed queues, the deepest ones, have figures of their own; the others are one sum
-//! ([`crate::slot::remainder`]). The contents of a closed queue are those that the last page of metrics read before the
-//! queue was closed, or those that [`crate::counting::background`] reads.
+//! ([`crate::slot::remainder`]). The last page of metrics before a queue was closed read its contents, or
+//! [`crate::counting::background`] reads them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -112,7 +112,7 @@ impl SlotFigures {
         self.progress.forget(at);
     }
 
-    /// Forgets a closed queue that is being deleted. `contents` are those that it held, if they were read.
+    /// Forgets a closed queue that is being deleted. `contents` is what the queue held, if it was read.
     pub(crate) fn forget_closed(&mut self, at: &QueueRef, id: QueueId, contents: OpenedContents) {
         match self.take(id) {
             Some(_) => self.progress.forget(at),

@@ -135,7 +135,7 @@ impl Slot {
         self.lock().figures.look_again(at);
     }
 
-    /// Enters the names of all queues of the slot. Those that are not open and have no known figures are to be counted.
+    /// Enters the names of all queues of the slot. Closed queues without known figures must be counted.
     pub(crate) fn list_queues(self: &Arc<Self>, names: Vec<QueueRef>) {
         self.lock().list_queues(names);
     }

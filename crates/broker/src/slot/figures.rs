@@ -232,7 +232,7 @@ impl SlotState {
         }
     }
 
-    /// Enters the names of all queues of the slot. Those that are not open and have no known figures are to be counted.
+    /// Enters the names of all queues of the slot. Closed queues without known figures must be counted.
     pub(crate) fn list_queues(&mut self, names: Vec<QueueRef>) {
         let queues = names.len() as u64;
         let closed = names.into_iter().filter(|at| !self.queues.contains_key(at)).collect();

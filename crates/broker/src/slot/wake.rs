@@ -155,7 +155,7 @@ impl QueueHandle {
         }
     }
 
-    /// Makes prepared entries ready, and skips those that another caller is changing. The caller holds the transfers
+    /// Makes prepared entries ready, and skips entries that another caller is changing. The caller holds the transfers
     /// into the slot, so no other task removes or wakes them.
     pub(crate) async fn wake(&self, headers: Vec<Header>) -> Result<(), Error> {
         let outcome = {

@@ -1,5 +1,5 @@
 //! Assignment of slots to this replica. One task follows the running replicas and the owners of slots, takes free slots
-//! that this replica should serve, and hands over those that another one should serve.
+//! that this replica should serve, and hands over slots that another one should serve.
 //!
 //! After a failure or a hand-over the slots are free, and the replica that should serve them takes them at once. A
 //! served slot moves to another replica only when the running replicas have been the same for [`limits::SETTLE`], so

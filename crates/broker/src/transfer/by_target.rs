@@ -1,4 +1,4 @@
-//! Transfers out of one queue in progress: one task for each target, and the results of those that have ended.
+//! Transfers out of one queue in progress: one task for each target, and the results of ended tasks.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;

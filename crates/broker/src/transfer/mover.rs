@@ -84,7 +84,7 @@ impl MessageTransfers {
         }
     }
 
-    /// Passes once over the entries in transfer of a queue: those that memory knows, or all that its pool has.
+    /// Passes once over the entries in transfer of a queue: the entries in memory, or all entries of its pool.
     async fn run_transfer_pass(&self, queue: &QueueHandle, transfers: &mut Transfers) -> Result<Pass, Error> {
         let Some(side) = queue.side()? else { return Ok(Pass::Idle) };
         transfers.collect();

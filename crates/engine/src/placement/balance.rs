@@ -9,7 +9,7 @@
 /// Max deviation of a pool that is near enough to its shares, as a part of the total of all pools.
 const TOLERANCE: f64 = 0.02;
 
-/// A pool among those that take the same queues.
+/// One of the pools that take the same queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// Weight, above 0. The share of the pool is its weight divided by the weights of all.

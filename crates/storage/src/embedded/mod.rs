@@ -58,7 +58,7 @@ impl EmbeddedPool {
         Self { journal, cursors: Mutex::default(), drops: Mutex::default(), counted }
     }
 
-    /// Runs a read, which may wait for the disk, on a blocking thread and not on those that serve requests.
+    /// Runs a read, which may wait for the disk, on a blocking thread and not on a thread that serves requests.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&View) -> Result<T, StoreError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Joins batches of many slots into one statement: those that arrived while other statements ran. The caller decides
+//! Joins batches of many slots into one statement: batches that arrived while other statements ran. The caller decides
 //! what it means that a batch was not applied.
 
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ impl Committer {
         Size::of(batch).fits()
     }
 
-    /// Adds a batch to those that wait. Returns its number, and the receiver of its outcome.
+    /// Adds a waiting batch. Returns its number, and the receiver of its outcome.
     fn add(&self, batch: Batch, fences: Option<i64>) -> (u64, oneshot::Receiver<StatementOutcome>) {
         let (reply, outcome) = oneshot::channel();
         let mut gathered = self.gathered.lock();

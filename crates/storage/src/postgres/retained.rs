@@ -102,7 +102,7 @@ impl RetainedScan {
         Ok(RetainedEntries { found, oldest, resume: None })
     }
 
-    /// Reads the entries of the queue between two places, among those that one statement reads.
+    /// Reads the entries of the queue between two places, among the queues that one statement reads.
     async fn between(&self, places: RangeInclusive<u64>, limit: usize) -> Result<Vec<Header>, StoreError> {
         let (slot, max) = (i16::from(self.queue.slot().0), walk(limit));
         let (first, last) = (places.start().cast_signed(), places.end().cast_signed());

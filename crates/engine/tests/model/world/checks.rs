@@ -163,7 +163,7 @@ impl World {
     }
 
     /// Checks that a sweep removes all expired messages except those in transfer and those under a claim; of the latter
-    /// only those that have a life of their own, or whose claim has expired too.
+    /// only messages that have a life of their own, or whose claim has expired too.
     pub(super) fn check_swept(&mut self) {
         self.begin_sweep();
         self.finish_sweep();

@@ -92,7 +92,7 @@ impl World {
 
 /// Removals of many messages at once.
 impl World {
-    /// Purges all messages of the pool; those that are being claimed, released or transferred stay.
+    /// Purges all messages of the pool; messages that are being claimed, released or transferred stay.
     pub(super) fn purge(&mut self) {
         let headers = self.pool.entries.values().map(|message| &message.header);
         let is_here = |header: &&Header| !matches!(header.state, State::Prepared(_) | State::Moving(_));
