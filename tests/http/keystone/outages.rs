@@ -176,7 +176,9 @@ fn refused_new_own_token_is_no_outage() {
 
 #[test]
 fn thousand_bad_tokens_are_few_look_ups_at_once() {
-    let guarded = guarded(&[]);
+    // No look-up times out on a slow machine: this test is about their number.
+    let guarded = guarded(&["--keystone-timeout", "60"]);
+    let began = Instant::now();
     let member = guarded.member();
     assert_eq!(guarded.client(&member).get("/v2/queues").unwrap().status, StatusCode::OK);
     guarded.identity.set_behaviour(Behaviour::Slow(Duration::from_millis(5)));
@@ -203,7 +205,12 @@ fn thousand_bad_tokens_are_few_look_ups_at_once() {
     assert_eq!(guarded.figure("angarium_keystone_lookups_total{result=\"refused\"}"), 1_000.0);
     assert_eq!(guarded.figure("angarium_authentication_failures_total{reason=\"unknown_token\"}"), 1_000.0);
     let lines = guarded.server.last_lines();
-    assert!(lines.matches("authentication failed").count() <= 6 && !lines.contains("gAAAAA"), "{lines}");
+    let intervals = 1 + began.elapsed().as_secs() / 10;
+    let logged = lines.matches("authentication failed").count() as u64;
+    assert!(
+        (1..=intervals).contains(&logged) && !lines.contains("gAAAAA"),
+        "{logged} of {intervals}: {lines}"
+    );
 }
 
 #[test]
