@@ -20,6 +20,10 @@ const EXISTS: &str = "
         WHERE n.nspname = $1::text AND c.relname = 'stamp') AS found";
 const SCHEMA_EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text) AS found";
 const STAMP: &str = "SELECT version, system, pool FROM stamp";
+/// Waits for the end of the commit that created the tables. The catalogue shows them a moment before other sessions are
+/// told to resolve their names again; the lock is released after that.
+const AWAIT_CREATION: &str =
+    "SELECT pg_advisory_xact_lock_shared(hashtextextended('angarium ' || $1::text, 0))";
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('angarium ' || $1::text, 0))";
 const PUT: &str = "
     INSERT INTO stamp (version, system, pool) VALUES ($1, $2, $3)
@@ -78,6 +82,7 @@ async fn found(connection: &Connection, schema: &str) -> Result<Option<(i32, Sta
     if !is_found(&connection.query(EXISTS, &[&schema]).await?) {
         return Ok(None);
     }
+    connection.query(AWAIT_CREATION, &[&schema]).await?;
     let rows = connection.query(STAMP, &[]).await?;
     let damaged = |error: StoreError| Failure::Refused(error.to_string());
     rows.first().map(|row| versioned(row).map_err(damaged)).transpose()

@@ -150,6 +150,34 @@ async fn concurrently_registered_installations_share_no_schema() {
     }
 }
 
+/// The catalogue shows new tables to a session before it can resolve their names.
+#[tokio::test(flavor = "multi_thread")]
+async fn stamp_is_read_after_creation_of_tables_has_ended() {
+    let scene = Scene::new();
+    scene.pool().await;
+    let schema = &scene.schema;
+    let creator = scene
+        .server
+        .hold(&format!("SELECT pg_advisory_xact_lock(hashtextextended('angarium ' || '{schema}', 0))"));
+    let reader = opened(&scene.server.uri(&format!("schema={schema}&application_name={schema}")));
+    let read = async {
+        loop {
+            // On a busy machine the wait may exceed the timeout of a statement.
+            match reader.stamp().await {
+                Ok(stamp) => return stamp,
+                Err(error) => assert!(matches!(error, StoreError::NotSent(_)), "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let end = async {
+        scene.waiting(1..=1).await;
+        drop(creator);
+    };
+    let (stamp, ()) = tokio::join!(read, end);
+    assert!(stamp.is_some());
+}
+
 #[tokio::test]
 async fn foreign_storage_takes_no_batch() {
     let scene = Scene::new();
