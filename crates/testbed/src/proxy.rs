@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -60,16 +60,22 @@ struct Rules {
 }
 
 /// A connection, as the rules see it.
-#[derive(Clone, Copy)]
 struct Connection {
     number: usize,
-    /// The process at the client's end, if it is on this machine and visible.
-    process: Option<u32>,
+    /// The socket at the client's end.
+    socket: String,
+    /// The process that holds it, once a rule has named that process.
+    process: OnceLock<u32>,
 }
 
 impl Rules {
-    fn wire(&self, connection: Connection) -> Wire {
-        connection.process.and_then(|process| self.of.get(&process)).copied().unwrap_or(self.all)
+    fn wire(&self, connection: &Connection) -> Wire {
+        let process = connection.process.get().copied().or_else(|| {
+            let found = self.of.keys().copied().find(|process| holds(*process, &connection.socket))?;
+            // Kept, because data that is held back outlives its process.
+            Some(*connection.process.get_or_init(|| found))
+        });
+        process.and_then(|process| self.of.get(&process)).copied().unwrap_or(self.all)
     }
 }
 
@@ -95,8 +101,11 @@ impl Proxy {
             while let Ok((client, from)) = listener.accept().await {
                 let (state, number) = (state.subscribe(), counter.fetch_add(1, Ordering::SeqCst));
                 all.spawn(stopped.clone().run_until_cancelled_owned(async move {
-                    let process = tokio::task::spawn_blocking(move || process_of(from)).await.unwrap_or(None);
-                    carry(client, server, state, Connection { number, process }).await;
+                    let socket = tokio::task::spawn_blocking(move || socket_of(from, address)).await;
+                    if let Ok(Some(socket)) = socket {
+                        let process = OnceLock::new();
+                        carry(client, server, state, &Connection { number, socket, process }).await;
+                    }
                 }));
             }
         }));
@@ -125,7 +134,12 @@ impl Proxy {
     }
 }
 
-async fn carry(client: TcpStream, server: SocketAddr, rules: watch::Receiver<Rules>, connection: Connection) {
+async fn carry(
+    client: TcpStream,
+    server: SocketAddr,
+    rules: watch::Receiver<Rules>,
+    connection: &Connection,
+) {
     if rules.borrow().wire(connection) == Wire::Cut {
         return;
     }
@@ -148,7 +162,7 @@ async fn pipe(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut rules: watch::Receiver<Rules>,
-    connection: Connection,
+    connection: &Connection,
     direction: ProxyDirection,
 ) {
     let mut bytes = [0; 16 * 1024];
@@ -171,29 +185,70 @@ async fn pipe(
     }
 }
 
-/// The process of this end of a connection, by the tables of the kernel.
-fn process_of(end: SocketAddr) -> Option<u32> {
-    // An address in that table has the byte order of the machine, the port has not; on the loopback the port is enough.
-    let port = format!(":{:04X}", end.port());
-    let table = fs::read_to_string("/proc/net/tcp").ok()?;
-    let row = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let inode = row.skip(1).find(|row| row[1].ends_with(&port) && row[9] != "0")?[9].to_owned();
-    let socket = format!("socket:[{inode}]");
-    let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| {
-        let process = entry.file_name().to_str()?.parse().ok()?;
-        Some((process, entry.path().join("fd")))
-    });
-    let holds = |ends: &std::path::Path| {
-        let ends = fs::read_dir(ends).into_iter().flatten().flatten();
-        ends.filter_map(|end| fs::read_link(end.path()).ok())
-            .any(|target| target.as_os_str() == socket.as_str())
-    };
-    processes.into_iter().find(|(_, ends)| holds(ends)).map(|(process, _)| process)
+/// Returns the socket at the client's end of a connection to `server`, as links to it name it. None when the client has
+/// closed it. The port alone would not name it, because sockets with other peers may share the port.
+fn socket_of(client: SocketAddr, server: SocketAddr) -> Option<String> {
+    // The table may lack a row if it changes while it is read.
+    const TRIES: usize = 3;
+    let (client, server) = (kernel_address(client)?, kernel_address(server)?);
+    (0..TRIES).find_map(|_| {
+        let table = fs::read_to_string("/proc/net/tcp").ok()?;
+        let mut rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+        // The kernel reports inode 0 for a socket without a process.
+        let row = rows.find(|row| row[1] == client && row[2] == server && row[9] != "0")?;
+        Some(format!("socket:[{}]", row[9]))
+    })
 }
 
-#[test]
-fn the_process_at_an_end_is_found() {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    assert_eq!(process_of(client.local_addr().unwrap()), Some(std::process::id()));
+/// Formats an address as in `/proc/net/tcp`: the address in the byte order of the machine, the port as a number.
+fn kernel_address(address: SocketAddr) -> Option<String> {
+    let SocketAddr::V4(address) = address else { return None };
+    Some(format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port()))
+}
+
+/// Returns whether a process holds a socket. A search of all processes would take longer than clients wait.
+fn holds(process: u32, socket: &str) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let mut targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    targets.any(|target| target.as_os_str() == socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A process that holds this descriptor alone.
+    fn holder(descriptor: OwnedFd) -> Child {
+        Command::new("sleep").arg("60").stdin(Stdio::from(descriptor)).spawn().unwrap()
+    }
+
+    #[test]
+    fn client_end_is_found_until_it_closes() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = listener.local_addr().unwrap();
+        let client = TcpStream::connect(server).unwrap();
+        let end = client.local_addr().unwrap();
+        assert!(holds(std::process::id(), &socket_of(end, server).unwrap()));
+        drop(client);
+        assert_eq!(socket_of(end, server), None);
+    }
+
+    #[test]
+    fn client_end_is_found_beside_another_on_its_port() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = listener.local_addr().unwrap();
+        let client = TcpStream::connect(server).unwrap();
+        let end = client.local_addr().unwrap();
+        let other = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), end.port())).unwrap();
+        let mut holder = holder(OwnedFd::from(other));
+        let socket = socket_of(end, server).unwrap();
+        let held = (holds(std::process::id(), &socket), holds(holder.id(), &socket));
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert_eq!(held, (true, false));
+    }
 }
