@@ -18,12 +18,12 @@ use angarium_testbed::proxy::Wire;
 /// Of each replica, in seconds.
 const SESSION: u32 = 4;
 
-/// How long a cut may last until the slots of the replica are elsewhere: a session until it is known, half of one until it is
-/// told, one for the view to be stable, and some for a busy machine to hand over.
-const LEAVE: Duration = Duration::from_secs(2 * SESSION as u64 + SESSION as u64 / 2 + 12);
+/// How long a cut lasts until the slots of the replica leave: a session until it is known, half of one until it is
+/// reported, one for the view to be stable.
+const LEAVE: Duration = Duration::from_secs(2 * SESSION as u64 + SESSION as u64 / 2);
 
-/// More than that for all of them, on a busy machine.
-const MAX_WAIT: Duration = Duration::from_secs(20);
+/// Max time of the hand-over beyond it, on a busy machine.
+const MAX_WAIT: Duration = Duration::from_secs(180);
 
 fn start() -> Cluster {
     Cluster::start_with(|builder| builder.arg("--session-timeout").arg(SESSION.to_string()))
@@ -38,7 +38,7 @@ fn await_left(cluster: &Cluster, replica: usize) {
         if owned[replica] == 0 && owned.iter().sum::<usize>() == 256 {
             return;
         }
-        assert!(start.elapsed() < LEAVE, "slots stay: {owned:?}\n{}", cluster.last_lines());
+        assert!(start.elapsed() < LEAVE + MAX_WAIT, "slots stay: {owned:?}\n{}", cluster.last_lines());
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -100,14 +100,19 @@ fn pool_without_queues_moves_no_slot() {
     let mut cluster = start();
     // Only the last replica reaches the second pool, which is empty.
     cluster.add_postgres("rows");
-    let posted = |queue: &str| post(&cluster.client_of(2), queue, 1);
-    assert!(queues(16).iter().all(|queue| posted(queue)));
+    let post_all = || {
+        for queue in queues(16) {
+            let posted = cluster.client_of(2).post_messages(&queue, &[json!(1)]).unwrap();
+            assert_eq!(posted.status, StatusCode::CREATED, "{queue}: {}", posted.text());
+        }
+    };
+    post_all();
     [0, 1].into_iter().for_each(|replica| cluster.cut_pool(replica, 1, Wire::Silent));
     wait_until("both have said so", || cluster.last_lines().matches("pools=\"rows\"").count() >= 2);
-    thread::sleep(LEAVE - Duration::from_secs(6));
+    thread::sleep(LEAVE + Duration::from_secs(6));
     let (owned, _) = cluster.owned(2);
     assert!(owned.iter().all(|slots| *slots >= 32), "slots have left: {owned:?}\n{}", cluster.last_lines());
-    assert!(queues(16).iter().all(|queue| posted(queue)));
+    post_all();
     // A queue in it makes them go to who reaches it.
     let name = (0..64).map(|number| format!("r{number}")).find(|name| cluster.owner_of(name) == 2);
     let path = format!("/v2/queues/{}", name.as_ref().expect("it has some"));
@@ -143,9 +148,14 @@ fn readiness_without_session_depends_on_the_others() {
     });
     wait_until("it is not ready", || readiness(&cluster, 0).0 == StatusCode::SERVICE_UNAVAILABLE);
     assert!(cut.elapsed() > Duration::from_secs(2 * u64::from(SESSION)), "{:?}", cut.elapsed());
-    assert!(cut.elapsed() < Duration::from_secs(5 * u64::from(SESSION)), "{:?}", cut.elapsed());
+    assert!(cut.elapsed() < Duration::from_secs(2 * u64::from(SESSION)) + MAX_WAIT, "{:?}", cut.elapsed());
     for other in 1..REPLICAS {
-        assert_eq!(readiness(&cluster, other), (StatusCode::OK, json!({"warnings": []})));
+        // A busy machine may have kept a session waiting for a moment.
+        wait_until("another one warns of nothing", || {
+            let (status, said) = readiness(&cluster, other);
+            assert_eq!(status, StatusCode::OK, "{said}");
+            said == json!({"warnings": []})
+        });
     }
     cluster.heal();
     cluster.await_calm();

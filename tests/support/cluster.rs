@@ -158,11 +158,16 @@ impl Cluster {
         self.members.iter().map(resident).sum()
     }
 
-    /// How many slots each replica owns, and how many replicas are registered, as one of them states.
+    /// How many slots each replica owns, and how many replicas are registered, as one of them states. Asks it until it
+    /// answers.
     pub fn owned(&self, asked: usize) -> (Vec<usize>, usize) {
-        let answer = self.client_of(asked).get("/v2/components").expect("it answers").json();
-        let registered = answer["components"].as_array().map_or(0, Vec::len);
-        (self.shares(asked).iter().map(Vec::len).collect(), registered)
+        let mut components = None;
+        wait_until("a replica lists all replicas", || {
+            components = self.components(asked);
+            components.is_some()
+        });
+        let components = components.expect("it has answered");
+        (self.shares_in(&components).iter().map(Vec::len).collect(), components.len())
     }
 
     /// SIGKILL.
@@ -237,7 +242,8 @@ impl Cluster {
         let least = 256 / running.len() / 2;
         running.iter().all(|replica| self.is_ready(*replica))
             && running.iter().all(|asked| {
-                let shares = self.shares(*asked);
+                let Some(components) = self.components(*asked) else { return false };
+                let shares = self.shares_in(&components);
                 shares.iter().map(Vec::len).sum::<usize>() == 256
                     && running.iter().all(|replica| shares[*replica].len() >= least)
             })
@@ -252,11 +258,15 @@ impl Cluster {
         })
     }
 
-    /// What each replica owns, as one of them states: by its place here.
-    fn shares(&self, asked: usize) -> Vec<Vec<u64>> {
+    /// The registered replicas, as one of them states; none without its answer.
+    fn components(&self, asked: usize) -> Option<Vec<Value>> {
         let client = Client::with_timeout(&format!("http://{}", self.members[asked].address), PROBE);
-        let Ok(answer) = client.get("/v2/components") else { return Vec::new() };
-        let components = answer.json()["components"].as_array().cloned().unwrap_or_default();
+        let answer = client.get("/v2/components").ok()?;
+        answer.json()["components"].as_array().cloned()
+    }
+
+    /// The slots of each replica, by its number here.
+    fn shares_in(&self, components: &[Value]) -> Vec<Vec<u64>> {
         let share = |member: &Member| {
             let address = member.peers.address().to_string();
             let own = components.iter().find(|component| component["address"] == *address);
@@ -277,7 +287,8 @@ impl Cluster {
         let slot = Self::slot_of(queue);
         let mut owner = None;
         wait_until("the slot has an owner", || {
-            owner = self.shares(0).iter().position(|slots| slots.contains(&slot));
+            let shares = self.components(0).map(|components| self.shares_in(&components));
+            owner = shares.and_then(|shares| shares.iter().position(|slots| slots.contains(&slot)));
             owner.is_some()
         });
         owner.expect("it was found")
@@ -285,7 +296,7 @@ impl Cluster {
 
     /// Until a claim through the load balancer is granted on this queue, into which it posts first.
     pub fn gap(&self, queue: &str) -> Duration {
-        let (client, start) = (Client::with_timeout(&self.balancer.base(), PROBE), Instant::now());
+        let (client, start) = (Client::with_timeout(&self.balancer.base(), ATTEMPT), Instant::now());
         let served = |client: &Client| {
             let posted = client.post_messages(queue, &[Value::Null]);
             posted.is_ok_and(|answer| answer.status == StatusCode::CREATED)
@@ -296,5 +307,8 @@ impl Cluster {
     }
 }
 
-/// How long a question may take while something is broken.
-const PROBE: Duration = Duration::from_secs(2);
+/// How long a replica may take to answer while something is broken. A busy machine takes seconds for an answer.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// How long one attempt of a client of the load balancer may take, before it is repeated.
+const ATTEMPT: Duration = Duration::from_secs(2);

@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::client::Client;
+use angarium_testbed::held::START;
 
-/// A debug build that replays a journal on a busy machine stays well below it.
-const START: Duration = Duration::from_secs(60);
-const STOP: Duration = Duration::from_secs(30);
+/// Max time until a server has ended: well above what its hand-over of slots and its farewell to clients may take.
+const STOP: Duration = Duration::from_secs(90);
 /// Lines of each stream that are kept for the message of a failing test.
 const KEPT_LINES: usize = 200;
 const READY: &str = "listening on ";
