@@ -62,8 +62,8 @@ struct Rules {
 /// A connection, as the rules see it.
 struct Connection {
     number: usize,
-    /// The socket at the client's end.
-    socket: String,
+    /// The socket at the client's end, if it was found: the rule for all processes applies to any other.
+    socket: Option<String>,
     /// The process that holds it, once a rule has named that process.
     process: OnceLock<u32>,
 }
@@ -71,7 +71,8 @@ struct Connection {
 impl Rules {
     fn wire(&self, connection: &Connection) -> Wire {
         let process = connection.process.get().copied().or_else(|| {
-            let found = self.of.keys().copied().find(|process| holds(*process, &connection.socket))?;
+            let socket = connection.socket.as_ref()?;
+            let found = self.of.keys().copied().find(|process| holds(*process, socket))?;
             // Kept, because data that is held back outlives its process.
             Some(*connection.process.get_or_init(|| found))
         });
@@ -102,10 +103,8 @@ impl Proxy {
                 let (state, number) = (state.subscribe(), counter.fetch_add(1, Ordering::SeqCst));
                 all.spawn(stopped.clone().run_until_cancelled_owned(async move {
                     let socket = tokio::task::spawn_blocking(move || socket_of(from, address)).await;
-                    if let Ok(Some(socket)) = socket {
-                        let process = OnceLock::new();
-                        carry(client, server, state, &Connection { number, socket, process }).await;
-                    }
+                    let (socket, process) = (socket.unwrap_or(None), OnceLock::new());
+                    carry(client, server, state, &Connection { number, socket, process }).await;
                 }));
             }
         }));
@@ -189,7 +188,7 @@ async fn pipe(
 /// closed it. The port alone would not name it, because sockets with other peers may share the port.
 fn socket_of(client: SocketAddr, server: SocketAddr) -> Option<String> {
     // The table may lack a row if it changes while it is read.
-    const TRIES: usize = 3;
+    const TRIES: usize = 5;
     let (client, server) = (kernel_address(client)?, kernel_address(server)?);
     (0..TRIES).find_map(|_| {
         let table = fs::read_to_string("/proc/net/tcp").ok()?;
