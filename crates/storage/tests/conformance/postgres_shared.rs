@@ -65,7 +65,7 @@ impl Crowd {
 async fn commit(store: &dyn PoolStore, batch: &Batch) -> Result<(), StoreError> {
     loop {
         match store.commit(batch).await {
-            Err(StoreError::NotSent(why)) if !why.contains("unique") => {
+            Err(StoreError::NotSent(why) | StoreError::Unknown(why)) if !why.contains("unique") => {
                 tokio::time::sleep(angarium_storage::postgres::limits::PAUSE).await;
             }
             result => return result,
