@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tempfile::TempDir;
@@ -11,8 +12,9 @@ use uuid::Uuid;
 use angarium_clock::Clock;
 use angarium_journal::JournalOptions;
 use angarium_storage::open::PoolOpener;
-use angarium_storage::{PoolStore, Stamp};
+use angarium_storage::{PoolStore, Stamp, StoreError};
 
+use crate::held::START;
 use crate::postgres::Postgres;
 use crate::redis::{Redis, RedisCluster, SYNCED};
 
@@ -147,8 +149,13 @@ impl Storage for Shared {
 
 /// Opens the pool at a URI, and registers it if needed.
 pub async fn registered(uri: &str) -> Arc<dyn PoolStore> {
-    let store = opened(uri);
-    store.register(STAMP).await.expect("the storage is unregistered, or has this stamp");
+    let (store, deadline) = (opened(uri), Instant::now() + START);
+    // A busy machine may exceed the timeout of a connection.
+    while let Err(error) = store.register(STAMP).await {
+        let may_retry = matches!(error, StoreError::NotSent(_)) && Instant::now() < deadline;
+        assert!(may_retry, "the storage is unregistered, or has this stamp: {error}");
+        tokio::time::sleep(Duration::from_millis(600)).await;
+    }
     store
 }
 
