@@ -81,7 +81,7 @@ impl Pools {
                 slot.switch_store(&name, store);
             }
         }
-        if let Some(before) = before {
+        if let Some(before) = before.filter(|before| before.store.is_ok()) {
             self.0.stores.close(&before.entry.pool.uri);
         }
     }

@@ -8,6 +8,7 @@ use angarium_catalogue::{Catalogue, OwnedSlot, PoolUsers, QueueRecord};
 use angarium_clock::Clock;
 use angarium_coordination::Coordination;
 use angarium_coordination::embedded::EmbeddedTree;
+use angarium_core::error::Error;
 use angarium_core::ids::{QueueId, Slot};
 use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
@@ -92,9 +93,9 @@ fn at(path: &str) -> PoolChange {
     PoolChange { uri: Some(uri), weight: Some(1), ..PoolChange::default() }
 }
 
-async fn post(broker: &Broker, at: &str) -> bool {
+async fn post(broker: &Broker, at: &str) -> Result<(), Error> {
     let message = NewMessage { body: "1".into(), ttl: None, delay: None, ..NewMessage::default() };
-    broker.messages_post(&queue(at), vec![message], None).await.is_ok()
+    broker.messages_post(&queue(at), vec![message], None).await.map(|_| ())
 }
 
 /// Returns the weights of the pools that the broker knows.
@@ -130,16 +131,18 @@ async fn late_opened_pool_is_used_and_stays_open() {
     let here = Installation::new().await;
     let first = here.start().await;
     first.pool_put(&name("a"), at("a")).await.unwrap();
-    assert!(post(&first, "q").await);
+    post(&first, "q").await.unwrap();
     first.pool_put(&name("b"), at("b")).await.unwrap();
     first.stop().await;
     here.doors.shut.lock().insert("embedded:a".into());
     let second = here.start().await;
-    assert!(!post(&second, "q").await);
+    post(&second, "q").await.unwrap_err();
+    // Also an attempt that fails closes no storage: none was open.
+    second.pool_patch(&name("a"), PoolChange { weight: Some(3), ..PoolChange::default() }).await.unwrap();
     here.doors.shut.lock().clear();
     let change = PoolChange { weight: Some(2), ..PoolChange::default() };
     second.pool_patch(&name("a"), change).await.unwrap();
-    assert!(post(&second, "q").await);
+    post(&second, "q").await.unwrap();
     assert_eq!(here.doors.closed.lock().len(), 0);
 }
 
@@ -155,7 +158,7 @@ async fn refused_pool_closes_no_storage_of_another() {
     broker.pool_patch(&name("a"), at("dir/a/")).await.unwrap();
     // An open storage is shared: if the pool were removed, its directory would be found locked.
     here.doors.opener.open("embedded:dir/a").unwrap();
-    assert!(post(&broker, "q").await);
+    post(&broker, "q").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
