@@ -27,8 +27,9 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 /// A server counts as silent if no connection received an answer for this long before the end of the window.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Max time for the turns in progress at the end of the window. They are not counted.
-const LAST_TURNS: Duration = Duration::from_secs(1);
+/// Max time for the turns in progress at the end of the window, which are not counted: longer than a slow server takes for
+/// each request of a turn. A silent one has failed by then.
+const LAST_TURNS: Duration = DEADLINE;
 
 /// Number of connections that fill the queues.
 const FILLERS: usize = 16;
