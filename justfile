@@ -25,7 +25,11 @@ test part="":
 all:
     tests/run
 
-# run form, lints and every test
+# run suites of other languages and of generated clients: all, some, or those with changes (--since main)
+languages *suites:
+    tests/languages {{suites}}
+
+# run form, lints and the tests, without the suites of other languages that a branch leaves unchanged
 ci:
     .ci/run
 

@@ -12,5 +12,6 @@ mod openapi;
 mod packaging;
 mod sdk;
 mod sqs;
+mod suites;
 mod support;
 mod tidy;

@@ -69,5 +69,5 @@ celery() {
 go() { GOCACHE=$HOUSE/target/go-cache GOPATH=$PWD/go GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=0 "$TOOLS/go/go/bin/go" "$@"; }
 cargo() {
     # The compiler is beside it. What was built is kept between runs.
-    CARGO_HOME=$RUST_HOME CARGO_TARGET_DIR=$HOUSE/target/rust-examples PATH=${CARGO_PROGRAM%/*}:$PATH "$CARGO_PROGRAM" "$@"
+    CARGO_HOME=$RUST_HOME CARGO_TARGET_DIR=$HOUSE/target/rust-clients PATH=${CARGO_PROGRAM%/*}:$PATH "$CARGO_PROGRAM" "$@"
 }

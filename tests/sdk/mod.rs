@@ -16,7 +16,7 @@ use angarium_testbed::settings;
 
 const HOUSE: &str = env!("CARGO_MANIFEST_DIR");
 /// Where the Rust client is built.
-const RUST_CLIENT: &str = "target/rust-client";
+const RUST_CLIENT: &str = "target/rust-clients";
 
 /// Runs a command and answers what it printed; fails with all that it and the server said if it fails.
 fn run(command: &mut Command, server: Option<&Server>) -> String {

@@ -49,7 +49,7 @@ fn configure(command: &mut Command) {
 fn run_rust_at(base: &str, region: &str, last_words: impl Fn() -> String) {
     // Kept between runs, beside the other client in Rust; tests/run has built it.
     let package = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sqs/rust/Cargo.toml");
-    let target = concat!(env!("CARGO_MANIFEST_DIR"), "/target/rust-client");
+    let target = concat!(env!("CARGO_MANIFEST_DIR"), "/target/rust-clients");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["run", "--quiet", "--locked", "--manifest-path", package, "--target-dir", target]);
     cargo.arg("--").arg(base);
