@@ -24,7 +24,7 @@ use angarium_testbed::redis::{Redis, SYNCED};
 use angarium_testbed::zookeeper::ZooKeeper;
 
 /// Longer than slots need to find their places: the settle time, and the session of one that was killed.
-const MAX_WAIT: Duration = Duration::from_secs(40);
+const MAX_WAIT: Duration = Duration::from_secs(180);
 
 /// Longer than a replica rests between some slots that it hands over and the next.
 const CALM: Duration = Duration::from_millis(700);

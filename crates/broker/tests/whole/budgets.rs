@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use angarium_broker::Broker;
 use angarium_catalogue::{Catalogue, QueueRecord};
@@ -21,7 +21,7 @@ use futures_util::future::join_all;
 use tokio::runtime::Runtime;
 use tokio::sync::watch::Receiver;
 
-use super::{limit, one_pool, queue, replica, terms};
+use super::{MAX_WAIT, limit, one_pool, queue, replica, terms};
 
 /// The number of queues; set for the child process that measures.
 const QUEUES: &str = "ANGARIUM_TEST_IDLE_QUEUES";
@@ -31,9 +31,6 @@ const AT_ONCE: usize = 100;
 const IDLE_BYTES: usize = 100;
 /// Number of measurements: the least one counts.
 const ROUNDS: usize = 3;
-
-/// How long queues may take to be closed: far more than they need.
-const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A tree in which every requested queue has a record. So memory grows only with the state that the broker keeps of
 /// queues; the cache of recent writes of a store has a bound of its own.

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::faulty::{Fault, FaultyTree, LinkOutage, Plan};
 use super::transfers::until;
-use super::{Whole, one_pool, queue, start};
+use super::{MAX_WAIT, Whole, one_pool, queue, start};
 use angarium_testbed::faulty_tree::ServersClock;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -149,7 +149,7 @@ async fn await_step_shown(whole: &Whole) {
     let start = Instant::now();
     let shown = || whole.broker.readiness().unwrap().iter().any(|warning| warning.contains("made a step"));
     while !shown() {
-        assert!(start.elapsed() < Duration::from_secs(20), "the step is not shown");
+        assert!(start.elapsed() < MAX_WAIT, "the step is not shown");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -158,7 +158,7 @@ async fn await_step_shown(whole: &Whole) {
 async fn await_taken(whole: &Whole) {
     let start = Instant::now();
     while let Err(error) = whole.broker.queue_stats(&queue("q")).await {
-        assert!(start.elapsed() < Duration::from_secs(20), "{error:?}");
+        assert!(start.elapsed() < MAX_WAIT, "{error:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -13,7 +13,7 @@ use angarium_testbed::owner::changes;
 use super::faulty::Fault::{NotSent, UnknownAfter, UnknownBefore};
 use super::outcomes::{Faulty, faulty};
 use super::recovery::claim_when_served;
-use super::{limit, queue, terms};
+use super::{MAX_WAIT, limit, queue, terms};
 
 /// Number of times that a batch is sent before its outcome stays unknown.
 const TRIES: usize = 6;
@@ -44,7 +44,7 @@ impl Faulty {
         loop {
             match self.whole.broker.queue_stats(&queue("q")).await {
                 Ok(stats) => return [stats.claimed, stats.free, stats.delayed],
-                Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{error:?}"),
+                Err(error) => assert!(start.elapsed() < MAX_WAIT, "{error:?}"),
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

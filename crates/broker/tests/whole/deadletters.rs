@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::faulty::{Fault, FaultyPool, Plan};
-use super::{Whole, limit, metadata, one_pool, queue, replica, terms};
+use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, terms};
 
 /// More attempts than any caller makes.
 pub(super) const FOR_EVER: usize = 100_000;
@@ -98,7 +98,7 @@ async fn check_moved(whole: &Whole, ids: &[MessageId]) {
     assert_eq!(found, ids);
     let start = Instant::now();
     while total(whole, "q").await > 0 {
-        assert!(start.elapsed() < Duration::from_secs(20), "they are in both queues");
+        assert!(start.elapsed() < MAX_WAIT, "they are in both queues");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(whole.claim(&queue("q"), 20, 300).await.is_empty());
@@ -119,7 +119,7 @@ async fn message_over_claim_limit_becomes_dead_letter() {
     whole.clock.advance(60_000);
     let start = Instant::now();
     while whole.broker.queue_stats(&at).await.unwrap().claimed > 0 {
-        assert!(start.elapsed() < Duration::from_secs(20), "the claim does not end");
+        assert!(start.elapsed() < MAX_WAIT, "the claim does not end");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(whole.claim(&at, 20, 300).await, fresh, "the claim gets what comes behind them");
@@ -130,7 +130,7 @@ async fn message_over_claim_limit_becomes_dead_letter() {
             delivery_guard.done();
             break view;
         }
-        assert!(start.elapsed() < Duration::from_secs(40), "they do not come");
+        assert!(start.elapsed() < MAX_WAIT, "they do not come");
     };
     let seen: Vec<_> = claim.messages.iter().map(|m| (m.id, m.ttl, m.attempts)).collect();
     assert_eq!(seen, [(ids[0], 100, 1), (ids[1], 100, 1)]);
@@ -151,7 +151,7 @@ async fn interrupted_transfer_is_completed_after_any_step() {
         assert!(first.claim(&at, 20, 300).await.is_empty(), "{steps}");
         let start = Instant::now();
         while plan.left() >= FOR_EVER && steps < 4 {
-            assert!(start.elapsed() < Duration::from_secs(20), "step {steps} is not tried");
+            assert!(start.elapsed() < MAX_WAIT, "step {steps} is not tried");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         // From here on all its writes fail.
@@ -207,7 +207,7 @@ async fn a_thousand_dead_letters_all_come_and_none_twice() {
     whole.clock.advance(60_000);
     let start = Instant::now();
     while total(&whole, "q").await > 0 {
-        assert!(start.elapsed() < Duration::from_secs(30), "{} stay", total(&whole, "q").await);
+        assert!(start.elapsed() < MAX_WAIT, "{} stay", total(&whole, "q").await);
         assert!(whole.claim(&at, 20, 300).await.is_empty());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -237,7 +237,7 @@ async fn attempts_survive_renewal_restart_and_lost_claims() {
     second.clock.advance(600_000);
     let start = Instant::now();
     while total(&second, "q").await > 0 {
-        assert!(start.elapsed() < Duration::from_secs(20), "it stays");
+        assert!(start.elapsed() < MAX_WAIT, "it stays");
         assert!(second.claim(&at, 1, 300).await.is_empty(), "the fourth time");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

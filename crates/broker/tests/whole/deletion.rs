@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::faulty::{Fault, FaultyTree, Plan};
-use super::{Whole, limit, one_pool, queue, replica, terms};
+use super::{MAX_WAIT, Whole, limit, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool the test reads directly.
 struct InspectedBroker {
@@ -82,7 +82,7 @@ impl InspectedBroker {
             if left == (Totals::default(), 0, 0) {
                 return;
             }
-            assert!(start.elapsed() < Duration::from_secs(30), "{left:?} is left");
+            assert!(start.elapsed() < MAX_WAIT, "{left:?} is left");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -231,7 +231,7 @@ async fn post_after_deletion_is_never_acked_into_old_queue() {
     let claims = async || seen.catalogue.claims(&seen.slot().await).await.unwrap().claims.len();
     let start = Instant::now();
     while claims().await > 0 {
-        assert!(start.elapsed() < Duration::from_secs(30), "{} claims are left", claims().await);
+        assert!(start.elapsed() < MAX_WAIT, "{} claims are left", claims().await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -15,7 +15,7 @@ use super::faulty::Fault::{Held, Panic, UnknownBefore};
 use super::outcomes::{Faulty, faulty};
 use super::recovery::{claim_when_served, take_slot_of};
 use super::transfers::until;
-use super::{limit, queue, terms};
+use super::{MAX_WAIT, limit, queue, terms};
 
 impl Faulty {
     async fn post_delayed(&self) -> MessageId {
@@ -33,7 +33,7 @@ impl Faulty {
     async fn page_is_held(&self) {
         let start = Instant::now();
         while !self.given.pages.is_done() {
-            assert!(start.elapsed() < Duration::from_secs(20), "no page is read");
+            assert!(start.elapsed() < MAX_WAIT, "no page is read");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

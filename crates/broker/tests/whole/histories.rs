@@ -22,10 +22,7 @@ use angarium_core::error::Error;
 use angarium_journal::Journal;
 use angarium_storage::embedded::EmbeddedPool;
 
-use crate::one_pool;
-
-/// How long a test waits, in real time, for an expected event.
-const MAX_WAIT: Duration = Duration::from_secs(30);
+use crate::{MAX_WAIT, one_pool};
 
 struct Whole {
     directory: TempDir,

@@ -16,7 +16,7 @@ use angarium_journal::Journal;
 use angarium_storage::embedded::EmbeddedPool;
 
 use super::counting::CountingPool;
-use super::{Whole, limit, metadata, one_pool, queue, replica, start, terms, whole};
+use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, start, terms, whole};
 
 /// Returns the value of the line with this name and these labels; zero when there is none.
 pub fn value(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
@@ -64,7 +64,7 @@ async fn soon<const N: usize>(expected: [u64; N], mut ask: impl AsyncFnMut() -> 
         if found == expected {
             return;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "{found:?} and not {expected:?}");
+        assert!(start.elapsed() < MAX_WAIT, "{found:?} and not {expected:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -313,7 +313,7 @@ async fn the_parts_of_the_service_show_how_they_do() {
     let start = Instant::now();
     // The background task asks the pools later.
     while value(&whole.broker.metrics_page().await, "angarium_pool_up", &up) == 0.0 {
-        assert!(start.elapsed() < Duration::from_secs(20), "the pool is not up");
+        assert!(start.elapsed() < MAX_WAIT, "the pool is not up");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let page = whole.broker.metrics_page().await;

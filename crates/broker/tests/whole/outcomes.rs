@@ -15,7 +15,7 @@ use angarium_storage::embedded::EmbeddedPool;
 
 use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
 use super::queue_list::filter;
-use super::{Whole, limit, one_pool, queue, replica, terms};
+use super::{MAX_WAIT, Whole, limit, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool fail as planned.
 pub(super) struct Faulty {
@@ -172,7 +172,7 @@ async fn visibility_change_in_doubt_keeps_slot_open() {
         faulty.whole.clock.advance(180_000);
         let start = Instant::now();
         while broker.queue_stats(&q).await.unwrap().free < 2 {
-            assert!(start.elapsed() < Duration::from_secs(20), "{fault:?}");
+            assert!(start.elapsed() < MAX_WAIT, "{fault:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // The oldest is first.
@@ -234,7 +234,7 @@ async fn earlier_receipt_waits_for_receive_being_written() {
 async fn until(holds: impl AsyncFn() -> bool) {
     let start = Instant::now();
     while !holds().await {
-        assert!(start.elapsed() < Duration::from_secs(20));
+        assert!(start.elapsed() < MAX_WAIT);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -254,7 +254,7 @@ async fn in_doubt_claim_without_messages_leaves_no_record() {
         }
         let start = Instant::now();
         while faulty.records().await > 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "{fault:?}: a record is left");
+            assert!(start.elapsed() < MAX_WAIT, "{fault:?}: a record is left");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(broker.queue_stats(&q).await.unwrap().free, 0);

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use super::counting::{CountingPool, Hold};
 use super::metrics::value;
 use super::queue_list::filter;
-use super::{Whole, limit, metadata, one_pool, queue, replica, start, terms};
+use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, start, terms};
 
 /// A store, and the brokers that are started on it one after the other.
 pub struct House {
@@ -119,7 +119,7 @@ pub async fn gauge(whole: &Whole, name: &str) -> f64 {
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !is_so().await {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(begun.elapsed() < MAX_WAIT, "{what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

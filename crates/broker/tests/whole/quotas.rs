@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 
 use super::faulty::Fault::{NotSent, UnknownAfter, UnknownBefore};
 use super::faulty::{FaultyPool, FaultyTree, Plan};
-use super::{Whole, limit, metadata, one_pool, queue, replica, terms};
+use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, terms};
 use angarium_testbed::settings;
 
 /// Number of times that a slot writer sends a batch before it gives up.
@@ -89,7 +89,7 @@ async fn used_soon(whole: &Whole, expected: (u64, u64, u64)) {
         if found == expected {
             return;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "{found:?} and not {expected:?}");
+        assert!(start.elapsed() < MAX_WAIT, "{found:?} and not {expected:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

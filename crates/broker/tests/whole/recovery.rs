@@ -1,6 +1,6 @@
 //! Recovery of slots: acknowledged changes stay, refused ones cannot return, and service continues.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use angarium_catalogue::Owner;
 use angarium_core::error::Error;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::faulty::Fault::{Held, NotSent, UnknownAfter, UnknownBefore};
 use super::leases::all_queues;
 use super::outcomes::{Faulty, faulty};
-use super::{Whole, limit, queue, replica, terms};
+use super::{MAX_WAIT, Whole, limit, queue, replica, terms};
 
 /// Number of times that a slot writer sends a batch before it gives up.
 const TRIES: usize = 6;
@@ -44,7 +44,7 @@ pub(super) async fn claim_when_served(whole: &Whole, name: &str) -> Vec<angarium
             }
             Err(error) => assert!(error.nothing_written(), "{error:?}"),
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "the slot is not served again");
+        assert!(start.elapsed() < MAX_WAIT, "the slot is not served again");
     }
 }
 

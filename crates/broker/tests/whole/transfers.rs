@@ -18,10 +18,7 @@ use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
 use super::faulty::Fault;
 use super::outcomes::{Faulty, faulty};
 use super::recovery::{claim_when_served, take_slot_of};
-use super::{metadata, queue};
-
-/// Far longer than any operation here.
-const SOON: Duration = Duration::from_secs(30);
+use super::{MAX_WAIT, metadata, queue};
 
 /// The id of a queue, as its record has it.
 pub(super) async fn id_of(catalogue: &Catalogue, name: &str) -> Option<QueueId> {
@@ -53,7 +50,7 @@ async fn move_until(faulty: &Faulty, step: usize) {
 pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !holds().await {
-        assert!(start.elapsed() < SOON, "{what}");
+        assert!(start.elapsed() < MAX_WAIT, "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
