@@ -34,11 +34,11 @@ fn lasting() -> ZooKeeperTimeouts {
     }
 }
 
-/// A long session, and callers that wait only briefly.
+/// A long session, and callers that wait only briefly, but longer than a busy machine needs.
 fn short_wait() -> ZooKeeperTimeouts {
     ZooKeeperTimeouts {
-        session: Duration::from_secs(10),
-        operation: Duration::from_millis(500),
+        session: Duration::from_secs(20),
+        operation: Duration::from_secs(2),
         ..ZooKeeperTimeouts::default()
     }
 }
