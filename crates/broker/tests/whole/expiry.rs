@@ -212,7 +212,7 @@ async fn expired_messages_are_swept_unasked() {
     whole.clock.advance(68_001);
     let start = Instant::now();
     while whole.broker.queue_stats(&queue("q")).await.unwrap().free > 1 {
-        assert!(start.elapsed() < MAX_WAIT, "nobody removes them");
+        assert!(start.elapsed() < MAX_WAIT, "they are not removed");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(whole.claim(&queue("q"), 10, 300).await, live);
@@ -262,7 +262,7 @@ async fn expired_messages_leave_from_behind_and_unused_queues() {
     again.clock.advance(68_001);
     let start = Instant::now();
     while stored(&pool, &catalogue).await > 2 {
-        assert!(start.elapsed() < MAX_WAIT, "nobody removes them");
+        assert!(start.elapsed() < MAX_WAIT, "they are not removed");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // Another turn keeps the claimed one too.

@@ -222,7 +222,7 @@ async fn unopened_queue_is_swept() {
     for at in [&at, &other] {
         let start = Instant::now();
         while lives.stored(at).await > 0 {
-            assert!(start.elapsed() < MAX_WAIT, "nobody removes them");
+            assert!(start.elapsed() < MAX_WAIT, "they are not removed");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -315,7 +315,7 @@ async fn retention_of_closed_queue_is_followed() {
     retain(&whole.broker, &at, 90).await;
     let start = Instant::now();
     while lives.stored(&at).await > 0 {
-        assert!(start.elapsed() < MAX_WAIT, "nobody removes them");
+        assert!(start.elapsed() < MAX_WAIT, "they are not removed");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
