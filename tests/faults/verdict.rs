@@ -33,8 +33,6 @@ pub struct Verdict {
     pub broken_leases: Vec<String>,
     /// A delete acknowledged to the holder of a lost claim while another one certainly held the message.
     pub late_deletes: Vec<String>,
-    /// A forward that was shown, although its message was shown after it, or that was shown as two messages.
-    pub split_settles: Vec<String>,
     /// Messages whose post was acknowledged.
     pub acked: usize,
     /// Messages whose post had no certain outcome.
@@ -59,7 +57,6 @@ pub fn judge(record: &Record) -> Verdict {
         out_of_order: evidence.out_of_order(),
         broken_leases: evidence.broken_leases(),
         late_deletes: evidence.late_deletes(),
-        split_settles: evidence.split_settles(),
         ..Verdict::default()
     };
     evidence.count(&mut verdict);
@@ -71,7 +68,7 @@ impl Verdict {
         self.faults().iter().all(|(_, list)| list.is_empty())
     }
 
-    fn faults(&self) -> [(&'static str, &[String]); 8] {
+    fn faults(&self) -> [(&'static str, &[String]); 7] {
         [
             ("lost", &self.lost),
             ("unexpected", &self.unexpected),
@@ -80,7 +77,6 @@ impl Verdict {
             ("out of order", &self.out_of_order),
             ("broken leases", &self.broken_leases),
             ("late deletes", &self.late_deletes),
-            ("split settles", &self.split_settles),
         ]
     }
 }
@@ -345,31 +341,6 @@ impl<'a> Evidence<'a> {
                     let (by, to) = (&delete.claim, &holder.claim);
                     faults.push(format!("{id}: delete at {:?} by {by} while {to} held it", delete.span));
                 }
-            }
-        }
-        faults
-    }
-
-    fn split_settles(&self) -> Vec<String> {
-        let mut of_tag: HashMap<Tag, Vec<(Span, &str)>> = HashMap::new();
-        let mut of_id: HashMap<&str, Moment> = HashMap::new();
-        for (_, span, message) in self.shown() {
-            if let Some(tag) = message.tag {
-                of_tag.entry(tag).or_default().push((span, &message.id));
-            }
-            let last = of_id.entry(&message.id).or_insert(span.start);
-            *last = span.start.max(*last);
-        }
-        let mut faults = Vec::new();
-        for settle in &self.record.settles {
-            let Some(shown) = of_tag.get(&settle.forward) else { continue };
-            let ids: HashSet<&str> = shown.iter().map(|(_, id)| *id).collect();
-            let first = shown.iter().map(|(span, _)| span.end).min().expect("one was shown");
-            if ids.len() > 1 {
-                faults.push(format!("{:?} is {ids:?}", settle.forward));
-            }
-            if of_id.get(settle.id.as_str()).is_some_and(|last| *last > first) {
-                faults.push(format!("{} after its forward {:?}", settle.id, settle.forward));
             }
         }
         faults

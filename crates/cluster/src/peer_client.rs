@@ -219,9 +219,6 @@ pub struct QueueCounts {
     pub claimed: u64,
     /// Number of messages in transfer to or from another queue.
     pub in_transfer: u64,
-    /// Number of messages that are done or failed. An earlier version does not name them.
-    #[serde(default)]
-    pub kept: u64,
     /// Seconds since the post of the oldest message that is ready or claimed.
     pub oldest_age: Option<u64>,
     /// Messages added per minute: posted, or transferred from another queue.

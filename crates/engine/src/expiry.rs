@@ -9,8 +9,8 @@ use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 
 impl QueueEngine {
-    /// Begins a sweep. From now on messages that are shown, settled or removed are recorded: the pool may return an older
-    /// header of one whose life was extended since.
+    /// Begins a sweep. From now on messages that become ready are recorded: the pool may return an older header of one
+    /// whose life was extended since.
     pub fn begin_sweep(&mut self) {
         self.sweep = Some(HashSet::new());
     }

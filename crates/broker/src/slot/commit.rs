@@ -16,7 +16,6 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use crate::ledger::quota_ledger::{EndedReservation, Reservation};
-use crate::slot::settle::SettleEffects;
 use crate::slot::state::OpenQueue;
 use crate::slot::state::Slot;
 use crate::slot::state::SlotState;
@@ -159,9 +158,6 @@ impl SlotState {
         }
         if outcome == Outcome::Done {
             open.retained.note(change.changes().headers());
-            if !purpose.is_copy() {
-                open.outcomes.note(change.changes());
-            }
             if purpose == Purpose::Prepare {
                 open.pace.count_posted(count(&change.changes().appends));
             }
@@ -196,31 +192,6 @@ impl SlotState {
                 self.spend(over);
                 return (frees && is_waited_for).then_some(NextStep::Serve);
             }
-            (Purpose::Settle | Purpose::SettleInOlder, Outcome::Done) => {
-                open.settle_notes.written(&notes);
-                let SettleEffects { ended, moves } = open.apply_settle(appends, updates, &removes);
-                self.spend(ended);
-                self.note_wake(at);
-                return match (moves, is_waited_for) {
-                    (true, _) => Some(NextStep::MoveAndServe),
-                    (false, true) => Some(NextStep::Serve),
-                    (false, false) => None,
-                };
-            }
-            (
-                Purpose::Settle | Purpose::SettleInOlder,
-                Outcome::NotDone | Outcome::Full | Outcome::Damaged,
-            ) => {
-                open.undo_settle(&updates, &removes);
-                return None;
-            }
-            (Purpose::Requeue, Outcome::Done) => {
-                updates.into_iter().for_each(|header| open.engine.requeued(header));
-                self.note_wake(at);
-            }
-            (Purpose::Requeue, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                updates.iter().for_each(|header| open.engine.cancel_requeue(header.id));
-            }
             (Purpose::Post, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
                 open.engine.dedup_failed(&changes::duplicates(&notes));
                 return None;
@@ -231,12 +202,8 @@ impl SlotState {
             ) => {
                 open.engine.remove_failed(&removes);
             }
-            (Purpose::ForgetSettles, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                open.settle_notes.search_again();
-                return None;
-            }
             // The submitter continues when it receives the outcome.
-            (Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup | Purpose::ForgetSettles, _)
+            (Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup, _)
             | (Purpose::Copy | Purpose::RemoveCopied | Purpose::CopyNotes | Purpose::ForgetCopied, _)
             | (_, Outcome::Unknown) => return None,
         }
@@ -251,8 +218,6 @@ pub(crate) enum NextStep {
     Serve,
     /// Continue its transfers.
     Move,
-    /// Both.
-    MoveAndServe,
 }
 
 pub(crate) fn count<T>(elements: &[T]) -> u64 {
@@ -367,10 +332,6 @@ impl Slot {
             match next {
                 NextStep::Serve => state.serve(&at),
                 NextStep::Move => state.start_mover(&at),
-                NextStep::MoveAndServe => {
-                    state.start_mover(&at);
-                    state.serve(&at);
-                }
             }
         }
     }

@@ -22,7 +22,7 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 const PLAIN: &str = include_str!("sql/commit.sql");
 /// Statement for all batches.
 static COMMIT: LazyLock<String> = LazyLock::new(|| {
-    let sums = "UNION ALL SELECT queue, NULL, 0, 0, scheduled, aside, kept FROM updated";
+    let sums = "UNION ALL SELECT queue, NULL, NULL, 0, 0, scheduled, aside FROM updated";
     PLAIN.replace("-- and of updates", sums).replace("-- and the rest", include_str!("sql/rest.sql"))
 });
 const DROP: &str = include_str!("sql/drop.sql");
