@@ -6,20 +6,60 @@ use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
 use angarium_core::ids::MessageId;
 use angarium_core::message::Header;
+use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
 
-impl QueueEngine {
-    /// Begins a sweep. From now on messages that become ready are recorded: the pool may return an older header of one
-    /// whose life was extended since.
-    pub fn begin_sweep(&mut self) {
-        self.sweep = Some(HashSet::new());
+/// The sweeps in progress, at most one of each pool: both pools of a migrating queue are swept at the same time.
+#[derive(Debug, Default)]
+pub(super) struct SweptPools(Vec<SweptPool>);
+
+/// A sweep of one pool.
+#[derive(Debug)]
+struct SweptPool {
+    pool: PoolName,
+    /// The messages that were shown or removed since the sweep began.
+    changed: HashSet<MessageId>,
+}
+
+impl SweptPools {
+    fn begin(&mut self, pool: &PoolName) {
+        self.finish(pool);
+        self.0.push(SweptPool { pool: pool.clone(), changed: HashSet::new() });
     }
 
-    /// Hides those of the pool's expired messages that have really expired, and returns them: they must be removed.
+    fn finish(&mut self, pool: &PoolName) -> Option<HashSet<MessageId>> {
+        let at = self.0.iter().position(|sweep| sweep.pool == *pool)?;
+        let changed = self.0.swap_remove(at).changed;
+        if self.0.is_empty() {
+            // An idle queue keeps no memory for it.
+            self.0 = Vec::new();
+        }
+        Some(changed)
+    }
+
+    pub(super) fn note_change(&mut self, id: MessageId) {
+        for sweep in &mut self.0 {
+            sweep.changed.insert(id);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl QueueEngine {
+    /// Begins a sweep of a pool. From now on messages that are shown or removed are recorded: the pool may return an older header of one
+    /// whose life was extended since.
+    pub fn begin_sweep(&mut self, pool: &PoolName) {
+        self.sweeps.begin(pool);
+    }
+
+    /// Ends the sweep of a pool. Hides those of its expired messages that have really expired, and returns them: they must be removed.
     /// Claimed messages are spared, unless they live by queue: those expire under a claim too.
-    pub fn finish_sweep(&mut self, expired: Vec<Header>, now: Timestamp) -> Vec<MessageId> {
+    pub fn finish_sweep(&mut self, pool: &PoolName, expired: Vec<Header>, now: Timestamp) -> Vec<MessageId> {
         // Without a sweep the queue was closed and opened again after the pool was read.
-        let Some(changed) = self.sweep.take() else { return Vec::new() };
+        let Some(changed) = self.sweeps.finish(pool) else { return Vec::new() };
         let mut gone = Vec::new();
         for header in expired {
             let id = header.id;

@@ -11,7 +11,7 @@ impl QueueEngine {
             && self.hidden.len() == 0
             && self.hidden.first().is_none()
             && self.refill.is_none()
-            && self.sweep.is_none()
+            && self.sweeps.is_empty()
             && self.copying.is_empty()
             && !self.schedule.has_any()
             && !self.has_in_transfer()

@@ -1,12 +1,13 @@
 //! One queue: its state in memory, how it is opened, and how its messages get into a claim.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
 use super::bulk::Purges;
 use super::claims::{Claim, Claims};
 use super::dedup::Dedup;
+use super::expiry::SweptPools;
 use super::groups::Groups;
 use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason};
 use super::ready_cache::{ReadyCache, ReadyMessage};
@@ -36,8 +37,7 @@ pub struct QueueEngine {
     pub(super) claimed: u64,
     pub(super) refill: Option<RefillState>,
     pub(super) schedule: Schedule,
-    /// While a sweep reads the pool: the messages that became ready since it began.
-    pub(super) sweep: Option<HashSet<MessageId>>,
+    pub(super) sweeps: SweptPools,
     pub(super) in_transfer: TransferEntries,
     pub(super) dedup: Dedup,
     /// Messages that a migration is copying to another pool, in order. Some may have been removed since the copy began.
@@ -128,7 +128,7 @@ impl QueueEngine {
             claimed: 0,
             refill: None,
             schedule: Schedule::found(found.is_scheduled),
-            sweep: None,
+            sweeps: SweptPools::default(),
             in_transfer: TransferEntries::found(found.has_aside),
             dedup: Dedup::default(),
             copying: Vec::new(),
@@ -292,11 +292,9 @@ impl QueueEngine {
     pub(super) fn show(&mut self, header: Header, body: Option<Bytes>) {
         self.schedule.note_change(header.id);
         self.purges.note_shown(header.id);
+        self.sweeps.note_change(header.id);
         match header.state {
             State::Ready => {
-                if let Some(sweep) = &mut self.sweep {
-                    sweep.insert(header.id);
-                }
                 let ready = ReadyMessage { header, body };
                 if self.is_ordered() {
                     return self.show_in_group(ready);

@@ -155,6 +155,7 @@ impl QueueEngine {
                 refill.remove(*id);
             }
             self.schedule.note_change(*id);
+            self.sweeps.note_change(*id);
             self.in_transfer.forget(*id);
             let hidden = self.hidden.remove(id);
             let header = hidden.as_ref().and_then(|hidden| hidden.header.as_ref());

@@ -188,7 +188,7 @@ impl SlotState {
     ) -> Option<RetentionScan> {
         let open = self.queues.iter_mut().find(|(_, open)| open.id == queue);
         if let Some((at, open)) = open.filter(|(_, open)| open.placement.contains(pool)) {
-            open.engine.begin_sweep();
+            open.engine.begin_sweep(pool);
             open.retained.looked = now;
             let oldest = open.retained.oldest.take();
             let (retention, is_whole) = (open.engine.retention(), open.placement.older.is_none());
@@ -234,6 +234,6 @@ impl SlotState {
         let is_behind = |resume: &RetainedPlace| noted.is_none_or(|noted| noted >= resume.since());
         open.retained.resume = resume.filter(|resume| is_whole && is_behind(resume));
         open.retained.oldest = oldest.into_iter().chain(noted).min();
-        open.engine.finish_sweep(found.map_or_else(Vec::new, |found| found.found.clone()), now)
+        open.engine.finish_sweep(pool, found.map_or_else(Vec::new, |found| found.found.clone()), now)
     }
 }

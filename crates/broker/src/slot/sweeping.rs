@@ -97,7 +97,7 @@ impl Slot {
 impl SlotState {
     fn begin_sweeps(&mut self, pool: &PoolName) {
         for queue in self.queues.values_mut().filter(|queue| queue.placement.contains(pool)) {
-            queue.engine.begin_sweep();
+            queue.engine.begin_sweep(pool);
         }
     }
 
@@ -109,9 +109,11 @@ impl SlotState {
         now: Timestamp,
     ) -> Vec<(QueueRef, Vec<MessageId>)> {
         let mut gone = Vec::new();
-        for (at, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.placement.contains(pool)) {
-            let headers = expired.remove(&queue.id).unwrap_or_default();
-            let ids = queue.engine.finish_sweep(headers, now);
+        for (at, queue) in &mut self.queues {
+            // A pool that a migration has left meanwhile shows copies.
+            let is_there = queue.placement.contains(pool);
+            let headers = if is_there { expired.remove(&queue.id).unwrap_or_default() } else { Vec::new() };
+            let ids = queue.engine.finish_sweep(pool, headers, now);
             if !ids.is_empty() {
                 gone.push((at.clone(), ids));
             }

@@ -6,8 +6,9 @@ use rand::rngs::SmallRng;
 use angarium_core::claim::ClaimTerms;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, Life, State};
+use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
-use angarium_engine::{QueueEngine, StoredTotals};
+use angarium_engine::{QueueEngine, Release, StoredTotals};
 
 use super::world::id;
 
@@ -84,4 +85,22 @@ fn claim_without_messages_is_not_restored() {
     engine.restore_claim(claim, ClaimTerms::stored(60, 60), ENDS, vec![]);
     assert!(!engine.is_due(claim, ENDS));
     assert_eq!(engine.claimed(), 0);
+}
+
+/// The two pools of a migrating queue are swept at the same time. A page of one of them has an old header of a message
+/// whose claim had extended its life and has ended since, and the sweep of the other one begins after that.
+#[test]
+fn sweep_of_one_pool_remembers_changes_when_another_begins() {
+    let [claim, _] = claims();
+    let [one, two] = ["one", "two"].map(|name| PoolName::new(name).unwrap());
+    let now = Timestamp::from_millis(55_000);
+    let mut engine = QueueEngine::open(found());
+    engine.restore_claim(claim, ClaimTerms::stored(60, 60), ENDS, vec![(header(id(1), 0), 1)]);
+    engine.begin_sweep(&one);
+    let ready = Some(now.plus_seconds(30));
+    assert!(engine.begin_release(claim, Release { ready, ..Release::COUNTED }).is_some());
+    engine.finish_release(claim);
+    engine.begin_sweep(&two);
+    assert_eq!(engine.finish_sweep(&one, vec![header(id(1), 0)], now), []);
+    assert_eq!(engine.finish_sweep(&two, vec![header(id(2), 0)], now), [id(2)]);
 }

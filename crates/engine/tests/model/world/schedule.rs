@@ -1,8 +1,14 @@
 //! Scheduled messages that become ready, and sweeps of expired ones.
 
+use angarium_core::names::PoolName;
 use angarium_storage::{Order, Position};
 
 use super::*;
+
+/// The pool of the queue.
+fn swept_pool() -> PoolName {
+    PoolName::new("pool").unwrap()
+}
 
 impl World {
     pub(super) fn begin_wake(&mut self) {
@@ -111,7 +117,7 @@ impl World {
     }
 
     pub(super) fn begin_sweep(&mut self) {
-        self.engine.begin_sweep();
+        self.engine.begin_sweep(&swept_pool());
         let entries = self.pool.entries.values().map(|message| &message.header);
         let expired = entries.filter(|header| {
             header.is_expired(self.now, self.retention)
@@ -122,7 +128,7 @@ impl World {
 
     pub(super) fn finish_sweep(&mut self) {
         let Some(expired) = self.sweep.take() else { return };
-        let gone = self.engine.finish_sweep(expired, self.now);
+        let gone = self.engine.finish_sweep(&swept_pool(), expired, self.now);
         for id in &gone {
             if let Some(known) = self.truth.messages.get(id) {
                 assert!(
