@@ -49,13 +49,14 @@ impl SweptPools {
 }
 
 impl QueueEngine {
-    /// Begins a sweep of a pool. From now on messages that are shown or removed are recorded: the pool may return an older header of one
-    /// whose life was extended since.
+    /// Begins a sweep of a pool. From now on messages that are shown or removed are recorded: the pool may return an
+    /// older header of one whose life was extended since.
     pub fn begin_sweep(&mut self, pool: &PoolName) {
         self.sweeps.begin(pool);
     }
 
-    /// Ends the sweep of a pool. Hides those of its expired messages that have really expired, and returns them: they must be removed.
+    /// Ends the sweep of a pool. Hides those of its expired messages that have really expired, and returns them: they must
+    /// be removed.
     /// Claimed messages are spared, unless they live by queue: those expire under a claim too.
     pub fn finish_sweep(&mut self, pool: &PoolName, expired: Vec<Header>, now: Timestamp) -> Vec<MessageId> {
         // Without a sweep the queue was closed and opened again after the pool was read.
