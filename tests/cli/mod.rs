@@ -12,7 +12,6 @@ mod doctor;
 mod failures;
 mod help;
 mod messages;
-mod outcomes;
 mod output;
 mod pools;
 mod queues;

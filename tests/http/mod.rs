@@ -33,7 +33,6 @@ mod messages;
 mod metadata;
 mod metrics;
 mod migration;
-mod outcomes;
 mod pool_drain;
 mod pool_files;
 mod pools;

@@ -133,7 +133,7 @@ impl Registry {
 }
 
 impl Catalogue {
-    /// Reads the registry, and notes the format in force.
+    /// Reads the registry.
     pub async fn registry(&self) -> Result<Registry, Error> {
         // Read first, so that every replica that joined before this version is in the list.
         let node = self.node(layout::SYSTEM).await?;
@@ -148,9 +148,7 @@ impl Catalogue {
                 components.push((name, from_json(&node)?));
             }
         }
-        let registry = Registry { components, system: from_json(&node)?, version: node.version };
-        self.note_in_force(registry.schema());
-        Ok(registry)
+        Ok(Registry { components, system: from_json(&node)?, version: node.version })
     }
 
     /// Registers a replica under its host name, and removes the nodes of its earlier processes. Returns the name of its

@@ -10,9 +10,7 @@ use super::dedup::Dedup;
 use super::expiry::SweptPools;
 use super::groups::Groups;
 use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason};
-use super::kept::KeptMessages;
 use super::ready_cache::{ReadyCache, ReadyMessage};
-use super::recall::Recalls;
 use super::refill::RefillState;
 use super::removal::RemovalTally;
 use super::schedule::Schedule;
@@ -47,8 +45,6 @@ pub struct QueueEngine {
     /// Removals that the broker has not counted yet.
     pub(super) tally: RemovalTally,
     pub(super) purges: Purges,
-    pub(super) recalls: Recalls,
-    pub(super) kept: KeptMessages,
 }
 
 /// Facts about a queue from the totals of its pool, when it is opened.
@@ -60,7 +56,7 @@ pub struct StoredTotals {
     pub has_ready: bool,
     /// Whether there are scheduled messages.
     pub is_scheduled: bool,
-    /// Whether there are prepared or moving messages, or some without a target.
+    /// Whether there are prepared, moving or failed messages.
     pub has_aside: bool,
 }
 
@@ -138,15 +134,12 @@ impl QueueEngine {
             copying: Vec::new(),
             tally: RemovalTally::default(),
             purges: Purges::default(),
-            recalls: Recalls::default(),
-            kept: KeptMessages::default(),
         }
     }
 
     /// Restores a claim from before a recovery, with those of its messages that exist: for each the stored header and
-    /// the number of this claim among its claims. If two claims name a message, the one with the higher number gets it.
-    /// Messages that are kept or in transfer have left the claim, as have those with a stored number greater than that of
-    /// the claim. Returns the claims that have no message left.
+    /// the attempt that this claim is. If two claims name a message, the claim with the higher attempt gets it. Returns
+    /// the claims that have no message left.
     pub fn restore_claim(
         &mut self,
         id: ClaimId,
@@ -157,15 +150,10 @@ impl QueueEngine {
         let mut ended = Vec::new();
         let mut claim = Claim::new(terms, expires, BTreeSet::new());
         for (mut header, attempt) in messages {
-            // A settle took it out of the claim. If it is available again, its claims have greater numbers.
-            let has_left = header.state.is_kept() || header.state.is_in_transfer();
-            if has_left || header.grant() > attempt {
-                continue;
-            }
             if let Some(HiddenMessage { header: Some(other), why: HiddenReason::Claimed(holder), .. }) =
                 self.hidden.get(&header.id)
             {
-                if other.grant() >= attempt {
+                if other.attempts >= attempt {
                     continue;
                 }
                 let holder = *holder;
@@ -174,7 +162,7 @@ impl QueueEngine {
                 }
                 self.claimed -= 1;
             }
-            header.set_grant(attempt);
+            header.attempts = header.attempts.max(attempt);
             note_claim(&mut header, terms, expires);
             terms.extend(&mut header, expires);
             claim.messages.insert(header.id);
@@ -191,7 +179,6 @@ impl QueueEngine {
                 self.hidden.note_put_off(message);
             }
         }
-        claim.settles.are_unread = true;
         if claim.messages.is_empty() {
             ended.push(id);
         } else {
@@ -333,7 +320,7 @@ impl QueueEngine {
                 self.schedule.expect(header.ready);
                 self.put_off_in_group(header);
             }
-            State::Prepared(_) | State::Moving(_) | State::NoTarget | State::Done | State::Failed => {}
+            State::Prepared(_) | State::Moving(_) | State::Failed => {}
         }
     }
 
@@ -341,12 +328,9 @@ impl QueueEngine {
     pub fn hold(&self, id: MessageId) -> Option<(ClaimId, Header)> {
         let hidden = self.hidden.get(&id)?;
         match (hidden.why, &hidden.header) {
-            (
-                HiddenReason::Claimed(claim)
-                | HiddenReason::Removing(Some(claim))
-                | HiddenReason::Settling(claim),
-                Some(header),
-            ) => Some((claim, header.clone())),
+            (HiddenReason::Claimed(claim) | HiddenReason::Removing(Some(claim)), Some(header)) => {
+                Some((claim, header.clone()))
+            }
             _ => None,
         }
     }

@@ -3,7 +3,6 @@
 mod claims;
 mod life;
 mod messages;
-mod outcomes;
 mod peers;
 mod pools;
 mod queues;

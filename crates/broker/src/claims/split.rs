@@ -11,7 +11,6 @@ use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::names::QueueRef;
-use angarium_core::outcome::Holder;
 use angarium_core::time::Timestamp;
 use angarium_engine::{ClaimSnapshot, ClaimSplit};
 
@@ -179,24 +178,12 @@ impl SplitCommit {
     ) -> Self {
         // A new claim with a time of zero expires at once, under the client of the old claim.
         let (expires, client) = (now.plus_seconds(terms.ttl()), rest.client);
-        let by = rest.by.as_ref().map(Holder::to_string);
         let record = |messages: Vec<ClaimedMessage>, terms: ClaimTerms, created, expires| {
             let (ttl, grace) = (terms.ttl(), terms.grace());
             let (at, queue) = (queue.at().clone(), queue.id());
-            ClaimRecord {
-                at,
-                queue,
-                messages,
-                ttl,
-                grace,
-                created,
-                expires,
-                client,
-                attempt: None,
-                by: by.clone(),
-            }
+            ClaimRecord { at, queue, messages, ttl, grace, created, expires, client, attempt: None }
         };
-        let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.grant() }).collect();
+        let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.attempts }).collect();
         let created = rest.expires.minus_seconds(rest.terms.ttl());
         let kept = record(staying, rest.terms, created.as_millis(), rest.expires.as_millis());
         let going =

@@ -101,7 +101,6 @@ mod tests {
             state,
             group: None,
             first_claimed: None,
-            extras: None,
         }
     }
 

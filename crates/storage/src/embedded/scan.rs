@@ -45,7 +45,7 @@ pub(super) fn header(view: &View, queue: QueueId, message: &Message) -> Result<H
     }
 }
 
-/// The entry of a key and value in entries, aside or kept.
+/// The entry of a key and value in entries or aside.
 pub(super) fn entry(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
     let (key, value) = pair.map_err(failed)?;
     let mut message = entries::decode_entry(stored::entry_id(&key)?, &value)?;
@@ -56,15 +56,9 @@ pub(super) fn entry(view: &View, queue: QueueId, pair: ReadPair) -> Result<Messa
 /// The entry of a key in the schedule.
 pub(super) fn scheduled(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
     let (key, _) = pair.map_err(failed)?;
+    let (_, id) = stored::schedule_place(&key)?;
     let missing = || stored::damaged("the schedule of a queue");
-    in_place(view, Space::Aside, queue, stored::place(&key)?.id)?.ok_or_else(missing)
-}
-
-/// The entry of a key in settled.
-pub(super) fn settled(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
-    let (key, _) = pair.map_err(failed)?;
-    let missing = || stored::damaged("the kept messages of a queue");
-    in_place(view, Space::Kept, queue, stored::place(&key)?.id)?.ok_or_else(missing)
+    in_place(view, Space::Aside, queue, id)?.ok_or_else(missing)
 }
 
 fn in_place(view: &View, space: Space, queue: QueueId, id: MessageId) -> Result<Option<Message>, StoreError> {
@@ -76,12 +70,11 @@ fn in_place(view: &View, space: Space, queue: QueueId, id: MessageId) -> Result<
 pub(super) fn get(view: &View, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
-        for space in [Space::Entries, Space::Aside, Space::Kept] {
-            if let Some(message) = in_place(view, space, queue, *id)? {
-                found.push(message);
-                break;
-            }
-        }
+        let message = match in_place(view, Space::Entries, queue, *id)? {
+            Some(message) => Some(message),
+            None => in_place(view, Space::Aside, queue, *id)?,
+        };
+        found.extend(message);
     }
     Ok(found)
 }
@@ -96,17 +89,16 @@ pub(super) fn page(
 ) -> Result<Page, StoreError> {
     let low = match order {
         Order::Ready => totals(view, queue)?.low,
-        Order::Aside | Order::Schedule | Order::Kept => MessageId::ZERO,
+        Order::Aside | Order::Schedule => MessageId::ZERO,
     };
     let key = |position: Position| match order {
         Order::Ready | Order::Aside => stored::entry_key(queue, position.id),
-        Order::Schedule | Order::Kept => stored::place_key(queue, position),
+        Order::Schedule => stored::schedule_key(queue, position.ready, position.id),
     };
     let (space, end) = match order {
         Order::Ready => (Space::Entries, Timestamp::default()),
         Order::Aside => (Space::Aside, Timestamp::default()),
         Order::Schedule => (Space::Schedule, Timestamp::from_millis(u64::MAX)),
-        Order::Kept => (Space::Settled, Timestamp::from_millis(u64::MAX)),
     };
     let (mut first, mut last) = (key(Position::id(low)), key(Position { ready: end, id: MessageId::MAX }));
     let after = after.map(key);
@@ -123,7 +115,6 @@ pub(super) fn page(
     let message = |pair| match order {
         Order::Ready | Order::Aside => entry(view, queue, pair),
         Order::Schedule => scheduled(view, queue, pair),
-        Order::Kept => settled(view, queue, pair),
     };
     match direction {
         Direction::Up => fill(range.filter(beyond).map(message), bounds),
@@ -204,7 +195,7 @@ fn fill(
             break;
         }
         let message = message?;
-        read += message.body.len() + message.header.extras_bytes();
+        read += message.body.len();
         page.messages.push(message);
     }
     Ok(page)
