@@ -56,8 +56,7 @@ impl QueueEngine {
     }
 
     /// Ends the sweep of a pool. Hides those of its expired messages that have really expired, and returns them: they must
-    /// be removed.
-    /// Claimed messages are spared, unless they live by queue: those expire under a claim too.
+    /// be removed. Claimed messages are spared, unless they live by queue: those expire under a claim too.
     pub fn finish_sweep(&mut self, pool: &PoolName, expired: Vec<Header>, now: Timestamp) -> Vec<MessageId> {
         // Without a sweep the queue was closed and opened again after the pool was read.
         let Some(changed) = self.sweeps.finish(pool) else { return Vec::new() };
