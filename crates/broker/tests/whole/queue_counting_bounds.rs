@@ -90,7 +90,7 @@ async fn queues_beyond_those_kept_one_by_one_are_in_the_sums() {
     }
     until_counted(&after).await;
     assert_eq!(sums(&after).await, left);
-    // Queues that are closed now are counted once more, a moment later.
+    // It may follow the sums by a moment.
     let counted = posted as f64 - 2.0;
     until("all are counted", async || gauge(&after, "angarium_queues_counted").await == counted).await;
 }
