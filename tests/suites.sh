@@ -32,6 +32,7 @@ suite celery "sqs::celery_" "tests/sqs $SQS"
 suite sqs-replicas "sqs::cluster::clients_cannot_tell_" "tests/sqs crates/cluster $SQS" tests/sqs/rust
 suite examples "docs::shell::examples_ docs::shell::blocks_of_the_generated_clients_" \
     "examples docs/guide/clients.md tests/docs $REST" examples/worker-rust
+suite cats "docs::shell::killed_cats_" "examples/cats tests/docs src crates Cargo.toml"
 
 # Whether an input of a suite differs from that of a revision.
 has_changed() {

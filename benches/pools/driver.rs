@@ -101,6 +101,7 @@ fn message(id: [u8; 16], body: &Bytes) -> Message {
         state: State::Ready,
         group: None,
         first_claimed: None,
+        extras: None,
     };
     Message { header, body: body.clone() }
 }

@@ -61,7 +61,7 @@ impl ApiError {
             Error::Invalid { place: InvalidPart::Accept, .. } => {
                 (StatusCode::NOT_ACCEPTABLE, "406 Not Acceptable")
             }
-            Error::NotFound { .. } => (StatusCode::NOT_FOUND, "Not found"),
+            Error::NotFound { .. } | Error::Gone(_) => (StatusCode::NOT_FOUND, "Not found"),
             Error::Claimed(_) => (StatusCode::FORBIDDEN, "Unable to delete"),
             Error::NotClaimed(_) | Error::ClaimEnded(_) => (StatusCode::BAD_REQUEST, "Unable to delete"),
             Error::BadReceipt => (StatusCode::BAD_REQUEST, "Invalid receipt handle"),

@@ -76,6 +76,7 @@ fn examples(code: ErrorCode) -> Vec<Error> {
         ErrorCode::Claimed => vec![Error::Claimed(MessageId::ZERO)],
         ErrorCode::NotClaimed => vec![Error::NotClaimed(MessageId::ZERO)],
         ErrorCode::ClaimEnded => vec![Error::ClaimEnded(String::new())],
+        ErrorCode::Gone => vec![Error::Gone(MessageId::ZERO)],
         ErrorCode::BadReceipt => vec![Error::BadReceipt],
         ErrorCode::Unauthenticated => vec![Error::Unauthenticated("")],
         ErrorCode::ForeignProject => vec![Error::ForeignProject],

@@ -37,6 +37,71 @@ fn a_command_gets_the_body_and_its_success_deletes() {
 }
 
 #[test]
+fn released_message_is_claimed_again_at_once() {
+    let it = with_messages(&["one"]);
+    let mark = it.program.home.path().join("mark");
+    let handle = ["sh", "-c", "test -e \"$0\" || { touch \"$0\"; exit 3; }", mark.to_str().unwrap()];
+    let consume = ["message", "consume", "q", "--on-fail", "release", "--"];
+    let ended = it.program.run(&[&consume[..], &handle].concat());
+    assert_eq!(ended.code, 1);
+    assert!(ended.err.contains("1 message was not done, and was released"), "{}", ended.err);
+    assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["0"]);
+}
+
+#[test]
+fn failed_message_has_the_last_line_of_the_errors() {
+    let it = beside_a_server();
+    let id = it.program.plain(&["message", "post", "q", "one", "--keep", "600"]).remove(0);
+    it.program.say(&["queue", "set", "q", "_max_claim_count=1"]);
+    let handle = "echo first >&2; echo 'no space on disk' >&2; echo >&2; exit 3";
+    let consume =
+        ["message", "consume", "q", "--by", "worker 7", "--on-fail", "fail", "--", "sh", "-c", handle];
+    let ended = it.program.run(&consume);
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended.err.contains("first\nno space on disk\n") && ended.err.contains("1 message failed"),
+        "{}",
+        ended.err
+    );
+    let get = ["message", "get", "q", &id, "--wait", "0"];
+    assert_eq!(it.program.plain(&get), ["failed\tno space on disk"]);
+    assert_eq!(it.program.json(&get)["outcome"]["by"], "worker 7");
+}
+
+#[test]
+fn command_without_errors_fails_with_its_status() {
+    let it = beside_a_server();
+    let id = it.program.plain(&["message", "post", "q", "one"]).remove(0);
+    it.program.say(&["queue", "set", "q", "_max_claim_count=1"]);
+    it.program.run(&["message", "consume", "q", "--on-fail", "fail", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(it.program.plain(&["message", "get", "q", &id, "--wait", "0"]), ["failed\texit status: 3"]);
+}
+
+#[test]
+fn recalled_message_does_not_end_the_consumer() {
+    let it = beside_a_server();
+    let recalled = it.program.plain(&["message", "post", "q", "one"]).remove(0);
+    it.program.say(&["message", "post", "q", "two"]);
+    let program = env!("CARGO_BIN_EXE_angarium");
+    let handle =
+        format!("body=$(cat); echo $body; test $body = two || {program} message delete q {recalled} --force");
+    let ended = it.program.run(&["message", "consume", "q", "--", "sh", "-c", &handle]);
+    assert_eq!(
+        (ended.code, ended.err.as_str()),
+        (0, format!("angarium: message {recalled} was recalled\n").as_str())
+    );
+    assert!(ended.out.starts_with("one\n") && ended.out.ends_with("two\n"), "{}", ended.out);
+    assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["0"]);
+}
+
+#[test]
+fn end_of_failures_needs_a_command() {
+    let ended =
+        Program::new(Some("http://127.0.0.1:9")).run(&["message", "consume", "q", "--on-fail", "fail"]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+}
+
+#[test]
 fn unrunnable_command_returns_the_message() {
     let it = with_messages(&["one"]);
     assert_eq!(it.program.run(&["message", "consume", "q", "--", "/no/such/program"]).code, 2);

@@ -12,6 +12,7 @@ mod doctor;
 mod failures;
 mod help;
 mod messages;
+mod outcomes;
 mod output;
 mod pools;
 mod queues;

@@ -6,8 +6,15 @@ use std::path::Path;
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The documents beside those of `docs/`.
-const OTHERS: [&str; 6] =
-    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md"];
+const OTHERS: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "examples/README.md",
+    "examples/cats/README.md",
+];
 
 /// All documents, by their paths in the repository.
 pub fn all() -> Vec<String> {

@@ -70,6 +70,11 @@ const GUIDE: &[Page] = &[
     page("docs/guide/fifo.md", Around::Service, &["\"claimed\":2", "\"total\":3"]),
     page("docs/guide/dead-letters.md", Around::Service, &["poison", "204 No Content", "COMPLETED"]),
     page("docs/guide/long-polling.md", Around::Service, &["201 Created", "work"]),
+    page(
+        "docs/guide/outcomes.md",
+        Around::Service,
+        &["\"pages\": 12", "transferred", "no space", "\"customer:7\""],
+    ),
     page("docs/guide/durability.md", Around::Service, &["\"durability\":\"relaxed\""]),
     page("docs/coming-from/sqs.md", Around::Service, &[]),
     page("docs/coming-from/elasticmq.md", Around::Service, &["127.0.0.1:"]),
@@ -121,6 +126,8 @@ const EXAMPLES: &[Page] = &[page(
         "dead_letters.py: moved back",
     ],
 )];
+
+const CATS: &[Page] = &[page("examples/cats/README.md", Around::Nothing, &["cats: one chain of 100"])];
 
 /// Addresses of the documents that are listened on; each becomes a free port.
 const LISTENED: [&str; 5] = ["8888", "8443", "8889", "8801", "8802"];
@@ -236,8 +243,13 @@ fn examples_run() {
 }
 
 #[test]
+fn killed_cats_leave_one_chain() {
+    CATS.iter().for_each(run);
+}
+
+#[test]
 fn every_page_with_blocks_is_run() {
-    let groups = [GUIDE, OPERATION, POOLS, CLUSTERS, CLIENTS, EXAMPLES];
+    let groups = [GUIDE, OPERATION, POOLS, CLUSTERS, CLIENTS, EXAMPLES, CATS];
     let run: Vec<&str> = groups.iter().flat_map(|group| group.iter().map(|page| page.path)).collect();
     for path in all() {
         let has_blocks = !blocks(&path).is_empty();

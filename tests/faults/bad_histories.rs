@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::history::{
-    Delete, Grant, LostGrant, Moment, Outcome, Post, Purge, Record, Release, ShownMessage, Sighting, Span,
-    Tag,
+    Delete, Grant, LostGrant, Moment, Outcome, Post, Purge, Record, Release, Settle, ShownMessage, Sighting,
+    Span, Tag,
 };
 use super::verdict::{Verdict, judge};
 
@@ -88,10 +88,23 @@ fn assert_only(verdict: &Verdict, list: fn(&Verdict) -> &Vec<String>, cases: usi
         &verdict.out_of_order,
         &verdict.broken_leases,
         &verdict.late_deletes,
+        &verdict.split_settles,
     ];
     assert_eq!(list(verdict).len(), cases, "{verdict}");
     assert_eq!(all.iter().map(|list| list.len()).sum::<usize>(), cases, "{verdict}");
     assert_eq!(verdict.is_clean(), cases == 0);
+}
+
+#[test]
+fn message_shown_after_its_forward_is_split() {
+    let mut record = clean();
+    record.post(1, &[3], Outcome::Acked);
+    record.grant(2, "a", &[3]);
+    record.delete(3, "a", 3, Outcome::Unknown);
+    record.settles.push(Settle { id: id(3), forward: tag(2) });
+    assert_clean(&record);
+    record.sight(DRAIN + 5, shown(3));
+    assert_only(&judge(&record), |v| &v.split_settles, 1);
 }
 
 fn assert_clean(record: &Record) {
@@ -175,6 +188,14 @@ fn reappearing_purged_message_is_resurrected() {
     assert_clean(&record);
     record.purges[0] = Purge { queue: "other", span: span(5), outcome: Outcome::Acked };
     assert_clean(&record);
+}
+
+#[test]
+fn forward_may_arrive_after_a_purge() {
+    let mut record = clean();
+    record.purge(5, Outcome::Acked);
+    record.settles.push(Settle { id: id(3), forward: tag(1) });
+    assert_only(&judge(&record), |v| &v.resurrected, 1);
 }
 
 #[test]

@@ -21,6 +21,8 @@ const STILL_LIVE: Duration = Duration::from_secs(10);
 /// A session may still turn out to be lost after the last fault, or on a busy machine at any time: then a request is answered 503,
 /// and what it may have claimed is given back. No claim after the other may fail for longer than this.
 const MAX_WAIT: Duration = Duration::from_secs(10);
+/// Forwards arrive far sooner, also after the last fault.
+const TRANSFER_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Messages of a purged queue that no claim gave that are asked for, per drain: the last ones, which a later claim may hold.
 const PURGED_SAMPLE: usize = 5_000;
@@ -30,6 +32,7 @@ const GONE_SAMPLE: usize = 500;
 /// Claims all free messages, reads all held ones, deletes by their claims those whose claim still lives,
 /// and asks for some that were deleted.
 pub fn drain(client: &Client, history: &History) {
+    await_transfers(client);
     history.begin_drain();
     for (consumer, queue) in (FIRST_CONSUMER..).zip(QUEUES) {
         claim_all(client, history, consumer, queue);
@@ -77,6 +80,19 @@ fn claim_all(client: &Client, history: &History, consumer: u32, queue: &'static 
             return;
         }
         expected -= claim.messages.len();
+    }
+}
+
+/// Waits until no message is in transfer between the queues.
+fn await_transfers(client: &Client) {
+    let begun = Instant::now();
+    let in_transfer = |queue: &&str| {
+        let answer = client.stats(queue).expect("the server stays up during the drain");
+        answer.status != StatusCode::OK || answer.json()["messages"]["in_transfer"].as_u64() != Some(0)
+    };
+    while QUEUES.iter().any(in_transfer) {
+        assert!(begun.elapsed() < TRANSFER_WAIT, "messages stay in transfer");
+        thread::sleep(PAUSE);
     }
 }
 

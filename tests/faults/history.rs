@@ -91,6 +91,14 @@ pub struct Release {
     pub outcome: Outcome,
 }
 
+/// A message that its holder settled as done, with one forward. Its delete and the post of the forward are recorded too,
+/// with its outcome.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    pub id: String,
+    pub forward: Tag,
+}
+
 /// Everything that was in a queue when it began is gone when it is acknowledged.
 #[derive(Clone, Debug)]
 pub struct Purge {
@@ -116,9 +124,18 @@ pub struct Record {
     pub deletes: Vec<Delete>,
     pub releases: Vec<Release>,
     pub purges: Vec<Purge>,
+    pub settles: Vec<Settle>,
     pub sightings: Vec<Sighting>,
     /// When the final drain began: what is present at the end is what was shown after this.
     pub drain: Option<Moment>,
+}
+
+/// A message that is settled as done, and the message that follows from it.
+pub struct SettledMessage<'a> {
+    pub id: &'a str,
+    pub claim: &'a str,
+    pub target: &'static str,
+    pub forward: Tag,
 }
 
 /// The recorder that all client threads share. Its lock is held for one push at a time.
@@ -212,6 +229,27 @@ impl History {
         let (span, outcome) = (self.span_from(start), Outcome::of(reply));
         let delete = Delete { id: id.to_owned(), claim: claim.to_owned(), span, outcome };
         self.record.lock().deletes.push(delete);
+        outcome
+    }
+
+    /// Returns the outcome of a settle of one message with one forward.
+    pub fn settled(&self, settled: &SettledMessage<'_>, start: Moment, reply: &Reply) -> Outcome {
+        let SettledMessage { id, claim, target, forward } = *settled;
+        let span = self.span_from(start);
+        let entry = reply.as_ref().ok().filter(|answer| answer.status == 200);
+        let entry = entry.map(|answer| answer.json()["results"][0].clone());
+        let outcome = match entry.as_ref().and_then(|entry| entry["status"].as_u64()) {
+            Some(200) => Outcome::Acked,
+            Some(400..500) => Outcome::Refused,
+            Some(_) => Outcome::Unknown,
+            None => Outcome::of(reply),
+        };
+        let first = entry.as_ref().and_then(|entry| entry["ids"][0].as_str());
+        let ids = first.filter(|_| outcome == Outcome::Acked).map(str::to_owned).into_iter().collect();
+        let mut record = self.record.lock();
+        record.posts.push(Post { queue: target, tags: vec![forward], span, outcome, ids });
+        record.deletes.push(Delete { id: id.to_owned(), claim: claim.to_owned(), span, outcome });
+        record.settles.push(Settle { id: id.to_owned(), forward });
         outcome
     }
 

@@ -3,7 +3,7 @@
 //! blur what is unknown; and it never judges, but stops the test where a well-formed request is refused.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use super::history::{History, Outcome, Tag};
+use super::history::{History, Outcome, SettledMessage, Tag};
 use crate::support::client::{Answer, Claim, Client, Reply};
 
 /// The first two have one producer each, so that their order can be judged.
@@ -24,6 +24,8 @@ const DELAYED: usize = 2;
 /// This one is purged now and then: of a purge without an answer no process can say what it took along.
 const PURGED: usize = 3;
 const CONSUMERS: u32 = 3;
+/// The producer of all messages that consumers forward. Their targets are queues whose order is not judged.
+const FORWARDER: u32 = 100;
 /// Keeps the final drain short: above it producers pause.
 const BACKLOG: i64 = 2000;
 /// Deletes on their way whose answers the consumers do not wait for.
@@ -38,6 +40,9 @@ pub struct Load {
     /// Seconds that claims last.
     claim_ttl: RangeInclusive<u64>,
     purges: bool,
+    settles: bool,
+    /// Number of forwarded messages so far.
+    forwarded: AtomicU64,
     /// Claims whose release has no certain outcome. Held for a push or a pop.
     doubtful: Mutex<Vec<(&'static str, Claim)>>,
 }
@@ -65,6 +70,8 @@ struct Round<'a> {
     backlog: &'a [AtomicI64; QUEUES.len()],
     claim_ttl: RangeInclusive<u64>,
     purges: bool,
+    settles: bool,
+    forwarded: &'a AtomicU64,
     doubtful: &'a Mutex<Vec<(&'static str, Claim)>>,
     over: AtomicBool,
 }
@@ -90,7 +97,16 @@ impl Load {
     fn of(breaks: Breaks) -> Self {
         let producers = (0..).zip(PRODUCER_QUEUES).map(|(id, queue)| Producer { id, queue, next: 0 });
         let (producers, backlog) = (producers.collect(), Default::default());
-        Self { breaks, producers, backlog, claim_ttl: 60..=300, purges: true, doubtful: Mutex::default() }
+        Self {
+            breaks,
+            producers,
+            backlog,
+            claim_ttl: 60..=300,
+            purges: true,
+            settles: true,
+            forwarded: AtomicU64::default(),
+            doubtful: Mutex::default(),
+        }
     }
 
     /// The same, with claims that last so many seconds: shorter ones end while the load runs.
@@ -98,9 +114,9 @@ impl Load {
         Self { claim_ttl, ..self }
     }
 
-    /// The same without purges, which an earlier program may not do wholly.
-    pub fn without_purges(self) -> Self {
-        Self { purges: false, ..self }
+    /// The same without purges, which an earlier program may not do wholly, and without settles, which it does not know.
+    pub fn of_earlier_programs(self) -> Self {
+        Self { purges: false, settles: false, ..self }
     }
 
     /// Runs all clients against the server at `base` until `fault` has returned and each of them has
@@ -108,8 +124,9 @@ impl Load {
     pub fn run_while(&mut self, base: &str, history: &History, dice: &mut StdRng, fault: impl FnOnce()) {
         let (breaks, over) = (self.breaks, AtomicBool::new(false));
         let (backlog, claim_ttl, doubtful) = (&self.backlog, self.claim_ttl.clone(), &self.doubtful);
-        let purges = self.purges;
-        let round = &Round { base, breaks, history, backlog, claim_ttl, purges, doubtful, over };
+        let (purges, settles, forwarded) = (self.purges, self.settles, &self.forwarded);
+        let round =
+            &Round { base, breaks, history, backlog, claim_ttl, purges, settles, forwarded, doubtful, over };
         thread::scope(|scope| {
             for producer in &mut self.producers {
                 let dice = StdRng::from_rng(dice);
@@ -273,7 +290,25 @@ impl Consumer<'_> {
         claim.messages.iter().all(|message| delete(self.round, &self.client, queue, &message.id, holder))
     }
 
-    /// Works on a claim in one of five ways. Whether the server is still there.
+    /// Settles each message of a claim as done, with one forward. Whether the server is still there.
+    fn settle(&self, queue: &'static str, claim: &Claim, dice: &mut StdRng) -> bool {
+        claim.messages.iter().all(|message| {
+            let number = self.round.forwarded.fetch_add(1, Ordering::Relaxed);
+            let forward = Tag { producer: FORWARDER, number };
+            let target = dice.random_range(DELAYED..QUEUES.len());
+            let settled =
+                SettledMessage { id: &message.id, claim: &claim.id, target: QUEUES[target], forward };
+            let start = self.round.history.now();
+            let body = forward.body();
+            let reply = self.client.settle_forwarding(queue, &claim.id, &message.id, QUEUES[target], &body);
+            if self.round.history.settled(&settled, start, &reply) == Outcome::Acked {
+                self.round.backlog[target].fetch_add(1, Ordering::Relaxed);
+            }
+            self.round.is_there(&reply)
+        })
+    }
+
+    /// Works on a claim in one of six ways. Whether the server is still there.
     fn use_up(&self, queue: &'static str, claim: &Claim, dice: &mut StdRng) -> bool {
         match dice.random_range(0..10) {
             0 => true, // abandoned
@@ -292,7 +327,9 @@ impl Consumer<'_> {
             3..5 => claim.messages.iter().all(|message| {
                 self.doomed.send(Doomed { queue, id: message.id.clone(), claim: claim.id.clone() }).is_ok()
             }),
-            5 | 6 => self.delete_all(queue, claim),
+            5 => self.delete_all(queue, claim),
+            6 if self.round.settles => self.settle(queue, claim, dice),
+            6 => self.delete_all(queue, claim),
             _ => claim
                 .messages
                 .iter()

@@ -47,6 +47,7 @@ fn message(rank: u64) -> Message {
         state: State::Ready,
         group: None,
         first_claimed: None,
+        extras: None,
     };
     Message { header, body: Bytes::from_static(b"\"ab\"") }
 }

@@ -29,7 +29,7 @@ const SIDE_BY_SIDE: Duration = Duration::from_secs(2);
 fn rolling_upgrade_and_downgrade_lose_nothing() {
     let mut dice = StdRng::seed_from_u64(settings::seed("upgrade"));
     let mut cluster = Cluster::start_with(|builder| builder.program(earlier_program()));
-    let (history, mut load) = (History::new(), Load::balanced().without_purges());
+    let (history, mut load) = (History::new(), Load::balanced().of_earlier_programs());
     create_queues(&cluster.client(), false);
     let base = cluster.balancer.base();
     let now = env!("CARGO_BIN_EXE_angarium");
@@ -54,7 +54,7 @@ fn data_of_earlier_program_is_served() {
     let mut dice = StdRng::seed_from_u64(settings::seed("upgrade alone"));
     let dir = TempDir::new().expect("a temporary directory");
     let builder = ServerBuilder::new(&dir.path().join("data"));
-    let (history, mut load) = (History::new(), Load::new().without_purges());
+    let (history, mut load) = (History::new(), Load::new().of_earlier_programs());
     let earlier = builder.clone().program(earlier_program()).start();
     create_queues(&earlier.client(), false);
     let base = earlier.base().to_owned();

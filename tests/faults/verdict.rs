@@ -33,6 +33,8 @@ pub struct Verdict {
     pub broken_leases: Vec<String>,
     /// A delete acknowledged to the holder of a lost claim while another one certainly held the message.
     pub late_deletes: Vec<String>,
+    /// A forward that was shown, although its message was shown after it, or that was shown as two messages.
+    pub split_settles: Vec<String>,
     /// Messages whose post was acknowledged.
     pub acked: usize,
     /// Messages whose post had no certain outcome.
@@ -57,6 +59,7 @@ pub fn judge(record: &Record) -> Verdict {
         out_of_order: evidence.out_of_order(),
         broken_leases: evidence.broken_leases(),
         late_deletes: evidence.late_deletes(),
+        split_settles: evidence.split_settles(),
         ..Verdict::default()
     };
     evidence.count(&mut verdict);
@@ -68,7 +71,7 @@ impl Verdict {
         self.faults().iter().all(|(_, list)| list.is_empty())
     }
 
-    fn faults(&self) -> [(&'static str, &[String]); 7] {
+    fn faults(&self) -> [(&'static str, &[String]); 8] {
         [
             ("lost", &self.lost),
             ("unexpected", &self.unexpected),
@@ -77,6 +80,7 @@ impl Verdict {
             ("out of order", &self.out_of_order),
             ("broken leases", &self.broken_leases),
             ("late deletes", &self.late_deletes),
+            ("split settles", &self.split_settles),
         ]
     }
 }
@@ -108,6 +112,8 @@ struct Evidence<'a> {
     posted: HashMap<Tag, (&'a Post, Option<&'a str>)>,
     grants_of: HashMap<&'a str, Vec<&'a Grant>>,
     deletes_of: HashMap<&'a str, Vec<&'a Delete>>,
+    /// The tags of messages that settles forwarded.
+    forwards: HashSet<Tag>,
     /// When the first release of a claim started that was not refused.
     release_of: HashMap<&'a str, Moment>,
 }
@@ -120,6 +126,7 @@ impl<'a> Evidence<'a> {
             posted: HashMap::new(),
             grants_of: HashMap::new(),
             deletes_of: HashMap::new(),
+            forwards: record.settles.iter().map(|settle| settle.forward).collect(),
             release_of: HashMap::new(),
         };
         for post in record.posts.iter().filter(|post| post.outcome != Outcome::Refused) {
@@ -229,9 +236,10 @@ impl<'a> Evidence<'a> {
         purges.filter(move |purge| purge.queue == queue && purge.outcome != Outcome::Refused)
     }
 
-    /// When an acknowledged message was certainly gone by a purge.
+    /// When an acknowledged message was certainly gone by a purge. A forwarded one may arrive after the purge.
     fn purged(&self, id: &str) -> Option<Moment> {
-        let (post, _) = self.posted[self.acked.get(id)?];
+        let tag = self.acked.get(id).filter(|tag| !self.forwards.contains(tag))?;
+        let (post, _) = self.posted[tag];
         let later = self.purges_of(post.queue).filter(|purge| post.span.end < purge.span.start);
         later.filter(|purge| purge.outcome == Outcome::Acked).map(|purge| purge.span.end).min()
     }
@@ -341,6 +349,31 @@ impl<'a> Evidence<'a> {
                     let (by, to) = (&delete.claim, &holder.claim);
                     faults.push(format!("{id}: delete at {:?} by {by} while {to} held it", delete.span));
                 }
+            }
+        }
+        faults
+    }
+
+    fn split_settles(&self) -> Vec<String> {
+        let mut of_tag: HashMap<Tag, Vec<(Span, &str)>> = HashMap::new();
+        let mut of_id: HashMap<&str, Moment> = HashMap::new();
+        for (_, span, message) in self.shown() {
+            if let Some(tag) = message.tag {
+                of_tag.entry(tag).or_default().push((span, &message.id));
+            }
+            let last = of_id.entry(&message.id).or_insert(span.start);
+            *last = span.start.max(*last);
+        }
+        let mut faults = Vec::new();
+        for settle in &self.record.settles {
+            let Some(shown) = of_tag.get(&settle.forward) else { continue };
+            let ids: HashSet<&str> = shown.iter().map(|(_, id)| *id).collect();
+            let first = shown.iter().map(|(span, _)| span.end).min().expect("one was shown");
+            if ids.len() > 1 {
+                faults.push(format!("{:?} is {ids:?}", settle.forward));
+            }
+            if of_id.get(settle.id.as_str()).is_some_and(|last| *last > first) {
+                faults.push(format!("{} after its forward {:?}", settle.id, settle.forward));
             }
         }
         faults

@@ -33,6 +33,7 @@ mod messages;
 mod metadata;
 mod metrics;
 mod migration;
+mod outcomes;
 mod pool_drain;
 mod pool_files;
 mod pools;

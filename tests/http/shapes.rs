@@ -20,6 +20,8 @@ fn bodies() -> Vec<(Method, String, &'static str)> {
         (Method::POST, "/v2/queues/q/messages".to_owned(), json),
         (Method::POST, "/v2/queues/q/claims".to_owned(), json),
         (Method::PATCH, format!("/v2/queues/q/claims/{ID}"), json),
+        (Method::POST, format!("/v2/queues/q/claims/{ID}/settle"), json),
+        (Method::POST, format!("/v2/queues/q/messages/{ID}/requeue"), json),
         (Method::POST, "/v2/queues/q/purge".to_owned(), json),
     ]
 }
@@ -42,6 +44,14 @@ fn key() -> impl Strategy<Value = String> {
         "ttl",
         "delay",
         "grace",
+        "id",
+        "done",
+        "fail",
+        "defer",
+        "move",
+        "forward",
+        "queue",
+        "tags",
         "op",
         "path",
         "value",

@@ -13,6 +13,7 @@ const FIXED: &[(&str, &str, Option<u64>, Option<u64>)] = &[
     ("Pool", "weight", Some(0), Some(4_294_967_295)),
     ("QueueAttributes", "_default_receive_wait", Some(0), Some(20)),
     ("QueueAttributes", "_default_visibility_timeout", Some(0), Some(43_200)),
+    ("QueueAttributes", "_keep", Some(0), Some(1_209_600)),
     ("QueueAttributes", "_kms_data_key_reuse_period", Some(60), Some(86_400)),
     ("QueueAttributes", "_max_claim_count", Some(0), Some(4_294_967_295)),
 ];
@@ -62,4 +63,6 @@ fn requests_have_the_bounds_of_the_default_settings() {
     assert_eq!(bounds("PostedMessage", "ttl"), (Some(60), Some(1_209_600)));
     assert_eq!(bounds("PostedMessage", "delay"), (Some(0), Some(900)));
     assert_eq!(bounds("ClaimTerms", "ttl"), (Some(60), Some(43_200)));
+    assert_eq!(bounds("ForwardedMessage", "delay"), (Some(0), Some(900)));
+    assert_eq!(bounds("SettleDefer", "delay"), (Some(0), Some(43_200)));
 }

@@ -11,8 +11,8 @@ use angarium_testbed::settings;
 
 /// What an operation id ends in.
 const VERBS: &[&str] = &[
-    "cancel", "create", "delete", "get", "head", "list", "post", "purge", "put", "release", "renew", "start",
-    "update",
+    "cancel", "create", "delete", "get", "head", "list", "post", "purge", "put", "release", "renew",
+    "requeue", "settle", "start", "update",
 ];
 
 /// The same in ids of SQS: the first word of the operation's name.
@@ -24,8 +24,8 @@ const SQS_VERBS: &[&str] = &[
 /// What a summary begins with.
 const IMPERATIVES: &[&str] = &[
     "Allow", "Cancel", "Change", "Check", "Claim", "Create", "Delete", "Drain", "Extend", "Get", "List",
-    "Migrate", "Move", "Plan", "Post", "Purge", "Read", "Receive", "Release", "Remove", "Send", "Set",
-    "Start",
+    "Migrate", "Move", "Plan", "Post", "Purge", "Read", "Receive", "Release", "Remove", "Requeue", "Send",
+    "Set", "Settle", "Start",
 ];
 
 /// The words that names of schemas are made of: those of the field, of Zaqar and of HTTP. A new one is a word that a user
@@ -34,6 +34,7 @@ const WORDS: &[&str] = &[
     "Api",
     "Attribute",
     "Attributes",
+    "Backoff",
     "Balance",
     "Batch",
     "Claim",
@@ -42,14 +43,19 @@ const WORDS: &[&str] = &[
     "Context",
     "Counts",
     "Deduplication",
+    "Defer",
     "Definition",
     "Details",
+    "Done",
     "Drain",
     "Durability",
     "Entry",
     "Error",
+    "Event",
+    "Fail",
     "Fifo",
     "Flavor",
+    "Forwarded",
     "Health",
     "Limit",
     "Link",
@@ -60,6 +66,7 @@ const WORDS: &[&str] = &[
     "Migration",
     "Move",
     "Operation",
+    "Outcome",
     "Page",
     "Patch",
     "Plan",
@@ -74,12 +81,14 @@ const WORDS: &[&str] = &[
     "Received",
     "Reference",
     "Report",
+    "Requeue",
     "Request",
     "Resource",
     "Result",
     "Results",
     "Scope",
     "Service",
+    "Settle",
     "Space",
     "Sqs",
     "Stats",
@@ -149,7 +158,7 @@ fn operation_ids_end_in_their_verb() {
             "delete" => ["cancel", "delete", "release"].contains(&verb),
             "patch" => ["renew", "update"].contains(&verb),
             "put" => ["create", "put"].contains(&verb),
-            _ => ["create", "post", "purge", "start"].contains(&verb),
+            _ => ["create", "post", "purge", "requeue", "settle", "start"].contains(&verb),
         };
         assert!(by_method, "{}: {id} has the verb of another method", operation.name());
     }

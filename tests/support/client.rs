@@ -183,6 +183,13 @@ impl Client {
     }
 
     /// Deletes messages of one claim, all or none.
+    /// Settles a message as done, with one forward.
+    pub fn settle_forwarding(&self, queue: &str, claim: &str, id: &str, target: &str, body: &Value) -> Reply {
+        let forward = json!([{"queue": target, "body": body}]);
+        let entry = json!({"id": id, "done": {}, "forward": forward});
+        self.post(&format!("/v2/queues/{queue}/claims/{claim}/settle"), &json!({"messages": [entry]}))
+    }
+
     pub fn delete_messages(&self, queue: &str, ids: &[&str], claim: &str) -> Reply {
         self.delete(&format!("/v2/queues/{queue}/messages?ids={}&claim_ids={claim}", ids.join(",")))
     }

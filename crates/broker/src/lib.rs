@@ -76,7 +76,7 @@ pub use ledger::accounts::Quotas;
 pub use messages::list::{MessageFilter, MessagePage};
 pub use messages::posts::PostResults;
 pub use messages::send::SendEntry;
-pub use messages::view::MessageView;
+pub use messages::view::{MessageStatus, MessageView};
 pub use migration::begin::{Destination, MigrationView};
 pub use pools::changes::PoolView;
 pub use pools::flavors::FlavorView;

@@ -51,6 +51,9 @@ pub const READY_CACHES_BYTES: usize = 192 << 20;
 pub const READY_CACHES_TICK: Duration = Duration::from_secs(1);
 /// Notes of a queue that one read returns, and that one batch forgets.
 pub const NOTES_PAGE: usize = 4_096;
+/// Notes of settles that the owner of a queue remembers until they expire, about 60 bytes each. Further notes are found
+/// by reading the pool.
+pub const SETTLE_NOTES: usize = 100_000;
 /// Messages of one kind of write in one pool batch. A longer list of writes is sent in several batches.
 pub const BATCH_MESSAGES: usize = 8_192;
 /// Bytes of message bodies in one pool batch.
@@ -159,6 +162,10 @@ pub const MOVE_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Durat
 /// How long transfers into a queue are held while the replica that serves their source is asked for messages or told to
 /// release them. Other operations wait twice as long for the transfers into the queue.
 pub const MOVE_SOURCE: Duration = Duration::from_secs(5);
+/// How long the deletion of a queue waits for forwarded messages to leave it. Then it is refused.
+pub const FORWARDS_LEAVE: Duration = Duration::from_secs(5);
+/// Pause between two checks of [`FORWARDS_LEAVE`].
+pub const FORWARDS_CHECK: Duration = Duration::from_millis(50);
 /// Queues of a recovered slot whose pools are asked in one step for unfinished transfers. With the pause
 /// [`UNFINISHED_STEP`] between two steps, a hundred thousand queues take about a minute beside the requests of clients.
 pub const UNFINISHED_QUEUES: usize = 64;

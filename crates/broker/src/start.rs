@@ -276,6 +276,7 @@ impl LowerComponents {
             replica: Arc::clone(&self.replica),
             slots: self.slots.clone(),
             open_queues: self.open_queues.clone(),
+            quotas: self.quotas.clone(),
             receipt_key: OnceCell::new(),
         })
     }

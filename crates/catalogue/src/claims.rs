@@ -37,6 +37,9 @@ pub struct ClaimRecord {
     /// The receive request that created the claim, if the request may be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptRecord>,
+    /// The name that the holder gave itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// The stored record of a receive request that may be repeated.

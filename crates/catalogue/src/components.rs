@@ -133,7 +133,7 @@ impl Registry {
 }
 
 impl Catalogue {
-    /// Reads the registry.
+    /// Reads the registry, and notes the format in force.
     pub async fn registry(&self) -> Result<Registry, Error> {
         // Read first, so that every replica that joined before this version is in the list.
         let node = self.node(layout::SYSTEM).await?;
@@ -148,7 +148,9 @@ impl Catalogue {
                 components.push((name, from_json(&node)?));
             }
         }
-        Ok(Registry { components, system: from_json(&node)?, version: node.version })
+        let registry = Registry { components, system: from_json(&node)?, version: node.version };
+        self.note_in_force(registry.schema());
+        Ok(registry)
     }
 
     /// Registers a replica under its host name, and removes the nodes of its earlier processes. Returns the name of its

@@ -27,8 +27,10 @@ impl Schema {
     pub const MIGRATIONS: Self = Self(3);
     /// Messages with the retention of their queue. Older programs take their stored form for damage.
     pub const RETENTION: Self = Self(4);
+    /// Messages with outcomes: kept ones, tags, forwards. Older programs take their stored form for damage.
+    pub const OUTCOMES: Self = Self(5);
     /// The newest format that this program knows.
-    pub const KNOWN: Self = Self::RETENTION;
+    pub const KNOWN: Self = Self::OUTCOMES;
 
     /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {
@@ -53,6 +55,11 @@ impl Catalogue {
     /// Returns whether this process has seen that records of format `needed` may be written.
     pub fn is_in_force(&self, needed: Schema) -> bool {
         self.in_force.0.load(Ordering::Acquire) >= needed.0
+    }
+
+    /// Records a format that was seen in force.
+    pub(super) fn note_in_force(&self, seen: Schema) {
+        self.in_force.0.fetch_max(seen.0, Ordering::Release);
     }
 
     /// Raises the format in force to `needed`, if it is older. Fails as unavailable, with nothing written, while a
@@ -82,7 +89,7 @@ impl Catalogue {
                     return Err(Error::unavailable(Part::Coordination, why));
                 }
             }
-            self.in_force.0.fetch_max(needed.0, Ordering::Release);
+            self.note_in_force(needed);
         }
         Err(Error::unavailable(Part::Coordination, "the registry of replicas changes all the time"))
     }

@@ -38,6 +38,8 @@ enum ClaimCommand {
         limit: Option<u32>,
         #[command(flatten)]
         terms: Terms,
+        #[command(flatten)]
+        holder: HolderArgs,
         /// How long to wait for a message when there is none
         #[arg(long, value_name = "DURATION", value_parser = units::seconds_within(0, 3600))]
         wait: Option<u32>,
@@ -88,11 +90,20 @@ pub struct Terms {
     grace: Option<u64>,
 }
 
+/// Who holds a claim.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct HolderArgs {
+    /// Name of the holder, for the outcome and the history of the messages
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+}
+
 pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     match &args.command {
-        ClaimCommand::Create { queue, limit, terms, wait } => {
-            let request = ClaimRequest { queue, limit: *limit, terms, wait: wait.map(u64::from) };
+        ClaimCommand::Create { queue, limit, terms, holder, wait } => {
+            let request = ClaimRequest { queue, limit: *limit, terms, holder, wait: wait.map(u64::from) };
             let granted = claim(&remote, &request)?;
             if granted.is_none() {
                 notice::tell_if_missing(&remote, queue);
@@ -163,6 +174,8 @@ pub struct ClaimRequest<'a> {
     pub limit: Option<u32>,
     /// Time to live and grace.
     pub terms: &'a Terms,
+    /// Name of the holder.
+    pub holder: &'a HolderArgs,
     /// Seconds to wait for a message.
     pub wait: Option<u64>,
 }
@@ -178,6 +191,13 @@ pub struct ClaimGrant {
 
 /// Claims messages. Returns none when there is nothing to claim.
 pub fn claim(remote: &Remote, request: &ClaimRequest<'_>) -> Result<Option<ClaimGrant>, Failure> {
+    #[derive(Serialize)]
+    struct ClaimBody<'a> {
+        #[serde(flatten)]
+        terms: &'a Terms,
+        #[serde(flatten)]
+        holder: &'a HolderArgs,
+    }
     #[derive(Deserialize)]
     struct ClaimReply {
         id: Option<String>,
@@ -190,7 +210,8 @@ pub fn claim(remote: &Remote, request: &ClaimRequest<'_>) -> Result<Option<Claim
     ];
     let at = with_query(&format!("{}/claims", queue::path(request.queue)), &query);
     let extra_wait = Duration::from_secs(request.wait.unwrap_or(0));
-    let reply = remote.call(ApiRequest::new(Method::POST, at).json(request.terms)?.extra_wait(extra_wait))?;
+    let body = ClaimBody { terms: request.terms, holder: request.holder };
+    let reply = remote.call(ApiRequest::new(Method::POST, at).json(&body)?.extra_wait(extra_wait))?;
     if reply.status == StatusCode::NO_CONTENT {
         return Ok(None);
     }

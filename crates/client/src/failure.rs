@@ -121,6 +121,11 @@ impl Refusal {
         self.status == 404
     }
 
+    /// Returns whether the message of the request was recalled while a claim held it.
+    pub fn is_recall(&self) -> bool {
+        self.code.as_deref() == Some("gone")
+    }
+
     /// Converts an error response with this status and body. `id` is the request id from the header.
     pub fn of(status: u16, body: &[u8], id: Option<&str>) -> Failure {
         let mut refusal: Self = serde_json::from_slice(body).unwrap_or_default();

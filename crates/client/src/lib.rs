@@ -49,7 +49,7 @@ pub use failure::{EXIT_CODES, Failure};
 pub enum ClientCommand {
     /// Queues and their metadata
     Queue(queue::QueueArgs),
-    /// Messages: post, list, get, delete, pop, consume
+    /// Messages: post, list, get, delete, pop, consume, settle, requeue
     Message(message::MessageArgs),
     /// Claims: messages that a consumer holds for a time
     Claim(claim::ClaimArgs),

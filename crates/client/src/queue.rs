@@ -17,7 +17,7 @@ use super::migration::{self, MigrateArgs};
 use super::notice;
 use super::printer::Display;
 use super::queue_counts::{Columns, list, stats};
-use super::remote::{ApiRequest, Remote, encoded};
+use super::remote::{ApiRequest, Remote, encoded, with_query};
 use super::setting::Setting;
 use super::table::{one_line, pairs};
 
@@ -93,9 +93,12 @@ enum QueueCommand {
         /// Their names
         #[arg(required = true)]
         queues: Vec<String>,
-        /// What is deleted; both when not given
+        /// What is deleted; messages and subscriptions when not given
         #[arg(long, value_enum, value_name = "WHAT")]
         only: Option<PurgeKind>,
+        /// The kept messages too, which are done or have failed
+        #[arg(long)]
+        kept: bool,
     },
     /// Move a queue to another pool while it is used (administrators)
     Migrate(MigrateArgs),
@@ -114,14 +117,19 @@ enum QueueCommand {
         /// Their names
         #[arg(required = true)]
         queues: Vec<String>,
+        /// Forwarded messages too that cannot leave the queue, because their target is unavailable
+        #[arg(long)]
+        force: bool,
     },
 }
 
 /// Resource type of a purge.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 enum PurgeKind {
     Messages,
     Subscriptions,
+    Kept,
 }
 
 pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
@@ -157,7 +165,14 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
             let remove = |key: &String| Change::new("remove", key, None);
             change(args, &remote, queue, keys.iter().map(remove).collect())
         }
-        QueueCommand::Purge { queues, only } => purge(args, &remote, queues, *only),
+        QueueCommand::Purge { queues, only, kept } => {
+            let mut kinds =
+                only.map_or(vec![PurgeKind::Messages, PurgeKind::Subscriptions], |kind| vec![kind]);
+            if *kept && *only != Some(PurgeKind::Kept) {
+                kinds.push(PurgeKind::Kept);
+            }
+            purge(args, &remote, queues, &kinds)
+        }
         QueueCommand::Migrate(migrate) => migration::migrate(&remote, &mut args.caller.printer(), migrate),
         QueueCommand::Migration { queue } => {
             migration::show_progress(&remote, &mut args.caller.printer(), queue)
@@ -165,11 +180,12 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
         QueueCommand::CancelMigration { queue } => {
             migration::cancel(&remote, &mut args.caller.printer(), queue)
         }
-        QueueCommand::Delete { queues } => {
+        QueueCommand::Delete { queues, force } => {
             let mut printer = args.caller.printer();
             queues.iter().try_for_each(|queue| {
                 let is_missing = notice::is_missing(&remote, queue);
-                remote.delete(path(queue))?;
+                let force = ("force", force.then(|| "true".to_owned()));
+                remote.delete(with_query(&path(queue), &[force]))?;
                 if is_missing {
                     notice::tell(&format!("queue {queue} did not exist"));
                 }
@@ -228,18 +244,8 @@ fn change(args: &QueueArgs, remote: &Remote, queue: &str, changes: Vec<Change>) 
     args.caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })
 }
 
-fn purge(
-    args: &QueueArgs,
-    remote: &Remote,
-    queues: &[String],
-    only: Option<PurgeKind>,
-) -> Result<(), Failure> {
+fn purge(args: &QueueArgs, remote: &Remote, queues: &[String], kinds: &[PurgeKind]) -> Result<(), Failure> {
     let mut printer = args.caller.printer();
-    let kinds = match only {
-        None => json!(["messages", "subscriptions"]),
-        Some(PurgeKind::Messages) => json!(["messages"]),
-        Some(PurgeKind::Subscriptions) => json!(["subscriptions"]),
-    };
     queues.iter().try_for_each(|queue| {
         notice::tell_if_missing(remote, queue);
         let request = ApiRequest::new(Method::POST, format!("{}/purge", path(queue)));

@@ -91,6 +91,9 @@ pub struct ArrivalRequest {
     /// not send it.
     #[serde(default)]
     pub retention: Option<u32>,
+    /// Whether a target created for them needs room in the quota of its project. Older replicas do not send it.
+    #[serde(default)]
+    pub needs_quota: bool,
 }
 
 /// Tells the owner of the source that the target has prepared these messages, so that the source may remove them.
@@ -219,6 +222,9 @@ pub struct QueueCounts {
     pub claimed: u64,
     /// Number of messages in transfer to or from another queue.
     pub in_transfer: u64,
+    /// Number of messages that are done or failed. An earlier version does not name them.
+    #[serde(default)]
+    pub kept: u64,
     /// Seconds since the post of the oldest message that is ready or claimed.
     pub oldest_age: Option<u64>,
     /// Messages added per minute: posted, or transferred from another queue.

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
+use crate::backoff::Backoff;
 use crate::claim::{ClaimWait, Visibility};
 use crate::dedup::DedupScope;
 use crate::durability::Durability;
@@ -17,6 +18,7 @@ use crate::error::{Error, InvalidPart};
 use crate::limits::{self, Limits};
 use crate::message::{MessageTtl, Retention};
 use crate::names::{FlavorName, QueueName};
+use crate::outcome::Keep;
 use key::Key;
 
 /// Max bytes of a message of the queue with its SQS attributes: `MaximumMessageSize`. In Zaqar this key bounds a whole
@@ -65,12 +67,17 @@ pub const FIFO: &str = "_fifo";
 pub const DEDUP_SCOPE: &str = "_deduplication_scope";
 /// Whether a message of a FIFO queue that names no deduplication id gets one from its content.
 pub const CONTENT_DEDUP: &str = "_content_based_deduplication";
+/// Seconds that a settled message is kept when its post names no time.
+pub const KEEP: &str = "_keep";
+/// The pause before a failed message is tried again: an object of `first`, `factor`, `max` and `jitter`.
+pub const BACKOFF: &str = "_backoff";
 /// Whether bodies are encrypted at rest. True is refused, because the service does not encrypt them.
 pub const ENCRYPT: &str = "_enable_encrypt_messages";
 
 /// All keys, in the order of their names. The client refuses other keys with an underscore. A test compares them with the
 /// document.
 pub const KEYS: &[&str] = &[
+    BACKOFF,
     CONTENT_DEDUP,
     DEAD_LETTER_QUEUE,
     DEAD_LETTER_TTL,
@@ -84,6 +91,7 @@ pub const KEYS: &[&str] = &[
     FIFO,
     FIFO_THROUGHPUT,
     FLAVOR,
+    KEEP,
     KMS_REUSE,
     KMS_KEY,
     MAX_CLAIM_COUNT,
@@ -135,6 +143,10 @@ pub struct Attributes {
     pub has_content_dedup: bool,
     /// Whether a policy states the rights of others.
     pub has_policy: bool,
+    /// How long settled messages are kept whose post names no time.
+    pub keep: Keep,
+    /// The pause before a failed message is tried again.
+    pub backoff: Option<Backoff>,
 }
 
 impl Attributes {
@@ -190,6 +202,8 @@ impl Attributes {
             has_content_dedup: misfits.or_default(CONTENT_DEDUP, of(CONTENT_DEDUP).truth()),
             // A policy that is no object allows nothing, like one that is not understood.
             has_policy: of(POLICY).value.is_some(),
+            keep: misfits.or_default(KEEP, of(KEEP).keep()),
+            backoff: misfits.or_default(BACKOFF, of(BACKOFF).backoff()),
         };
         (attributes, misfits)
     }
@@ -287,7 +301,8 @@ mod tests {
             "_dead_letter_queue": "dead", "_dead_letter_queue_messages_ttl": 1209600, "_max_claim_count": 3,
             "_flavor": "fast", "_durability": "relaxed", "_enable_encrypt_messages": false, "_mine": [1], "colour": "red",
             "_default_visibility_timeout": 0, "_default_receive_wait": 20, "_tags": {"a": "b"}, "_policy": {},
-            "_fifo": true, "_deduplication_scope": "group", "_content_based_deduplication": true}"#,
+            "_fifo": true, "_deduplication_scope": "group", "_content_based_deduplication": true, "_keep": 9,
+            "_backoff": {"first": 5}}"#,
         );
         let ttl = |seconds| Some(MessageTtl::new(seconds, "ttl", &Limits::ZAQAR).unwrap());
         let expected = Attributes {
@@ -305,6 +320,8 @@ mod tests {
             dedup_scope: DedupScope::Group,
             has_content_dedup: true,
             has_policy: true,
+            keep: Keep::stored(9),
+            backoff: Backoff::parse(r#"{"first": 5}"#).ok(),
         };
         assert_eq!(read.unwrap(), expected);
     }
@@ -396,6 +413,8 @@ mod tests {
             (FIFO, vec!["1", "\"true\""]),
             (DEDUP_SCOPE, vec!["\"Queue\"", "true"]),
             (CONTENT_DEDUP, vec!["\"\"", "[]"]),
+            (KEEP, vec!["-1", "1209601", "\"9\""]),
+            (BACKOFF, vec!["5", "{}", "{\"first\": -1}"]),
         ] {
             for value in values {
                 let error = attributes(&format!("{{\"{key}\": {value}}}")).unwrap_err();

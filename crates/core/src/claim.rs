@@ -7,6 +7,7 @@ use crate::group::AttemptId;
 use crate::ids::{ClaimId, ClientId};
 use crate::limits::{self, Limits};
 use crate::message::{Header, Life, seconds_within};
+use crate::outcome::Holder;
 use crate::page::PopCount;
 use crate::time::Timestamp;
 
@@ -69,6 +70,8 @@ pub struct Claimer {
     pub client: Option<ClientId>,
     /// The client's id for the receive, if the client may repeat it.
     pub attempt: Option<AttemptId>,
+    /// The name that the holder gives itself.
+    pub by: Option<Holder>,
 }
 
 /// Claims that the caller of a bulk deletion holds: it may delete messages under them.
@@ -195,6 +198,7 @@ mod tests {
             state: State::Ready,
             group: None,
             first_claimed: None,
+            extras: None,
         }
     }
 

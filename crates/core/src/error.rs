@@ -49,6 +49,7 @@ codes! {
     Claimed "claimed" "The message is claimed, and the request does not name its claim."
     NotClaimed "not_claimed" "The message is not claimed, and the request names a claim."
     ClaimEnded "claim_ended" "The claim of the message has ended."
+    Gone "gone" "The message was recalled from its holder."
     BadReceipt "bad_receipt" "The receipt handle is not one of this queue."
     Unauthenticated "unauthenticated" "The request has no token, or an unknown one."
     ForeignProject "foreign_project" "The request names a project that is not that of its token."
@@ -162,6 +163,9 @@ pub enum Error {
     /// The named claim does not exist, or has ended.
     #[error("claim {0} does not exist or has expired")]
     ClaimEnded(String),
+    /// The message was removed from under the claim of its holder.
+    #[error("message {0} was recalled")]
+    Gone(crate::ids::MessageId),
     /// A receipt handle was made by another installation or for another queue.
     #[error("the receipt handle is not one of this queue")]
     BadReceipt,
@@ -384,6 +388,7 @@ impl Error {
             Self::Claimed(_) => ErrorCode::Claimed,
             Self::NotClaimed(_) => ErrorCode::NotClaimed,
             Self::ClaimEnded(_) => ErrorCode::ClaimEnded,
+            Self::Gone(_) => ErrorCode::Gone,
             Self::BadReceipt => ErrorCode::BadReceipt,
             Self::Unauthenticated(_) => ErrorCode::Unauthenticated,
             Self::ForeignProject => ErrorCode::ForeignProject,
@@ -422,6 +427,7 @@ impl Error {
             | Self::Claimed(_)
             | Self::NotClaimed(_)
             | Self::ClaimEnded(_)
+            | Self::Gone(_)
             | Self::BadReceipt
             | Self::Unauthenticated(_)
             | Self::NotAuthorized(_)

@@ -186,6 +186,16 @@ impl ClaimId {
         Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
     }
 
+    /// The id that was stored as these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The bytes in which the id is stored.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+
     /// The directory of its slot that holds the node of the claim.
     pub fn bucket(&self) -> u8 {
         let bucket = usize::from(self.0.as_bytes()[0]) % limits::CLAIM_BUCKETS;

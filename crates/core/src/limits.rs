@@ -150,6 +150,28 @@ pub const ADMIN_BODY_BYTES: usize = 16_384;
 pub const FLAVOR_POOLS: usize = 40;
 /// Max characters of a group name and of a deduplication id (SQS: 128).
 pub const TOKEN_CHARS: usize = 128;
+/// Bounds of the seconds that a message is kept after it was settled: up to 14 days.
+pub const KEEP: (u32, u32) = (0, 1_209_600);
+/// Max tags of a message.
+pub const TAGS: usize = 8;
+/// Max bytes of the tags of a message together.
+pub const TAG_BYTES: usize = 256;
+/// Max characters of the name that a holder of a claim gives itself.
+pub const HOLDER_CHARS: usize = 80;
+/// Max characters of the reason of a failure.
+pub const REASON_CHARS: usize = 512;
+/// Max bytes of the result of a message: a larger one belongs into a message that is forwarded.
+pub const RESULT_BYTES: usize = 64 << 10;
+/// Max bytes of the values that holders keep with a message.
+pub const META_BYTES: usize = 1 << 10;
+/// Max events in the history of a message.
+pub const HISTORY_EVENTS: usize = 8;
+/// Max messages that the settle of one message forwards.
+pub const FORWARDS: usize = 20;
+/// Bounds of the seconds until a failed or deferred message can be claimed again, as for a claim.
+pub const RETRY_DELAY: (u32, u32) = (0, 43_200);
+/// Seconds that a settle can be repeated with the same outcome.
+pub const SETTLE_SECONDS: u32 = 300;
 /// Max depth of arrays and objects in the JSON of a request. serde_json refuses deeper envelopes too, so this bounds the
 /// recursion of every reader in this service.
 pub const JSON_DEPTH: usize = 128;
@@ -233,6 +255,8 @@ pub const FORWARD_GRACE: Duration = Duration::from_secs(2);
 pub const QUEUE_WAITERS: usize = 4_096;
 /// Max claims that wait for the queues of one slot; one more is answered 429 at once.
 pub const SLOT_WAITERS: usize = 16_384;
+/// Max requests that wait for the outcomes of messages of one queue; one more is answered 429 at once.
+pub const OUTCOME_WAITERS: usize = 16_384;
 /// Max messages in transfer whose ids a queue has in memory; for more, the engine asks the pool.
 pub const IN_TRANSFER_KNOWN: usize = 4_096;
 

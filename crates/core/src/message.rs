@@ -12,6 +12,7 @@ use crate::group::{DedupId, GroupName};
 use crate::ids::{MessageId, QueueId};
 use crate::limits::Limits;
 use crate::names::QueueRef;
+use crate::outcome::{Event, Extras, Keep, Tags};
 use crate::time::Timestamp;
 
 /// Seconds that a message lives (Zaqar: 60 to 1,209,600, which are 14 days).
@@ -66,12 +67,21 @@ pub struct NewMessage {
     pub group: Option<GroupName>,
     /// The deduplication id.
     pub dedup: Option<DedupId>,
+    /// How long it is kept after it was settled; absent: the default of the queue.
+    pub keep: Option<Keep>,
+    /// Its tags.
+    pub tags: Tags,
 }
 
 impl NewMessage {
     /// Returns the message with this envelope.
     pub fn in_envelope(self, envelope: &Envelope) -> Self {
         Self { body: envelope.before(self.body), ..self }
+    }
+
+    /// Whether its header needs a form that only programs which know outcomes can read.
+    pub fn has_extras(&self) -> bool {
+        self.keep.is_some() || !self.tags.is_empty()
     }
 
     /// Bytes that count against the bound of the queue: the body and the SQS attributes.
@@ -104,6 +114,8 @@ pub struct Header {
     pub group: Option<GroupName>,
     /// When it was claimed for the first time.
     pub first_claimed: Option<Timestamp>,
+    /// Fields that few messages have; none when it has none of them.
+    pub extras: Option<Box<Extras>>,
 }
 
 /// How long a message lives.
@@ -185,8 +197,30 @@ pub enum State {
     Prepared(Arc<Peer>),
     /// It is in transfer to this queue, and cannot be claimed or deleted any more (P5).
     Moving(Arc<Peer>),
-    /// Its transfer has no target. It stays, and cannot be claimed.
+    /// Its transfer has no target: an earlier version stored it. It stays, and cannot be claimed.
+    NoTarget,
+    /// It is done, and kept with its result. Its ready time is when it was settled.
+    Done,
+    /// It failed for good, and is kept with the reason. Its ready time is when it was settled.
     Failed,
+}
+
+impl State {
+    /// Whether the message has an outcome and is kept.
+    pub const fn is_kept(&self) -> bool {
+        match self {
+            Self::Done | Self::Failed => true,
+            Self::Ready | Self::Scheduled | Self::Prepared(_) | Self::Moving(_) | Self::NoTarget => false,
+        }
+    }
+
+    /// Whether a transfer has the message, so that no client can claim or delete it.
+    pub const fn is_in_transfer(&self) -> bool {
+        match self {
+            Self::Prepared(_) | Self::Moving(_) => true,
+            Self::Ready | Self::Scheduled | Self::NoTarget | Self::Done | Self::Failed => false,
+        }
+    }
 }
 
 /// The other queue of a transfer.
@@ -213,6 +247,46 @@ impl Header {
             Life::Own { ttl, .. } => ttl,
             Life::Retained { .. } => retention.seconds(),
         }
+    }
+
+    /// The number of its last claim, which only grows: claims and receipts name it. `attempts` may begin again.
+    pub fn grant(&self) -> u32 {
+        self.extras.as_ref().map_or(0, |extras| extras.forgotten).saturating_add(self.attempts)
+    }
+
+    /// Sets the number of claims so that the last one has this number.
+    pub fn set_grant(&mut self, grant: u32) {
+        let forgotten = self.extras.as_ref().map_or(0, |extras| extras.forgotten);
+        self.attempts = grant.saturating_sub(forgotten);
+    }
+
+    /// Lets the number of claims begin again. Numbers of later claims are greater than those before.
+    pub fn restart_attempts(&mut self) {
+        if self.attempts > 0 {
+            self.extras_mut().forgotten = self.grant();
+            self.attempts = 0;
+        }
+        self.first_claimed = None;
+    }
+
+    /// Bytes of its extras.
+    pub fn extras_bytes(&self) -> usize {
+        self.extras.as_ref().map_or(0, |extras| extras.bytes())
+    }
+
+    /// The extras, to be changed.
+    pub fn extras_mut(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
+    /// How long it is kept after it was settled, if it was posted with a time.
+    pub fn keep(&self) -> Option<Keep> {
+        self.extras.as_ref().and_then(|extras| extras.keep)
+    }
+
+    /// Adds an event to its history.
+    pub fn note(&mut self, event: Event) {
+        self.extras_mut().note(event);
     }
 
     /// Whether it has expired, in a queue with this retention. A message is expired from its instant of expiry on,

@@ -105,19 +105,22 @@ pub enum CreateResult {
     Existed,
 }
 
-/// Statistics of a queue. Claimed and free messages add up to the total; some free messages may have expired.
+/// Statistics of a queue. Claimed, free and kept messages add up to the total; some free or kept messages may have
+/// expired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Whether the queue exists.
     pub exists: bool,
     /// Messages under a live claim.
     pub claimed: u64,
-    /// Messages under no live claim, in any state.
+    /// Messages under no live claim, in any state but kept.
     pub free: u64,
     /// Free messages whose delay has not ended.
     pub delayed: u64,
     /// Free messages in transfer to or from another queue.
     pub in_transfer: u64,
+    /// Messages that are kept: done or failed.
+    pub kept: u64,
     /// The oldest message, if there is one.
     pub oldest: Option<Milestone>,
     /// The newest message, if there is one.

@@ -10,6 +10,10 @@ use std::time::Duration;
 pub struct Timestamp(u64);
 
 impl Timestamp {
+    /// The last instant of the calendar: the ready time of a message that nothing but a request makes available. It shows
+    /// as `9999-12-30T22:00:00Z`.
+    pub const NEVER: Self = Self(253_402_207_200_000);
+
     /// The instant `millis` milliseconds after the Unix epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
@@ -75,6 +79,13 @@ mod tests {
         for (seconds, text) in cases {
             assert_eq!(Timestamp::from_millis(seconds * 1_000).calendar(), text);
         }
+    }
+
+    #[test]
+    fn never_is_the_last_calendar_date() {
+        let text = Timestamp::NEVER.calendar();
+        assert_eq!(text, "9999-12-30T22:00:00Z");
+        assert_eq!(Timestamp::from_calendar(&text), Some(Timestamp::NEVER));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use super::hidden::{HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
-use super::removal::{PoolLookup, Removal, in_transfer_error};
+use super::removal::{PoolLookup, Removal, changing_error, in_transfer_error};
 use angarium_core::claim::Holdings;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::message::Header;
 use angarium_core::time::Timestamp;
 
 /// The purges of a queue that are in progress.
@@ -56,11 +57,20 @@ impl QueueEngine {
     /// Whether the pass met all messages that existed when it began: none became ready or scheduled meanwhile.
     pub fn is_purge_whole(&self, PurgePass { last, shown }: PurgePass) -> bool {
         let is_changing = |why: HiddenReason| {
-            matches!(why, HiddenReason::Waking | HiddenReason::Returning(_) | HiddenReason::Leaving)
+            matches!(
+                why,
+                HiddenReason::Waking
+                    | HiddenReason::Publishing
+                    | HiddenReason::Returning(_)
+                    | HiddenReason::Leaving
+                    | HiddenReason::Settling(_)
+                    | HiddenReason::Requeuing
+            )
         };
-        let ids = self.hidden.values().filter(|hidden| is_changing(hidden.why));
-        let mut ids = ids.filter_map(|hidden| hidden.header.as_ref()).map(|header| header.id);
-        self.purges.shown == shown && ids.all(|id| id > last)
+        let mut changing = self.hidden.values().filter(|hidden| is_changing(hidden.why));
+        // One without a known header may be any message.
+        let is_later = |header: &Header| header.id > last;
+        self.purges.shown == shown && changing.all(|hidden| hidden.header.as_ref().is_some_and(is_later))
     }
 
     /// Begins to remove messages for a client that holds claims: all of them, or none when one is under a claim of
@@ -85,9 +95,21 @@ impl QueueEngine {
                     return Ok(Removal::AskPool(PoolLookup(self.in_transfer.times())));
                 }
                 Some(HiddenReason::Leaving) => return Err(in_transfer_error()),
-                None | Some(HiddenReason::Removing(_) | HiddenReason::Waking | HiddenReason::Copying) => {}
+                None
+                | Some(
+                    HiddenReason::Removing(_)
+                    | HiddenReason::Waking
+                    | HiddenReason::Publishing
+                    | HiddenReason::Copying,
+                ) => {}
                 Some(HiddenReason::Claimed(holder)) if is_held(holder) => {}
-                Some(HiddenReason::Claimed(_) | HiddenReason::Taking | HiddenReason::Returning(_)) => {
+                Some(HiddenReason::Requeuing) => return Err(changing_error()),
+                Some(
+                    HiddenReason::Claimed(_)
+                    | HiddenReason::Taking
+                    | HiddenReason::Returning(_)
+                    | HiddenReason::Settling(_),
+                ) => {
                     return Err(Error::Claimed(*id));
                 }
             }
@@ -106,7 +128,10 @@ impl QueueEngine {
                 HiddenReason::Taking
                 | HiddenReason::Returning(_)
                 | HiddenReason::Waking
-                | HiddenReason::Leaving,
+                | HiddenReason::Publishing
+                | HiddenReason::Leaving
+                | HiddenReason::Settling(_)
+                | HiddenReason::Requeuing,
             ) => true,
             Some(HiddenReason::Claimed(_) | HiddenReason::Removing(_) | HiddenReason::Copying) => false,
             None => self.in_transfer.has(*id) == Some(true),
@@ -128,7 +153,12 @@ impl QueueEngine {
                     hidden.removed = claimed;
                 }
             }
-            Some(hidden) if matches!(hidden.why, HiddenReason::Waking | HiddenReason::Copying) => {
+            Some(hidden)
+                if matches!(
+                    hidden.why,
+                    HiddenReason::Waking | HiddenReason::Publishing | HiddenReason::Copying
+                ) =>
+            {
                 hidden.why = HiddenReason::Removing(None);
                 hidden.removals = 1;
             }

@@ -9,6 +9,7 @@ use super::release::Release;
 use angarium_core::claim::ClaimTerms;
 use angarium_core::group::AttemptId;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
+use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
 
@@ -25,6 +26,10 @@ pub struct Claim {
     pub(super) ending: Option<Release>,
     /// Whether new terms are being written: meanwhile it neither ends nor is renewed again.
     pub(super) is_renewing: bool,
+    /// The settles of its messages.
+    pub(super) settles: Settles,
+    /// The name that its holder gave itself.
+    pub(super) by: Option<Holder>,
     /// The `Client-ID` of the request that made it.
     client: Option<ClientId>,
     /// The receive that made it, while a client may repeat that.
@@ -33,18 +38,41 @@ pub struct Claim {
 
 impl Claim {
     pub(super) fn new(terms: ClaimTerms, expires: Timestamp, messages: BTreeSet<MessageId>) -> Self {
-        Self { terms, expires, messages, ending: None, is_renewing: false, client: None, attempt: None }
+        let settles = Settles::default();
+        let (ending, is_renewing, by) = (None, false, None);
+        Self { terms, expires, messages, ending, is_renewing, settles, by, client: None, attempt: None }
+    }
+
+    /// The `Client-ID` of the request that made it.
+    pub(super) fn client(&self) -> Option<ClientId> {
+        self.client
+    }
+
+    /// Seconds at `now` since it was made, or given its last terms.
+    pub(super) fn seconds_held(&self, now: Timestamp) -> u32 {
+        let since = self.expires.minus_seconds(self.terms.ttl());
+        u32::try_from(now.seconds_since(since)).unwrap_or(u32::MAX)
     }
 
     /// Whether no change of it is in progress.
     pub(super) fn is_settled(&self) -> bool {
-        self.ending.is_none() && !self.is_renewing
+        self.ending.is_none() && !self.is_renewing && self.settles.count == 0
     }
 
     /// Whether its holder may still use it.
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
         self.ending.is_none() && now < self.expires
     }
+}
+
+/// The settles of a claim's messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settles {
+    /// Messages that are being settled: meanwhile the claim does not end, and gets no new terms.
+    pub(super) count: usize,
+    /// Whether the pool may have notes of settles whose messages the claim still holds: an earlier owner may have ended
+    /// between the settle and the change of the claim's record.
+    pub(super) are_unread: bool,
 }
 
 /// A claim that has not ended, in a listing.
@@ -151,6 +179,23 @@ impl QueueEngine {
     /// The `Client-ID` of the request that made a claim; none if the claim has ended.
     pub fn client_of(&self, id: ClaimId) -> Option<ClientId> {
         self.claims.get(id)?.client
+    }
+
+    /// Records the name that the holder of a claim gave itself.
+    pub fn note_holder(&mut self, id: ClaimId, by: Option<Holder>) {
+        if let Some(claim) = self.claims.get_mut(id) {
+            claim.by = by;
+        }
+    }
+
+    /// Whether a message is being settled.
+    pub fn has_settles(&self) -> bool {
+        self.claims.claims.values().any(|claim| claim.settles.count > 0)
+    }
+
+    /// The name that the holder of a claim gave itself; none if the claim has ended.
+    pub fn holder_of(&self, id: ClaimId) -> Option<Holder> {
+        self.claims.get(id)?.by.clone()
     }
 
     /// Records the receive that made a claim, so that it can be repeated; none: it cannot be any more.

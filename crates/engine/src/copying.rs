@@ -1,13 +1,14 @@
 //! Messages that are copied to another pool, in a migration of their queue (P6).
 //!
 //! ```text
-//! ready, scheduled or failed ──begin_copy──▶ copying ──finish_copy──▶ as before
-//!                                               └─────begin_remove──▶ removing
+//! ready, scheduled or kept ──begin_copy──▶ copying ──finish_copy──▶ as before
+//!                                             └─────begin_remove──▶ removing
 //! ```
 //!
 //! From the first read of a message until the older pool has removed it, no client claims it and no change of its
 //! header begins, so both pools have the same. It may be browsed, and it may be removed: the removal is sent to both
-//! pools. Ready messages after one that is being copied wait for it, so a migration does not change the order.
+//! pools. Ready messages after one that is being copied wait for it, so a migration does not change the order. No
+//! message waits for one that is done or has failed, and such a message does not block its group.
 
 use super::dedup::DedupNote;
 use super::hidden::{HiddenMessage, HiddenReason};
@@ -20,9 +21,15 @@ use angarium_core::time::Timestamp;
 /// Whether a message in this state is copied. A message in transfer stays until the transfer has ended.
 pub fn must_copy(state: &State) -> bool {
     match state {
-        State::Ready | State::Scheduled | State::Failed => true,
+        State::Ready | State::Scheduled | State::NoTarget | State::Done | State::Failed => true,
         State::Prepared(_) | State::Moving(_) => false,
     }
+}
+
+/// Returns the header of a message that is hidden: a kept message is in no group.
+pub(super) fn outside_group(mut header: Header) -> Header {
+    header.group = header.group.filter(|_| !header.state.is_kept());
+    header
 }
 
 impl QueueEngine {
@@ -30,6 +37,7 @@ impl QueueEngine {
     /// must read them again, because some may have been removed since. Returns the ids of the hidden ones.
     pub fn begin_copy(&mut self, found: Vec<Header>) -> Vec<MessageId> {
         let mut begun = Vec::with_capacity(found.len());
+        self.copying.clear();
         for header in found.into_iter().filter(|header| must_copy(&header.state)) {
             let id = header.id;
             // If only the pool knows which messages are in transfer, this one may be, and block its group.
@@ -38,10 +46,12 @@ impl QueueEngine {
                 continue;
             }
             let header = self.take_out(id).unwrap_or(header);
-            self.hidden.insert(id, HiddenMessage::new(header, HiddenReason::Copying));
+            if !header.state.is_kept() {
+                self.copying.push(id);
+            }
+            self.hidden.insert(id, HiddenMessage::new(outside_group(header), HiddenReason::Copying));
             begun.push(id);
         }
-        self.copying = begun.clone();
         self.copying.sort_unstable();
         begun
     }
@@ -49,9 +59,19 @@ impl QueueEngine {
     /// Records the header of a message that was read again. Returns false when it is no longer hidden for the copy,
     /// because a client is removing it.
     pub fn copy_read(&mut self, header: &Header) -> bool {
-        let is_hidden = self.is_copying(header.id);
-        if is_hidden {
+        let id = header.id;
+        let is_hidden = self.is_copying(id);
+        if is_hidden && header.state.is_kept() {
+            // It may have been settled since the first read: it blocks its group no more.
+            self.hidden.remove(&id);
+            let header = outside_group(header.clone());
+            self.hidden.insert(id, HiddenMessage::new(header, HiddenReason::Copying));
+            self.copying.retain(|copying| *copying != id);
+        } else if is_hidden {
             self.hidden.learn(header.clone());
+            if let Err(place) = self.copying.binary_search(&id) {
+                self.copying.insert(place, id);
+            }
         }
         is_hidden
     }
@@ -99,5 +119,57 @@ impl QueueEngine {
     /// The durable deduplication ids after `after`, in order of their ends, at most `limit`: their notes are copied.
     pub fn durable_dedup(&self, after: Option<(Timestamp, DedupKey)>, limit: usize) -> Vec<DedupNote> {
         self.dedup.durable(after, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{GroupBounds, StoredTotals};
+    use angarium_core::group::GroupName;
+    use angarium_core::message::Life;
+
+    fn header(number: u8, state: State) -> Header {
+        let created = Timestamp::from_millis(1);
+        Header {
+            id: MessageId::from_bytes([number; 16]),
+            created,
+            ready: created,
+            life: Life::lasting(3_600, created),
+            attempts: 0,
+            client: None,
+            size: 1,
+            state,
+            group: Some(GroupName::default()),
+            first_claimed: None,
+            extras: None,
+        }
+    }
+
+    fn blocks(engine: &mut QueueEngine) -> bool {
+        let first = engine.hidden.blocking().unwrap().first(&GroupName::default());
+        assert_eq!(first.is_some(), engine.waits_for_copies());
+        first.is_some()
+    }
+
+    #[test]
+    fn kept_message_in_copy_blocks_no_group() {
+        let found =
+            StoredTotals { tail: MessageId::ZERO, has_ready: true, is_scheduled: false, has_aside: false };
+        let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
+        let id = header(1, State::Done).id;
+        for (first, then) in [(State::Done, State::Done), (State::Ready, State::Done)] {
+            let is_kept = first.is_kept();
+            assert_eq!(engine.begin_copy(vec![header(1, first)]), [id]);
+            assert_eq!(blocks(&mut engine), !is_kept);
+            assert!(engine.copy_read(&header(1, then)) && !blocks(&mut engine));
+            engine.finish_copy(&[id]);
+            assert!(!engine.hidden.contains_key(&id));
+        }
+        // It was made available again since the first read.
+        engine.begin_copy(vec![header(1, State::Done)]);
+        assert!(engine.copy_read(&header(1, State::Ready)) && blocks(&mut engine));
+        engine.finish_copy(&[id]);
+        assert!(!blocks(&mut engine));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::copying::outside_group;
 use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
 use angarium_core::ids::MessageId;
@@ -17,7 +18,7 @@ pub(super) struct SweptPools(Vec<SweptPool>);
 #[derive(Debug)]
 struct SweptPool {
     pool: PoolName,
-    /// The messages that were shown or removed since the sweep began.
+    /// The messages that were shown, settled or removed since the sweep began.
     changed: HashSet<MessageId>,
 }
 
@@ -49,8 +50,8 @@ impl SweptPools {
 }
 
 impl QueueEngine {
-    /// Begins a sweep of a pool. From now on messages that are shown or removed are recorded: the pool may return an
-    /// older header of one whose life was extended since.
+    /// Begins a sweep of a pool. From now on messages that are shown, settled or removed are recorded: the pool may return
+    /// an older header of one whose life was extended since.
     pub fn begin_sweep(&mut self, pool: &PoolName) {
         self.sweeps.begin(pool);
     }
@@ -97,12 +98,12 @@ impl QueueEngine {
 
     /// Hides an expired message until it is removed.
     pub(super) fn hide_expired(&mut self, header: Header) {
-        let why = HiddenReason::Removing(None);
+        let (id, why) = (header.id, HiddenReason::Removing(None));
         let hidden = HiddenMessage {
             removals: 1,
             removed: RemovalKind::Expired,
-            ..HiddenMessage::new(header.clone(), why)
+            ..HiddenMessage::new(outside_group(header), why)
         };
-        self.hidden.insert(header.id, hidden);
+        self.hidden.insert(id, hidden);
     }
 }

@@ -24,10 +24,16 @@ pub(super) enum HiddenReason {
     Removing(Option<ClaimId>),
     /// Scheduled or prepared in the pool, and being made ready there.
     Waking,
+    /// Prepared in the pool, and being made scheduled there.
+    Publishing,
     /// Being marked in transfer to another queue.
     Leaving,
     /// Being copied to another pool, in a migration of the queue.
     Copying,
+    /// Its holder settles it, and the outcome is not durable yet.
+    Settling(ClaimId),
+    /// Being made available again by its id.
+    Requeuing,
 }
 
 /// How the removal of a message is counted.
@@ -55,7 +61,8 @@ pub(super) struct HiddenMessage {
     /// release with a delay the pool may store it as scheduled.
     pub(super) is_stored_ready: bool,
     /// Whether a message without a known header may be delayed: then it may be the first of a group that is not in
-    /// memory, and its removal opens that group without naming it.
+    /// memory, and its removal opens that group without naming it. For a message that is being published: whether it
+    /// becomes scheduled.
     pub(super) may_be_delayed: bool,
 }
 
@@ -96,7 +103,8 @@ pub(super) struct HiddenMessages {
     pub(super) ahead: Lookahead,
     /// Recent time for which messages of groups were hidden.
     pub(super) busy: GroupLoad,
-    /// Claimed messages that the pool stores as scheduled, because a release with a delay was cut short.
+    /// Claimed messages that the pool stores as scheduled, because a release with a delay was cut short or a settle
+    /// returns them.
     put_off: HashSet<MessageId>,
 }
 
@@ -198,6 +206,21 @@ impl HiddenMessages {
             && self.blocking.is_none()
         {
             self.discount(&before);
+        }
+    }
+
+    /// Records the header of a message that is hidden by its id alone and stays in the queue, from a page that was read:
+    /// it blocks its group.
+    pub(super) fn learn_from_page(&mut self, header: &Header) {
+        let is_unknown =
+            |hidden: &HiddenMessage| hidden.header.is_none() && hidden.why == HiddenReason::Requeuing;
+        if !self.by_id.get(&header.id).is_some_and(is_unknown) {
+            return;
+        }
+        match (&header.state, &mut self.blocking, &header.group) {
+            (State::Moving(_), Some(blocking), Some(group)) => blocking.mark_in_transfer(group, header.id),
+            (state, ..) if state.is_in_transfer() => {}
+            _ => self.learn(header.clone()),
         }
     }
 

@@ -21,6 +21,7 @@ impl QueueEngine {
     /// Whether the queue is certainly empty. False for an ordered queue, of which memory cannot tell.
     pub fn is_known_empty(&self) -> bool {
         self.is_idle()
+            && !self.kept.may_exist
             && self.groups.is_none()
             && self.ready_cache.is_whole()
             && self.ready_cache.first().is_none()
@@ -53,6 +54,7 @@ mod tests {
             state: State::Ready,
             group: Some(GroupName::new(&format!("g{number}"), "group").unwrap()),
             first_claimed: None,
+            extras: None,
         };
         Message { header, body: Bytes::from_static(b"1") }
     }

@@ -17,7 +17,9 @@
 //!                wake                                                scheduled
 //!  begin_remove: ready, claimed, waking or unknown ──▶ removing ──removed──▶ gone
 //!  take, claimed too often: ready ──▶ leaving ──mark_in_transfer──▶ moving, from then on known to the pool only
-//!  begin_copy: ready, scheduled or failed ──▶ copying ──finish_copy──▶ as before
+//!  begin_copy: ready, scheduled or kept ──▶ copying ──finish_copy──▶ as before
+//!  begin_settle: claimed ──▶ settling ──▶ gone, kept, moving, or returning (see `settle`)
+//!  begin_requeue: ready, scheduled or kept ──▶ requeuing ──▶ ready or scheduled
 //! ```
 
 #![warn(missing_docs)]
@@ -34,6 +36,7 @@ mod group_load;
 mod groups;
 mod hidden;
 mod idle;
+mod kept;
 pub mod limits;
 mod lookahead;
 mod missing;
@@ -41,12 +44,15 @@ mod ordered;
 pub mod placement;
 mod queue;
 mod ready_cache;
+mod recall;
 mod refill;
 mod release;
 mod removal;
 mod renewal;
+mod requeue;
 mod schedule;
 mod settings;
+mod settle;
 mod transfers;
 mod visibility;
 mod wait_lines;
@@ -57,12 +63,15 @@ pub use claims::{Claim, LiveClaim};
 pub use copying::must_copy;
 pub use dedup::{DedupNote, FirstPost};
 pub use groups::{GroupBounds, GroupRead, Heads};
+pub use kept::KeptPage;
 pub use queue::{ClaimSelection, ClaimedCounts, QueueEngine, StoredTotals};
 pub use refill::Refill;
-pub use release::{AttemptCount, EndedHeaders, Release, ReleaseUpdates};
+pub use release::{AttemptCount, EndedHeaders, Release, ReleaseEvent, ReleaseUpdates};
 pub use removal::{LookupResult, PoolLookup, Removal, RemovalTally};
 pub use renewal::{ClaimSnapshot, Renewal};
+pub use requeue::forget_claims;
 pub use settings::EngineSettings;
+pub use settle::{ClaimRest, HeldMessage, ReturnsEnd, SettleStart};
 pub use transfers::{TransferFate, prepared};
 pub use visibility::{ClaimSplit, ReceiptStatus};
 pub use wait_lines::{LinePosition, WaitLines};

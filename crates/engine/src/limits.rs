@@ -34,6 +34,8 @@ pub const GROUP_MESSAGES: usize = 512;
 /// Max concurrent reads of groups of a queue.
 pub const GROUP_READS: usize = 16;
 
+/// Max recalled messages of a queue that memory knows, for the answers to their holders: 32 bytes each.
+pub const RECALLS_KNOWN: usize = 256;
 /// Max changes of messages that are recorded while a page of due messages is read: 1 MiB of ids. After more changes the
 /// page is read again.
 pub const WAKE_CHANGES: usize = 65_536;

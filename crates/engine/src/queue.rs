@@ -10,7 +10,9 @@ use super::dedup::Dedup;
 use super::expiry::SweptPools;
 use super::groups::Groups;
 use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason};
+use super::kept::KeptMessages;
 use super::ready_cache::{ReadyCache, ReadyMessage};
+use super::recall::Recalls;
 use super::refill::RefillState;
 use super::removal::RemovalTally;
 use super::schedule::Schedule;
@@ -45,6 +47,8 @@ pub struct QueueEngine {
     /// Removals that the broker has not counted yet.
     pub(super) tally: RemovalTally,
     pub(super) purges: Purges,
+    pub(super) recalls: Recalls,
+    pub(super) kept: KeptMessages,
 }
 
 /// Facts about a queue from the totals of its pool, when it is opened.
@@ -56,7 +60,7 @@ pub struct StoredTotals {
     pub has_ready: bool,
     /// Whether there are scheduled messages.
     pub is_scheduled: bool,
-    /// Whether there are prepared, moving or failed messages.
+    /// Whether there are prepared or moving messages, or some without a target.
     pub has_aside: bool,
 }
 
@@ -134,12 +138,15 @@ impl QueueEngine {
             copying: Vec::new(),
             tally: RemovalTally::default(),
             purges: Purges::default(),
+            recalls: Recalls::default(),
+            kept: KeptMessages::default(),
         }
     }
 
     /// Restores a claim from before a recovery, with those of its messages that exist: for each the stored header and
-    /// the attempt that this claim is. If two claims name a message, the claim with the higher attempt gets it. Returns
-    /// the claims that have no message left.
+    /// the number of this claim among its claims. If two claims name a message, the one with the higher number gets it.
+    /// Messages that are kept or in transfer have left the claim, as have those with a stored number greater than that of
+    /// the claim. Returns the claims that have no message left.
     pub fn restore_claim(
         &mut self,
         id: ClaimId,
@@ -150,10 +157,15 @@ impl QueueEngine {
         let mut ended = Vec::new();
         let mut claim = Claim::new(terms, expires, BTreeSet::new());
         for (mut header, attempt) in messages {
+            // A settle took it out of the claim. If it is available again, its claims have greater numbers.
+            let has_left = header.state.is_kept() || header.state.is_in_transfer();
+            if has_left || header.grant() > attempt {
+                continue;
+            }
             if let Some(HiddenMessage { header: Some(other), why: HiddenReason::Claimed(holder), .. }) =
                 self.hidden.get(&header.id)
             {
-                if other.attempts >= attempt {
+                if other.grant() >= attempt {
                     continue;
                 }
                 let holder = *holder;
@@ -162,7 +174,7 @@ impl QueueEngine {
                 }
                 self.claimed -= 1;
             }
-            header.attempts = header.attempts.max(attempt);
+            header.set_grant(attempt);
             note_claim(&mut header, terms, expires);
             terms.extend(&mut header, expires);
             claim.messages.insert(header.id);
@@ -179,6 +191,7 @@ impl QueueEngine {
                 self.hidden.note_put_off(message);
             }
         }
+        claim.settles.are_unread = true;
         if claim.messages.is_empty() {
             ended.push(id);
         } else {
@@ -320,7 +333,7 @@ impl QueueEngine {
                 self.schedule.expect(header.ready);
                 self.put_off_in_group(header);
             }
-            State::Prepared(_) | State::Moving(_) | State::Failed => {}
+            State::Prepared(_) | State::Moving(_) | State::NoTarget | State::Done | State::Failed => {}
         }
     }
 
@@ -328,9 +341,12 @@ impl QueueEngine {
     pub fn hold(&self, id: MessageId) -> Option<(ClaimId, Header)> {
         let hidden = self.hidden.get(&id)?;
         match (hidden.why, &hidden.header) {
-            (HiddenReason::Claimed(claim) | HiddenReason::Removing(Some(claim)), Some(header)) => {
-                Some((claim, header.clone()))
-            }
+            (
+                HiddenReason::Claimed(claim)
+                | HiddenReason::Removing(Some(claim))
+                | HiddenReason::Settling(claim),
+                Some(header),
+            ) => Some((claim, header.clone())),
             _ => None,
         }
     }

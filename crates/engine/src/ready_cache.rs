@@ -32,7 +32,7 @@ impl From<Message> for ReadyMessage {
 
 impl ReadyMessage {
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Header>() + self.body.as_ref().map_or(0, Bytes::len)
+        size_of::<Header>() + self.header.extras_bytes() + self.body.as_ref().map_or(0, Bytes::len)
     }
 }
 

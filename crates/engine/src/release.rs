@@ -1,9 +1,11 @@
 //! The end of a claim: its messages are hidden until the end is durable, then they are ready or scheduled.
 
+use super::claims::Claim;
 use super::hidden::{HiddenMessage, HiddenReason};
 use super::queue::QueueEngine;
 use angarium_core::ids::ClaimId;
 use angarium_core::message::{Header, State};
+use angarium_core::outcome::{Event, EventKind};
 use angarium_core::time::Timestamp;
 
 /// Whether the end of a claim counts as an attempt to handle its messages.
@@ -22,17 +24,34 @@ pub struct Release {
     pub counts: AttemptCount,
     /// When its messages may be claimed again; none: at once. It does not extend their life.
     pub ready: Option<Timestamp>,
+    /// The event that enters the history of its messages, if one does.
+    pub event: Option<ReleaseEvent>,
+}
+
+/// The end of a claim as an event in the history of its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReleaseEvent {
+    /// What happened.
+    pub what: EventKind,
+    /// When it happened.
+    pub at: Timestamp,
 }
 
 impl Release {
     /// Counts as an attempt, and the messages are ready at once.
-    pub const COUNTED: Self = Self { counts: AttemptCount::Yes, ready: None };
+    pub const COUNTED: Self = Self { counts: AttemptCount::Yes, ready: None, event: None };
     /// Does not count as an attempt, and the messages are ready at once.
-    pub const UNCOUNTED: Self = Self { counts: AttemptCount::No, ready: None };
+    pub const UNCOUNTED: Self = Self { counts: AttemptCount::No, ready: None, event: None };
 
-    /// Changes the header of a message by the end of its claim.
-    fn apply(self, header: &mut Header) {
+    /// Changes the header of a message by the end of its claim; `event` is that end for its history.
+    fn apply(self, header: &mut Header, event: Option<&Event>) {
         if self.counts == AttemptCount::No {
+            // A settle that is repeated may still name the claim, so the number of a settled message only grows.
+            if header.attempts > 0
+                && let Some(extras) = &mut header.extras
+            {
+                extras.forgotten = extras.forgotten.saturating_add(1);
+            }
             header.attempts = header.attempts.saturating_sub(1);
             header.first_claimed = header.first_claimed.filter(|_| header.attempts > 0);
         }
@@ -40,6 +59,17 @@ impl Release {
             header.ready = ready;
             header.state = State::Scheduled;
         }
+        if let Some(event) = event {
+            header.note(event.clone());
+        }
+    }
+}
+
+impl Claim {
+    /// The end of the claim as its messages have it in their history.
+    fn end_event(&self, ending: Release) -> Option<Event> {
+        let ReleaseEvent { what, at } = ending.event?;
+        Some(Event { at, what, by: self.by.clone(), reason: None, seconds: self.seconds_held(at) })
     }
 }
 
@@ -65,6 +95,7 @@ impl QueueEngine {
     pub fn begin_release(&mut self, id: ClaimId, ending: Release) -> Option<ReleaseUpdates> {
         let claim = self.claims.get_mut(id).filter(|claim| claim.is_settled())?;
         claim.ending = Some(ending);
+        let event = claim.end_event(ending);
         let mut headers = Vec::with_capacity(claim.messages.len());
         for message in &claim.messages {
             if let Some(HiddenMessage { header: Some(header), why, is_stored_ready, .. }) =
@@ -78,7 +109,7 @@ impl QueueEngine {
                 // Also for messages that are being removed: if the removal fails, the record of the claim does not
                 // exist any more.
                 let mut returned = header.clone();
-                ending.apply(&mut returned);
+                ending.apply(&mut returned, event.as_ref());
                 headers.push(returned);
             }
         }
@@ -91,11 +122,12 @@ impl QueueEngine {
         let Some(claim) = self.claims.remove(id) else { return 0 };
         let mut given_back = 0;
         let ending = claim.ending.unwrap_or(Release::COUNTED);
+        let event = claim.end_event(ending);
         for message in claim.messages {
             match self.hidden.get_mut(&message) {
                 Some(HiddenMessage { why: why @ HiddenReason::Removing(_), header, .. }) => {
                     *why = HiddenReason::Removing(None);
-                    header.iter_mut().for_each(|header| ending.apply(header));
+                    header.iter_mut().for_each(|header| ending.apply(header, event.as_ref()));
                     self.hidden.note_unclaimed(message);
                 }
                 // It is still claimed if it was being removed when the end began, and the removal failed.
@@ -104,7 +136,7 @@ impl QueueEngine {
                 }) => {
                     let hidden = self.hidden.remove(&message);
                     if let Some(mut header) = hidden.and_then(|hidden| hidden.header) {
-                        ending.apply(&mut header);
+                        ending.apply(&mut header, event.as_ref());
                         self.show(header, None);
                         given_back += 1;
                     }
@@ -113,8 +145,11 @@ impl QueueEngine {
                     why:
                         HiddenReason::Taking
                         | HiddenReason::Waking
+                        | HiddenReason::Publishing
                         | HiddenReason::Leaving
-                        | HiddenReason::Copying,
+                        | HiddenReason::Copying
+                        | HiddenReason::Settling(_)
+                        | HiddenReason::Requeuing,
                     ..
                 })
                 | None => {

@@ -38,6 +38,9 @@ impl QueueEngine {
         claim: Option<ClaimId>,
         now: Timestamp,
     ) -> Result<Removal, Error> {
+        if claim.is_some_and(|claim| self.is_recalled(id, claim)) {
+            return Err(Error::Gone(id));
+        }
         match self.remove_known(id, claim, now) {
             Some(decided) => decided,
             None => match self.in_transfer.has(id) {
@@ -69,7 +72,7 @@ impl QueueEngine {
             return Ok(Removal::AskPool(current));
         }
         match result {
-            LookupResult::There(State::Moving(_) | State::Prepared(_)) => Err(in_transfer_error()),
+            LookupResult::There(state) if state.is_in_transfer() => Err(in_transfer_error()),
             LookupResult::There(_) if claim.is_some() => Err(Error::NotClaimed(id)),
             LookupResult::There(_) | LookupResult::Absent => Ok(self.remove_absent(id)),
         }
@@ -103,12 +106,15 @@ impl QueueEngine {
                 _ => Some(Err(self.wrong_claim(id, claim, now))),
             },
             // Clients do not know its claim yet, or must not use it any more.
-            HiddenReason::Taking | HiddenReason::Returning(_) => Some(Err(self.wrong_claim(id, claim, now))),
+            HiddenReason::Taking | HiddenReason::Returning(_) | HiddenReason::Settling(_) => {
+                Some(Err(self.wrong_claim(id, claim, now)))
+            }
+            HiddenReason::Requeuing => Some(Err(changing_error())),
             HiddenReason::Removing(_) => Some(Ok(self.remove_absent(id))),
-            HiddenReason::Waking | HiddenReason::Copying if claim.is_some() => {
+            HiddenReason::Waking | HiddenReason::Publishing | HiddenReason::Copying if claim.is_some() => {
                 Some(Err(Error::NotClaimed(id)))
             }
-            HiddenReason::Waking | HiddenReason::Copying => {
+            HiddenReason::Waking | HiddenReason::Publishing | HiddenReason::Copying => {
                 hidden.why = HiddenReason::Removing(None);
                 hidden.removals = 1;
                 Some(Ok(Removal::Begun))
@@ -180,6 +186,9 @@ impl QueueEngine {
         for id in ids {
             let Some(hidden) = self.hidden.get_mut(id) else { continue };
             hidden.removals = hidden.removals.saturating_sub(1);
+            if hidden.removals == 0 && hidden.header.is_some() {
+                self.recalls.forget(*id);
+            }
             match hidden.why {
                 HiddenReason::Removing(_) if hidden.removals > 0 => {}
                 HiddenReason::Removing(Some(claim)) => {
@@ -192,7 +201,12 @@ impl QueueEngine {
                     None => self.read_again(*id),
                 },
                 HiddenReason::Taking | HiddenReason::Claimed(_) | HiddenReason::Returning(_) => {}
-                HiddenReason::Waking | HiddenReason::Leaving | HiddenReason::Copying => {}
+                HiddenReason::Waking
+                | HiddenReason::Publishing
+                | HiddenReason::Leaving
+                | HiddenReason::Copying
+                | HiddenReason::Settling(_)
+                | HiddenReason::Requeuing => {}
             }
         }
     }
@@ -211,7 +225,7 @@ impl QueueEngine {
     }
 
     /// Makes memory forget a range, so that a message which was hidden by its id alone is read from the pool again.
-    fn read_again(&mut self, id: MessageId) {
+    pub(super) fn read_again(&mut self, id: MessageId) {
         // A page may have been read without it while it was hidden.
         if let Some(refill) = &mut self.refill {
             refill.void();
@@ -234,6 +248,11 @@ pub struct RemovalTally {
 }
 
 impl RemovalTally {
+    /// Counts a message that left its claim by a settle, in this state; none: it was removed.
+    pub(super) fn count_settled(&mut self, state: Option<&State>) {
+        self.acked += u64::from(state.is_none_or(|state| *state == State::Done));
+    }
+
     fn count(&mut self, removed: RemovalKind) {
         match removed {
             RemovalKind::Uncounted => {}
@@ -249,6 +268,11 @@ impl QueueEngine {
         self.enter_freed();
         std::mem::take(&mut self.tally)
     }
+}
+
+/// The error for a message that another request is changing.
+pub(super) fn changing_error() -> Error {
+    Error::unavailable(Part::Storage, "another request is changing the message")
 }
 
 pub(super) fn in_transfer_error() -> Error {

@@ -1,9 +1,11 @@
 //! Look-up of a claim, and its renewal under new terms.
 
+use super::hidden::HiddenReason;
 use super::queue::QueueEngine;
 use angarium_core::claim::ClaimTerms;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::message::Header;
+use angarium_core::outcome::Holder;
 use angarium_core::time::Timestamp;
 
 /// Result of a request to renew a claim.
@@ -24,6 +26,8 @@ pub struct ClaimSnapshot {
     pub terms: ClaimTerms,
     /// The `Client-ID` of the request that made it.
     pub client: Option<ClientId>,
+    /// The name that its holder gave itself.
+    pub by: Option<Holder>,
     /// When it ends.
     pub expires: Timestamp,
     /// Its messages, oldest first.
@@ -39,9 +43,20 @@ impl QueueEngine {
         Some(ClaimSnapshot {
             terms: claim.terms,
             client: self.client_of(id),
+            by: claim.by.clone(),
             expires: claim.expires,
             headers,
         })
+    }
+
+    /// The messages that a live claim holds, oldest first: without those that are leaving it. None when there is no such
+    /// claim.
+    pub fn held_ids(&self, id: ClaimId, now: Timestamp) -> Option<Vec<MessageId>> {
+        let claim = self.claims.get(id).filter(|claim| claim.is_live(now))?;
+        let is_held = |message: &&MessageId| {
+            self.hidden.get(message).is_some_and(|hidden| hidden.why == HiddenReason::Claimed(id))
+        };
+        Some(claim.messages.iter().filter(is_held).copied().collect())
     }
 
     /// Begins to renew a claim. Until the outcome is reported the claim does not end, at any time.
@@ -53,7 +68,7 @@ impl QueueEngine {
         match self.claims.get_mut(id) {
             Some(claim) if claim.is_settled() => {
                 claim.is_renewing = true;
-                Renewal::Begun(held.headers.iter().map(|header| (header.id, header.attempts)).collect())
+                Renewal::Begun(held.headers.iter().map(|header| (header.id, header.grant())).collect())
             }
             _ => Renewal::Busy,
         }

@@ -91,18 +91,19 @@ impl QueueEngine {
 
     /// Like [`QueueEngine::wake`], for the due entries of a page that was read since [`QueueEngine::begin_wake_page`].
     /// Entries that were removed or changed since are left out. None when the page must be ignored and read again.
-    pub fn wake_page(&mut self, mut headers: Vec<Header>) -> Option<Vec<Header>> {
+    pub fn wake_page(&mut self, mut headers: Vec<Header>, now: Timestamp) -> Option<Vec<Header>> {
         let ScheduleRead { changed, is_void } = self.schedule.reading.take()?;
         if is_void {
             return None;
         }
         headers.retain(|header| !changed.contains(&header.id));
-        Some(self.wake(headers))
+        Some(self.wake(headers, now))
     }
 
     /// Hides entries, as the pool returned them, that are scheduled and due, or prepared and to be published. Returns
     /// the headers to write; entries that are hidden already are left out.
-    pub fn wake(&mut self, headers: Vec<Header>) -> Vec<Header> {
+    /// A prepared entry becomes scheduled if it has a delay at `now`.
+    pub fn wake(&mut self, headers: Vec<Header>, now: Timestamp) -> Vec<Header> {
         let mut ready = Vec::with_capacity(headers.len());
         for header in headers {
             if self.hidden.contains_key(&header.id) {
@@ -110,6 +111,12 @@ impl QueueEngine {
             }
             if let Some(groups) = &mut self.groups {
                 groups.remove(header.id);
+            }
+            if matches!(header.state, State::Prepared(_)) && header.ready > now {
+                ready.push(Header { state: State::Scheduled, ..header.clone() });
+                let publishing = HiddenMessage::new(header.clone(), HiddenReason::Publishing);
+                self.hidden.insert(header.id, HiddenMessage { may_be_delayed: true, ..publishing });
+                continue;
             }
             ready.push(Header { state: State::Ready, ..header.clone() });
             self.hidden.insert(header.id, HiddenMessage::new(header, HiddenReason::Waking));
@@ -120,12 +127,15 @@ impl QueueEngine {
     /// The written headers are durable: the messages are ready, except messages that are being removed.
     pub fn woken(&mut self, ids: &[MessageId]) {
         for id in ids {
-            let Some(HiddenMessage { header: Some(header), why, .. }) = self.hidden.get_mut(id) else {
+            let Some(HiddenMessage { header: Some(header), why, may_be_delayed, .. }) =
+                self.hidden.get_mut(id)
+            else {
                 continue;
             };
-            header.state = State::Ready;
+            // Its removal may have begun since, so the reason does not tell.
+            header.state = if *may_be_delayed { State::Scheduled } else { State::Ready };
             self.in_transfer.forget(*id);
-            if *why == HiddenReason::Waking
+            if matches!(*why, HiddenReason::Waking | HiddenReason::Publishing)
                 && let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header)
             {
                 self.show(header, None);
@@ -136,7 +146,8 @@ impl QueueEngine {
     /// The headers were certainly not written: the messages become what they were before.
     pub fn wake_failed(&mut self, ids: &[MessageId]) {
         for id in ids {
-            if self.hidden.get(id).is_some_and(|hidden| hidden.why == HiddenReason::Waking)
+            let why = self.hidden.get(id).map(|hidden| hidden.why);
+            if matches!(why, Some(HiddenReason::Waking | HiddenReason::Publishing))
                 && let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header)
             {
                 self.show(header, None);

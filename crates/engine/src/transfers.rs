@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::hidden::HiddenReason;
 use super::queue::QueueEngine;
+use super::requeue::forget_claims;
 use angarium_core::ids::MessageId;
 use angarium_core::limits;
 use angarium_core::message::{Header, Life, Peer, State};
@@ -37,7 +38,14 @@ impl TransferFate {
         match source {
             None => Self::Publish,
             Some(State::Moving(_)) => Self::Wait,
-            Some(State::Ready | State::Scheduled | State::Prepared(_) | State::Failed) => Self::Drop,
+            Some(
+                State::Ready
+                | State::Scheduled
+                | State::Prepared(_)
+                | State::NoTarget
+                | State::Done
+                | State::Failed,
+            ) => Self::Drop,
         }
     }
 }
@@ -47,7 +55,12 @@ impl TransferFate {
 pub fn prepared(header: &Header, source: &Arc<Peer>, life: Option<Life>, now: Timestamp) -> Header {
     let state = State::Prepared(Arc::clone(source));
     let life = life.unwrap_or(header.life);
-    Header { life, ready: now, attempts: 0, first_claimed: None, state, ..header.clone() }
+    let mut there = Header { life, ready: now, state, ..header.clone() };
+    // Without extras it is a new message there, in a form that every program reads.
+    if there.extras.is_some() {
+        forget_claims(&mut there);
+    }
+    Header { attempts: 0, first_claimed: None, ..there }
 }
 
 /// Ids of the entries that are prepared or moving.
@@ -64,7 +77,7 @@ impl TransferEntries {
         Self { known: (!is_there).then(BTreeSet::new), times: 0 }
     }
 
-    fn add(&mut self, ids: &[MessageId]) {
+    pub(super) fn add(&mut self, ids: &[MessageId]) {
         self.times += 1;
         if let Some(known) = &mut self.known {
             known.extend(ids);

@@ -58,18 +58,23 @@ impl QueueEngine {
         };
         match hidden.why {
             HiddenReason::Claimed(claim) => {
-                let is_same = |header: &Header| header.attempts == attempt && header.created <= received;
+                let is_same = |header: &Header| header.grant() == attempt && header.created <= received;
                 let is_same = hidden.header.as_ref().is_some_and(is_same);
                 let is_live = self.claims.get(claim).is_some_and(|claim| claim.is_live(now));
                 let is_good = is_same || !self.is_ordered();
                 if is_good && is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
             }
-            HiddenReason::Taking | HiddenReason::Returning(_) if !self.is_ordered() => {
+            HiddenReason::Taking | HiddenReason::Returning(_) | HiddenReason::Settling(_)
+                if !self.is_ordered() =>
+            {
                 ReceiptStatus::Changing
             }
             HiddenReason::Taking
             | HiddenReason::Returning(_)
+            | HiddenReason::Settling(_)
+            | HiddenReason::Requeuing
             | HiddenReason::Waking
+            | HiddenReason::Publishing
             | HiddenReason::Leaving
             | HiddenReason::Copying => ReceiptStatus::Over,
             HiddenReason::Removing(_) => ReceiptStatus::Gone,
@@ -84,7 +89,7 @@ impl QueueEngine {
             return Ok(Some(Removal::Begun));
         }
         match self.hidden.get(&id).map(|hidden| hidden.why) {
-            Some(HiddenReason::Taking | HiddenReason::Returning(_)) => Ok(None),
+            Some(HiddenReason::Taking | HiddenReason::Returning(_) | HiddenReason::Settling(_)) => Ok(None),
             _ => self.begin_remove(id, None, now).map(Some),
         }
     }
@@ -119,7 +124,7 @@ impl QueueEngine {
         }
         claim.is_renewing = true;
         held.headers = staying;
-        let parted = split.iter().map(|header| (header.id, header.attempts)).collect();
+        let parted = split.iter().map(|header| (header.id, header.grant())).collect();
         ClaimSplit::Begun { rest: held, parted }
     }
 
@@ -145,7 +150,7 @@ impl QueueEngine {
             }
             moved.insert(*id);
         }
-        let client = self.client_of(old);
+        let (client, by) = (self.client_of(old), self.holder_of(old));
         let mut ended = Vec::new();
         self.claims.set_attempt(old, None);
         if let Some(claim) = self.claims.get_mut(old) {
@@ -161,6 +166,7 @@ impl QueueEngine {
         } else {
             self.claims.insert(new, Claim::new(terms, expires, moved));
             self.note_client(new, client);
+            self.note_holder(new, by);
         }
         ended
     }

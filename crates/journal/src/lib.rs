@@ -52,7 +52,8 @@ use store::{Acceptance, Store};
 pub use txn::Txn;
 pub use view::{ReadPair, View};
 
-/// A key space: a separate set of keys. The numbers and names of key spaces are stored on disk.
+/// A key space: a separate set of keys. The numbers and names of key spaces are stored on disk. A key space that a
+/// store of an earlier version lacks is created when the store is opened; a program of that version ignores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// The format of the database, and the time of its last write.
@@ -79,9 +80,13 @@ pub enum Space {
     Notes = 10,
     /// Messages of message groups, ordered by group.
     Groups = 11,
+    /// Messages that are done or failed and are kept.
+    Kept = 12,
+    /// Kept messages by the time when they were settled.
+    Settled = 13,
 }
 
-const SPACES: [(Space, &str); 12] = [
+const SPACES: [(Space, &str); 14] = [
     (Space::Meta, "meta"),
     (Space::Tree, "tree"),
     (Space::Records, "records"),
@@ -94,6 +99,8 @@ const SPACES: [(Space, &str); 12] = [
     (Space::Buckets, "buckets"),
     (Space::Notes, "notes"),
     (Space::Groups, "groups"),
+    (Space::Kept, "kept"),
+    (Space::Settled, "settled"),
 ];
 
 impl Space {

@@ -247,3 +247,51 @@ fn refusal(path: &Path, error: CheckError) -> OpenError {
         CheckError::Io(source) => OpenError::File { path, source },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::Journal;
+    use angarium_clock::Clock;
+
+    /// Number of the key spaces of the first version.
+    const EARLIER: usize = 12;
+
+    /// Opens a store as a program of the first version does.
+    fn open_earlier(path: &Path) -> (Database, Vec<Keyspace>) {
+        let database = Database::builder(path).manual_journal_persist(true).open().unwrap();
+        let spaces = SPACES[..EARLIER].iter();
+        let spaces = spaces.map(|(_, name)| database.keyspace(name, KeyspaceCreateOptions::default).unwrap());
+        let spaces = spaces.collect();
+        (database, spaces)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn store_of_the_first_version_gets_new_key_spaces() {
+        let dir = tempfile::tempdir().unwrap();
+        let (database, spaces) = open_earlier(dir.path());
+        spaces[Space::Meta as usize].insert(FORMAT_KEY, FORMAT).unwrap();
+        let position = Position { store: 7, group: 1, synced: 0, floor: database.seqno() };
+        let mut batch = database.batch().durability(Some(PersistMode::SyncAll));
+        batch.insert(&spaces[Space::Entries as usize], b"k", b"v");
+        batch.insert(&spaces[Space::Meta as usize], log::KEY, position.encode());
+        batch.commit().unwrap();
+        drop((spaces, database));
+        for round in 0..2 {
+            let journal = Journal::open(dir.path(), &Clock::manual(1_000)).unwrap();
+            assert_eq!(journal.get(Space::Entries, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+            let expected = (round > 0).then(|| Bytes::from_static(b"kept"));
+            for space in [Space::Kept, Space::Settled] {
+                assert_eq!(journal.get(space, b"k").unwrap(), expected, "{} in round {round}", space.name());
+                let write = journal.commit(move |txn| txn.put(space, "k".into(), "kept".into()));
+                write.await.unwrap();
+            }
+        }
+        // The earlier program still reads what it knows.
+        let (_database, spaces) = open_earlier(dir.path());
+        assert_eq!(*spaces[Space::Meta as usize].get(FORMAT_KEY).unwrap().unwrap(), *FORMAT);
+        assert_eq!(*spaces[Space::Entries as usize].get(b"k").unwrap().unwrap(), *b"v");
+    }
+}

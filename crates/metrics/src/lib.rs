@@ -32,7 +32,7 @@ pub use forwards::{ForwardMeter, ForwardResult};
 pub use keystone::KeystoneFigures;
 pub use observed::{ObservedPool, ObservedQueue, ObservedQuota, QueueFigures, ServiceState, SessionState};
 pub use plain::{PLAIN_MEDIA_TYPE, plain};
-pub use queues::QueueCounters;
+pub use queues::{QueueCounters, SettledCounters};
 pub use requests::{OperationMeter, Refusal};
 pub use work::{CommitMeter, OpenConnection};
 

@@ -111,6 +111,8 @@ pub struct QueueFigures {
     pub delayed: u64,
     /// Messages in transfer to another queue, or whose transfer failed.
     pub in_transfer: u64,
+    /// Messages that are done or failed.
+    pub kept: u64,
     /// Bytes of the bodies of all these messages.
     pub bytes: u64,
     /// Seconds since the post of the oldest message that is ready or claimed.
@@ -123,6 +125,7 @@ impl QueueFigures {
         self.claimed += other.claimed;
         self.delayed += other.delayed;
         self.in_transfer += other.in_transfer;
+        self.kept += other.kept;
         self.bytes += other.bytes;
         self.oldest_age = self.oldest_age.max(other.oldest_age);
     }
@@ -393,10 +396,14 @@ impl States {
     }
 
     fn set_queue(&self, labels: QueueLabels, figures: QueueFigures) {
-        let QueueFigures { ready, claimed, delayed, in_transfer, bytes, oldest_age } = figures;
-        for (state, number) in
-            [("ready", ready), ("claimed", claimed), ("delayed", delayed), ("in_transfer", in_transfer)]
-        {
+        let QueueFigures { ready, claimed, delayed, in_transfer, kept, bytes, oldest_age } = figures;
+        for (state, number) in [
+            ("ready", ready),
+            ("claimed", claimed),
+            ("delayed", delayed),
+            ("in_transfer", in_transfer),
+            ("kept", kept),
+        ] {
             self.messages.get_or_create(&labels.in_state(state)).set(count(number));
         }
         self.bytes.get_or_create(&labels).set(count(bytes));

@@ -35,8 +35,52 @@ impl QueueLabels {
         (&self.project, &self.queue)
     }
 
+    fn settled(&self, what: &'static str) -> SettledLabels {
+        SettledLabels { project: self.project.clone(), queue: self.queue.clone(), what }
+    }
+
     fn of(at: &QueueRef) -> Self {
         Self { project: at.project.as_str().to_owned(), queue: at.name.as_str().to_owned() }
+    }
+}
+
+/// Project and name of a queue, and what became of its settled messages.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SettledLabels {
+    project: String,
+    queue: String,
+    what: &'static str,
+}
+
+/// Counters of the settles of a queue's messages, by what became of them.
+#[derive(Debug)]
+pub struct SettledCounters {
+    /// Messages that are done.
+    pub done: Counter,
+    /// Messages moved to another queue.
+    pub moved: Counter,
+    /// Messages that failed, whether they are tried again or not.
+    pub failed: Counter,
+    /// Messages put off.
+    pub deferred: Counter,
+    /// New messages that settles forwarded.
+    pub forwarded: Counter,
+}
+
+impl SettledCounters {
+    /// Values of the label `what`, in the order of the fields.
+    const WHATS: [&str; 5] = ["done", "moved", "failed", "deferred", "forwarded"];
+
+    /// Returns the counters in the order of the fields.
+    fn all(&self) -> [&Counter; 5] {
+        let Self { done, moved, failed, deferred, forwarded } = self;
+        [done, moved, failed, deferred, forwarded]
+    }
+
+    fn of(family: &SettledFamily, labels: &QueueLabels) -> Self {
+        let [done, moved, failed, deferred, forwarded] =
+            Self::WHATS.map(|what| family.get_or_create_owned(&labels.settled(what)));
+        Self { done, moved, failed, deferred, forwarded }
     }
 }
 
@@ -57,22 +101,58 @@ pub struct QueueCounters {
     pub expired: Counter,
     /// Messages moved to another queue because they reached the max claim count.
     pub dead_lettered: Counter,
+    /// Messages that the holders of their claims settled.
+    pub settled: SettledCounters,
 }
 
 impl QueueCounters {
-    /// Returns the counters in the order of the fields.
+    /// Returns the counters in the order of the fields, without those of settles.
     fn all(&self) -> [&Counter; 7] {
-        let Self { sent, claimed, acked, nacked, lapsed, expired, dead_lettered } = self;
+        let Self { sent, claimed, acked, nacked, lapsed, expired, dead_lettered, .. } = self;
         [sent, claimed, acked, nacked, lapsed, expired, dead_lettered]
+    }
+
+    /// Adds the counts of another queue.
+    fn add(&self, other: &Self) {
+        let (all, settled) = (self.all(), self.settled.all());
+        let others = other.all().into_iter().chain(other.settled.all());
+        for (own, other) in all.into_iter().chain(settled).zip(others) {
+            own.inc_by(other.get());
+        }
     }
 }
 
 type Counters = Family<QueueLabels, Counter>;
+type SettledFamily = Family<SettledLabels, Counter>;
+
+/// The families of all counters.
+struct Families {
+    /// In the order of the fields of [`QueueCounters`].
+    plain: [Counters; 7],
+    settled: SettledFamily,
+}
+
+impl Families {
+    fn counters(&self, labels: &QueueLabels) -> QueueCounters {
+        let [sent, claimed, acked, nacked, lapsed, expired, dead_lettered] =
+            self.plain.each_ref().map(|family| family.get_or_create_owned(labels));
+        let settled = SettledCounters::of(&self.settled, labels);
+        QueueCounters { sent, claimed, acked, nacked, lapsed, expired, dead_lettered, settled }
+    }
+
+    fn remove(&self, labels: &QueueLabels) {
+        for family in &self.plain {
+            family.remove(labels);
+        }
+        for what in SettledCounters::WHATS {
+            self.settled.remove(&labels.settled(what));
+        }
+    }
+}
 
 /// The counters of all named queues, and the shared ones.
 pub(super) struct Queues {
-    /// Families in the order of the fields of [`QueueCounters`].
-    families: [Counters; 7],
+    families: Families,
     others: Arc<QueueCounters>,
     /// Held for single lookups, when a queue is opened or deleted.
     named: Mutex<NamedQueue>,
@@ -94,7 +174,7 @@ impl NamedQueue {
 
 impl Queues {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let families = [
+        let plain = [
             ("angarium_messages_sent", "Messages posted"),
             ("angarium_messages_claimed", "Messages handed out under claims, or popped"),
             ("angarium_messages_acked", "Messages deleted under their claim, or popped"),
@@ -108,7 +188,11 @@ impl Queues {
             registry.register(name, help, family.clone());
             family
         });
-        let others = Arc::new(counters(&families, &QueueLabels::other()));
+        let settled = SettledFamily::default();
+        let help = "Messages settled by the holder of their claim, and messages forwarded with them";
+        registry.register("angarium_messages_settled", help, settled.clone());
+        let families = Families { plain, settled };
+        let others = Arc::new(families.counters(&QueueLabels::other()));
         let named = NamedQueue { max: limits::NAMED_QUEUES, counters: HashMap::new(), deep: HashSet::new() };
         Self { families, others, named: Mutex::new(named) }
     }
@@ -125,7 +209,7 @@ impl Queues {
         if named.used() >= named.max {
             return self.others();
         }
-        let new = Arc::new(counters(&self.families, &QueueLabels::of(at)));
+        let new = Arc::new(self.families.counters(&QueueLabels::of(at)));
         named.counters.insert(at.clone(), Arc::clone(&new));
         new
     }
@@ -141,7 +225,7 @@ impl Queues {
         if named.deep.len() >= named.max || named.counters.contains_key(at) {
             return false;
         }
-        named.counters.insert(at.clone(), Arc::new(counters(&self.families, &QueueLabels::of(at))));
+        named.counters.insert(at.clone(), Arc::new(self.families.counters(&QueueLabels::of(at))));
         named.deep.insert(at.clone())
     }
 
@@ -158,12 +242,8 @@ impl Queues {
             return;
         }
         let Some(counters) = named.counters.remove(at) else { return };
-        for (kept, own) in self.others.all().into_iter().zip(counters.all()) {
-            kept.inc_by(own.get());
-        }
-        for family in &self.families {
-            family.remove(&QueueLabels::of(at));
-        }
+        self.others.add(&counters);
+        self.families.remove(&QueueLabels::of(at));
     }
 
     pub(super) fn others(&self) -> Arc<QueueCounters> {
@@ -187,16 +267,7 @@ impl Queues {
         let mut named = self.named.lock();
         named.deep.remove(at);
         if named.counters.remove(at).is_some() {
-            let labels = QueueLabels::of(at);
-            for family in &self.families {
-                family.remove(&labels);
-            }
+            self.families.remove(&QueueLabels::of(at));
         }
     }
-}
-
-fn counters(families: &[Counters; 7], labels: &QueueLabels) -> QueueCounters {
-    let [sent, claimed, acked, nacked, lapsed, expired, dead_lettered] =
-        families.each_ref().map(|family| family.get_or_create_owned(labels));
-    QueueCounters { sent, claimed, acked, nacked, lapsed, expired, dead_lettered }
 }

@@ -39,9 +39,9 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether a queue gets new messages. A pool whose free space is below its reserve refuses such a batch.
-    pub fn has_appends(&self) -> bool {
-        self.queues.iter().any(|queue| !queue.changes.appends.is_empty())
+    /// Whether a queue gets new messages or results. A pool whose free space is below its reserve refuses such a batch.
+    pub fn needs_room(&self) -> bool {
+        self.queues.iter().any(|queue| queue.changes.needs_room())
     }
 }
 
@@ -129,6 +129,18 @@ impl Changes {
         self.appends.iter().map(|message| message.body.len()).sum()
     }
 
+    /// Bytes of the new bodies, and of the extras of all headers: what counts for the bounds of a batch.
+    pub fn bytes_in_all(&self) -> usize {
+        self.bytes() + self.headers().map(Header::extras_bytes).sum::<usize>()
+    }
+
+    /// Whether there are new messages or results, which take room.
+    pub fn needs_room(&self) -> bool {
+        let has_result =
+            |header: &Header| header.extras.as_ref().is_some_and(|extras| extras.result.is_some());
+        !self.appends.is_empty() || self.updates.iter().any(has_result)
+    }
+
     /// Returns the headers to write: of appends, then of updates.
     pub fn headers(&self) -> impl Iterator<Item = &Header> {
         self.appends.iter().map(|message| &message.header).chain(&self.updates)
@@ -185,6 +197,9 @@ pub struct Note {
 
 #[cfg(test)]
 mod tests {
+    use angarium_core::message::{Life, State};
+    use angarium_core::outcome::{Extras, Outcome};
+
     use super::*;
 
     fn note(key: &'static [u8], value: &'static [u8]) -> Note {
@@ -212,6 +227,29 @@ mod tests {
         let note_removes = vec![(1, Bytes::from_static(b"a"))];
         changes.merge(&Changes { note_removes, ..Changes::notes(vec![note(b"a", b"2")]) });
         assert_eq!(changes.notes, [note(b"a", b"2")]);
+    }
+
+    #[test]
+    fn result_of_a_message_counts_and_takes_room() {
+        let text = Bytes::from(format!("\"{}\"", "x".repeat(998)));
+        let extras = Extras { result: Some(Outcome::stored(text)), ..Extras::default() };
+        let plain = Header {
+            id: MessageId::ZERO,
+            created: Timestamp::default(),
+            ready: Timestamp::default(),
+            life: Life::lasting(60, Timestamp::default()),
+            attempts: 1,
+            client: None,
+            size: 1,
+            state: State::Done,
+            group: None,
+            first_claimed: None,
+            extras: None,
+        };
+        let done = Header { extras: Some(Box::new(extras)), ..plain.clone() };
+        let [plain, done] = [plain, done].map(|header| Changes::updates(vec![header]));
+        assert_eq!((plain.bytes_in_all(), plain.needs_room()), (0, false));
+        assert_eq!((done.bytes(), done.bytes_in_all(), done.needs_room()), (0, 1_000, true));
     }
 
     #[test]

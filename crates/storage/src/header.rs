@@ -4,11 +4,13 @@
 //! A header is its head, then its extras and the peer of its state, if it has them. The head is tag, state, three
 //! times, ttl, attempts, bytes of the body, client id (1 + 1 + 3 * 8 + 4 + 4 + 4 + 16); the client id is zero when
 //! there is none. The tag is the first tag of the form, plus 1 with extras, plus 2 for a life by queue: then the expiry
-//! time is the base time and the ttl is 0. The form gives the order of the times.
+//! time is the base time and the ttl is 0. Plus 4 for fields that few messages have. The form gives the order of the
+//! times.
 //!
-//! States are 0 ready, 1 scheduled, 2 prepared, 3 moving, 4 failed. A peer is: queue id or zero, bytes of the project,
-//! project, bytes of the name, name (16 + 2 + any + 2 + any). A header with a group or with an earlier claim has
-//! extras: first claim or zero, bytes of the group, group (8 + 1 + any). Numbers are big-endian; times are
+//! States are 0 ready, 1 scheduled, 2 prepared, 3 moving, 4 without a target, 5 done, 6 failed. A peer is: queue id or
+//! zero, bytes of the project, project, bytes of the name, name (16 + 2 + any + 2 + any). A header with a group or with
+//! an earlier claim has extras: first claim or zero, bytes of the group, group (8 + 1 + any). The fields of few
+//! messages follow: their bytes, the fields of [`crate::extras`] (4 + any). Numbers are big-endian; times are
 //! milliseconds, ttl seconds. Databases have these forms, so they never change.
 
 use std::sync::Arc;
@@ -16,11 +18,12 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, extras};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, Life, Peer, State};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::outcome::Extras;
 use angarium_core::time::Timestamp;
 
 /// Bytes of the head of a header.
@@ -29,6 +32,8 @@ pub(super) const HEAD_BYTES: usize = 54;
 /// Added to the tag of a header with extras, and of one that lives by queue.
 const EXTRAS: u8 = 1;
 const RETAINED: u8 = 2;
+/// Added to the tag of a header with fields that few messages have.
+const FIELDS: u8 = 4;
 
 const NO_QUEUE: [u8; 16] = [0; 16];
 
@@ -52,10 +57,16 @@ pub(super) enum TimeOrder {
 impl HeaderForm {
     /// Appends a whole header.
     pub(super) fn put(self, value: &mut impl BufMut, header: &Header) {
-        let has_extras = has_extras(header);
-        self.put_tagged(value, if has_extras { EXTRAS } else { 0 }, header);
+        let has_extras = header.group.is_some() || header.first_claimed.is_some();
+        let fields = header.extras.as_deref().map(extras::encode).filter(|fields| !fields.is_empty());
+        let tag = if has_extras { EXTRAS } else { 0 } + if fields.is_some() { FIELDS } else { 0 };
+        self.put_tagged(value, tag, header);
         if has_extras {
             put_extras(value, header);
+        }
+        if let Some(fields) = fields {
+            value.put_u32(u32::try_from(fields.len()).expect("fields have bounds far below"));
+            value.put_slice(&fields);
         }
         put_peer(value, &header.state);
     }
@@ -91,7 +102,8 @@ impl HeaderForm {
         if rest.remaining() < HEAD_BYTES {
             return Err(no_header());
         }
-        let kind = rest.get_u8().checked_sub(self.first_tag).filter(|kind| *kind <= RETAINED + EXTRAS);
+        let kind =
+            rest.get_u8().checked_sub(self.first_tag).filter(|kind| *kind <= FIELDS + RETAINED + EXTRAS);
         let kind = kind.ok_or_else(no_header)?;
         let state = rest.get_u8();
         let times = [rest.get_u64(), rest.get_u64(), rest.get_u64()].map(Timestamp::from_millis);
@@ -104,8 +116,9 @@ impl HeaderForm {
         let is_retained = kind & RETAINED != 0;
         let life = if is_retained { Life::Retained { since: end } } else { Life::Own { ttl, expires: end } };
         let (group, first_claimed) = if kind & EXTRAS != 0 { take_extras(rest)? } else { (None, None) };
+        let extras = if kind & FIELDS != 0 { Some(Box::new(take_fields(rest)?)) } else { None };
         let state = take_state(state, rest)?;
-        Ok(Header { id, created, ready, life, attempts, client, size, state, group, first_claimed })
+        Ok(Header { id, created, ready, life, attempts, client, size, state, group, first_claimed, extras })
     }
 }
 
@@ -120,7 +133,9 @@ pub(super) fn number(state: &State) -> u8 {
         State::Scheduled => 1,
         State::Prepared(_) => 2,
         State::Moving(_) => 3,
-        State::Failed => 4,
+        State::NoTarget => 4,
+        State::Done => 5,
+        State::Failed => 6,
     }
 }
 
@@ -134,9 +149,23 @@ pub(super) fn put_peer(value: &mut impl BufMut, state: &State) {
     }
 }
 
-/// Whether a header has extras.
+/// Whether a header has more than its head and its peer.
 pub(super) fn has_extras(header: &Header) -> bool {
-    header.group.is_some() || header.first_claimed.is_some()
+    header.group.is_some() || header.first_claimed.is_some() || has_fields(header)
+}
+
+/// Whether a header has fields that few messages have.
+pub(super) fn has_fields(header: &Header) -> bool {
+    header.extras.as_deref().is_some_and(|extras| !extras.is_empty())
+}
+
+fn take_fields(rest: &mut impl Buf) -> Result<Extras, StoreError> {
+    let no_fields = || damaged("the extras of a message");
+    let length = rest.try_get_u32().map_err(|_| no_fields())? as usize;
+    if rest.remaining() < length {
+        return Err(no_fields());
+    }
+    extras::decode(rest.copy_to_bytes(length))
 }
 
 /// Appends the extras of a header.
@@ -176,7 +205,9 @@ pub(super) fn take_state(number: u8, rest: &mut impl Buf) -> Result<State, Store
         1 => State::Scheduled,
         2 => State::Prepared(take_peer(rest)?),
         3 => State::Moving(take_peer(rest)?),
-        4 => State::Failed,
+        4 => State::NoTarget,
+        5 => State::Done,
+        6 => State::Failed,
         _ => return Err(damaged("the state of a message")),
     })
 }
@@ -212,6 +243,7 @@ mod tests {
             state,
             group: None,
             first_claimed: None,
+            extras: None,
         }
     }
 
@@ -246,11 +278,23 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_few_messages_have_a_tag() {
+        let embedded = HeaderForm { first_tag: 2, times: TimeOrder::CreatedFirst };
+        let keep = Some(angarium_core::outcome::Keep::stored(9));
+        let extras = Some(Box::new(Extras { keep, ..Extras::default() }));
+        let kept = Header { extras, ..header(State::Done) };
+        let value = encoded(embedded, &kept);
+        assert!(value.starts_with("0605") && value.ends_with("00000009010000000400000009"), "{value}");
+        let grouped = Header { group: Some(GroupName::new("g", "group").unwrap()), ..kept };
+        assert!(encoded(embedded, &grouped).starts_with("0705"));
+    }
+
+    #[test]
     fn header_with_unknown_tag_is_damaged() {
         let form = HeaderForm { first_tag: 2, times: TimeOrder::CreatedFirst };
         let mut value = Vec::new();
         form.put(&mut value, &header(State::Ready));
-        for tag in [0, 1, 6, 255] {
+        for tag in [0, 1, 10, 255] {
             value[0] = tag;
             assert!(form.take(MessageId::ZERO, &mut &value[..]).is_err(), "{tag}");
         }

@@ -1,13 +1,15 @@
 //! Seam 1, the message pools: storage of headers and bodies, behind the trait [`PoolStore`].
 //!
 //! A pool has entries for each queue, each in a state: ready entries in order of id, scheduled ones in order of time,
-//! all others in an order of their own ([`Order::Aside`]). A pool knows nothing of claims, visibility or the tree. The
-//! engine decides what an entry means, and no entry changes by itself. Drivers are named once, in [`open`].
+//! kept ones (done or failed) in order of their settlement. The scan of [`Order::Aside`] returns all that are neither
+//! ready nor kept. A pool knows nothing of claims, visibility or the tree. The engine decides what an entry means, and
+//! no entry changes by itself. Drivers are named once, in [`open`].
 
 #![warn(missing_docs)]
 
 mod batch;
 pub mod embedded;
+mod extras;
 mod header;
 pub mod limits;
 pub mod merged;
@@ -200,9 +202,9 @@ pub trait PoolReads: Send + Sync + 'static {
         bytes: usize,
     ) -> Result<Page, StoreError>;
 
-    /// Reads entries of a group in order of id, in any state, after `after` (from the begin, when absent): at most
-    /// `messages`, and none after their bodies exceed `bytes`. The cost depends on the returned entries only, not on
-    /// the entries of other groups between them.
+    /// Reads entries of a group in order of id, in any state but the kept ones, after `after` (from the begin, when
+    /// absent): at most `messages`, and none after their bodies exceed `bytes`. The cost depends on the returned
+    /// entries only, not on the entries of other groups or the kept ones between them.
     async fn group(
         &self,
         queue: QueueId,
@@ -212,8 +214,9 @@ pub trait PoolReads: Send + Sync + 'static {
         bytes: usize,
     ) -> Result<Page, StoreError>;
 
-    /// Reads the first entry, in any state, of each group of a queue, in order of the groups' names, after `after`
-    /// (from the begin, when absent), at most `limit`. The cost does not depend on the number of entries of a group.
+    /// Reads the first entry, in any state but the kept ones, of each group of a queue, in order of the groups' names,
+    /// after `after` (from the begin, when absent), at most `limit`. The cost does not depend on the number of entries
+    /// of a group, or of kept ones.
     async fn groups(
         &self,
         queue: QueueId,

@@ -18,7 +18,7 @@ use angarium_core::message::Message;
 pub fn pages(order: Order, direction: Direction, older: Page, newer: Page) -> Page {
     let place = |message: &Message| match order {
         Order::Ready | Order::Aside => Position::id(message.header.id),
-        Order::Schedule => Position::of(&message.header),
+        Order::Schedule | Order::Kept => Position::of(&message.header),
     };
     let compare = |one: Position, other: Position| match direction {
         Direction::Up => one.cmp(&other),
@@ -52,6 +52,7 @@ pub fn totals(older: Totals, newer: Totals) -> Totals {
         bytes: older.bytes + newer.bytes,
         scheduled: older.scheduled + newer.scheduled,
         in_transfer: older.in_transfer + newer.in_transfer,
+        kept: older.kept + newer.kept,
     }
 }
 
@@ -89,10 +90,12 @@ mod tests {
         let (created, expires) = (Timestamp::from_millis(1), Timestamp::from_millis(3_600_001));
         let group = group.map(|name| GroupName::new(name, "group").unwrap());
         let (id, state) = (MessageId::from_bytes([rank; 16]), State::Ready);
-        let (life, attempts, client, first_claimed) = (Life::Own { ttl: 3_600, expires }, 0, None, None);
+        let (life, attempts, client) = (Life::Own { ttl: 3_600, expires }, 0, None);
         // Scheduled messages are due in the reverse order of their ids.
         let ready = Timestamp::from_millis(1_000 - u64::from(rank));
-        let header = Header { id, created, ready, life, attempts, client, size, state, group, first_claimed };
+        let (first_claimed, extras) = (None, None);
+        let header =
+            Header { id, created, ready, life, attempts, client, size, state, group, first_claimed, extras };
         Message { header, body: Bytes::from_static(b"1") }
     }
 
@@ -112,8 +115,10 @@ mod tests {
         assert_eq!((ranks(&merged), merged.is_last), (vec![1, 2, 3], true));
         let merged = pages(Order::Ready, Direction::Down, page(&[5, 3, 1], true), page(&[9, 4], false));
         assert_eq!((ranks(&merged), merged.is_last), (vec![9, 5, 4], false));
-        let merged = pages(Order::Schedule, Direction::Up, page(&[5, 3], false), page(&[4, 1], true));
-        assert_eq!((ranks(&merged), merged.is_last), (vec![5, 4, 3], false));
+        for order in [Order::Schedule, Order::Kept] {
+            let merged = pages(order, Direction::Up, page(&[5, 3], false), page(&[4, 1], true));
+            assert_eq!((ranks(&merged), merged.is_last), (vec![5, 4, 3], false));
+        }
     }
 
     #[test]

@@ -12,10 +12,12 @@ use angarium_core::time::Timestamp;
 pub enum Order {
     /// Ready entries, by id.
     Ready,
-    /// Entries in every other state, by id.
+    /// Entries that are neither ready nor kept, by id.
     Aside,
     /// Scheduled entries, by the time when they become ready, then by id.
     Schedule,
+    /// Kept entries (done or failed), by the time when they were settled, then by id.
+    Kept,
 }
 
 /// Direction of a scan.
@@ -30,9 +32,9 @@ pub enum Direction {
 /// A position in an order. In an order by id only the id counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// When the entry becomes ready.
+    /// When the entry becomes ready, or when it was settled.
     pub ready: Timestamp,
-    /// The id of the entry: it decides between entries that become ready at the same time.
+    /// The id of the entry: it decides between entries of the same time.
     pub id: MessageId,
 }
 
@@ -84,14 +86,16 @@ pub struct Totals {
     pub bytes: u64,
     /// Number of scheduled entries.
     pub scheduled: u64,
-    /// Number of prepared, moving or failed entries.
+    /// Number of prepared and moving entries, and of those without a target.
     pub in_transfer: u64,
+    /// Number of kept entries: done or failed.
+    pub kept: u64,
 }
 
 impl Totals {
     /// Number of ready entries, claimed ones included.
     pub fn ready(&self) -> u64 {
-        self.messages.saturating_sub(self.scheduled).saturating_sub(self.in_transfer)
+        self.messages.saturating_sub(self.scheduled + self.in_transfer + self.kept)
     }
 }
 

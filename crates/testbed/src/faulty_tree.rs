@@ -48,6 +48,11 @@ impl Plan {
         self.faults.lock().extend(faults);
     }
 
+    /// Plans no more faults.
+    pub fn clear(&self) {
+        self.faults.lock().clear();
+    }
+
     /// Lets this many commits pass before the planned faults.
     pub fn skip(&self, commits: usize) {
         let mut faults = self.faults.lock();

@@ -66,17 +66,18 @@ impl NaiveQueue {
     ) -> Page {
         let place = |header: &Header| match order {
             Order::Ready | Order::Aside => Position::id(header.id),
-            Order::Schedule => Position::of(header),
+            Order::Schedule | Order::Kept => Position::of(header),
         };
         let after = after.map(|after| match order {
             Order::Ready | Order::Aside => Position::id(after.id),
-            Order::Schedule => after,
+            Order::Schedule | Order::Kept => after,
         });
         let mut wanted: Vec<&Message> = self.entries.values().collect();
         wanted.retain(|message| match (order, &message.header.state) {
             (Order::Ready, state) => *state == State::Ready,
-            (Order::Aside, state) => *state != State::Ready,
+            (Order::Aside, state) => *state != State::Ready && !state.is_kept(),
             (Order::Schedule, state) => *state == State::Scheduled,
+            (Order::Kept, state) => state.is_kept(),
         });
         wanted.sort_by_key(|message| place(&message.header));
         if direction == Direction::Down {
@@ -91,20 +92,25 @@ impl NaiveQueue {
     }
 
     pub fn group(&self, group: &GroupName, after: Option<MessageId>, messages: usize, bytes: usize) -> Page {
-        let of_group = self.entries.values().filter(|message| message.header.group.as_ref() == Some(group));
+        let of_group = self.grouped().filter(|(of, _)| *of == group).map(|(_, message)| message);
         let wanted = of_group.filter(|message| after.is_none_or(|after| message.header.id > after));
         page(wanted, messages, bytes)
     }
 
     pub fn groups(&self, after: Option<&GroupName>, limit: usize) -> Vec<GroupHead> {
         let mut heads: BTreeMap<&GroupName, GroupHead> = BTreeMap::new();
-        for message in self.entries.values() {
-            let Some(group) = message.header.group.as_ref() else { continue };
+        for (group, message) in self.grouped() {
             let head = || GroupHead { message: message.clone(), is_only: true };
             heads.entry(group).and_modify(|head| head.is_only = false).or_insert_with(head);
         }
         let behind = heads.into_iter().filter(|(group, _)| after.is_none_or(|after| *group > after));
         behind.map(|(_, head)| head).take(limit).collect()
+    }
+
+    /// The entries of groups: kept entries are in none.
+    fn grouped(&self) -> impl Iterator<Item = (&GroupName, &Message)> {
+        let others = self.entries.values().filter(|message| !message.header.state.is_kept());
+        others.filter_map(|message| Some((message.header.group.as_ref()?, message)))
     }
 
     pub fn get(&self, ids: &[MessageId]) -> Vec<Message> {
@@ -121,8 +127,9 @@ impl NaiveQueue {
             bytes,
             scheduled: count(|state| *state == State::Scheduled),
             in_transfer: count(|state| {
-                matches!(state, State::Prepared(_) | State::Moving(_) | State::Failed)
+                matches!(state, State::Prepared(_) | State::Moving(_) | State::NoTarget)
             }),
+            kept: count(State::is_kept),
         }
     }
 

@@ -9,9 +9,13 @@ use rand::rngs::SmallRng;
 use uuid::Uuid;
 
 use angarium_core::durability::Durability;
+use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, Peer, Retention, State};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::outcome::{
+    Arrival, ArrivalLife, Event, EventKind, Extras, Holder, Keep, Meta, Outcome, Reason, Tags,
+};
 use angarium_core::time::Timestamp;
 use angarium_storage::{
     Batch, Changes, Direction, DropResult, Due, Epoch, Order, Page, PoolStore, Position, QueueChanges,
@@ -141,6 +145,7 @@ pub fn with_body(rank: u64, body: Bytes) -> Message {
         state: State::Ready,
         group: None,
         first_claimed: None,
+        extras: None,
     };
     Message { header, body }
 }
@@ -168,6 +173,46 @@ pub fn scheduled(message: Message, seconds: u32) -> Message {
     let life = Life::lasting(ttl(&message.header), ready);
     let header = Header { ready, life, state: State::Scheduled, ..message.header };
     Message { header, ..message }
+}
+
+/// Returns the entry kept in this state, settled this many seconds after [`start`]; its ttl counts from then on.
+pub fn settled(message: Message, state: State, seconds: u32) -> Message {
+    let ready = start().plus_seconds(seconds);
+    let life = Life::lasting(ttl(&message.header), ready);
+    let header = Header { ready, life, state, ..message.header };
+    Message { header, ..message }
+}
+
+/// Extras with each field.
+pub fn all_extras() -> Extras {
+    let event = |what, by: &str, seconds| Event {
+        at: start().plus_seconds(seconds),
+        what,
+        by: Holder::cut(by),
+        reason: Reason::cut("no space"),
+        seconds,
+    };
+    Extras {
+        keep: Some(Keep::stored(60)),
+        tags: Tags::stored(vec!["a".to_owned(), "\u{e4} b".to_owned()]),
+        meta: Some(Meta::stored(Bytes::from_static(b"{\"step\":1}"))),
+        forgotten: 3,
+        by: Holder::cut("worker 1"),
+        result: Some(Outcome::stored(Bytes::from_static(b"[1,2]"))),
+        reason: Reason::cut("no space"),
+        life: Some(Life::lasting(60, start())),
+        arrival: Some(Arrival {
+            delay: Some(0),
+            life: ArrivalLife::Seconds(60),
+            group: GroupName::new("g:1", "group").ok(),
+        }),
+        history: vec![event(EventKind::Failed, "worker 1", 5), event(EventKind::Requeued, "", 0)],
+    }
+}
+
+/// Returns the entry with these extras.
+pub fn with_extras(message: Message, extras: Extras) -> Message {
+    Message { header: Header { extras: Some(Box::new(extras)), ..message.header }, ..message }
 }
 
 /// Returns the entry with this ttl, counted from [`start`].

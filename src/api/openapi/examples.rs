@@ -11,6 +11,7 @@ const METRICS: &str = "# HELP angarium_messages Messages in the queues that were
     # TYPE angarium_messages gauge\n\
     angarium_messages{project=\"000000000000\",queue=\"invoices\",state=\"ready\"} 3\n\
     # EOF\n";
+const FORWARDED: &str = "019ab1c2-6a11-7b0c-9d52-4e6f8a1b2c31";
 const CLAIM: &str = "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17";
 
 /// The bodies of an operation, as far as it has them.
@@ -85,10 +86,11 @@ fn bodies(operation: &str) -> Bodies {
         | "messages_list"
         | "messages_delete"
         | "message_get"
+        | "message_requeue"
         | "message_visibility_update"
         | "messages_batch_post"
         | "messages_batch_delete" => of_messages(operation),
-        "claim_create" | "claim_get" | "claim_renew" | "claims_list" => of_claims(operation),
+        "claim_create" | "claim_get" | "claim_renew" | "claim_settle" | "claims_list" => of_claims(operation),
         "pools_list" | "pool_drain_start" | "pool_drain_get" | "pool_map_get" | "balance_plan_get"
         | "balance_start" | "pool_get" | "pool_put" | "pool_update" => of_pools(operation),
         "flavors_list" | "flavor_get" | "flavor_put" | "flavor_update" => of_flavors(operation),
@@ -273,6 +275,7 @@ fn of_messages(operation: &str) -> Bodies {
         })),
         "messages_delete" => Bodies::answer(json!({"messages": [message("")]})),
         "message_get" => Bodies::answer(message("")),
+        "message_requeue" => Bodies::request(json!({"delay": 60})),
         "message_visibility_update" => Bodies::both(
             json!({"ttl": 600}),
             json!({"claim_id": CLAIM, "href": format!("/v2/queues/invoices/messages/{MESSAGE}?claim_id={CLAIM}")}),
@@ -297,7 +300,15 @@ fn of_claims(operation: &str) -> Bodies {
         "claim_get" => Bodies::answer(json!({
             "ttl": 300, "age": 12, "href": format!("/v2/queues/invoices/claims/{CLAIM}"), "messages": messages
         })),
-        "claim_renew" => Bodies::request(terms),
+        "claim_renew" => Bodies::both(terms, json!({"ids": [MESSAGE]})),
+        "claim_settle" => Bodies::both(
+            json!({"messages": [{
+                "id": MESSAGE,
+                "done": {},
+                "forward": [{"queue": "receipts", "body": {"invoice": 4711}, "delay": 5, "tags": ["paid"]}]
+            }]}),
+            json!({"results": [{"id": MESSAGE, "status": 200, "state": "done", "ids": [FORWARDED]}]}),
+        ),
         "claims_list" => {
             let path = "/v2/queues/invoices/claims";
             Bodies::answer(json!({

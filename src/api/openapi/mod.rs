@@ -35,7 +35,8 @@ use super::error::ErrorBody;
     tags(
         (name = "home", description = "Where a client begins."),
         (name = "queues", description = "Named, ordered places for messages. They exist from their first message on."),
-        (name = "messages", description = "A message is delayed, ready, claimed or in transfer to another queue, and then gone."),
+        (name = "messages", description = "A message is delayed, ready, claimed or in transfer to another queue, and then gone, or kept for a \
+            time as done or failed."),
         (name = "claims", description = "Leases on messages: hidden for a time, then deleted or ready again."),
         (name = "pools", description = "Registered storages, for administrators. Each queue is stored in one of them."),
         (name = "flavors", description = "Names for sets of pools, of which the metadata of a queue may choose one."),

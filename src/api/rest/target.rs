@@ -14,6 +14,7 @@ use angarium_core::limits::{self, Limits};
 use angarium_core::names::{QueueName, QueueRef};
 
 const QUEUES: &str = "/v2/queues/";
+const SETTLE: &str = "/settle";
 
 /// Returns the facts about a request of `identity` that forwarding needs.
 pub fn of(head: &Parts, identity: &Identity, limits: &Limits) -> RequestTarget {
@@ -53,12 +54,14 @@ fn slot(uri: &Uri, identity: &Identity) -> Option<Slot> {
     Some(queue.slot())
 }
 
-/// Whether a request may be made twice with the same effect as once: it reads, or it deletes something by its id.
+/// Whether a request may be made twice with the same effect as once: it reads, it deletes something by its id, or it
+/// settles messages, whose outcome is recorded.
 fn is_repeatable(method: &Method, uri: &Uri) -> bool {
     let below = uri.path().strip_prefix(QUEUES).and_then(|rest| rest.split_once('/'));
     match (method, below) {
         (&Method::GET, _) => true,
         (&Method::DELETE, Some((_, rest))) => rest.starts_with("messages/") || rest.starts_with("claims/"),
+        (&Method::POST, Some((_, rest))) => rest.starts_with("claims/") && rest.ends_with(SETTLE),
         _ => false,
     }
 }
@@ -66,7 +69,7 @@ fn is_repeatable(method: &Method, uri: &Uri) -> bool {
 /// Returns the max bytes of the body that the handler accepts.
 fn most_bytes(method: &Method, uri: &Uri, limits: &Limits) -> usize {
     let path = uri.path();
-    let is_post = path.ends_with("/messages") || path.ends_with("/messages/batch");
+    let is_post = ["/messages", "/messages/batch", SETTLE].iter().any(|end| path.ends_with(end));
     if *method == Method::POST && is_post {
         return limits::SQS_REQUEST_BYTES;
     }
@@ -84,6 +87,7 @@ mod tests {
             (Method::POST, "/v2/queues/q/messages", 45),
             (Method::DELETE, "/v2/queues/q", 45),
             (Method::POST, "/v2/queues/q/claims?wait=20", 65),
+            (Method::GET, "/v2/queues/q/messages/m?wait=20", 65),
             (Method::POST, "/v2/queues/q/purge", 600),
             (Method::PUT, "/v2/pools/p", 300),
         ] {
@@ -93,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_by_id_is_repeatable() {
+    fn read_deletion_by_id_and_settle_are_repeatable() {
         for (method, target, repeatable) in [
             (Method::GET, "/v2/queues/q", true),
             (Method::DELETE, "/v2/queues/q/messages/m", true),
@@ -101,6 +105,8 @@ mod tests {
             (Method::DELETE, "/v2/queues/q/messages", false),
             (Method::DELETE, "/v2/queues/q", false),
             (Method::POST, "/v2/queues/q/messages", false),
+            (Method::POST, "/v2/queues/q/claims/c/settle", true),
+            (Method::POST, "/v2/queues/q/messages/m/requeue", false),
         ] {
             assert_eq!(is_repeatable(&method, &target.parse().unwrap()), repeatable, "{method} {target}");
         }

@@ -241,7 +241,7 @@ impl From<Arc<Error>> for Fault {
         let kind = match &*error {
             Error::Invalid { .. } => Kind::InvalidParameterValue,
             Error::NotFound { resource: Resource::Queue, .. } => return Self::no_queue(),
-            Error::NotFound { .. } => Kind::ResourceNotFound,
+            Error::NotFound { .. } | Error::Gone(_) => Kind::ResourceNotFound,
             Error::BadReceipt => Kind::ReceiptHandleIsInvalid,
             Error::Unauthenticated(_)
             | Error::NotAuthorized(_)

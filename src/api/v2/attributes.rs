@@ -33,6 +33,13 @@ pub struct QueueAttributes {
     /// 0 is none.
     #[schema(minimum = 0, maximum = 4_294_967_295_u32)]
     _max_claim_count: Option<i64>,
+    /// Seconds that messages are kept after they were settled which name no `keep`: done ones with their result, failed ones
+    /// with the reason. 0 when absent.
+    #[schema(minimum = 0, maximum = 1_209_600)]
+    _keep: Option<i64>,
+    /// The pause before a message can be claimed again that its holder reported as failed. It has no effect on released and
+    /// expired claims. None when absent.
+    _backoff: Option<QueueBackoff>,
     /// Encryption of bodies, which the service does not have: `true` is refused. False when absent.
     _enable_encrypt_messages: Option<bool>,
     /// The flavor whose pools the queue may lie in. An empty name is none.
@@ -78,6 +85,25 @@ pub struct QueueAttributes {
     _sqs_managed_sse: Option<bool>,
     #[serde(flatten)]
     other: HashMap<String, Value>,
+}
+
+/// How long a failed message waits before it can be claimed again: longer after each attempt.
+#[derive(Serialize, ToSchema)]
+struct QueueBackoff {
+    /// Seconds after a failure in the first attempt: from 0 to 43200.
+    first: f64,
+    /// How many times as long each further pause is: from 1 to 10. 2 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    factor: Option<f64>,
+    /// Seconds of the longest pause: from 0 to 43200. 3600 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    max: Option<f64>,
+    /// The part of a pause by which it may be longer or shorter, at random: from 0 to 1. 0 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    jitter: Option<f64>,
 }
 
 /// How durable a write is when it is answered.

@@ -19,8 +19,9 @@ use angarium_broker::Broker;
 use angarium_core::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
 use angarium_core::delay::Delay;
 use angarium_core::error::{Error, Resource};
-use angarium_core::ids::ClaimId;
+use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::limits::{self, Limits};
+use angarium_core::outcome::Holder;
 
 /// The terms of a claim. Unknown keys are dropped; an empty body means the defaults.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -34,6 +35,10 @@ pub struct ClaimBody {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 60, maximum = 43_200, nullable = false)]
     grace: Option<i64>,
+    /// A name that the holder gives itself: outcomes and histories of its messages show it. Only a new claim takes it.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(min_length = 1, max_length = 80, nullable = false)]
+    by: Option<String>,
 }
 
 impl RequestBody for ClaimBody {
@@ -97,7 +102,8 @@ pub async fn post(
     let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?, broker.limits())?;
     let wait = ClaimWait::new(integer("wait", query.wait.as_deref())?)?.less(waited);
     let terms = ClaimTerms::new(body.ttl, body.grace, broker.limits())?;
-    let claimer = Claimer { client: asked.client, attempt: None };
+    let by = body.by.map(|by| Holder::new(&by, "by")).transpose()?;
+    let claimer = Claimer { client: asked.client, attempt: None, by };
     let Some((claim, delivery_guard)) = broker.claim_wait(&asked.queue, terms, limit, wait, claimer).await?
     else {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -164,9 +170,18 @@ impl RequestBody for RenewBody {
     }
 }
 
+/// The messages that a claim holds.
+#[derive(Debug, Serialize)]
+struct ClaimRenewal {
+    /// The ids of those that were not settled, deleted or recalled, the oldest first.
+    ids: Vec<MessageId>,
+}
+
 /// Extend a claim
 ///
-/// The time of the claim starts again, with these terms. They are on disk when the request is answered.
+/// The time of the claim starts again, with these terms. They are on disk when the request is answered. With the header
+/// `X-Message-Details: true` the answer is 200 with the `ids` of the messages that the claim still holds.
+// That answer is not among the responses: generated clients take one success, and lose the other or refuse it.
 #[utoipa::path(
     patch, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_renew", tag = "claims",
     params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders),
@@ -182,11 +197,15 @@ pub async fn patch(
     asked: QueueRequest,
     Path(ClaimPath { claim_id }): Path<ClaimPath>,
     Json(RenewBody(body)): Json<RenewBody>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<Response, ApiError> {
     let terms = ClaimTerms::new(body.ttl, body.grace, broker.limits())?;
     let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
     broker.claim_renew(&asked.queue, id, terms).await?;
-    Ok(StatusCode::NO_CONTENT)
+    if !asked.is_detailed {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let ids = broker.claim_held(&asked.queue, id).await?;
+    Ok(reply(StatusCode::OK, &ClaimRenewal { ids }))
 }
 
 fn no_claim(name: &str) -> Error {

@@ -118,6 +118,10 @@ struct QueueMessageCounts {
     claimed: u64,
     /// Messages on their way to or from another queue.
     in_transfer: u64,
+    /// Messages that are done or failed and kept. Absent when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    kept: Option<u64>,
     /// Seconds since the oldest message was posted that is ready or claimed. Absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -139,14 +143,15 @@ struct QueueRates {
 
 impl From<QueueCounts> for QueueMessageCounts {
     fn from(counts: QueueCounts) -> Self {
-        let QueueCounts { ready, delayed, claimed, in_transfer, oldest_age, .. } = counts;
+        let QueueCounts { ready, delayed, claimed, in_transfer, kept, oldest_age, .. } = counts;
+        let kept = (kept > 0).then_some(kept);
         // Rounded to a hundredth: the counts are not more precise.
         let per_second = |per_minute: u64| (per_minute as f64 / 0.6).round() / 100.0;
         let rates = QueueRates {
             posted: per_second(counts.posted_per_minute),
             removed: per_second(counts.removed_per_minute),
         };
-        Self { ready, delayed, claimed, in_transfer, oldest_age, rates }
+        Self { ready, delayed, claimed, in_transfer, kept, oldest_age, rates }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Messages: post, get, delete.
+//! Messages: post, delete, change of visibility.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -8,13 +8,15 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::attributes::Durability;
+use super::details::MessageDetails;
+use super::forwards::{TagList, tags};
 use super::queues;
 use crate::api::error::{ApiError, Errors, NoRoom};
-use crate::api::extract::{CallerHeaders, DetailsHeader, MessagePath, Path, QueuePath, QueueRequest};
+use crate::api::extract::{CallerHeaders, MessagePath, Path, QueuePath, QueueRequest};
 use crate::api::json::{Json, Object, RawJson, RequestBody, into_bytes, not_null, reply};
-use crate::api::query::{Query, required};
+use crate::api::query::{Query, boolean, required};
 use crate::api::sqs::BoundedList;
-use crate::api::trace::{self, TraceHeaders};
+use crate::api::trace::TraceHeaders;
 use angarium_broker::{Broker, MessageView, PostResult};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::delay::Delay;
@@ -24,6 +26,7 @@ use angarium_core::group::{DedupId, GroupName};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::limits::{self, Limits};
 use angarium_core::message::{MessageTtl, NewMessage};
+use angarium_core::outcome::Keep;
 
 /// Messages to post: at least one, and at most 24,000, in 6,553,600 bytes of JSON. Each has as many bytes as the attribute
 /// `_max_messages_post_size` of the queue allows.
@@ -62,6 +65,15 @@ struct PostedMessage {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", nullable = false)]
     dedup_id: Option<String>,
+    /// Seconds that it is kept after it was settled: with its result when it is done, and with the reason when it failed
+    /// for good. The queue's `_keep` when absent.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 0, maximum = 1_209_600, nullable = false)]
+    keep: Option<i64>,
+    /// Texts that stay with it: at most 8, with 256 bytes together.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(max_items = 8, value_type = Option<Vec<String>>, nullable = false)]
+    tags: Option<TagList>,
 }
 
 impl PostedMessage {
@@ -80,7 +92,10 @@ impl PostedMessage {
         };
         let group = self.group.map(|group| GroupName::new(&group, field("group"))).transpose()?;
         let dedup = self.dedup_id.map(|id| DedupId::new(&id, field("dedup_id"))).transpose()?;
-        Ok(NewMessage { body: into_bytes(self.body), ttl, delay, group, dedup, is_retained: false })
+        let keep = self.keep.map(|keep| Keep::new(keep, field("keep"))).transpose()?;
+        let tags = tags(self.tags, field("tags"))?;
+        let body = into_bytes(self.body);
+        Ok(NewMessage { body, ttl, delay, group, dedup, keep, tags, is_retained: false })
     }
 }
 
@@ -171,68 +186,24 @@ pub(super) fn traced(asked: &QueueRequest, messages: Vec<NewMessage>) -> Vec<New
 pub struct Message {
     /// Its id.
     #[schema(value_type = uuid::Uuid)]
-    id: MessageId,
+    pub(super) id: MessageId,
     /// Its path; under a claim with `?claim_id=` and the claim's id at the end, which is what deletes it.
-    href: String,
+    pub(super) href: String,
     /// Seconds that it lives in all. A claim may have raised it.
-    ttl: u32,
+    pub(super) ttl: u32,
     /// Seconds since it was posted.
-    age: u64,
+    pub(super) age: u64,
     /// How often it has been claimed, this claim included. Only under a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    claim_count: Option<u32>,
+    pub(super) claim_count: Option<u32>,
     /// JSON, as it was posted.
     #[schema(value_type = serde_json::Value)]
-    body: RawJson,
+    pub(super) body: RawJson,
     /// What Zaqar does not know of. Only for who asks by `X-Message-Details`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    details: Option<MessageDetails>,
-}
-
-/// What Zaqar does not know of a message.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct MessageDetails {
-    /// How often it has been claimed.
-    attempts: u32,
-    /// The group that it belongs to, if it does to one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    group: Option<String>,
-    /// `ready`, `delayed` or `claimed`.
-    #[schema(example = "delayed")]
-    state: &'static str,
-    /// Seconds until its delay ends; of a delayed message only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    delay: Option<u64>,
-    /// When that is, as `YYYY-MM-DDTHH:MM:SSZ`; of a delayed message only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    not_before: Option<String>,
-    /// 20 digits that grow from message to message of the queue.
-    #[schema(example = "00445637271552163841")]
-    sequence_number: String,
-}
-
-impl MessageDetails {
-    fn of(view: &MessageView) -> Self {
-        let group = view.group.as_ref().map(ToString::to_string);
-        let state = match (view.claim, view.delay) {
-            (Some(_), _) => "claimed",
-            (None, Some(_)) => "delayed",
-            (None, None) => "ready",
-        };
-        Self {
-            attempts: view.attempts,
-            group,
-            state,
-            delay: view.delay.map(|delay| delay.seconds),
-            not_before: view.delay.map(|delay| delay.until.calendar()),
-            sequence_number: view.id.sequence().to_string(),
-        }
-    }
+    pub(super) details: Option<MessageDetails>,
 }
 
 impl Message {
@@ -255,37 +226,6 @@ impl Message {
     }
 }
 
-/// Get a message
-///
-/// The message may be claimed or not.
-#[utoipa::path(
-    get, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_get", tag = "messages",
-    params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), CallerHeaders, DetailsHeader),
-    responses(
-        (status = 200, description = "The message.", body = Message, headers(
-            ("traceparent" = String, description = "The trace that it was posted in, if it was in one."),
-            ("tracestate" = String, description = "Its details, if it has any.")
-        )),
-        (status = 404, description = "There is no such message.", body = crate::api::error::ErrorBody),
-        Errors
-    )
-)]
-pub async fn get(
-    State(broker): State<Broker>,
-    asked: QueueRequest,
-    Path(MessagePath { message_id }): Path<MessagePath>,
-) -> Result<Response, ApiError> {
-    let missing = |_| Error::NotFound { resource: Resource::Message, name: message_id.clone() };
-    let id = message_id.parse().map_err(missing)?;
-    let view = broker.message_get(&asked.queue, id).await?;
-    let context = view.trace().cloned();
-    let mut answer = reply(StatusCode::OK, &Message::new(&asked, view));
-    if let Some(context) = context {
-        trace::set(answer.headers_mut(), &context);
-    }
-    Ok(answer)
-}
-
 /// Who deletes a message.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -293,11 +233,16 @@ pub struct DeleteQuery {
     /// The claim that the message is under. Needed when it is claimed, and refused when it is not.
     #[param(value_type = Option<uuid::Uuid>, nullable = false)]
     claim_id: Option<String>,
+    /// Whether to delete it whatever its state, also under a claim of another client; `claim_id` has no effect then. False
+    /// when absent.
+    #[param(value_type = Option<bool>, nullable = false)]
+    force: Option<String>,
 }
 
 /// Delete a message
 ///
-/// A message that does not exist counts as deleted.
+/// A message that does not exist counts as deleted. With `force` a claimed message is recalled: the next settle or
+/// delete of it by its holder is 404 with the code `gone`.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/messages/{message_id}", operation_id = "message_delete",
     tag = "messages",
@@ -306,6 +251,7 @@ pub struct DeleteQuery {
         (status = 204, description = "It is gone."),
         (status = 403, description = "It is under another claim. Or the caller may not do this.",
             body = crate::api::error::ErrorBody),
+        (status = 404, description = "It was recalled from this claim.", body = crate::api::error::ErrorBody),
         Errors
     )
 )]
@@ -313,11 +259,16 @@ pub async fn delete(
     State(broker): State<Broker>,
     asked: QueueRequest,
     Path(MessagePath { message_id }): Path<MessagePath>,
-    Query(DeleteQuery { claim_id }): Query<DeleteQuery>,
+    Query(DeleteQuery { claim_id, force }): Query<DeleteQuery>,
 ) -> Result<StatusCode, ApiError> {
     let claim_id = claim_id.filter(|text| !text.is_empty());
+    let is_forced = boolean("force", force.as_deref())?.unwrap_or(false);
     // Text that is no valid id belongs to no message, and such a message counts as deleted.
     let Ok(id) = message_id.parse() else { return Ok(StatusCode::NO_CONTENT) };
+    if is_forced {
+        broker.message_recall(&asked.queue, id).await?;
+        return Ok(StatusCode::NO_CONTENT);
+    }
     let claim = claim_id.map(|text| text.parse().unwrap_or(ClaimId::NONE));
     broker.message_delete(&asked.queue, id, claim).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -14,11 +14,12 @@ use angarium_core::limits::{self, Limits};
 
 const MESSAGES: &str = "messages";
 const SUBSCRIPTIONS: &str = "subscriptions";
+const KEPT: &str = "kept";
 
-/// What to remove; an empty body means everything.
+/// What to remove; an empty body means messages and subscriptions.
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct PurgeRequest {
-    /// `messages`, `subscriptions`, or both.
+    /// Any of `messages`, `subscriptions` and `kept`.
     #[schema(value_type = Vec<PurgeResource>, example = json!(["messages"]))]
     resource_types: Vec<String>,
 }
@@ -28,10 +29,12 @@ pub struct PurgeRequest {
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "only its description is used: an error names the element of the list")]
 enum PurgeResource {
-    /// The messages of the queue.
+    /// The messages of the queue that have no outcome.
     Messages,
     /// Its subscriptions, of which there are none here.
     Subscriptions,
+    /// The messages that are done or failed and kept.
+    Kept,
 }
 
 impl RequestBody for PurgeRequest {
@@ -45,21 +48,26 @@ impl RequestBody for PurgeRequest {
 }
 
 impl PurgeRequest {
-    fn names_messages(&self) -> Result<bool, Error> {
+    fn check(&self) -> Result<(), Error> {
         for (index, name) in self.resource_types.iter().enumerate() {
-            if name != MESSAGES && name != SUBSCRIPTIONS {
-                let why = format!("it is neither '{MESSAGES}' nor '{SUBSCRIPTIONS}'");
+            if ![MESSAGES, SUBSCRIPTIONS, KEPT].contains(&name.as_str()) {
+                let why = format!("it is neither '{MESSAGES}' nor '{SUBSCRIPTIONS}' nor '{KEPT}'");
                 return Err(Error::invalid(InvalidPart::Limit, format!("resource_types[{index}]"), why));
             }
         }
-        Ok(self.resource_types.iter().any(|name| name == MESSAGES))
+        Ok(())
+    }
+
+    fn names(&self, resource: &str) -> bool {
+        self.resource_types.iter().any(|name| name == resource)
     }
 }
 
 /// Purge a queue
 ///
 /// All its messages are removed, claimed or not; the queue and its metadata stay. Messages that are posted meanwhile
-/// may stay. Queues have no subscriptions here, so a purge of those alone does nothing.
+/// may stay, and those that are done or failed and kept are removed only with `kept`. Queues have no subscriptions here, so
+/// a purge of those alone does nothing.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/purge", operation_id = "queue_purge", tag = "queues",
     params(QueuePath, CallerHeaders), request_body(content = Option<PurgeRequest>),
@@ -70,8 +78,12 @@ pub async fn post(
     asked: QueueRequest,
     Json(body): Json<PurgeRequest>,
 ) -> Result<StatusCode, ApiError> {
-    if body.names_messages()? {
+    body.check()?;
+    if body.names(MESSAGES) {
         broker.queue_purge(&asked.queue).await?;
+    }
+    if body.names(KEPT) {
+        broker.queue_purge_kept(&asked.queue).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

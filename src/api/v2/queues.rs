@@ -5,12 +5,13 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::attributes::QueueAttributes;
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody, reply};
+use crate::api::query::{Query, boolean};
 use crate::api::sqs;
 use angarium_broker::Broker;
 use angarium_core::limits::Limits;
@@ -99,17 +100,36 @@ fn telling(exists: bool, mut answer: Response) -> Response {
     answer
 }
 
+/// How a queue is deleted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct QueueDeleteQuery {
+    /// Whether to delete forwarded messages with it that have not left it. False when absent.
+    #[param(value_type = Option<bool>, nullable = false)]
+    force: Option<String>,
+}
+
 /// Delete a queue
 ///
 /// All its messages and claims are deleted too. A queue that does not exist counts as deleted. The answer is sent when
-/// no client can see the queue any more; the space of its messages is freed soon after.
+/// no client can see the queue any more; the space of its messages is freed soon after. Messages that a settle has
+/// forwarded or moved leave first. While they cannot, because their queue is unavailable, the answer is 503 and the queue
+/// stays. With `force` they are deleted with the queue.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}", operation_id = "queue_delete", tag = "queues",
-    params(QueuePath, CallerHeaders),
+    params(QueuePath, CallerHeaders, QueueDeleteQuery),
     responses((status = 204, description = "There is no such queue any more."), Errors)
 )]
-pub async fn delete(State(broker): State<Broker>, asked: QueueRequest) -> Result<StatusCode, ApiError> {
-    broker.queue_delete(&asked.queue).await?;
+pub async fn delete(
+    State(broker): State<Broker>,
+    asked: QueueRequest,
+    Query(QueueDeleteQuery { force }): Query<QueueDeleteQuery>,
+) -> Result<StatusCode, ApiError> {
+    if boolean("force", force.as_deref())?.unwrap_or(false) {
+        broker.queue_delete_forced(&asked.queue).await?;
+    } else {
+        broker.queue_delete(&asked.queue).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -148,7 +168,7 @@ pub struct StatsBody {
 struct MessageCounts {
     /// Under a live claim.
     claimed: u64,
-    /// Under no claim: ready, delayed and in transfer.
+    /// Under no claim: ready and delayed.
     free: u64,
     /// Messages that can be claimed.
     ready: u64,
@@ -156,8 +176,12 @@ struct MessageCounts {
     delayed: u64,
     /// Messages on their way to or from another queue.
     in_transfer: u64,
-    /// Claimed and free ones together.
+    /// Claimed and free ones and those in transfer together.
     total: u64,
+    /// Messages that are done or failed and kept, which are not in the total. Absent when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    kept: Option<u64>,
     /// Present when there is a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -192,7 +216,8 @@ impl StatsBody {
             ready: stats.ready(),
             delayed: stats.delayed,
             in_transfer: stats.in_transfer,
-            total: stats.claimed + stats.free,
+            total: stats.claimed + stats.free + stats.in_transfer,
+            kept: (stats.kept > 0).then_some(stats.kept),
             oldest: stats.oldest.as_ref().map(milestone),
             newest: stats.newest.as_ref().map(milestone),
         };

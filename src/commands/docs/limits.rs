@@ -22,6 +22,7 @@ pub(super) fn page() -> String {
         ("Messages", messages()),
         ("Queues", queues()),
         ("Claims", claims()),
+        ("Outcomes", outcomes()),
         ("Pages and batches", pages()),
         ("Groups and deduplication", groups()),
         ("Amazon SQS", sqs()),
@@ -132,6 +133,23 @@ fn claims() -> Vec<Bound> {
         fixed("claims that wait for one queue (429)", count(bounds::QUEUE_WAITERS)),
         fixed("claims that wait for the queues of one slot (429)", count(bounds::SLOT_WAITERS)),
         fixed("claims of the queues of one slot (429)", count(bounds::SLOT_CLAIMS)),
+    ]
+}
+
+fn outcomes() -> Vec<Bound> {
+    vec![
+        fixed("`keep` of a message, `_keep` of a queue", seconds(bounds::KEEP)),
+        fixed("tags of a message", bounds::TAGS),
+        fixed("bytes of all tags of a message", bounds::TAG_BYTES),
+        fixed("characters of `by`, the holder of a claim", bounds::HOLDER_CHARS),
+        fixed("characters of the reason of a failure", bounds::REASON_CHARS),
+        fixed("`retry_in` of a failure, delay of a deferral", seconds(bounds::RETRY_DELAY)),
+        fixed("bytes of a result", size(bounds::RESULT_BYTES)),
+        fixed("bytes of `meta`", size(bounds::META_BYTES)),
+        fixed("messages that an entry forwards", bounds::FORWARDS),
+        fixed("time for which a settle can be repeated", time(bounds::SETTLE_SECONDS)),
+        fixed("events in the history of a message", bounds::HISTORY_EVENTS),
+        fixed("requests that wait for outcomes of one queue (429)", count(bounds::OUTCOME_WAITERS)),
     ]
 }
 

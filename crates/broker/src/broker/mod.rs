@@ -3,6 +3,7 @@
 mod claims;
 mod life;
 mod messages;
+mod outcomes;
 mod peers;
 mod pools;
 mod queues;

@@ -12,6 +12,7 @@ use angarium_core::queue::{CreateResult, Metadata, QueueStats};
 
 use crate::broker::Broker;
 use crate::migration::begin::{Destination, MigrationView};
+use crate::queues::delete::Forwards;
 use crate::queues::describe::QueueDescription;
 use crate::queues::list::{QueueFilter, QueuePage};
 use crate::quotas::counting::QuotaView;
@@ -51,9 +52,16 @@ impl Broker {
         self.0.migrations.migration_cancel(at).await
     }
 
-    /// Deletes a queue with all its messages and claims. It is no error when the queue does not exist.
+    /// Deletes a queue with all its messages and claims, once the messages that its settles have forwarded or moved have
+    /// left; unavailable, with nothing changed, when they cannot leave. It is no error when the queue does not exist.
     pub async fn queue_delete(&self, at: &QueueRef) -> Result<(), Error> {
-        self.0.queues.queue_delete(at).await
+        self.0.queues.queue_delete(at, Forwards::Awaited).await
+    }
+
+    /// As [`Broker::queue_delete`], but forwarded messages that have not left are deleted with the queue; those whose
+    /// transfer is in progress may still arrive.
+    pub async fn queue_delete_forced(&self, at: &QueueRef) -> Result<(), Error> {
+        self.0.queues.queue_delete(at, Forwards::Discarded).await
     }
 
     /// Changes the metadata of a queue, and returns the result. All changes are durable when this returns, or none is

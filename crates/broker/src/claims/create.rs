@@ -11,6 +11,7 @@ use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
+use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
 use angarium_engine::Release;
@@ -168,14 +169,14 @@ impl Claims {
     async fn grant(
         &self,
         terms: ClaimTerms,
-        Claimer { client, attempt }: Claimer,
+        Claimer { client, attempt, by }: Claimer,
         mut chosen: ChosenMessages,
     ) -> Result<ClaimView, Error> {
         let id = ClaimId::new(&mut rand::rng());
         let now = self.0.replica.clock.now();
         let messages = chosen.messages.len();
         let attempt = attempt.map(|id| Attempt { id, received: now, messages });
-        let claim = NewClaim { id, terms, client, attempt, expires: now.plus_seconds(terms.ttl()) };
+        let claim = NewClaim { id, terms, client, attempt, by, expires: now.plus_seconds(terms.ttl()) };
         let bodies = match self.record(&claim, &chosen, now).await {
             Ok(bodies) => bodies,
             // The chosen messages go to the next waiter.
@@ -208,7 +209,7 @@ impl Claims {
         let queue = &chosen.queue;
         let bodies = queue.bodies(chosen).await?;
         let claimed =
-            |(header, _): &(Header, _)| ClaimedMessage { id: header.id, attempt: header.attempts + 1 };
+            |(header, _): &(Header, _)| ClaimedMessage { id: header.id, attempt: header.grant() + 1 };
         let record = ClaimRecord {
             at: queue.at().clone(),
             queue: queue.id(),
@@ -219,6 +220,7 @@ impl Claims {
             expires: claim.expires.as_millis(),
             client: claim.client,
             attempt: claim.attempt.as_ref().map(AttemptRecord::from),
+            by: claim.by.as_ref().map(Holder::to_string),
         };
         let (slot, id) = (queue.slot(), claim.id);
         let is_new_bucket = slot.is_new_bucket(id);

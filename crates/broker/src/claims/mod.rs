@@ -7,12 +7,15 @@ pub(crate) mod list;
 pub(crate) mod receipts;
 pub(crate) mod release;
 pub(crate) mod renewal;
+pub(crate) mod settle;
+mod settle_targets;
 pub(crate) mod spent;
 pub(crate) mod split;
 
 use std::sync::Arc;
 
 use crate::open_queues::OpenQueues;
+use crate::quotas::QuotaCounts;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
 
@@ -23,6 +26,7 @@ pub(crate) struct ClaimsParts {
     pub(crate) replica: Arc<LocalReplica>,
     pub(crate) slots: Slots,
     pub(crate) open_queues: OpenQueues,
+    pub(crate) quotas: QuotaCounts,
     pub(crate) receipt_key: tokio::sync::OnceCell<angarium_core::receipt::ReceiptKey>,
 }
 

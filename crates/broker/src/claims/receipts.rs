@@ -94,7 +94,7 @@ impl Claims {
             };
         }
         let claimed = self
-            .claim_wait(at, visibility.terms(), asked.limit, wait, Claimer { attempt, client: None })
+            .claim_wait(at, visibility.terms(), asked.limit, wait, Claimer { attempt, ..Claimer::default() })
             .await?;
         let Some((view, mut delivery_guard)) = claimed else { return Ok(None) };
         if visibility.seconds() == 0 {
@@ -392,7 +392,7 @@ fn sealed(
     view: ClaimView,
 ) -> Vec<(MessageView, String)> {
     let sealed = |message: MessageView| {
-        let receipt = Receipt { queue, message: message.id, attempt: message.attempts, received };
+        let receipt = Receipt { queue, message: message.id, attempt: message.grant, received };
         let handle = key.seal(&receipt);
         (message, handle)
     };

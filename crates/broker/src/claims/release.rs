@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 
+use angarium_catalogue::Schema;
 use angarium_core::delay::Delay;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::ClaimId;
 use angarium_core::names::QueueRef;
+use angarium_core::outcome::EventKind;
 use angarium_core::time::Timestamp;
-use angarium_engine::{EndedHeaders, Release};
+use angarium_engine::{EndedHeaders, Release, ReleaseEvent};
 
 use crate::claims::Claims;
 use crate::limits;
@@ -66,6 +68,7 @@ impl Claims {
         cause: ReleaseCause,
     ) -> Result<(), Error> {
         let _guard = slot.lost_on_panic();
+        let ending = Release { event: self.event(cause), ..ending };
         let begun = slot.begin_releases(claims, ending, self.again());
         let outcome = self.finish_releases(slot, begun, cause).await;
         slot.changed.notify_waiters();
@@ -107,6 +110,18 @@ impl Claims {
         }
         slot.finish_releases(durable, cause);
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Returns the event for the history of messages whose claim ends: none before every replica knows histories, and none
+    /// for a claim that never reached its holder.
+    fn event(&self, cause: ReleaseCause) -> Option<ReleaseEvent> {
+        let what = match cause {
+            ReleaseCause::Released => EventKind::Released,
+            ReleaseCause::Lapsed => EventKind::Expired,
+            ReleaseCause::NeverHeld => return None,
+        };
+        let at = self.0.replica.clock.now();
+        self.0.replica.catalogue.is_in_force(Schema::OUTCOMES).then_some(ReleaseEvent { what, at })
     }
 
     /// Returns when claims that could not be ended are tried again.

@@ -5,6 +5,7 @@ use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::names::QueueRef;
+use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
 
 use crate::claims::Claims;
@@ -55,6 +56,17 @@ impl Claims {
         Ok(ClaimStatus { view, ttl, age: now.seconds_since(received) })
     }
 
+    /// Returns the ids of the messages that a live claim holds.
+    pub(crate) async fn claim_held(&self, at: &QueueRef, id: ClaimId) -> Result<Vec<MessageId>, Error> {
+        let queue = self.0.slots.queue(at).await?;
+        let held = self.0.open_queues.open(&queue).await.and_then(|open| {
+            let time = self.0.slots.claim_time();
+            let held = open.and_then(|open| open.decide(|engine| engine.held_ids(id, time)));
+            held.flatten().ok_or_else(|| no_claim(id))
+        });
+        self.0.slots.confirm(queue.slot(), held)
+    }
+
     /// Gives a live claim new terms from now on. They are durable when this returns.
     pub async fn claim_renew(&self, at: &QueueRef, id: ClaimId, terms: ClaimTerms) -> Result<(), Error> {
         self.claim_renew_as(at, id, terms, None).await
@@ -91,7 +103,7 @@ impl Claims {
         terms: ClaimTerms,
         attempt: Option<Attempt>,
     ) -> Result<(), Error> {
-        let BegunRenewal { messages, client } = self.begin_renew(queue, id).await?;
+        let BegunRenewal { messages, client, by } = self.begin_renew(queue, id).await?;
         let now = self.0.replica.clock.now();
         let expires = now.plus_seconds(terms.ttl());
         let record = ClaimRecord {
@@ -104,9 +116,10 @@ impl Claims {
             expires: expires.as_millis(),
             client,
             attempt: attempt.as_ref().map(AttemptRecord::from),
+            by: by.as_ref().map(Holder::to_string),
         };
         let outcome = self.0.replica.catalogue.claim_update(&queue.slot().owned, id, &record).await;
-        let renewed = NewClaim { id, terms, client, attempt, expires };
+        let renewed = NewClaim { id, terms, client, attempt, by, expires };
         let again = retry_at(self.0.replica.clock.now());
         let (result, is_open) = match outcome {
             Ok(true) => (Ok(()), queue.renewed(renewed)),

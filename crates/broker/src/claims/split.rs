@@ -11,6 +11,7 @@ use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::names::QueueRef;
+use angarium_core::outcome::Holder;
 use angarium_core::time::Timestamp;
 use angarium_engine::{ClaimSnapshot, ClaimSplit};
 
@@ -178,12 +179,24 @@ impl SplitCommit {
     ) -> Self {
         // A new claim with a time of zero expires at once, under the client of the old claim.
         let (expires, client) = (now.plus_seconds(terms.ttl()), rest.client);
+        let by = rest.by.as_ref().map(Holder::to_string);
         let record = |messages: Vec<ClaimedMessage>, terms: ClaimTerms, created, expires| {
             let (ttl, grace) = (terms.ttl(), terms.grace());
             let (at, queue) = (queue.at().clone(), queue.id());
-            ClaimRecord { at, queue, messages, ttl, grace, created, expires, client, attempt: None }
+            ClaimRecord {
+                at,
+                queue,
+                messages,
+                ttl,
+                grace,
+                created,
+                expires,
+                client,
+                attempt: None,
+                by: by.clone(),
+            }
         };
-        let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.attempts }).collect();
+        let staying = rest.headers.iter().map(|h| ClaimedMessage { id: h.id, attempt: h.grant() }).collect();
         let created = rest.expires.minus_seconds(rest.terms.ttl());
         let kept = record(staying, rest.terms, created.as_millis(), rest.expires.as_millis());
         let going =

@@ -155,12 +155,13 @@ impl Counts {
             0 => None,
             _ => store.milestone(id, oldest, Direction::Up, &self.0.replica.clock).await?,
         };
-        let Contents { ready, claimed, delayed, in_transfer, .. } = Contents::of(&totals, claimed);
+        let Contents { ready, claimed, delayed, in_transfer, kept, .. } = Contents::of(&totals, claimed);
         Ok(Some(QueueCounts {
             ready,
             delayed,
             claimed,
             in_transfer,
+            kept,
             oldest_age: oldest.map(|oldest| oldest.age),
             posted_per_minute,
             removed_per_minute,
@@ -175,6 +176,7 @@ fn stored_counts(contents: &Contents, now: Timestamp) -> QueueCounts {
         delayed: contents.delayed,
         claimed: contents.claimed,
         in_transfer: contents.in_transfer,
+        kept: contents.kept,
         oldest_age: contents.oldest.map(|oldest| now.seconds_since(oldest)),
         posted_per_minute: 0,
         removed_per_minute: 0,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use angarium_core::claim::{ClaimLimit, Holdings};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
-use angarium_core::message::{Header, State};
+use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
 use angarium_core::page::PopCount;
 use angarium_engine::QueueEngine;
@@ -102,7 +102,7 @@ impl Messages {
                 }
             };
             let found = store.get(queue.id(), &ids).await?;
-            if found.iter().any(|message| is_moving(&message.header.state)) {
+            if found.iter().any(|message| message.header.state.is_in_transfer()) {
                 return Err(Error::unavailable(Part::Storage, "a message is on its way to another queue"));
             }
         }
@@ -190,7 +190,7 @@ impl Messages {
             let Page { messages, .. } = store.scan(queue.id(), order, Direction::Up, after, most).await?;
             let Some(end) = messages.last().map(|message| message.header.id) else { return Ok(left) };
             let headers = messages.iter().map(|message| &message.header);
-            let is_purged = |header: &&Header| header.id <= last && !is_moving(&header.state);
+            let is_purged = |header: &&Header| header.id <= last && !header.state.is_in_transfer();
             let ids: Vec<MessageId> = headers.filter(is_purged).map(|header| header.id).collect();
             let Some(begun) = queue.purge(&ids)? else { return Ok(PassRemainder::Nothing) };
             if begun.messages < ids.len() {
@@ -213,11 +213,4 @@ struct PurgeRun<'a> {
     last: MessageId,
     /// Whether a message has been removed.
     is_written: bool,
-}
-
-pub(crate) fn is_moving(state: &State) -> bool {
-    match state {
-        State::Ready | State::Scheduled | State::Failed => false,
-        State::Prepared(_) | State::Moving(_) => true,
-    }
 }

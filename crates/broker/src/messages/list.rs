@@ -100,7 +100,7 @@ impl Messages {
         Ok(MessagePage { messages, next })
     }
 
-    /// Returns the messages among `ids` that exist, claimed or not, in the order of `ids`.
+    /// Returns the messages among `ids` that exist, claimed or not, in the order of `ids`. Kept messages are missing.
     pub async fn messages_get(&self, at: &QueueRef, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
         let queue = self.0.slots.queue(at).await?;
         let found = self.read_messages(&queue, ids).await;
@@ -120,8 +120,8 @@ impl Messages {
         let view = |message: Message| {
             let hold = holds.iter().find(|(_, header)| header.id == message.header.id).cloned();
             let (header, view) = view(message, hold, at);
-            let is_there = !header.is_expired(now, retention) && !matches!(header.state, State::Prepared(_));
-            is_there.then_some(view)
+            let is_shown = !header.state.is_kept() && !matches!(header.state, State::Prepared(_));
+            (is_shown && !header.is_expired(now, retention)).then_some(view)
         };
         Ok(found.into_iter().filter_map(view).collect())
     }
@@ -224,6 +224,9 @@ impl QueueSnapshot {
 pub(crate) fn view(message: Message, hold: Option<(ClaimId, Header)>, at: ViewedAt) -> (Header, MessageView) {
     let Message { header, body } = message;
     let (claim, header) = hold.map_or((None, header), |(claim, header)| (Some(claim), header));
-    let view = MessageView { claim, ..MessageView::free(&header, body, at) };
+    let view = match claim {
+        Some(claim) => MessageView::claimed(&header, claim, body, at),
+        None => MessageView::free(&header, body, at),
+    };
     (header, view)
 }

@@ -1,11 +1,15 @@
 //! Messages as clients see them: post, read, delete. The slot decides; this component waits until changes are durable.
 
 pub(crate) mod bulk;
+pub(crate) mod kept;
 pub(crate) mod list;
 pub(crate) mod posts;
+pub(crate) mod recall;
+pub(crate) mod requeue;
 pub(crate) mod retained;
 pub(crate) mod send;
 pub(crate) mod single;
+pub(crate) mod status;
 pub(crate) mod view;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use angarium_catalogue::Schema;
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::ids::MessageId;
@@ -44,6 +45,7 @@ impl Messages {
         for (index, message) in messages.iter().enumerate() {
             check_bytes(message, most, || format!("messages[{index}].body"))?;
         }
+        self.reach_outcomes(&messages).await?;
         // Before a queue is created for them.
         let room = self.0.quotas.reserve(&at.project, Amount::of(&messages)).await?;
         let queue = self.0.open_queues.open_or_create(&named).await?;
@@ -95,6 +97,7 @@ impl Messages {
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
     ) -> Result<PostResults, Error> {
+        self.reach_outcomes(&messages).await?;
         let named = self.0.slots.queue(at).await?;
         let most = self.message_bytes(&named).await?;
         let count = messages.len();
@@ -118,6 +121,14 @@ impl Messages {
         let lost = || Error::unknown(Part::Server, "a message that was posted has no id");
         let outcome = |refused: Option<Error>| refused.map_or_else(|| ids.next().ok_or_else(lost), Err);
         Ok(PostResults { outcomes: refused.into_iter().map(outcome).collect(), durability })
+    }
+
+    /// Makes sure that every replica can read these messages: those with tags, or that are to be kept, have a newer form.
+    async fn reach_outcomes(&self, messages: &[NewMessage]) -> Result<(), Error> {
+        if !messages.iter().any(NewMessage::has_extras) {
+            return Ok(());
+        }
+        self.0.replica.catalogue.schema_reach(Schema::OUTCOMES).await
     }
 
     /// Returns the maximum of bytes of a message of this queue. For a missing queue it is the value that a new one

@@ -9,12 +9,12 @@ use angarium_engine::LookupResult;
 use crate::messages::Messages;
 use crate::messages::view::{MessageView, ViewedAt};
 use crate::slot::delete::DeleteStart;
-use crate::slot::queue_handle::EngineReading;
+use crate::slot::queue_handle::{EngineReading, QueueHandle};
 use crate::slot::slot_queue::SlotQueue;
 use crate::writer::pending::{WriteOutcome, settled};
 
 impl Messages {
-    /// Returns one message, claimed or not.
+    /// Returns one message, claimed or not. A kept message is missing.
     pub async fn message_get(&self, at: &QueueRef, id: MessageId) -> Result<MessageView, Error> {
         let queue = self.0.slots.queue(at).await?;
         let found = self.read_message(&queue, id).await;
@@ -22,8 +22,18 @@ impl Messages {
     }
 
     async fn read_message(&self, queue: &SlotQueue, id: MessageId) -> Result<MessageView, Error> {
-        let missing = || Error::NotFound { resource: Resource::Message, name: id.to_string() };
-        let queue = self.0.open_queues.open(queue).await?.ok_or_else(missing)?;
+        let queue = self.0.open_queues.open(queue).await?.ok_or_else(|| no_message(id))?;
+        let view = self.read_open(&queue, id).await?;
+        if view.state.is_final() { Err(no_message(id)) } else { Ok(view) }
+    }
+
+    /// Reads a message of an open queue, kept or not.
+    pub(in crate::messages) async fn read_open(
+        &self,
+        queue: &QueueHandle,
+        id: MessageId,
+    ) -> Result<MessageView, Error> {
+        let missing = || no_message(id);
         let reading = queue.read(|engine| (engine.hold(id), engine.retention()))?;
         let EngineReading { store, shown: (hold, retention) } = reading.ok_or_else(missing)?;
         let found = store.get(queue.id(), &[id]).await?;
@@ -59,7 +69,7 @@ impl Messages {
     }
 
     /// Begins to delete a message. Returns none when there is no such queue.
-    async fn delete_or_refuse(
+    pub(in crate::messages) async fn delete_or_refuse(
         &self,
         queue: &SlotQueue,
         id: MessageId,
@@ -80,4 +90,9 @@ impl Messages {
             })?;
         }
     }
+}
+
+/// The error for a message that does not exist.
+pub(in crate::messages) fn no_message(id: MessageId) -> Error {
+    Error::NotFound { resource: Resource::Message, name: id.to_string() }
 }

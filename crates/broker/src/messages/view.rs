@@ -6,6 +6,9 @@ use angarium_core::envelope::Envelope;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, Retention, State};
+use angarium_core::names::QueueName;
+use angarium_core::outcome::Extras;
+use angarium_core::settle::MessageState;
 use angarium_core::time::Timestamp;
 use angarium_core::trace::TraceContext;
 
@@ -24,8 +27,10 @@ pub struct MessageView {
     pub envelope: Option<Box<Envelope>>,
     /// When the message was posted.
     pub created: Timestamp,
-    /// Number of claims so far.
+    /// Number of claims so far, as far as they count.
     pub attempts: u32,
+    /// The number of its last claim, which only grows.
+    pub grant: u32,
     /// When the message was first claimed.
     pub first_claimed: Option<Timestamp>,
     /// Its message group.
@@ -34,6 +39,26 @@ pub struct MessageView {
     pub claim: Option<ClaimId>,
     /// The rest of its delay, if the delay has not ended.
     pub delay: Option<DelayLeft>,
+    /// Its state.
+    pub state: MessageState,
+    /// Fields that few messages have: tags, outcome, history.
+    pub extras: Option<Box<Extras>>,
+    /// When it was settled, if it is kept.
+    pub settled: Option<Timestamp>,
+    /// The queue that it is in transfer to, if it is in transfer.
+    pub target: Option<QueueName>,
+}
+
+/// A message by its id, for a client that follows it.
+#[derive(Clone, Debug)]
+pub enum MessageStatus {
+    /// The queue has it.
+    Here(Box<MessageView>),
+    /// It was moved to another queue a short time ago.
+    Transferred {
+        /// That queue.
+        to: QueueName,
+    },
 }
 
 /// The rest of a message's delay.
@@ -56,7 +81,8 @@ pub(crate) struct ViewedAt {
 impl MessageView {
     /// Returns the view of a message for the holder of its claim.
     pub(crate) fn claimed(header: &Header, claim: ClaimId, kept: Bytes, at: ViewedAt) -> Self {
-        Self { claim: Some(claim), delay: None, ..Self::free(header, kept, at) }
+        let free = Self::free(header, kept, at);
+        Self { claim: Some(claim), delay: None, state: MessageState::Claimed, ..free }
     }
 
     /// Returns the view of a message that is under no claim.
@@ -70,7 +96,32 @@ impl MessageView {
             seconds: header.ready.as_millis().saturating_sub(now.as_millis()).div_ceil(1_000),
             until: header.ready,
         });
-        Self { id, ttl, age, body, envelope, created, attempts, first_claimed, group, claim: None, delay }
+        let (state, target) = match &header.state {
+            State::Ready => (MessageState::Ready, None),
+            State::Scheduled => (MessageState::Delayed, None),
+            State::Prepared(_) | State::NoTarget => (MessageState::InTransfer, None),
+            State::Moving(peer) => (MessageState::InTransfer, Some(peer.at.name.clone())),
+            State::Done => (MessageState::Done, None),
+            State::Failed => (MessageState::Failed, None),
+        };
+        Self {
+            id,
+            ttl,
+            age,
+            body,
+            envelope,
+            created,
+            attempts,
+            grant: header.grant(),
+            first_claimed,
+            group,
+            claim: None,
+            delay,
+            state,
+            extras: header.extras.clone(),
+            settled: header.state.is_kept().then_some(header.ready),
+            target,
+        }
     }
 
     /// Returns the trace context of the post.

@@ -11,7 +11,7 @@
 //! is in both pools, and no caller claims it. After a crash there, the owner that opens the queue finds the note, and
 //! removes from the older pool the messages that are in both. Claimed messages stay until they are released, and
 //! messages in transfer to another queue until they have arrived. The newest messages are copied first, since consumers
-//! take the oldest.
+//! take the oldest. Kept messages, which are done or have failed, are copied last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +32,7 @@ use crate::slot::migration::{BegunCopy, Migration};
 use crate::slot::queue_handle::QueueHandle;
 use crate::stores::table::NamedStore;
 use crate::writer::change::Change;
+use crate::writer::notes::SETTLE_KIND;
 use crate::writer::pending::settled;
 
 /// A queue under migration, at its owner.
@@ -58,12 +59,21 @@ struct CopyCursor {
 impl CopyCursor {
     const FIRST: Self = Self { order: Order::Ready, after: None };
 
+    /// Returns the position of a message in the order of the walk.
+    fn position(self, header: &Header) -> Position {
+        match self.order {
+            Order::Ready | Order::Aside => Position::id(header.id),
+            Order::Kept | Order::Schedule => Position::of(header),
+        }
+    }
+
     /// Returns the position behind a page; none when the walk is complete.
     pub(crate) fn next(self, end: Option<Position>) -> Option<Self> {
         match (end, self.order) {
             (Some(end), order) => Some(Self { order, after: Some(end) }),
             (None, Order::Ready) => Some(Self { order: Order::Aside, after: None }),
-            (None, Order::Aside | Order::Schedule) => None,
+            (None, Order::Aside) => Some(Self { order: Order::Kept, after: None }),
+            (None, Order::Kept | Order::Schedule) => None,
         }
     }
 }
@@ -135,7 +145,7 @@ impl Migrations {
                 (phase.queue.id(), batch(phase.migration.record.rate), limits::MOVE_BYTES);
             let page = older.scan(id, part.order, Direction::Down, part.after, most, bytes).await;
             let page = page.map_err(|error| older.failed(error))?;
-            let end = page.messages.last().map(|message| Position::id(message.header.id));
+            let end = page.messages.last().map(|message| part.position(&message.header));
             let found = page.messages.into_iter().map(|message| message.header).collect();
             let Some(copied) = self.copy_some(phase, &older, found).await? else {
                 return Ok(CopyTick::Over);
@@ -155,8 +165,30 @@ impl Migrations {
         if older.holds_any(phase.queue.id()).await? {
             return Ok(round);
         }
+        self.copy_settle_notes(phase, &older).await?;
         self.finish_migration(&phase.queue, &phase.migration).await?;
         Ok(CopyTick::Over)
+    }
+
+    /// Copies the notes of settles that have not expired, so that a repeat of a settle has the same outcome after the
+    /// migration. The older pool has no message, so it gets no more of these notes.
+    async fn copy_settle_notes(&self, phase: &CopyPhase, older: &NamedStore) -> Result<(), Error> {
+        let mut after = None;
+        loop {
+            let page = older.notes(phase.queue.id(), SETTLE_KIND, after, limits::NOTES_PAGE).await;
+            let mut notes = page.map_err(|error| older.failed(error))?;
+            after = notes.last().map(|last| last.key.clone()).filter(|_| notes.len() >= limits::NOTES_PAGE);
+            let now = self.0.replica.clock.now();
+            notes.retain(|note| now < note.expires);
+            if !notes.is_empty() {
+                settled(phase.queue.submit(Change::copy_notes(notes.clone()))?).await?;
+                // They may have expired and have been removed before they were written here.
+                phase.queue.settle_notes_copied(&notes);
+            }
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns the storages of the two pools; none when the queue is not open any more, or another migration has begun.

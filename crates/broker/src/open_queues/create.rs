@@ -12,6 +12,15 @@ use crate::slot::queue_handle::{QueueHandle, closed};
 use crate::slot::slot_queue::SlotQueue;
 use crate::stores::queue_contents::RecordOrigin;
 
+/// Whether a queue that a transfer creates needs room in the quota of its project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuotaCheck {
+    /// Forwarded and moved messages wait until there is room.
+    Project,
+    /// Dead letters move whatever the quota.
+    Exempt,
+}
+
 impl OpenQueues {
     /// Creates a queue in a pool of its flavor. An existing queue stays as it is, with its metadata.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<CreateResult, Error> {
@@ -59,17 +68,24 @@ impl OpenQueues {
         queue.handle().ok_or_else(|| closed(at))
     }
 
-    /// As `open_or_create`, without a quota: messages in transfer were counted when they were posted.
+    /// As `open_or_create`, for the target of a transfer.
     pub(crate) async fn open_or_make_target(
         &self,
         queue: &SlotQueue,
         metadata: Metadata,
+        check: QuotaCheck,
     ) -> Result<QueueHandle, Error> {
         if let Some(open) = queue.handle() {
             return Ok(open);
         }
         let at = queue.at();
-        self.create_within(at, metadata.for_new(&at.name)?, Quota::NONE).await?;
+        let quota = match check {
+            QuotaCheck::Project => {
+                self.0.quotas.counted_quota(&self.0.ledger.account_of(&at.project)).await?
+            }
+            QuotaCheck::Exempt => Quota::NONE,
+        };
+        self.create_within(at, metadata.for_new(&at.name)?, quota).await?;
         queue.handle().ok_or_else(|| closed(at))
     }
 

@@ -2,10 +2,11 @@
 
 use tokio_util::task::TaskTracker;
 
-use angarium_catalogue::{AttemptRecord, ClaimRecord, QueueRecord};
+use angarium_catalogue::{AttemptRecord, ClaimRecord, QueueRecord, Schema};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
+use angarium_core::outcome::Holder;
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
 use angarium_engine::{EngineSettings, QueueEngine};
@@ -15,6 +16,7 @@ use crate::open_queues::pools_of_queue::OpenedPools;
 use crate::slot::opening::{OpenedQueue, OpeningState, RestoredClaims};
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::retention::RetentionWatch;
+use crate::slot::settle_notes::SettleNotes;
 use crate::slot::slot_queue::SlotQueue;
 use crate::stores::queue_contents::RecordOrigin;
 use crate::stores::queue_store::QueueStore;
@@ -87,9 +89,15 @@ impl OpenQueues {
         } else {
             QueueEngine::open(found)
         };
+        if totals.kept > 0 {
+            engine.expect_kept();
+        }
         engine.follow(EngineSettings::of(&attributes, &queue.at().name, &self.0.replica.limits));
         let is_empty = !found.has_ready && !found.is_scheduled && !found.has_aside;
         let retained = if is_empty { RetentionWatch::default() } else { RetentionWatch::unknown() };
+        let may_have_notes =
+            origin == RecordOrigin::Stored && self.0.replica.catalogue.is_in_force(Schema::OUTCOMES);
+        let settle_notes = if may_have_notes { SettleNotes::unread() } else { SettleNotes::default() };
         let no_sooner = queue.slot().no_expiry_before;
         let restored = restore_claims(&mut engine, record.id, claims, &store, no_sooner).await?;
         let opened = OpenedQueue {
@@ -100,6 +108,7 @@ impl OpenQueues {
             engine,
             attributes,
             retained,
+            settle_notes,
             totals,
             restored,
         };
@@ -128,6 +137,7 @@ async fn restore_claims(
         restored.spent.extend(engine.restore_claim(id, terms, expires, headers));
         engine.note_client(id, claim.client);
         engine.note_attempt(id, claim.attempt.as_ref().and_then(AttemptRecord::read));
+        engine.note_holder(id, claim.by.as_deref().and_then(Holder::cut));
         restored.ends.push((expires, id));
     }
     Ok(restored)

@@ -1,21 +1,22 @@
 //! Deletion of queues: closing a queue, and removing its data (P4).
 //!
 //! ```text
-//! open ──closed: nothing begins, operations in progress end──▶ one commit: record gone, note there ──▶ deleted
+//! open ──forwards have left, closed: nothing begins, operations in progress end──▶ one commit: record gone, note there ──▶ deleted
 //! note ──pools emptied──▶ claims gone ──▶ note gone
 //! ```
 //!
-//! After the commit the queue is gone for every caller, and a new queue may have its name, under another id. The note
+//! Messages that a settle has forwarded or moved leave first; while they cannot, the deletion is refused. After the
+//! commit the queue is gone for every caller, and a new queue may have its name, under another id. The note
 //! makes sure that its messages and claims are removed too, by any later owner of the slot.
 
 use std::sync::Arc;
 
-use tokio::time::timeout;
-use tracing::debug;
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::{debug, warn};
 
 use angarium_catalogue::{DroppedQueue, QueueRecord};
 use angarium_core::error::{Error, Part};
-use angarium_core::ids::QueueId;
+use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::names::QueueRef;
 use angarium_storage::DropResult;
 
@@ -24,36 +25,106 @@ use crate::queues::Queues;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
+use crate::transfer::sources::{LeavingForwards, is_forward};
 
 /// Pause before failed cleaning is tried again, in seconds.
 const PAUSE: u32 = 5;
 
+/// The fate of forwarded messages that have not left a queue when it is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forwards {
+    /// The deletion waits for them, and is refused while they cannot leave.
+    Awaited,
+    /// They are deleted with the queue, and their number is logged.
+    Discarded,
+}
+
+/// Result of an attempt to delete a queue.
+enum DeletionAttempt {
+    /// There is no such queue any more.
+    Deleted,
+    /// Nothing has changed: these forwarded messages have not left the queue.
+    Waits(SlotQueue, Vec<MessageId>),
+}
+
 impl Queues {
     /// Deletes a queue with all its messages and claims. It is no error when the queue does not exist.
-    pub async fn queue_delete(&self, at: &QueueRef) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// Unavailable, with nothing changed, when forwarded messages are awaited and cannot leave the queue.
+    pub(crate) async fn queue_delete(&self, at: &QueueRef, forwards: Forwards) -> Result<(), Error> {
         // The queue is not closed when the commit cannot succeed.
         self.0.replica.catalogue.check_open()?;
         let (queues, at) = (self.clone(), at.clone());
         let delete = async move {
-            // Messages in transfer into the queue arrive first, or stay in their source queue.
-            let _moves = queues.0.slots.hold_transfers(&at).await?;
-            let queue = queues.0.slots.queue(&at).await?;
-            queues.0.transfers.keep_at_sources(&queue).await?;
-            let _gate = queue.hold_gate().await;
-            queues.delete_gated(&queue).await
+            let end = Instant::now() + limits::FORWARDS_LEAVE;
+            loop {
+                match queues.try_delete(&at, forwards).await? {
+                    DeletionAttempt::Deleted => return Ok(()),
+                    DeletionAttempt::Waits(queue, left) => queues.await_forwards(&queue, &left, end).await?,
+                }
+            }
         };
         self.0.replica.carry_out(delete).await
     }
 
-    /// As `queue_delete`, for a caller that holds the gate of the queue: no caller opens or creates it meanwhile.
-    async fn delete_gated(&self, queue: &SlotQueue) -> Result<(), Error> {
-        let (slot, at) = (queue.slot(), queue.at());
+    async fn try_delete(&self, at: &QueueRef, forwards: Forwards) -> Result<DeletionAttempt, Error> {
+        // Messages in transfer into the queue arrive first, or stay in their source queue.
+        let _moves = self.0.slots.hold_transfers(at).await?;
+        let queue = self.0.slots.queue(at).await?;
+        let left = self.0.transfers.keep_at_sources(&queue).await?;
+        if forwards == Forwards::Awaited && !left.is_empty() {
+            return Ok(DeletionAttempt::Waits(queue, left));
+        }
+        let _gate = queue.hold_gate().await;
         let Some(record) = queue.record().await? else {
-            return self.0.slots.check_ours(slot);
+            return self.0.slots.check_ours(queue.slot()).map(|()| DeletionAttempt::Deleted);
         };
+        // From here on no settle adds a forward.
+        let refusal = queue.with_id(record.id).refuse_settles();
+        let found = if refusal.may_have_transfers().await? || !left.is_empty() {
+            self.0.transfers.forwards_of(&queue, &record).await?
+        } else {
+            LeavingForwards::default()
+        };
+        if forwards == Forwards::Awaited && found.count > 0 {
+            return Ok(DeletionAttempt::Waits(queue, found.first));
+        }
+        self.delete_gated(&queue, &record).await?;
+        if found.count > 0 {
+            warn!(project = %at.project, queue = %at.name, messages = found.count, "forwarded messages discarded");
+        }
+        Ok(DeletionAttempt::Deleted)
+    }
+
+    /// Waits until some forwarded messages have left their queue, or until `end`.
+    async fn await_forwards(&self, queue: &SlotQueue, left: &[MessageId], end: Instant) -> Result<(), Error> {
+        let leave = async {
+            let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(()) };
+            // A target that could not be reached is tried again at once.
+            open.start_mover();
+            loop {
+                let Some(store) = open.store()? else { return Ok(()) };
+                let found = store.get(open.id(), left).await?;
+                if !found.iter().any(|message| is_forward(&message.header)) {
+                    return Ok(());
+                }
+                tokio::time::sleep(limits::FORWARDS_CHECK).await;
+            }
+        };
+        let why = "forwarded messages have not left the queue: their targets are unavailable; delete it with force to \
+                   discard them";
+        timeout_at(end, leave).await.unwrap_or_else(|_| Err(Error::unavailable(Part::Storage, why)))
+    }
+
+    /// Deletes the queue of a record. The caller holds the gate of the queue: no other caller opens or creates it
+    /// meanwhile.
+    async fn delete_gated(&self, queue: &SlotQueue, record: &QueueRecord) -> Result<(), Error> {
+        let (slot, at) = (queue.slot(), queue.at());
         // The gates keep a sweep from taking it for a queue that is merely closed.
         let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
-        let contents = self.closed_contents(queue, &record).await;
+        let contents = self.closed_contents(queue, record).await;
         let closed = slot.close_queue(at, record.id, contents);
         if let Some(queue) = &closed
             && timeout(limits::CLOSE_DEADLINE, queue.unused()).await.is_err()
@@ -65,7 +136,7 @@ impl Queues {
             slot.add_orphans(record.id, queue.claims());
         }
         let _roll = slot.roll.lock().await;
-        let deleted = self.0.replica.catalogue.queue_delete(&slot.owned, at, &record).await;
+        let deleted = self.0.replica.catalogue.queue_delete(&slot.owned, at, record).await;
         self.0.replica.meter.forget_queue(at);
         slot.clean_at(self.0.replica.clock.now());
         match &deleted {

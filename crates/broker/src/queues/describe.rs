@@ -104,10 +104,10 @@ impl Queues {
         if totals.messages == 0 {
             return Ok(QueueStats { exists: true, ..QueueStats::default() });
         }
-        let Contents { claimed, delayed, in_transfer, .. } = Contents::of(&totals, claimed);
+        let Contents { claimed, delayed, in_transfer, kept, .. } = Contents::of(&totals, claimed);
         let oldest = store.milestone(id, oldest, Direction::Up, &self.0.replica.clock).await?;
         let newest = store.milestone(id, newest, Direction::Down, &self.0.replica.clock).await?;
-        let free = totals.messages - claimed;
-        Ok(QueueStats { exists: true, claimed, free, delayed, in_transfer, oldest, newest })
+        let free = totals.messages.saturating_sub(claimed + kept + in_transfer);
+        Ok(QueueStats { exists: true, claimed, free, delayed, in_transfer, kept, oldest, newest })
     }
 }

@@ -172,6 +172,18 @@ impl QuotaCounts {
         Err(uncounted())
     }
 
+    /// Checks whether a project may have so many more queues.
+    pub(crate) async fn check_queues(&self, project: &ProjectId, more: usize) -> Result<(), Error> {
+        let account = self.0.ledger.account_of(project);
+        let quota = self.counted_quota(&account).await?;
+        if !quota.is_bounded() {
+            return Ok(());
+        }
+        let used = self.0.ledger.holdings(&account).ok_or_else(uncounted)?;
+        let others = u64::try_from(more).unwrap_or(u64::MAX).saturating_sub(1);
+        quota.check_queue(Holdings { queues: used.queues.saturating_add(others), ..used })
+    }
+
     /// Makes sure that an account is counted. Waits at most [`limits::COUNT_WAIT`] for it.
     async fn count_once(&self, account: &ProjectId) -> Result<(), Error> {
         let mut counted = match self.0.ledger.begin_count(account) {

@@ -19,7 +19,7 @@ impl Slot {
         store: &dyn PoolStore,
     ) {
         let (posts, rest): (Vec<Write>, Vec<Write>) =
-            writes.into_iter().partition(|write| write.change.purpose().brings_messages());
+            writes.into_iter().partition(|write| write.change.brings_messages());
         self.settle(pool, posts, Outcome::Full).await;
         let batch = self.lock().batch(self, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };

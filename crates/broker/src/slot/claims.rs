@@ -10,6 +10,7 @@ use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::message::{Header, Retention};
 use angarium_core::names::QueueRef;
+use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
 use angarium_engine::{ClaimSplit, EndedHeaders, Release, ReleaseUpdates, Renewal};
@@ -28,6 +29,8 @@ pub(crate) struct NewClaim {
     pub(crate) terms: ClaimTerms,
     pub(crate) client: Option<ClientId>,
     pub(crate) attempt: Option<Attempt>,
+    /// The name that the holder gave itself.
+    pub(crate) by: Option<Holder>,
     pub(crate) expires: Timestamp,
 }
 
@@ -42,6 +45,7 @@ pub(crate) struct GrantedClaim {
 pub(crate) struct BegunRenewal {
     pub(crate) messages: Vec<(MessageId, u32)>,
     pub(crate) client: Option<ClientId>,
+    pub(crate) by: Option<Holder>,
 }
 
 /// The first step of a change of a claim.
@@ -69,7 +73,7 @@ impl QueueHandle {
     /// Grants a claim on chosen messages. Returns none when the queue was closed meanwhile: then the claim's record is
     /// to be removed.
     pub(crate) fn grant(&self, claim: NewClaim, ids: &[MessageId]) -> Option<GrantedClaim> {
-        let NewClaim { id, terms, client, attempt, expires } = claim;
+        let NewClaim { id, terms, client, attempt, by, expires } = claim;
         let mut state = self.slot.lock();
         state.buckets |= 1 << id.bucket();
         if state.queue(&self.at, self.id).is_none() {
@@ -82,6 +86,7 @@ impl QueueHandle {
         let headers = queue.engine.grant(id, terms, expires, ids);
         queue.engine.note_client(id, client);
         queue.engine.note_attempt(id, attempt);
+        queue.engine.note_holder(id, by);
         queue.counters.claimed.inc_by(u64::try_from(headers.len()).unwrap_or_default());
         Some(GrantedClaim { headers, retention: queue.engine.retention() })
     }
@@ -93,7 +98,8 @@ impl QueueHandle {
         let Some(queue) = state.queue_mut(&self.at, self.id) else {
             return state.note_orphan(id);
         };
-        queue.engine.grant(id, terms, now, ids);
+        // It holds them from now on, for no time.
+        queue.engine.grant(id, ClaimTerms::stored(0, terms.grace()), now, ids);
         state.live_claims += 1;
         state.note_deadline(Deadline { at: now, claim: id, queue: self.at.clone() });
     }
@@ -104,7 +110,8 @@ impl QueueHandle {
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return ClaimStep::Ended };
         match queue.engine.begin_renew(id, now) {
             Renewal::Begun(messages) => {
-                ClaimStep::Begun(BegunRenewal { messages, client: queue.engine.client_of(id) })
+                let (client, by) = (queue.engine.client_of(id), queue.engine.holder_of(id));
+                ClaimStep::Begun(BegunRenewal { messages, client, by })
             }
             Renewal::Ended => ClaimStep::Ended,
             Renewal::Busy => ClaimStep::Busy(self.slot.claim_changed()),

@@ -1,16 +1,23 @@
-//! Deleted queues of a slot: closing a queue for its deletion, and when to clean up after deleted queues.
+//! Deleted queues of a slot: refusing settles before a deletion, closing a queue for it, and when to clean up after
+//! deleted queues.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use angarium_core::error::Error;
+use tokio::time::timeout;
+
+use angarium_core::error::{Error, Part};
 use angarium_core::ids::{ClaimId, QueueId};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
+use crate::limits;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::orphans::OrphanedClaims;
+use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::{OpenQueue, Slot};
+use crate::writer::change::Change;
+use crate::writer::pending::settled;
 
 /// A queue that was taken out of memory: no operation begins in it any more.
 pub(crate) struct ClosedOpenQueue(OpenQueue);
@@ -23,6 +30,46 @@ impl ClosedOpenQueue {
 
     pub(crate) fn claims(&self) -> Vec<ClaimId> {
         self.0.engine.claim_ids().collect()
+    }
+}
+
+/// While this exists, settles of the queue are refused: none adds a forwarded message to a queue that is being deleted.
+pub(crate) struct SettleRefusal {
+    queue: QueueHandle,
+    /// Whether settles were in progress when it began. None when the queue is not open.
+    is_settling: Option<bool>,
+}
+
+impl QueueHandle {
+    /// Refuses settles of the queue until the result is dropped.
+    pub(crate) fn refuse_settles(&self) -> SettleRefusal {
+        let is_settling = self.lock_queue(|queue| {
+            queue.refuses_settles = true;
+            queue.engine.has_settles()
+        });
+        SettleRefusal { queue: self.clone(), is_settling }
+    }
+}
+
+impl SettleRefusal {
+    /// Whether the pool may have messages in transfer, once the settles that were in progress have an outcome. A queue
+    /// that is not open gets no more of them.
+    pub(crate) async fn may_have_transfers(&self) -> Result<bool, Error> {
+        let Some(is_settling) = self.is_settling else { return Ok(false) };
+        if is_settling {
+            // Their batches are submitted, and settled before this one.
+            let ended =
+                timeout(limits::CLOSE_DEADLINE, settled(self.queue.submit(Change::update(Vec::new()))?));
+            let late = |_| Err(Error::unavailable(Part::Storage, "a settle has no outcome yet"));
+            ended.await.unwrap_or_else(late)?;
+        }
+        Ok(self.queue.decide(|engine| engine.has_in_transfer()).unwrap_or(false))
+    }
+}
+
+impl Drop for SettleRefusal {
+    fn drop(&mut self) {
+        self.queue.lock_queue(|queue| queue.refuses_settles = false);
     }
 }
 

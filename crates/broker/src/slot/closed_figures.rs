@@ -212,13 +212,14 @@ impl SlotFigures {
         Some(known)
     }
 
-    /// Subtracts expired messages that are being removed from a queue that is not open; `delayed` of the `messages` are
-    /// delayed. The time of its oldest message is unknown until the queue is counted again.
-    pub(crate) fn lessen(&mut self, id: QueueId, messages: u64, delayed: u64) {
+    /// Subtracts the numbers of expired messages that are being removed from a queue that is not open. The time of its
+    /// oldest message is unknown until the queue is counted again.
+    pub(crate) fn lessen(&mut self, id: QueueId, gone: Contents) {
         let Some(mut known) = self.take(id) else { return };
         let contents = &mut known.contents;
-        contents.ready = contents.ready.saturating_sub(messages.saturating_sub(delayed));
-        contents.delayed = contents.delayed.saturating_sub(delayed);
+        contents.ready = contents.ready.saturating_sub(gone.ready);
+        contents.delayed = contents.delayed.saturating_sub(gone.delayed);
+        contents.kept = contents.kept.saturating_sub(gone.kept);
         contents.oldest = None;
         self.put(id, known);
     }
@@ -346,7 +347,7 @@ mod tests {
         figures.rest(&queue("a"), id(1), &shown(3, 10_000));
         figures.rest(&queue("b"), id(2), &shown(4, 20_000));
         assert_eq!(sum(&figures), Some((7, Some(50))));
-        figures.lessen(id(1), 2, 0);
+        figures.lessen(id(1), Contents { ready: 2, ..Contents::default() });
         assert_eq!(sum(&figures), Some((5, Some(40))));
         figures.changed_closed(id(1));
         assert_eq!(figures.progress.begin(None, 10), [queue("a")], "its oldest message is looked for");

@@ -16,6 +16,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use crate::ledger::quota_ledger::{EndedReservation, Reservation};
+use crate::slot::settle::SettleEffects;
 use crate::slot::state::OpenQueue;
 use crate::slot::state::Slot;
 use crate::slot::state::SlotState;
@@ -158,56 +159,101 @@ impl SlotState {
         }
         if outcome == Outcome::Done {
             open.retained.note(change.changes().headers());
+            if !purpose.is_copy() {
+                open.outcomes.note(change.changes());
+            }
             if purpose == Purpose::Prepare {
                 open.pace.count_posted(count(&change.changes().appends));
             }
         }
-        let Changes { appends, updates, removes, notes, .. } = change.into_changes();
-        match (purpose, outcome) {
-            (Purpose::Post, Outcome::Done) => {
+        match outcome {
+            Outcome::Done => self.apply(at, purpose, change.into_changes()),
+            Outcome::NotDone | Outcome::Full | Outcome::Damaged => {
+                let frees = open.undo(purpose, &change.into_changes());
+                (frees && is_waited_for).then_some(NextStep::Serve)
+            }
+            // The submitter continues when it receives the outcome.
+            Outcome::Unknown => None,
+        }
+    }
+
+    /// Tells the engine of an open queue what was written.
+    fn apply(&mut self, at: &QueueRef, purpose: Purpose, changes: Changes) -> Option<NextStep> {
+        let serves = (!self.lines.is_empty()).then_some(NextStep::Serve);
+        let open = self.queues.get_mut(at).map(Box::as_mut)?;
+        let Changes { appends, updates, removes, notes, .. } = changes;
+        match purpose {
+            Purpose::Post => {
                 open.counters.sent.inc_by(count(&appends));
                 open.pace.count_posted(count(&appends));
                 open.engine.dedup_posted(&changes::duplicates(&notes));
                 open.engine.posted(appends);
                 self.note_wake(at);
+                serves
             }
-            (Purpose::Wake, Outcome::Done) => open.engine.woken(&changes::ids(&updates)),
-            (Purpose::Wake, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                open.engine.wake_failed(&changes::ids(&updates));
-                return None;
+            Purpose::Wake => {
+                open.engine.woken(&changes::ids(&updates));
+                // An arrival with a delay is scheduled now.
+                self.note_wake(at);
+                serves
             }
-            (Purpose::MarkInTransfer, Outcome::Done) => {
+            Purpose::MarkInTransfer => {
                 open.engine.mark_in_transfer(&changes::ids(&updates));
-                return Some(NextStep::Move);
+                Some(NextStep::Move)
             }
-            (Purpose::MarkInTransfer, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                open.engine.put_back(&changes::ids(&updates));
-                return None;
-            }
-            (Purpose::Remove | Purpose::RemoveTransferred, Outcome::Done) => {
+            Purpose::Remove | Purpose::RemoveTransferred => {
                 let over = open.engine.removed(&removes);
                 open.pace.count_removed(count(&removes));
                 open.count_removals();
                 let frees = open.engine.frees_by_removal();
                 self.spend(over);
-                return (frees && is_waited_for).then_some(NextStep::Serve);
+                serves.filter(|_| frees)
             }
-            (Purpose::Post, Outcome::NotDone | Outcome::Full | Outcome::Damaged) => {
-                open.engine.dedup_failed(&changes::duplicates(&notes));
-                return None;
+            Purpose::Settle | Purpose::SettleInOlder => {
+                open.settle_notes.written(&notes);
+                let SettleEffects { ended, moves } = open.apply_settle(appends, updates, &removes);
+                self.spend(ended);
+                self.note_wake(at);
+                match (moves, serves) {
+                    (true, _) => Some(NextStep::MoveAndServe),
+                    (false, serves) => serves,
+                }
             }
-            (
-                Purpose::Remove | Purpose::RemoveTransferred,
-                Outcome::NotDone | Outcome::Full | Outcome::Damaged,
-            ) => {
-                open.engine.remove_failed(&removes);
+            Purpose::Requeue => {
+                updates.into_iter().for_each(|header| open.engine.requeued(header));
+                self.note_wake(at);
+                serves
             }
             // The submitter continues when it receives the outcome.
-            (Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup, _)
-            | (Purpose::Copy | Purpose::RemoveCopied | Purpose::CopyNotes | Purpose::ForgetCopied, _)
-            | (_, Outcome::Unknown) => return None,
+            Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup | Purpose::ForgetSettles => None,
+            Purpose::Copy | Purpose::RemoveCopied | Purpose::CopyNotes | Purpose::ForgetCopied => None,
         }
-        is_waited_for.then_some(NextStep::Serve)
+    }
+}
+
+impl OpenQueue {
+    /// Tells the engine that a change was not written. Returns whether messages may be free by that.
+    fn undo(&mut self, purpose: Purpose, changes: &Changes) -> bool {
+        let Changes { updates, removes, notes, .. } = changes;
+        match purpose {
+            Purpose::Post => self.engine.dedup_failed(&changes::duplicates(notes)),
+            Purpose::Wake => self.engine.wake_failed(&changes::ids(updates)),
+            Purpose::MarkInTransfer => self.engine.put_back(&changes::ids(updates)),
+            Purpose::Settle | Purpose::SettleInOlder => self.undo_settle(updates, removes),
+            Purpose::ForgetSettles => self.settle_notes.search_again(),
+            Purpose::Requeue => {
+                updates.iter().for_each(|header| self.engine.cancel_requeue(header.id));
+                return true;
+            }
+            Purpose::Remove | Purpose::RemoveTransferred => {
+                self.engine.remove_failed(removes);
+                return true;
+            }
+            // The submitter continues when it receives the outcome.
+            Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup => {}
+            Purpose::Copy | Purpose::RemoveCopied | Purpose::CopyNotes | Purpose::ForgetCopied => {}
+        }
+        false
     }
 }
 
@@ -218,6 +264,8 @@ pub(crate) enum NextStep {
     Serve,
     /// Continue its transfers.
     Move,
+    /// Both.
+    MoveAndServe,
 }
 
 pub(crate) fn count<T>(elements: &[T]) -> u64 {
@@ -332,6 +380,10 @@ impl Slot {
             match next {
                 NextStep::Serve => state.serve(&at),
                 NextStep::Move => state.start_mover(&at),
+                NextStep::MoveAndServe => {
+                    state.start_mover(&at);
+                    state.serve(&at);
+                }
             }
         }
     }

@@ -101,6 +101,7 @@ mod tests {
             state,
             group: None,
             first_claimed: None,
+            extras: None,
         }
     }
 

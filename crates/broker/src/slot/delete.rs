@@ -7,7 +7,7 @@ use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::message::Retention;
 use angarium_core::time::Timestamp;
-use angarium_engine::{PoolLookup, Removal};
+use angarium_engine::{KeptPage, PoolLookup, Removal};
 use angarium_metrics::QueueCounters;
 
 use crate::slot::queue_handle::QueueHandle;
@@ -92,5 +92,30 @@ impl QueueHandle {
         let begun = queue.engine.begin_purge(ids);
         let messages = begun.len();
         Ok(Some(BegunPurge { messages, outcome: state.submit(&self.at, Change::remove(begun))? }))
+    }
+
+    /// Removes those kept messages of a page that no other caller is changing. Returns none when the page must be read
+    /// again.
+    pub(crate) fn purge_kept(
+        &self,
+        ids: &[MessageId],
+        page: KeptPage,
+    ) -> Result<Option<WriteOutcome>, Error> {
+        let mut state = self.slot.lock();
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
+        match queue.engine.begin_purge_kept(ids, page) {
+            Some(begun) => state.submit(&self.at, Change::remove(begun)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Begins to remove a message from under its claim. Returns none when no claim holds it.
+    pub(crate) fn begin_recall(&self, id: MessageId) -> Result<Option<WriteOutcome>, Error> {
+        let mut state = self.slot.lock();
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
+        if !queue.engine.begin_recall(id) {
+            return Ok(None);
+        }
+        state.submit(&self.at, Change::remove(vec![id])).map(Some)
     }
 }

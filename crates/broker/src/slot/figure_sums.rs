@@ -16,6 +16,8 @@ pub(crate) struct Contents {
     pub(crate) claimed: u64,
     pub(crate) delayed: u64,
     pub(crate) in_transfer: u64,
+    /// Messages that are done or failed.
+    pub(crate) kept: u64,
     /// Bytes of the bodies of all messages.
     pub(crate) bytes: u64,
     /// When the oldest ready or claimed message was posted.
@@ -32,6 +34,7 @@ impl Contents {
             claimed: from_ready + put_off,
             delayed: totals.scheduled - put_off,
             in_transfer: totals.in_transfer,
+            kept: totals.kept,
             bytes: totals.bytes,
             oldest: None,
         }
@@ -39,9 +42,9 @@ impl Contents {
 
     /// Returns the contents as a page of metrics shows them.
     pub(crate) fn figures(self, now: Timestamp) -> QueueFigures {
-        let Self { ready, claimed, delayed, in_transfer, bytes, oldest } = self;
+        let Self { ready, claimed, delayed, in_transfer, kept, bytes, oldest } = self;
         let oldest_age = oldest.map(|oldest| now.seconds_since(oldest));
-        QueueFigures { ready, claimed, delayed, in_transfer, bytes, oldest_age }
+        QueueFigures { ready, claimed, delayed, in_transfer, kept, bytes, oldest_age }
     }
 
     /// Adds the contents of another queue; the oldest message is the older of both.
@@ -50,6 +53,7 @@ impl Contents {
         self.claimed += other.claimed;
         self.delayed += other.delayed;
         self.in_transfer += other.in_transfer;
+        self.kept += other.kept;
         self.bytes += other.bytes;
         self.oldest = self.oldest.into_iter().chain(other.oldest).min();
     }
@@ -61,6 +65,7 @@ impl Contents {
             claimed: self.claimed.checked_sub(other.claimed)?,
             delayed: self.delayed.checked_sub(other.delayed)?,
             in_transfer: self.in_transfer.checked_sub(other.in_transfer)?,
+            kept: self.kept.checked_sub(other.kept)?,
             bytes: self.bytes.checked_sub(other.bytes)?,
             oldest: None,
         })
@@ -68,7 +73,7 @@ impl Contents {
 
     /// Number of messages in any state.
     pub(crate) fn depth(self) -> u64 {
-        self.ready + self.claimed + self.delayed + self.in_transfer
+        self.ready + self.claimed + self.delayed + self.in_transfer + self.kept
     }
 }
 
@@ -90,6 +95,7 @@ impl FigureSums {
         self.sum.claimed += contents.claimed;
         self.sum.delayed += contents.delayed;
         self.sum.in_transfer += contents.in_transfer;
+        self.sum.kept += contents.kept;
         self.sum.bytes += contents.bytes;
         if let Some(oldest) = contents.oldest {
             *self.oldest.entry(oldest).or_default() += 1;
@@ -106,6 +112,7 @@ impl FigureSums {
         self.sum.claimed -= contents.claimed;
         self.sum.delayed -= contents.delayed;
         self.sum.in_transfer -= contents.in_transfer;
+        self.sum.kept -= contents.kept;
         self.sum.bytes -= contents.bytes;
         self.depths.remove(&(contents.depth(), queue));
         let Some(oldest) = contents.oldest else { return };

@@ -21,6 +21,7 @@ impl OpenQueue {
             && !self.is_moving
             && !self.has_task
             && self.engine.is_idle()
+            && self.settle_notes.is_idle()
             && (self.shown.is_seen() || self.idle_rounds >= 2 * limits::IDLE_ROUNDS)
     }
 }

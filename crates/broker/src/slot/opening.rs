@@ -19,9 +19,11 @@ use crate::slot::closed_figures::OpenedContents;
 use crate::slot::deadlines::Deadline;
 use crate::slot::figures::{FigureSet, PoolSample};
 use crate::slot::migration::Migration;
+use crate::slot::outcome_watch::OutcomeWatch;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::rates::ChangeRate;
 use crate::slot::retention::RetentionWatch;
+use crate::slot::settle_notes::SettleNotes;
 use crate::slot::state::{OpenQueue, Slot};
 use crate::slot::transfer_watch::TransferWatch;
 use crate::writer::pending::WriteOutcome;
@@ -43,6 +45,7 @@ pub(crate) struct OpenedQueue {
     pub(crate) engine: QueueEngine,
     pub(crate) attributes: Attributes,
     pub(crate) retained: RetentionWatch,
+    pub(crate) settle_notes: SettleNotes,
     pub(crate) totals: Totals,
     pub(crate) restored: RestoredClaims,
 }
@@ -105,11 +108,14 @@ impl Slot {
             marked: Arc::default(),
             move_passes: 0,
             transfers: TransferWatch::default(),
+            outcomes: OutcomeWatch::default(),
             has_task: false,
             is_claimed_from: false,
             counters,
             pace: ChangeRate::default(),
             shown,
+            settle_notes: opened.settle_notes,
+            refuses_settles: false,
             idle_rounds: 0,
         };
         if !self.closed.is_cancelled() {

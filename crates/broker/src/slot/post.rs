@@ -10,6 +10,7 @@ use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
 use angarium_core::message::{Header, Life, Message, MessageTtl, NewMessage, State};
 use angarium_core::names::QueueRef;
+use angarium_core::outcome::Extras;
 use angarium_core::time::Timestamp;
 use angarium_engine::{QueueEngine, Removal};
 
@@ -151,5 +152,10 @@ pub(crate) fn header(
         state,
         group: new.group.clone(),
         first_claimed: None,
+        extras: new.has_extras().then(|| Box::new(extras_of(new))),
     }
+}
+
+fn extras_of(new: &NewMessage) -> Extras {
+    Extras { keep: new.keep, tags: new.tags.clone(), ..Extras::default() }
 }

@@ -93,6 +93,7 @@ mod tests {
             state,
             group: None,
             first_claimed: None,
+            extras: None,
         };
         Message { header, body: Bytes::from(vec![b'1'; 1_000]) }
     }

@@ -271,7 +271,7 @@ mod tests {
         fn change(&mut self, stored: &mut PoolQueue) {
             let messages = self.rng.random_range(0..9);
             let scheduled = self.rng.random_range(0..=messages);
-            stored.totals = Totals { messages, bytes: 10 * messages, scheduled, in_transfer: 0 };
+            stored.totals = Totals { messages, bytes: 10 * messages, scheduled, ..Totals::default() };
             stored.oldest = Timestamp::from_millis(self.rng.random_range(1..1_000_000) * 1_000);
         }
 
@@ -380,7 +380,7 @@ mod tests {
             stored.totals.bytes -= 10 * gone;
             stored.oldest = stored.oldest.plus_seconds(1);
             self.queues[number] = Some(stored);
-            self.figures.lessen(stored.id, gone, 0);
+            self.figures.lessen(stored.id, Contents { ready: gone, ..Contents::default() });
             for _ in 0..self.rng.random_range(0..3) {
                 self.end_read();
                 self.begin_reads();

@@ -27,8 +27,10 @@ use crate::slot::figures::QueueDisplay;
 use crate::slot::gates::Gates;
 use crate::slot::life::RecoveryPace;
 use crate::slot::migration::Migration;
+use crate::slot::outcome_watch::OutcomeWatch;
 use crate::slot::rates::{ChangeRate, RateSample};
 use crate::slot::retention::{ClosedQueues, RetentionWatch};
+use crate::slot::settle_notes::SettleNotes;
 use crate::slot::transfer_watch::TransferWatch;
 use crate::slot::wait_line::Waiter;
 use crate::stores::read_failure::ReadFailure;
@@ -143,6 +145,8 @@ pub(crate) struct OpenQueue {
     pub(crate) move_passes: u64,
     /// Claims that wait for messages to arrive in their target queue.
     pub(crate) transfers: TransferWatch,
+    /// Requests that wait for the outcomes of its messages.
+    pub(crate) outcomes: OutcomeWatch,
     /// Whether a task redrives its messages.
     pub(crate) has_task: bool,
     /// Whether a caller has claimed from it since the last check of the ready caches' memory.
@@ -153,6 +157,10 @@ pub(crate) struct OpenQueue {
     pub(crate) pace: ChangeRate,
     /// State of the queue for the pages of metrics.
     pub(crate) shown: QueueDisplay,
+    /// Notes of settles that its pool has.
+    pub(crate) settle_notes: SettleNotes,
+    /// Whether settles are refused, because the queue is being deleted.
+    pub(crate) refuses_settles: bool,
     /// Rounds of [`crate::sweeps::idle_queues`] since the last use of the queue.
     pub(crate) idle_rounds: u8,
 }
@@ -307,6 +315,7 @@ mod tests {
                 marked: Arc::default(),
                 move_passes: 0,
                 transfers: TransferWatch::default(),
+                outcomes: OutcomeWatch::default(),
                 has_task: false,
                 is_claimed_from: false,
                 counters: angarium_metrics::Meter::default().queue(&QueueRef {
@@ -315,6 +324,8 @@ mod tests {
                 }),
                 pace: ChangeRate::default(),
                 shown: QueueDisplay::default(),
+                settle_notes: SettleNotes::default(),
+                refuses_settles: false,
                 idle_rounds: 0,
             }
         }

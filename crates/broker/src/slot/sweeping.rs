@@ -9,6 +9,7 @@ use angarium_core::message::{Header, State};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 
+use crate::slot::figure_sums::Contents;
 use crate::slot::remainder::ClosedChange;
 use crate::slot::state::{Slot, SlotState};
 use crate::writer::change::Change;
@@ -61,8 +62,7 @@ impl Slot {
                 continue;
             }
             let count = gone.len() as u64;
-            let scheduled = gone.iter().filter(|header| header.state == State::Scheduled).count() as u64;
-            state.figures.lessen(queue, count, scheduled);
+            state.figures.lessen(queue, contents_of(&gone));
             let gone = gone.iter().map(|header| header.id).collect();
             match state.submit_unopened(pool, queue, gone) {
                 Some(outcome) => removals.push(UnopenedRemoval { outcome, queue, count }),
@@ -92,6 +92,15 @@ impl Slot {
     pub(crate) fn note_changed_closed(self: &Arc<Self>, queue: QueueId) {
         self.lock().figures.changed_closed(queue);
     }
+}
+
+/// The numbers of expired messages of a queue that is not open.
+fn contents_of(headers: &[&Header]) -> Contents {
+    let count = |is_counted: fn(&State) -> bool| {
+        headers.iter().filter(|header| is_counted(&header.state)).count() as u64
+    };
+    let (delayed, kept) = (count(|state| *state == State::Scheduled), count(State::is_kept));
+    Contents { ready: headers.len() as u64 - delayed - kept, delayed, kept, ..Contents::default() }
 }
 
 impl SlotState {

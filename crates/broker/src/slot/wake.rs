@@ -141,7 +141,7 @@ impl QueueHandle {
                 let mut state = self.slot.lock();
                 let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
                 // None when too much has changed during the read: the page is read again.
-                let Some(ready) = queue.engine.wake_page(due) else { continue };
+                let Some(ready) = queue.engine.wake_page(due, now) else { continue };
                 state.submit_wake(&self.at, ready)?
             };
             if let Some(outcome) = outcome {
@@ -161,7 +161,8 @@ impl QueueHandle {
         let outcome = {
             let mut state = self.slot.lock();
             let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(()) };
-            let ready = queue.engine.wake(headers);
+            let now = self.slot.around.replica.clock.now();
+            let ready = queue.engine.wake(headers, now);
             state.submit_wake(&self.at, ready)?
         };
         match outcome {

@@ -25,8 +25,8 @@ pub(crate) enum RecordOrigin {
 
 impl QueueStore {
     /// Returns which orders of a queue have entries when it is opened: at most three reads beside its totals, and none
-    /// if these show entries in each order. Prepared, moving or failed entries behind a scheduled one are seen only in
-    /// the totals.
+    /// if these show entries in each order. Prepared and moving entries, and those without a target, are seen only in
+    /// the totals if they are behind a scheduled one. Kept entries are in none of these orders, and cost nothing.
     pub(crate) async fn presence(
         &self,
         origin: RecordOrigin,
@@ -62,11 +62,16 @@ impl QueueStore {
 impl NamedStore {
     /// Whether a queue has an entry in this pool, in any state.
     pub(crate) async fn holds_any(&self, queue: QueueId) -> Result<bool, Error> {
-        Ok(self.head(queue, Order::Ready).await?.is_some() || self.head(queue, Order::Aside).await?.is_some())
+        for order in [Order::Ready, Order::Aside, Order::Kept] {
+            if self.head(queue, order).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
-    /// Whether a queue has a prepared, moving or failed entry in this pool. If its first entry is a scheduled one, only
-    /// the totals tell: the head does not show the entries behind it.
+    /// Whether a queue has a prepared or moving entry in this pool, or one without a target. If its first entry is a
+    /// scheduled one, only the totals tell: the head does not show the entries behind it.
     pub(crate) async fn holds_in_transfer(&self, queue: QueueId) -> Result<bool, Error> {
         let totals = self.totals(queue).await.map_err(|error| self.failed(error))?;
         let is_in_transfer = |state: State| state != State::Scheduled;

@@ -59,6 +59,7 @@ impl Sweeps {
                 let Some(slot) = self.swept_slot(number) else { continue };
                 slot.note_paces(self.0.replica.clock.now());
                 slot.expire_dedup();
+                self.expire_settle_notes(&slot);
                 self.start_sweeps(&mut sweeps, number);
             }
         }

@@ -6,6 +6,7 @@ pub(crate) mod expired;
 pub(crate) mod idle_queues;
 pub(crate) mod ready_caches;
 pub(crate) mod retained;
+pub(crate) mod settle_notes;
 
 use std::sync::Arc;
 

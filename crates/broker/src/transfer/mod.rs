@@ -6,6 +6,7 @@ pub(crate) mod mover;
 pub(crate) mod peers;
 pub(crate) mod remote;
 pub(crate) mod sources;
+pub(crate) mod without_target;
 
 use std::sync::Arc;
 

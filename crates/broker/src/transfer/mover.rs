@@ -12,23 +12,26 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tracing::debug;
 
+use angarium_core::delay::Delay;
 use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Life, Message, MessageTtl, Peer, State};
 use angarium_core::names::QueueRef;
+use angarium_core::outcome::{Arrival, ArrivalLife};
 use angarium_core::time::Timestamp;
 use angarium_engine::{TransferFate, prepared};
 use angarium_storage::{Direction, Order, Position};
 
 use crate::limits;
+use crate::slot::post::MessageDefaults;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::transfers::{KnownTransfers, Side, TransferTerms};
 use crate::stores::queue_store::PageBound;
 use crate::transfer::MessageTransfers;
 use crate::transfer::by_target::{FailedTransfer, Pass, Transfers};
-use crate::transfer::made_targets::{MadeTarget, retention_of};
+use crate::transfer::made_targets::{MadeTarget, needs_quota, retention_of};
 use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
 use crate::transfer::remote::answer_of;
 use crate::writer::change::Change;
@@ -138,6 +141,8 @@ impl MessageTransfers {
         messages: Vec<Message>,
         transfers: &mut Transfers,
     ) -> Result<Pass, Error> {
+        let without_target = messages.iter().filter(|message| message.header.state == State::NoTarget);
+        let without_target: Vec<MessageId> = without_target.map(|message| message.header.id).collect();
         let PeerTransfers { outgoing, prepared } = by_peer(messages);
         let mut begun = Vec::new();
         for OutgoingMessages { peer, messages } in outgoing {
@@ -156,7 +161,7 @@ impl MessageTransfers {
         for PreparedMessages { peer, headers } in prepared {
             pass = worse(pass, self.settle_prepared(side, &peer, headers).await);
         }
-        pass
+        worse(pass, self.keep_as_failed(side, &without_target).await)
     }
 
     /// Runs steps 2 to 4 for messages of one target.
@@ -169,8 +174,8 @@ impl MessageTransfers {
         let headers: Vec<Header> = messages.iter().map(|message| message.header.clone()).collect();
         if target == source.queue.at() {
             debug!(queue = %target.name, "dead-letter queue is the queue itself");
-            let failed = headers.into_iter().map(|header| Header { state: State::Failed, ..header });
-            return source.queue.transfer_change(Change::update(failed.collect())).await;
+            let stored = self.headers_without_target(&source.queue, headers)?;
+            return source.queue.transfer_change(Change::update(stored)).await;
         }
         if let Some(owner) = self.0.slots.elsewhere(target) {
             return self.send_remote_transfer(source, target, &owner, messages).await;
@@ -180,8 +185,12 @@ impl MessageTransfers {
         let named = self.0.slots.queue(target).await?;
         let TransferTerms { is_ordered, retention, .. } =
             source.queue.transfer_terms().ok_or_else(|| source.queue.closed())?;
-        let made = MadeTarget { is_ordered, retention: retention_of(&headers, retention) };
-        let queue = self.0.open_queues.open_or_make_target(&named, made.metadata()?).await?;
+        let made = MadeTarget {
+            is_ordered,
+            retention: retention_of(&headers, retention),
+            needs_quota: needs_quota(&headers),
+        };
+        let queue = self.0.open_queues.open_or_make_target(&named, made.metadata()?, made.check()).await?;
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         let moved = self.carry_over(source, &side, messages).await;
@@ -220,17 +229,13 @@ impl MessageTransfers {
         // Entries of an earlier attempt that was aborted.
         let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
         let now = self.0.replica.clock.now();
-        let lives = TargetLives { ttl, is_ordered: target.queue.is_ordered(), now };
+        let attributes = target.queue.attributes().ok_or_else(|| target.queue.closed())?;
+        let defaults = MessageDefaults::of(&attributes, self.0.replica.limits());
+        let lives = TargetLives { ttl, is_ordered: target.queue.is_ordered(), now, defaults };
         let mut absent = Vec::new();
-        for Message { mut header, body } in messages {
-            if lives.is_ordered {
-                header.group.get_or_insert_with(GroupName::default);
-            }
-            if headers.iter().all(|found| found.id != header.id) {
-                let body = enveloped(&header, peer, body);
-                let life = lives.of(&header);
-                let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
-                absent.push(Message { header: Header { size, ..prepared(&header, peer, life, now) }, body });
+        for message in messages {
+            if headers.iter().all(|found| found.id != message.header.id) {
+                absent.push(lives.arriving(message, peer));
             }
         }
         if !absent.is_empty() {
@@ -313,9 +318,34 @@ struct TargetLives {
     /// Whether the target keeps the order of groups.
     is_ordered: bool,
     now: Timestamp,
+    /// For forwarded messages that have no values of their own.
+    defaults: MessageDefaults,
 }
 
 impl TargetLives {
+    /// Returns a message as the target has it, prepared.
+    fn arriving(&self, Message { mut header, body }: Message, peer: &Arc<Peer>) -> Message {
+        let arrival = header.extras.as_mut().and_then(|extras| extras.arrival.take());
+        let body = enveloped(&header, peer, body);
+        let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
+        let mut there = Header { size, ..prepared(&header, peer, self.of(&header), self.now) };
+        if let Some(Arrival { delay, life, group }) = arrival {
+            there.ready = delay.map_or(self.defaults.delay, Delay::Seconds).ready(self.now);
+            there.group = group.or(there.group);
+            let ttl = match life {
+                ArrivalLife::Kept => None,
+                ArrivalLife::OfTarget => Some(self.defaults.ttl),
+                ArrivalLife::Seconds(ttl) => Some(ttl),
+            };
+            there.life = ttl.map_or(there.life, |ttl| Life::lasting(ttl, there.ready));
+        }
+        if self.is_ordered {
+            there.group.get_or_insert_with(GroupName::default);
+        }
+        there.extras = there.extras.filter(|extras| !extras.is_empty());
+        Message { header: there, body }
+    }
+
     /// Returns the life that begins for a message, if one does: for a dead letter that gets a TTL, and for a message
     /// that lives by the retention of a queue in order of groups (SQS). Other messages keep their lives.
     fn of(&self, header: &Header) -> Option<Life> {

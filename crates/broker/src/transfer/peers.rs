@@ -44,7 +44,7 @@ pub(crate) fn by_peer(messages: Vec<Message>) -> PeerTransfers {
                     None => prepared.push(PreparedMessages { peer, headers: vec![message.header] }),
                 }
             }
-            State::Ready | State::Scheduled | State::Failed => {}
+            State::Ready | State::Scheduled | State::NoTarget | State::Done | State::Failed => {}
         }
     }
     PeerTransfers { outgoing, prepared }

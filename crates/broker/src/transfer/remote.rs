@@ -34,7 +34,7 @@ use crate::limits;
 use crate::slot::state::Slot;
 use crate::slot::transfers::{Side, TransferTerms};
 use crate::transfer::MessageTransfers;
-use crate::transfer::made_targets::{MadeTarget, retention_of};
+use crate::transfer::made_targets::{MadeTarget, needs_quota, retention_of};
 use crate::transfer::mover::dead_letters;
 use crate::writer::change::Change;
 
@@ -78,7 +78,7 @@ impl MessageTransfers {
         let headers: Vec<Header> = messages.iter().map(|message| message.header.clone()).collect();
         let TransferTerms { placement, dead_letter_ttl: ttl, is_ordered, retention } =
             source.queue.transfer_terms().ok_or_else(|| source.queue.closed())?;
-        let retention = retention_of(&headers, retention);
+        let (retention, needs_quota) = (retention_of(&headers, retention), needs_quota(&headers));
         let mut left: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         for pool in placement.pools() {
             let ids = if *pool == placement.pool {
@@ -103,6 +103,7 @@ impl MessageTransfers {
                 ttl: ttl.map(MessageTtl::seconds),
                 is_ordered,
                 retention,
+                needs_quota,
             };
             self.0.slots.peer_client()?.ask::<()>(&owner.address, ARRIVE, &arrival).await?;
         }
@@ -120,8 +121,12 @@ impl MessageTransfers {
         let peer = Arc::new(Peer { at: arrival.source.queue()?, queue: Some(arrival.source_id) });
         let _moves = self.0.slots.hold_transfers(&target).await?;
         let queue = self.0.slots.queue(&target).await?;
-        let made = MadeTarget { is_ordered: arrival.is_ordered, retention: arrival.retention };
-        let queue = self.0.open_queues.open_or_make_target(&queue, made.metadata()?).await?;
+        let made = MadeTarget {
+            is_ordered: arrival.is_ordered,
+            retention: arrival.retention,
+            needs_quota: arrival.needs_quota,
+        };
+        let queue = self.0.open_queues.open_or_make_target(&queue, made.metadata()?, made.check()).await?;
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         let store = self.0.pools.pool_of_record(&PoolName::new(&arrival.pool)?).await?.store()?;
         let found = async {

@@ -1,9 +1,12 @@
-//! Entries in transfer of a queue in its pools, and keeping messages at their sources when their target is deleted.
+//! Entries in transfer of a queue in its pools: keeping messages at their sources when their target is deleted, and
+//! forwarded messages that have not left a queue.
 
 use std::collections::HashSet;
 
 use angarium_catalogue::QueueRecord;
 use angarium_core::error::Error;
+use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::message::{Header, Message, State};
 use angarium_storage::{Direction, Order, Position};
 
 use crate::limits;
@@ -13,7 +16,7 @@ use crate::transfer::MessageTransfers;
 use crate::transfer::peers::{PreparedMessages, by_peer};
 
 impl MessageTransfers {
-    /// Returns the storages in which a queue has entries that are prepared, moving or failed. Fences each of its pools
+    /// Returns the storages in which a queue has entries that are prepared, moving or without a target. Fences each of its pools
     /// first, so that no earlier owner can add to them.
     pub(crate) async fn stores_in_transfer(
         &self,
@@ -36,26 +39,87 @@ impl MessageTransfers {
     /// and that their source has not removed, stay at their source for good. The caller holds the transfers into the
     /// queue. A transfer that an earlier owner has begun could still remove a message at the source, so the source's
     /// owner is asked: it opens the source, which fences off that transfer.
-    pub(crate) async fn keep_at_sources(&self, queue: &SlotQueue) -> Result<(), Error> {
-        let Some(record) = queue.record().await? else { return Ok(()) };
+    ///
+    /// Returns the first messages that a settle has forwarded or moved and that have not left the queue.
+    pub(crate) async fn keep_at_sources(&self, queue: &SlotQueue) -> Result<Vec<MessageId>, Error> {
+        let mut forwards = Vec::new();
+        let Some(record) = queue.record().await? else { return Ok(forwards) };
         let mut known = HashSet::new();
-        for store in self.stores_in_transfer(queue, &record).await? {
-            let mut after = None;
-            loop {
-                let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
-                let page = store.scan(record.id, Order::Aside, Direction::Up, after, messages, bytes).await;
-                let page = page.map_err(|error| store.failed(error))?;
-                after = page.messages.last().map(|message| Position::id(message.header.id));
-                for PreparedMessages { peer, .. } in by_peer(page.messages).prepared {
-                    if known.insert(peer.at.clone()) {
-                        self.fates(queue.slot(), &peer, &[]).await?;
-                    }
-                }
-                if page.is_last {
-                    break;
+        let mut pages = self.transfer_pages(queue, &record).await?;
+        while let Some(messages) = pages.next().await? {
+            let room = limits::MOVE_MESSAGES - forwards.len();
+            forwards.extend(forward_ids(&messages).take(room));
+            for PreparedMessages { peer, .. } in by_peer(messages).prepared {
+                if known.insert(peer.at.clone()) {
+                    self.fates(queue.slot(), &peer, &[]).await?;
                 }
             }
         }
-        Ok(())
+        Ok(forwards)
     }
+
+    /// Returns the messages that a settle has forwarded or moved and that have not left the queue: their number, and the
+    /// first of them.
+    pub(crate) async fn forwards_of(
+        &self,
+        queue: &SlotQueue,
+        record: &QueueRecord,
+    ) -> Result<LeavingForwards, Error> {
+        let mut found = LeavingForwards::default();
+        let mut pages = self.transfer_pages(queue, record).await?;
+        while let Some(messages) = pages.next().await? {
+            let room = limits::MOVE_MESSAGES - found.first.len();
+            found.first.extend(forward_ids(&messages).take(room));
+            found.count += forward_ids(&messages).count();
+        }
+        Ok(found)
+    }
+
+    async fn transfer_pages(&self, queue: &SlotQueue, record: &QueueRecord) -> Result<TransferPages, Error> {
+        let stores = self.stores_in_transfer(queue, record).await?;
+        Ok(TransferPages { stores, queue: record.id, after: None })
+    }
+}
+
+/// Messages that a settle has forwarded or moved and that have not left their queue.
+#[derive(Default)]
+pub(crate) struct LeavingForwards {
+    pub(crate) count: usize,
+    /// The first of them, at most [`limits::MOVE_MESSAGES`].
+    pub(crate) first: Vec<MessageId>,
+}
+
+/// Reads the entries of a queue that are neither ready nor kept, a page at a time.
+struct TransferPages {
+    /// The storages that were not read to the end.
+    stores: Vec<NamedStore>,
+    queue: QueueId,
+    after: Option<Position>,
+}
+
+impl TransferPages {
+    /// Returns the next page; none at the end.
+    async fn next(&mut self) -> Result<Option<Vec<Message>>, Error> {
+        let Some(store) = self.stores.last() else { return Ok(None) };
+        let (messages, bytes) = (limits::MOVE_MESSAGES, limits::MOVE_BYTES);
+        let page = store.scan(self.queue, Order::Aside, Direction::Up, self.after, messages, bytes).await;
+        let page = page.map_err(|error| store.failed(error))?;
+        self.after = page.messages.last().map(|message| Position::id(message.header.id));
+        if page.is_last {
+            self.stores.pop();
+            self.after = None;
+        }
+        Ok(Some(page.messages))
+    }
+}
+
+/// Whether a settle has forwarded or moved a message that has not left its queue. Dead letters and redriven messages
+/// are none of these: their queue has received them from a producer.
+pub(crate) fn is_forward(header: &Header) -> bool {
+    let is_settled = || header.extras.as_ref().is_some_and(|extras| extras.arrival.is_some());
+    matches!(header.state, State::Moving(_)) && is_settled()
+}
+
+fn forward_ids(messages: &[Message]) -> impl Iterator<Item = MessageId> {
+    messages.iter().map(|message| &message.header).filter(|header| is_forward(header)).map(|header| header.id)
 }

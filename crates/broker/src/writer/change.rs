@@ -3,7 +3,8 @@
 use crate::writer::notes::copied_note_name;
 use crate::writer::notes::dedup_note_name;
 use crate::writer::notes::read_dedup_note;
-use crate::writer::purpose::Purpose;
+use crate::writer::notes::{SettleKey, settle_note_name};
+use crate::writer::purpose::{PoolRoute, Purpose};
 use angarium_core::dedup::DedupKey;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Message};
@@ -77,6 +78,32 @@ impl Change {
     /// Removes the note of the last copied messages.
     pub(crate) fn forget_copied() -> Self {
         Self::of(Purpose::ForgetCopied, Changes::note_removes(vec![copied_note_name()]))
+    }
+
+    /// Writes the outcome of a message that its holder settles. The caller names the pool that has the message.
+    pub(crate) fn settle(pool: PoolRoute, changes: Changes) -> Self {
+        let purpose = match pool {
+            PoolRoute::Older => Purpose::SettleInOlder,
+            PoolRoute::Newer | PoolRoute::Both | PoolRoute::NewerFirst => Purpose::Settle,
+        };
+        Self::of(purpose, changes)
+    }
+
+    /// Writes the header of a message that is made available again.
+    pub(crate) fn requeue(header: Header) -> Self {
+        Self::of(Purpose::Requeue, Changes::updates(vec![header]))
+    }
+
+    /// Removes the notes of settles.
+    pub(crate) fn forget_settles(keys: &[SettleKey]) -> Self {
+        let names = keys.iter().map(settle_note_name).collect();
+        Self::of(Purpose::ForgetSettles, Changes::note_removes(names))
+    }
+
+    /// Whether the change brings messages: a pool without room refuses it.
+    pub(crate) fn brings_messages(&self) -> bool {
+        let is_settle = matches!(self.purpose, Purpose::Settle | Purpose::SettleInOlder);
+        self.purpose.brings_messages() || is_settle && !self.changes.appends.is_empty()
     }
 
     fn of(purpose: Purpose, changes: Changes) -> Self {

@@ -16,6 +16,7 @@ use angarium_metrics::CommitMeter;
 use crate::limits;
 use crate::stores::open_pool::NamedStore;
 use crate::writer::change::Change;
+use crate::writer::purpose::Purpose;
 use crate::writer::send::Outcome;
 
 pub(crate) type WriteOutcome = oneshot::Receiver<Result<(), Error>>;
@@ -82,6 +83,12 @@ impl Write {
         let _ = self.reply.send(Err(error));
     }
 
+    /// Number of changes that count for the bound of waiting messages. Removals of expired notes keep no post waiting.
+    fn messages(&self) -> usize {
+        let is_clean_up = matches!(self.change.purpose(), Purpose::ForgetDedup | Purpose::ForgetSettles);
+        if is_clean_up { 0 } else { self.change.changes().len() }
+    }
+
     /// Returns the outcome of the whole change, of which the batch has a part.
     pub(crate) fn outcome(&self, batch: Outcome) -> Outcome {
         match (&self.leg, batch) {
@@ -144,8 +151,8 @@ impl SlotWriter {
     }
 
     pub(crate) fn push(&mut self, write: Write) {
-        self.messages_waiting += write.change.changes().len();
-        self.bytes_waiting += write.change.changes().bytes();
+        self.messages_waiting += write.messages();
+        self.bytes_waiting += write.change.changes().bytes_in_all();
         self.waiting.push_back(write);
     }
 
@@ -154,13 +161,13 @@ impl SlotWriter {
         let (mut writes, mut messages, mut bytes) = (Vec::new(), 0, 0);
         while let Some(write) = self.waiting.front() {
             messages += write.change.changes().len();
-            bytes += write.change.changes().bytes();
+            bytes += write.change.changes().bytes_in_all();
             let is_full = messages > limits::BATCH_MESSAGES || bytes > limits::BATCH_BYTES;
             if is_full && !writes.is_empty() {
                 break;
             }
-            self.messages_waiting -= write.change.changes().len();
-            self.bytes_waiting -= write.change.changes().bytes();
+            self.messages_waiting -= write.messages();
+            self.bytes_waiting -= write.change.changes().bytes_in_all();
             writes.extend(self.waiting.pop_front());
         }
         writes

@@ -30,6 +30,14 @@ pub(crate) enum Purpose {
     CopyNotes,
     /// Remove the note of the last copied messages: none of them is in both pools.
     ForgetCopied,
+    /// Write the outcome of a message that its holder settles, with its forwards and its note.
+    Settle,
+    /// The same, for a message that only the older pool has.
+    SettleInOlder,
+    /// Make a message available again.
+    Requeue,
+    /// Remove the notes of settles.
+    ForgetSettles,
 }
 
 /// The pools of a write while its queue is in two of them. A pool that does not have the changed entries changes
@@ -94,6 +102,11 @@ impl Purpose {
             Self::Copy => Properties { brings_messages: true, ..copy },
             Self::RemoveCopied => Properties { route: Older, is_copy: true, ..removal },
             Self::CopyNotes | Self::ForgetCopied => copy,
+            // Only the pool that has the message gets its forwards.
+            Self::Settle => Properties { route: Newer, changes_totals: true, ..common },
+            Self::SettleInOlder => Properties { route: Older, changes_totals: true, ..common },
+            Self::Requeue => common,
+            Self::ForgetSettles => Properties { class: OfQueue, ..common },
         }
     }
 
@@ -146,6 +159,9 @@ mod tests {
             Purpose::RemoveCopied,
             Purpose::CopyNotes,
             Purpose::ForgetCopied,
+            Purpose::Settle,
+            Purpose::SettleInOlder,
+            Purpose::Requeue,
         ] {
             assert_eq!(purpose.durability(&relaxed), Durability::Sync, "{purpose:?}");
         }

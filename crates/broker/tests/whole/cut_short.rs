@@ -140,7 +140,7 @@ async fn scheduled_message_behind_a_failed_one_is_found() {
     let header = faulty.store.get(id, &[failed]).await.unwrap().remove(0).header;
     faulty.given.hides_totals.store(true, Ordering::SeqCst);
     let last = faulty.given.given().last().unwrap().clone();
-    let failing = Header { state: State::Failed, ..header };
+    let failing = Header { state: State::NoTarget, ..header };
     let changes = changes(id, Changes::updates(vec![failing]));
     faulty.store.commit(&Batch { seq: last.seq + 1, queues: vec![changes], ..last }).await.unwrap();
     faulty.reacquire().await;

@@ -83,7 +83,7 @@ pub(super) async fn claim_once(whole: &Whole, at: &QueueRef) {
 
 async fn total(whole: &Whole, name: &str) -> u64 {
     let stats = whole.broker.queue_stats(&queue(name)).await.unwrap();
-    stats.claimed + stats.free
+    stats.claimed + stats.free + stats.in_transfer
 }
 
 /// Checks that the messages are in the dead letter queue, each once, and nowhere else.

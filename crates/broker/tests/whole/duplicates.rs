@@ -41,7 +41,7 @@ impl Whole {
 
     async fn count(&self, at: &QueueRef) -> u64 {
         let stats = self.broker.queue_stats(at).await.unwrap();
-        stats.claimed + stats.free
+        stats.claimed + stats.free + stats.in_transfer
     }
 }
 

@@ -34,11 +34,11 @@ const LATER: Duration = Duration::from_secs(40);
 const TICK: Duration = Duration::from_millis(20);
 
 /// Two pools, `a` and `b`.
-struct Pools {
+pub(super) struct Pools {
     tree: Journal,
-    stores: [Arc<FaultyPool>; 2],
+    pub(super) stores: [Arc<FaultyPool>; 2],
     /// The faults of `b`.
-    plan: Plan,
+    pub(super) plan: Plan,
     clock: Clock,
     _data: TempDir,
 }
@@ -54,7 +54,7 @@ impl Opener for Opening {
 }
 
 impl Pools {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let data = TempDir::new().unwrap();
         let clock = Clock::manual(1_700_000_000_000);
         let open = |name| Journal::open(&data.path().join(name), &clock).unwrap();
@@ -64,7 +64,7 @@ impl Pools {
         Self { tree: open("tree"), stores, plan, clock, _data: data }
     }
 
-    async fn start(&self) -> Whole {
+    pub(super) async fn start(&self) -> Whole {
         let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(self.tree.clone()).await.unwrap()));
         let uri = PoolUri::new("embedded:a").unwrap();
         let first = Some(FirstPool { name: PoolName::new("a").unwrap(), uri, weight: 1 });
@@ -87,7 +87,7 @@ impl Whole {
     }
 
     /// Creates a queue in each pool.
-    async fn create_in_both(&self, in_a: &QueueRef, in_b: &QueueRef) {
+    pub(super) async fn create_in_both(&self, in_a: &QueueRef, in_b: &QueueRef) {
         self.broker.queue_create(in_a, metadata("{}")).await.unwrap();
         self.weigh("b", 1).await;
         self.weigh("a", 0).await;

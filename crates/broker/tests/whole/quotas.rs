@@ -32,7 +32,7 @@ use angarium_testbed::settings;
 const TRIES: usize = 6;
 
 /// An installation, over which brokers start one after the other.
-struct Bounded {
+pub(super) struct Bounded {
     journal: Journal,
     clock: Clock,
     quotas: watch::Sender<Arc<QuotaTable>>,
@@ -42,7 +42,7 @@ struct Bounded {
 }
 
 impl Bounded {
-    fn new(quota: Quota) -> Self {
+    pub(super) fn new(quota: Quota) -> Self {
         let data = tempfile::tempdir().unwrap();
         let clock = Clock::manual(1_700_000_000_000);
         let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
@@ -50,7 +50,7 @@ impl Bounded {
         Self { journal, clock, quotas, tree: Plan::default(), pool: Plan::default(), _data: data }
     }
 
-    async fn start(&self) -> Whole {
+    pub(super) async fn start(&self) -> Whole {
         let tree = Arc::new(EmbeddedTree::open(self.journal.clone()).await.unwrap());
         let catalogue = Catalogue::new(Arc::new(FaultyTree::new(tree, self.tree.clone())));
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
@@ -95,7 +95,11 @@ async fn used_soon(whole: &Whole, expected: (u64, u64, u64)) {
 }
 
 /// Posts, and retries while the holdings of the project are being counted, which may take long on a busy machine.
-async fn try_post(whole: &Whole, name: &str, bodies: &[&'static str]) -> Result<Vec<MessageId>, Error> {
+pub(super) async fn try_post(
+    whole: &Whole,
+    name: &str,
+    bodies: &[&'static str],
+) -> Result<Vec<MessageId>, Error> {
     let message = |body: &&'static str| NewMessage {
         body: (*body).into(),
         ttl: None,
@@ -112,7 +116,7 @@ async fn try_post(whole: &Whole, name: &str, bodies: &[&'static str]) -> Result<
     }
 }
 
-fn assert_over<T: std::fmt::Debug>(outcome: Result<T, Error>, bound: (&str, u64)) {
+pub(super) fn assert_over<T: std::fmt::Debug>(outcome: Result<T, Error>, bound: (&str, u64)) {
     match outcome {
         Err(Error::OverQuota { what, bound: most, .. }) => assert_eq!((what, most), bound),
         other => panic!("{other:?}"),

@@ -13,6 +13,7 @@ use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
 use angarium_core::message::{Header, Life, NewMessage};
+use angarium_core::outcome::{Keep, Tags};
 use angarium_core::patch::Change;
 use angarium_core::queue::CreateResult;
 use angarium_journal::Journal;
@@ -147,6 +148,35 @@ async fn program_refuses_unknown_record_schema() {
     let Err(refused) = scene.start().await else { panic!("it started") };
     let told = std::error::Error::source(&refused).unwrap().to_string();
     assert!(told.contains("start a newer one"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tagged_or_kept_message_waits_for_older_replicas() {
+    let scene = scene().await;
+    let broker = scene.start().await.unwrap();
+    let older = scene.join(Schema::RETENTION).await;
+    let plain = || NewMessage { body: "1".into(), ..NewMessage::default() };
+    let tagged = || NewMessage { tags: Tags::new(vec!["a".to_owned()], "tags").unwrap(), ..plain() };
+    let kept = || NewMessage { keep: Some(Keep::stored(60)), ..plain() };
+    for extra in [tagged(), kept()] {
+        let messages = || vec![plain(), extra.clone()];
+        let refused = broker.messages_post(&queue("q"), messages(), None).await.unwrap_err();
+        let each = broker.messages_post_each(&queue("q"), messages(), None).await.unwrap_err();
+        for error in [refused, each] {
+            assert!(matches!(&error, Error::Unavailable { part: Part::Coordination, .. }), "{error:?}");
+            assert!(std::error::Error::source(&error).unwrap().to_string().contains("0.0.9"));
+        }
+    }
+    assert!(broker.queue_metadata(&queue("q")).await.unwrap().is_none(), "no queue was created for them");
+    // Messages that every program knows are not affected, nor are the attributes.
+    broker.queue_create(&queue("q"), metadata(r#"{"_keep": 60, "_backoff": {"first": 5}}"#)).await.unwrap();
+    let id = broker.messages_post(&queue("q"), vec![plain()], None).await.unwrap().ids[0];
+    assert_eq!(scene.stored(id).await.extras, None);
+    assert_eq!(broker.components().await.unwrap().schema, Schema::FIRST);
+
+    scene.tree.commit(&[], &[Op::Delete { path: older }]).await.unwrap();
+    broker.messages_post(&queue("q"), vec![tagged()], None).await.unwrap();
+    assert_eq!(broker.components().await.unwrap().schema, Schema::OUTCOMES);
 }
 
 /// Two queues are the first of their form at the same time; the form is raised once, and stays.

@@ -108,6 +108,8 @@ fn holds(space: &str) -> &'static str {
         "buckets" => "when messages expire",
         "notes" => "ids of deduplication",
         "groups" => "messages of groups",
+        "kept" => "messages that are done or failed",
+        "settled" => "when messages were settled",
         _ => "the format and the last write",
     }
 }
@@ -174,8 +176,10 @@ fn audited_checks(name: &str, found: &Audit, names: &HashMap<String, String>) ->
 }
 
 fn amount(totals: &Totals) -> String {
-    let Totals { messages, bytes, scheduled: delayed, in_transfer } = totals;
-    format!("{messages} messages with {bytes} bytes, {delayed} delayed, {in_transfer} in transfer")
+    let Totals { messages, bytes, scheduled: delayed, in_transfer, kept } = totals;
+    format!(
+        "{messages} messages with {bytes} bytes, {delayed} delayed, {in_transfer} in transfer, {kept} kept"
+    )
 }
 
 /// Returns the paths of queues by their ids, from the records in the tree.

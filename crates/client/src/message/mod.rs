@@ -1,7 +1,11 @@
-//! `angarium message`: post, list, get, delete, pop and consume messages.
+//! `angarium message`: post, list, get, delete, pop, consume, settle and requeue messages.
 
+mod command;
 mod consume;
+mod get;
 mod post;
+mod requeue;
+mod settle;
 
 use clap::{Args, Subcommand};
 use http::Method;
@@ -54,14 +58,8 @@ enum MessageCommand {
         #[arg(long, requires = "client_id")]
         no_echo: bool,
     },
-    /// Show messages, claimed or not
-    Get {
-        /// The queue
-        queue: String,
-        /// Their ids
-        #[arg(required = true)]
-        ids: Vec<String>,
-    },
+    /// Show messages, claimed or not, and the outcome of those that are kept
+    Get(get::GetArgs),
     /// Delete messages; one that does not exist is deleted already
     Delete {
         /// The queue
@@ -72,6 +70,9 @@ enum MessageCommand {
         /// The claim they are under; without it only free messages are deleted
         #[arg(long, value_name = "ID")]
         claim: Option<String>,
+        /// Recall messages under claims of others too: the holder can no longer settle them
+        #[arg(long, conflicts_with = "claim")]
+        force: bool,
     },
     /// Take the oldest free messages out of the queue; if the answer is lost, so are they
     Pop {
@@ -83,6 +84,10 @@ enum MessageCommand {
     },
     /// Claim messages and delete each one when it is done: printed, or given to a command that succeeds
     Consume(consume::ConsumeArgs),
+    /// Decide what becomes of a claimed message, and forward messages in the same step
+    Settle(settle::SettleArgs),
+    /// Make messages available again: delayed, failed or done ones, with no attempts and a new life
+    Requeue(requeue::RequeueArgs),
 }
 
 /// A message in a response.
@@ -162,17 +167,23 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
             }
             Ok(())
         }
-        MessageCommand::Get { queue, ids } => get(&args.caller, &remote, queue, ids),
-        MessageCommand::Delete { queue, ids, claim } => {
+        MessageCommand::Get(get) => get::run(&args.caller, &remote, get),
+        MessageCommand::Delete { queue, ids, claim, force } => {
             notice::tell_if_missing(&remote, queue);
             let mut printer = args.caller.printer();
             ids.iter().try_for_each(|id| {
-                delete(&remote, queue, id, claim.as_deref())?;
+                if *force {
+                    recall(&remote, queue, id)?;
+                } else {
+                    delete(&remote, queue, id, claim.as_deref())?;
+                }
                 printer.done(&format!("message {id} is gone"), &json!({"id": id}))
             })
         }
         MessageCommand::Pop { queue, count } => pop(&args.caller, &remote, queue, *count),
         MessageCommand::Consume(consume) => consume::run(&args.caller, &remote, consume),
+        MessageCommand::Settle(settle) => settle::run(&args.caller, &remote, settle),
+        MessageCommand::Requeue(requeue) => requeue::run(&args.caller, &remote, requeue),
     }
 }
 
@@ -198,28 +209,14 @@ fn path(queue: &str, id: &str) -> String {
     format!("{}/messages/{}", queue::path(queue), encoded(id))
 }
 
-/// Shows whole bodies, because lists cut them.
-fn get(caller: &CallerArgs, remote: &Remote, queue: &str, ids: &[String]) -> Result<(), Failure> {
-    let mut printer = caller.printer();
-    for id in ids {
-        let reply = remote.call(ApiRequest::new(Method::GET, path(queue, id)).headers(DETAILED))?;
-        let message: Message = reply.parse()?;
-        let rows = [
-            vec!["id".to_owned(), message.id().to_owned()],
-            vec!["state".to_owned(), message.state()],
-            vec!["age".to_owned(), message.age.map_or("-".into(), span)],
-            vec!["ttl".to_owned(), message.ttl.map_or("-".into(), span)],
-            vec!["body".to_owned(), bare(&message.body)],
-        ];
-        let people = Table::new(&["", ""]).rows(&rows);
-        printer.show(&Display { people, json: reply.json_text()?, plain: vec![message.plain()] })?;
-    }
-    Ok(())
-}
-
 /// Deletes a message, claimed or free.
 fn delete(remote: &Remote, queue: &str, id: &str, claim: Option<&str>) -> Result<(), Failure> {
     remote.delete(with_query(&path(queue, id), &[("claim_id", claim.map(ToOwned::to_owned))])).map(drop)
+}
+
+/// Deletes a message whatever holds it.
+fn recall(remote: &Remote, queue: &str, id: &str) -> Result<(), Failure> {
+    remote.delete(with_query(&path(queue, id), &[("force", Some("true".to_owned()))])).map(drop)
 }
 
 fn pop(caller: &CallerArgs, remote: &Remote, queue: &str, count: u32) -> Result<(), Failure> {

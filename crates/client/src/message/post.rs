@@ -50,16 +50,26 @@ pub struct PostArgs {
     /// How long until it can be claimed
     #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     delay: Option<u64>,
+    /// How long it is kept with its outcome after it was settled
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
+    keep: Option<u64>,
+    /// A tag, which is shown without the body; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
 }
 
 /// A message to post.
 #[derive(Serialize)]
-struct MessageInput {
+struct MessageInput<'a> {
     body: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delay: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep: Option<u64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'a [String],
 }
 
 pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &PostArgs) -> Result<(), Failure> {
@@ -102,7 +112,7 @@ struct Post<'a> {
     args: &'a PostArgs,
     form: Form,
     shown: List<'a>,
-    waiting: Vec<MessageInput>,
+    waiting: Vec<MessageInput<'a>>,
     /// Bytes of the waiting bodies.
     bytes: usize,
     /// Number of messages that the server has certainly accepted.
@@ -150,7 +160,8 @@ impl Post<'_> {
             self.send()?;
         }
         self.bytes += bytes;
-        self.waiting.push(MessageInput { body, ttl: self.args.ttl, delay: self.args.delay });
+        let PostArgs { ttl, delay, keep, ref tags, .. } = *self.args;
+        self.waiting.push(MessageInput { body, ttl, delay, keep, tags });
         Ok(())
     }
 
@@ -158,7 +169,7 @@ impl Post<'_> {
     fn send(&mut self) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Messages<'a> {
-            messages: &'a [MessageInput],
+            messages: &'a [MessageInput<'a>],
         }
         #[derive(Deserialize)]
         struct Resources {

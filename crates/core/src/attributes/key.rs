@@ -3,11 +3,13 @@
 use serde_json::value::RawValue;
 
 use super::entries;
+use crate::backoff::Backoff;
 use crate::dedup::DedupScope;
 use crate::durability::Durability;
 use crate::error::{Error, InvalidPart};
 use crate::limits::Limits;
 use crate::message::MessageTtl;
+use crate::outcome::Keep;
 
 /// A reserved key and its value, if it has one.
 pub(super) struct Key<'a> {
@@ -89,6 +91,15 @@ impl Key<'_> {
             None if self.value.is_some() => Err(self.wrong(InvalidPart::Body, "must be a JSON object")),
             _ => Ok(()),
         }
+    }
+
+    pub(super) fn keep(&self) -> Result<Keep, Error> {
+        Ok(self.checked(|seconds| Keep::new(seconds, self.key))?.unwrap_or_default())
+    }
+
+    pub(super) fn backoff(&self) -> Result<Option<Backoff>, Error> {
+        let parse = |value: &RawValue| Backoff::parse(value.get());
+        self.value.map(parse).transpose().map_err(|why| self.wrong(InvalidPart::Limit, why))
     }
 
     pub(super) fn truth(&self) -> Result<bool, Error> {

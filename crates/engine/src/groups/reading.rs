@@ -291,7 +291,7 @@ impl Groups {
     fn take_in(&mut self, name: &GroupName, message: Message, hidden: &mut HiddenMessages) {
         let id = message.header.id;
         if hidden.contains_key(&id) {
-            return;
+            return hidden.learn_from_page(&message.header);
         }
         match message.header.state {
             State::Ready => self.put_ready(name, ReadyMessage::from(message)),
@@ -301,8 +301,8 @@ impl Groups {
                     blocking.mark_in_transfer(name, id);
                 }
             }
-            // A prepared message is published later; a failed one stays in the pool for ever.
-            State::Prepared(_) | State::Failed => {}
+            // A prepared message is published later; one without a target stays in the pool, and a kept one is in no group.
+            State::Prepared(_) | State::NoTarget | State::Done | State::Failed => {}
         }
     }
 
@@ -340,8 +340,10 @@ impl Groups {
 
     fn take_head(&mut self, name: &GroupName, message: Message, is_only: bool, hidden: &mut HiddenMessages) {
         let id = message.header.id;
+        hidden.learn_from_page(&message.header);
         let is_hidden = hidden.contains_key(&id);
-        let is_passed = matches!(message.header.state, State::Prepared(_) | State::Failed);
+        let is_passed = matches!(message.header.state, State::Prepared(_) | State::NoTarget)
+            || message.header.state.is_kept();
         // A message that is removed without a known header does not block its group, and the end of its removal does
         // not name the group.
         let is_nameless = hidden.get(&id).is_some_and(|hidden| hidden.header.is_none());

@@ -46,6 +46,7 @@ fn message(number: u128, group: Option<GroupName>, now: Timestamp) -> Message {
         state: State::Ready,
         group,
         first_claimed: None,
+        extras: None,
     };
     Message { header, body: Bytes::from_static(b"1") }
 }

@@ -173,6 +173,7 @@ fn message(rank: u64, group: GroupName) -> Message {
         state: State::Ready,
         group: Some(group),
         first_claimed: None,
+        extras: None,
     };
     Message { header, body: Bytes::from_static(&BODY) }
 }

@@ -94,7 +94,8 @@ fn message_delayed_during_page_read_is_not_ready() {
 fn group_with_removed_delayed_head_is_found_again() {
     for number in 0..4 {
         let removed = Step::Remove(Target::Known(number), Deleter::NoClaim);
-        let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
+        let posted =
+            [Step::Arrive(0, 0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
         history_in(World::ordered(hardly_any()), &[&posted[..], &[removed]].concat());
     }
 }
@@ -103,7 +104,7 @@ fn group_with_removed_delayed_head_is_found_again() {
 /// more.
 #[test]
 fn group_with_delayed_head_removed_while_due_is_found_again() {
-    let posted = [Step::Arrive(0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
+    let posted = [Step::Arrive(0, 0), Step::Delayed(vec![0], 1), Step::Post(vec![0, 0], false), Step::Flush];
     let woken = [Step::Advance(2), Step::BeginWake, Step::ReadDue, Step::Wake, Step::FinishWake];
     for number in 0..4 {
         let removed = [Step::Remove(Target::Known(number), Deleter::NoClaim)];
@@ -136,7 +137,7 @@ fn group_listed_while_its_moving_head_is_deleted_is_kept() {
 /// is settled, and the group is free directly after that.
 #[test]
 fn unpublished_message_under_removal_blocks_until_settled() {
-    let published = [Step::Arrive(0), Step::Arrive(0), Step::Post(vec![0; 3], false), Step::Flush];
+    let published = [Step::Arrive(0, 0), Step::Arrive(0, 0), Step::Post(vec![0; 3], false), Step::Flush];
     let failed =
         [Step::Publish(1), Step::Send, Step::Remove(Target::Known(1), Deleter::NoClaim), Step::Settle];
     for settled in [&DONE[..], &FAILED] {

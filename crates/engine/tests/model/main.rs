@@ -6,6 +6,7 @@ mod fair;
 mod group_reads;
 mod histories;
 mod holes;
+mod settled;
 mod step;
 mod takeover;
 mod truth;

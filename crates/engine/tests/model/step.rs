@@ -3,6 +3,10 @@
 
 use proptest::prelude::*;
 
+mod swarms;
+
+pub use swarms::swarm_steps;
+
 /// The claim that a client names when it deletes a message.
 #[derive(Clone, Copy, Debug)]
 pub enum Deleter {
@@ -23,8 +27,34 @@ pub enum Target {
     /// A durable message whose post is not acknowledged yet: listings show it.
     Unanswered(u8),
     Gone(u8),
+    /// A message that is kept.
+    Kept(u8),
     /// A message that never existed.
     Never,
+}
+
+/// The outcome that a holder gives a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleKind {
+    Removed,
+    Done,
+    Failed,
+    /// Transferred to another queue.
+    Moved,
+    /// Moved to its own queue, where its attempts begin again.
+    Returned,
+    /// Deferred by so many seconds, which does not count as an attempt.
+    Deferred(u8),
+    /// Failed, and to be tried again after so many seconds.
+    Retried(u8),
+}
+
+/// The message that a settle forwards.
+#[derive(Clone, Copy, Debug)]
+pub enum ForwardKind {
+    Nothing,
+    ToOther,
+    ToSelf,
 }
 
 #[derive(Clone, Debug)]
@@ -55,8 +85,8 @@ pub enum Step {
     /// Reads expired messages from the pool, and removes them.
     BeginSweep,
     FinishSweep,
-    /// Prepares a message of another queue: its id is at most the next one.
-    Arrive(u8),
+    /// Prepares a message of another queue: its id is at most the next one. It has this delay in seconds.
+    Arrive(u8, u8),
     /// Publishes a prepared message.
     Publish(u8),
     /// Removes a message that moves away, or a prepared one that is dropped.
@@ -93,6 +123,23 @@ pub enum Step {
     FailSplit(u8),
     /// Removes a message for the holder of a receipt.
     RemoveReceived(Target),
+    /// Begins to settle a message of a claim.
+    BeginSettle(u8, u8, SettleKind, ForwardKind),
+    /// Begins to take some settled messages that return out of the record of their claim, one for each bit.
+    BeginReturns(u8, u8),
+    /// Makes the changed record durable; its owner learns it later, if at all.
+    RecordReturns(u8),
+    FinishReturns(u8),
+    FailReturns(u8),
+    /// Begins to make a message available again, after a delay in seconds.
+    Requeue(Target, u8),
+    /// Reads the message in the pool, and submits its new header.
+    ReadRequeued(u8),
+    /// Removes a message from under its claim.
+    Recall(Target),
+    /// Removes all kept messages: they are read, and then removed.
+    ReadKept,
+    PurgeKept,
     ClearSpent,
     Remove(Target, Deleter),
     BeginRefill,
@@ -153,76 +200,6 @@ fn deep_step() -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
-/// Histories of swarm testing: each draws a weight for each kind of step, and many kinds get weight 0. So some
-/// histories combine steps that rarely occur together.
-pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let single = kinds().into_iter().map(|(_, kind)| kind.prop_map(|step| vec![step]).boxed());
-    let (single, several): (Vec<_>, Vec<_>) = (single.collect(), sequences());
-    let ways = [several.clone(), single.clone()].concat();
-    let of_single = prop_oneof![
-        factors([1, 1, 1], single.len()),
-        factors([4, 1, 1], single.len()),
-        factors([15, 1, 1], single.len())
-    ];
-    (factors([3, 1, 2], several.len()), of_single).prop_flat_map(move |(several, single)| {
-        // Without these steps nothing happens.
-        let always = [
-            (3, sizes(6).prop_map(|sizes| vec![Step::Post(sizes, false)]).boxed()),
-            (4, Just(vec![Step::Flush]).boxed()),
-            (4, (1u8..6).prop_map(|limit| vec![Step::Take(limit), Step::Flush]).boxed()),
-        ];
-        let factors = [several, single].concat();
-        let chosen = factors.into_iter().zip(ways.clone()).filter(|(factor, _)| *factor > 0);
-        let union = prop::strategy::Union::new_weighted(always.into_iter().chain(chosen).collect());
-        prop::collection::vec(union, 1..most).prop_map(|steps| steps.concat())
-    })
-}
-
-/// Weights of some kinds of steps: 0, 1 or 4, each drawn with its own weight.
-fn factors([never, seldom, often]: [u32; 3], kinds: usize) -> BoxedStrategy<Vec<u32>> {
-    let factor = prop_oneof![never => Just(0u32), seldom => Just(1), often => Just(4)];
-    prop::collection::vec(factor, kinds).boxed()
-}
-
-/// Sequences of steps that lead to the conditions of earlier bugs.
-fn sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
-    fn led(
-        before: impl Fn(u8) -> Vec<Step> + 'static,
-        after: fn(u8) -> Vec<Step>,
-    ) -> BoxedStrategy<Vec<Step>> {
-        let writer = [Step::Send, Step::Apply, Step::Settle];
-        any::<u8>().prop_map(move |number| [&before(number), &writer[..], &after(number)].concat()).boxed()
-    }
-    let nothing = |_| Vec::new();
-    let page = || vec![Step::BeginWake, Step::ReadDue];
-    let delete = |number, named| Step::Remove(Target::Known(number), named);
-    vec![
-        led(|number| vec![Step::Delayed(vec![0, 0], 1 + number % 40)], |_| vec![Step::Advance(41)]),
-        Just(page()).boxed(),
-        led(move |number| [page(), vec![delete(number, Deleter::NoClaim)]].concat(), nothing),
-        led(move |_| [page(), vec![Step::Purge]].concat(), nothing),
-        led(move |number| vec![delete(number, Deleter::Holder)], nothing),
-        led(|_| vec![Step::BeginSweep, Step::FinishSweep], nothing),
-        led(
-            |number| {
-                vec![
-                    Step::PostRetained(vec![0]),
-                    Step::Flush,
-                    Step::Take(1),
-                    Step::Flush,
-                    Step::Retain(number),
-                ]
-            },
-            |_| vec![Step::Advance(50), Step::BeginSweep, Step::FinishSweep],
-        ),
-        led(|number| vec![Step::PutOff(number, 60)], |number| vec![Step::FailEnd(number)]),
-        led(|number| vec![Step::PutOff(number, 60)], |number| vec![Step::LoseEnd(number)]),
-        led(|number| vec![Step::PutOff(number, 60)], |_| vec![Step::Crash]),
-        led(|number| vec![Step::End(number, true)], |number| vec![Step::LoseEnd(number)]),
-        led(|number| vec![Step::ForgetOld, Step::PostOnce(number)], nothing),
-    ]
-}
-
 fn step() -> impl Strategy<Value = Step> {
     prop::strategy::Union::new_weighted(kinds())
 }
@@ -232,7 +209,8 @@ type Kind = (u32, BoxedStrategy<Step>);
 
 /// Every kind of step.
 fn kinds() -> Vec<Kind> {
-    [posts(), claims(), receipts(), removals(), refills(), schedules(), moves(), waits(), others()].concat()
+    let parts = [posts(), claims(), receipts(), removals(), refills(), schedules(), moves()];
+    [parts.concat(), settles(), requeues(), waits(), others()].concat()
 }
 
 fn sizes(most: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -300,7 +278,52 @@ fn schedules() -> Vec<Kind> {
 }
 
 fn moves() -> Vec<Kind> {
-    vec![numbered(20, Step::Arrive), numbered(27, Step::Publish), numbered(13, Step::Depart)]
+    let delay = prop_oneof![3 => Just(0), 1 => 1u8..90];
+    let arrive = (any::<u8>(), delay).prop_map(|(number, delay)| Step::Arrive(number, delay));
+    vec![(20, arrive.boxed()), numbered(27, Step::Publish), numbered(13, Step::Depart)]
+}
+
+fn settles() -> Vec<Kind> {
+    let returns = (any::<u8>(), any::<u8>()).prop_map(|(claim, which)| Step::BeginReturns(claim, which));
+    vec![
+        (50, settle().boxed()),
+        (30, returns.boxed()),
+        numbered(10, Step::RecordReturns),
+        numbered(20, Step::FinishReturns),
+        numbered(8, Step::FailReturns),
+    ]
+}
+
+fn settle() -> impl Strategy<Value = Step> {
+    let kind = prop_oneof![
+        2 => Just(SettleKind::Removed),
+        2 => Just(SettleKind::Done),
+        2 => Just(SettleKind::Failed),
+        2 => Just(SettleKind::Moved),
+        1 => Just(SettleKind::Returned),
+        2 => (0u8..60).prop_map(SettleKind::Deferred),
+        2 => (0u8..60).prop_map(SettleKind::Retried),
+    ];
+    let forward = prop_oneof![
+        3 => Just(ForwardKind::Nothing),
+        1 => Just(ForwardKind::ToOther),
+        1 => Just(ForwardKind::ToSelf),
+    ];
+    (any::<u8>(), any::<u8>(), kind, forward)
+        .prop_map(|(claim, message, kind, forward)| Step::BeginSettle(claim, message, kind, forward))
+}
+
+fn requeues() -> Vec<Kind> {
+    let delay = prop_oneof![Just(0), 1u8..60];
+    let target_of_requeue = prop_oneof![2 => target(), 1 => any::<u8>().prop_map(Target::Kept)];
+    let requeue = (target_of_requeue, delay).prop_map(|(target, delay)| Step::Requeue(target, delay));
+    vec![
+        (30, requeue.boxed()),
+        numbered(20, Step::ReadRequeued),
+        (10, target().prop_map(Step::Recall).boxed()),
+        one(4, Step::ReadKept),
+        one(4, Step::PurgeKept),
+    ]
 }
 
 fn waits() -> Vec<Kind> {
@@ -337,6 +360,7 @@ fn target() -> impl Strategy<Value = Target> {
         8 => any::<u8>().prop_map(Target::Known),
         2 => any::<u8>().prop_map(Target::Unanswered),
         1 => any::<u8>().prop_map(Target::Gone),
+        1 => any::<u8>().prop_map(Target::Kept),
         1 => Just(Target::Never),
     ]
 }

@@ -8,7 +8,7 @@ use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, Life, State};
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
-use angarium_engine::{QueueEngine, Release, StoredTotals};
+use angarium_engine::{QueueEngine, Release, SettleStart, StoredTotals, forget_claims};
 
 use super::world::id;
 
@@ -31,6 +31,7 @@ fn header(id: MessageId, attempts: u32) -> Header {
         state: State::Ready,
         group: None,
         first_claimed: None,
+        extras: None,
     }
 }
 
@@ -68,7 +69,7 @@ fn claim_keeps_messages_not_taken_by_another() {
 #[test]
 fn restored_message_has_claimed_attempts_and_life() {
     let [claim, _] = claims();
-    for (stored, attempt, expected) in [(0, 1, 1), (3, 1, 3), (2, 3, 3)] {
+    for (stored, attempt, expected) in [(0, 1, 1), (3, 3, 3), (2, 3, 3)] {
         let mut engine = QueueEngine::open(found());
         let headers = vec![(header(id(1), stored), attempt)];
         engine.restore_claim(claim, ClaimTerms::stored(60, 70), ENDS, headers);
@@ -87,6 +88,19 @@ fn claim_without_messages_is_not_restored() {
     assert_eq!(engine.claimed(), 0);
 }
 
+#[test]
+fn message_settled_before_takeover_is_not_restored() {
+    let [claim, _] = claims();
+    let mut requeued = header(id(1), 2);
+    forget_claims(&mut requeued);
+    let kept = [State::Done, State::Failed].map(|state| Header { state, ..header(id(1), 0) });
+    for left in kept.into_iter().chain([requeued]) {
+        let mut engine = QueueEngine::open(found());
+        let ended = engine.restore_claim(claim, ClaimTerms::stored(60, 60), ENDS, vec![(left.clone(), 2)]);
+        assert_eq!((ended, engine.hold(id(1))), (vec![claim], None), "{left:?}");
+    }
+}
+
 /// The two pools of a migrating queue are swept at the same time. A page of one of them has an old header of a message
 /// whose claim had extended its life and has ended since, and the sweep of the other one begins after that.
 #[test]
@@ -103,4 +117,19 @@ fn sweep_of_one_pool_remembers_changes_when_another_begins() {
     engine.begin_sweep(&two);
     assert_eq!(engine.finish_sweep(&one, vec![header(id(1), 0)], now), []);
     assert_eq!(engine.finish_sweep(&two, vec![header(id(2), 0)], now), [id(2)]);
+}
+
+#[test]
+fn sweep_of_one_pool_spares_messages_settled_meanwhile() {
+    let [claim, _] = claims();
+    let [one, two] = ["one", "two"].map(|name| PoolName::new(name).unwrap());
+    let now = Timestamp::from_millis(55_000);
+    let mut engine = QueueEngine::open(found());
+    engine.restore_claim(claim, ClaimTerms::stored(60, 60), ENDS, vec![(header(id(1), 0), 1)]);
+    engine.begin_sweep(&one);
+    assert!(matches!(engine.begin_settle(id(1), claim, now), SettleStart::Begun(_)));
+    engine.settle_gone(id(1), Some(&State::Done));
+    engine.begin_sweep(&two);
+    assert_eq!(engine.finish_sweep(&one, vec![header(id(1), 0)], now), []);
+    assert_eq!(engine.finish_sweep(&two, vec![], now), []);
 }

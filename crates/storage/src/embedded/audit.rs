@@ -41,12 +41,14 @@ impl AuditedQueue {
 }
 
 /// The spaces whose keys begin with a queue id.
-const SPACES: [Space; 7] = [
+const SPACES: [Space; 9] = [
     Space::Totals,
     Space::Entries,
     Space::Aside,
+    Space::Kept,
     Space::Headers,
     Space::Schedule,
+    Space::Settled,
     Space::Groups,
     Space::Notes,
 ];
@@ -98,12 +100,12 @@ fn audit_queue(view: &View, queue: QueueId) -> AuditedQueue {
         },
         Err(error) => found.unreadable.push(error.to_string()),
     }
-    for space in [Space::Entries, Space::Aside] {
+    for space in [Space::Entries, Space::Aside, Space::Kept] {
         if let Err(error) = count(view, space, queue, &mut found.counted) {
             found.unreadable.push(error.to_string());
         }
     }
-    for space in [Space::Headers, Space::Schedule, Space::Groups, Space::Notes] {
+    for space in [Space::Headers, Space::Schedule, Space::Settled, Space::Groups, Space::Notes] {
         if let Err(error) = read(view, space, queue.as_bytes()) {
             found.unreadable.push(error.to_string());
         }
@@ -137,7 +139,7 @@ mod tests {
         QueueId::from_bytes([number; 16])
     }
 
-    fn entry(number: u8, body: &[u8]) -> (Bytes, Bytes) {
+    fn entry(number: u8, state: State, body: &[u8]) -> (Bytes, Bytes) {
         let id = MessageId::from_bytes([number; 16]);
         let header = Header {
             id,
@@ -147,9 +149,10 @@ mod tests {
             attempts: 0,
             client: None,
             size: 2,
-            state: State::Ready,
+            state,
             group: None,
             first_claimed: None,
+            extras: None,
         };
         (stored::entry_key(queue(number), id), entries::encode_entry(&header, body))
     }
@@ -165,13 +168,13 @@ mod tests {
         let journal = Journal::open(dir.path(), &Clock::manual(1_000)).unwrap();
         let write = journal.commit(|txn| {
             for number in 1..=4 {
-                let (key, value) = entry(number, b"{}");
+                let (key, value) = entry(number, State::Ready, b"{}");
                 txn.put(Space::Entries, key, value);
             }
             for (number, value) in [(1, totals(1, 2)), (2, totals(2, 2)), (4, totals(1, 2))] {
                 txn.put(Space::Totals, Bytes::copy_from_slice(queue(number).as_bytes()), value);
             }
-            let (key, value) = entry(4, b"{}");
+            let (key, value) = entry(4, State::Ready, b"{}");
             txn.put(Space::Entries, key, value.slice(..10));
         });
         write.await.unwrap();
@@ -182,5 +185,27 @@ mod tests {
         assert_eq!(whole, [(queue(1), true), (queue(2), false), (queue(3), false), (queue(4), false)]);
         assert_eq!(found.queues[1].counted.messages, 1);
         assert_eq!(found.queues[3].unreadable.len(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn kept_messages_are_counted_by_themselves() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(dir.path(), &Clock::manual(1_000)).unwrap();
+        let write = journal.commit(|txn| {
+            for number in 1..=2 {
+                let (key, value) = entry(number, State::Done, b"{}");
+                txn.put(Space::Kept, key, value);
+                let totals =
+                    Totals { messages: 1, bytes: 2, kept: 2 - u64::from(number), ..Totals::default() };
+                let value = QueueTotals { totals, low: MessageId::ZERO }.encode();
+                txn.put(Space::Totals, Bytes::copy_from_slice(queue(number).as_bytes()), value);
+            }
+        });
+        write.await.unwrap();
+        let found = audit(&journal.view().unwrap());
+        let whole: Vec<_> = found.queues.iter().map(AuditedQueue::is_whole).collect();
+        // The second queue has totals without its kept message.
+        assert_eq!(whole, [true, false]);
+        assert_eq!(found.queues[1].counted.kept, 1);
     }
 }

@@ -44,15 +44,15 @@ pub(super) struct EncodedChanges {
 /// The stored state of an entry.
 struct StoredForm {
     group: Option<GroupName>,
-    /// The stored header if the entry is in space aside; none if it is ready.
-    in_transfer: Option<Header>,
+    /// The stored header of an entry that is not ready.
+    apart: Option<Header>,
     overlay: Overlay,
     bytes: u64,
 }
 
 impl StoredForm {
     fn state(&self) -> &State {
-        self.in_transfer.as_ref().map_or(&State::Ready, |header| &header.state)
+        self.apart.as_ref().map_or(&State::Ready, |header| &header.state)
     }
 }
 
@@ -136,7 +136,7 @@ impl EncodedChanges {
         totals.low = totals.low.max(self.low);
         for (header, bytes, value) in self.appends {
             count(&mut totals.totals, &header.state, bytes);
-            if let Some(group) = &header.group {
+            if let Some(group) = header.group.as_ref().filter(|_| !header.state.is_kept()) {
                 txn.put(Space::Groups, stored::group_key(queue, group, header.id), Bytes::new());
             }
             put_entry(txn, queue, &header, value, &mut totals.low);
@@ -171,22 +171,26 @@ fn encode_notes(queue: QueueId, changes: &Changes) -> Vec<(Bytes, Option<Bytes>)
     gone.chain(kept).collect()
 }
 
-/// Looks up an entry in spaces entries and aside.
+/// Looks up an entry in spaces entries, aside and kept.
 fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredForm, Bytes)>, StoreError> {
     let key = stored::entry_key(queue, id);
     if let Some(value) = txn.get(Space::Entries, &key).map_err(failed)? {
         let Message { header, body } = entries::decode_entry(id, &value)?;
         let (bytes, overlay) = (body.len() as u64, overlay(txn, &key)?);
-        return Ok(Some((StoredForm { group: header.group, in_transfer: None, overlay, bytes }, body)));
+        return Ok(Some((StoredForm { group: header.group, apart: None, overlay, bytes }, body)));
     }
-    let Some(value) = txn.get(Space::Aside, &key).map_err(failed)? else { return Ok(None) };
+    let value = match txn.get(Space::Aside, &key).map_err(failed)? {
+        Some(value) => Some(value),
+        None => txn.get(Space::Kept, &key).map_err(failed)?,
+    };
+    let Some(value) = value else { return Ok(None) };
     let Message { header, body } = entries::decode_entry(id, &value)?;
     let (header, overlay) = match txn.get(Space::Headers, &key).map_err(failed)? {
         Some(changed) => (entries::decode_header(id, &changed)?, Overlay::Present),
         None => (header, Overlay::None),
     };
     let (group, bytes) = (header.group.clone(), body.len() as u64);
-    Ok(Some((StoredForm { group, in_transfer: Some(header), overlay, bytes }, body)))
+    Ok(Some((StoredForm { group, apart: Some(header), overlay, bytes }, body)))
 }
 
 /// The stored form of a ready entry by the hint of its owner. The entry is not read; only whether its header was changed
@@ -196,14 +200,14 @@ fn find_hinted(txn: &Txn<'_>, queue: QueueId, hint: &RemoveHint) -> Result<Store
         assert!(is_right(txn, queue, hint)?, "the pool has it otherwise: {hint:?}");
     }
     let overlay = overlay(txn, &stored::entry_key(queue, hint.id))?;
-    Ok(StoredForm { group: hint.group.clone(), in_transfer: None, overlay, bytes: hint.bytes })
+    Ok(StoredForm { group: hint.group.clone(), apart: None, overlay, bytes: hint.bytes })
 }
 
 /// Whether an entry is stored as the hint states.
 fn is_right(txn: &Txn<'_>, queue: QueueId, hint: &RemoveHint) -> Result<bool, StoreError> {
     let found = find(txn, queue, hint.id)?;
     Ok(found.is_some_and(|(stored, _)| {
-        stored.in_transfer.is_none() && stored.group == hint.group && stored.bytes == hint.bytes
+        stored.apart.is_none() && stored.group == hint.group && stored.bytes == hint.bytes
     }))
 }
 
@@ -218,7 +222,8 @@ pub(super) fn count(totals: &mut Totals, state: &State, bytes: u64) {
     match state {
         State::Ready => {}
         State::Scheduled => totals.scheduled += 1,
-        State::Prepared(_) | State::Moving(_) | State::Failed => totals.in_transfer += 1,
+        State::Prepared(_) | State::Moving(_) | State::NoTarget => totals.in_transfer += 1,
+        State::Done | State::Failed => totals.kept += 1,
     }
 }
 
@@ -228,9 +233,10 @@ fn uncount(totals: &mut Totals, state: &State, bytes: u64) {
     match state {
         State::Ready => {}
         State::Scheduled => totals.scheduled = totals.scheduled.saturating_sub(1),
-        State::Prepared(_) | State::Moving(_) | State::Failed => {
+        State::Prepared(_) | State::Moving(_) | State::NoTarget => {
             totals.in_transfer = totals.in_transfer.saturating_sub(1);
         }
+        State::Done | State::Failed => totals.kept = totals.kept.saturating_sub(1),
     }
 }
 
@@ -238,12 +244,11 @@ fn put_entry(txn: &mut Txn<'_>, queue: QueueId, header: &Header, value: Bytes, l
     let key = stored::entry_key(queue, header.id);
     if header.state == State::Ready {
         *low = (*low).min(header.id);
-        return txn.put(Space::Entries, key, value);
     }
-    if header.state == State::Scheduled {
-        txn.put(Space::Schedule, stored::schedule_key(queue, header.ready, header.id), Bytes::new());
+    if let Some((space, key)) = stored::ordered_key(queue, header) {
+        txn.put(space, key, Bytes::new());
     }
-    txn.put(Space::Aside, key, value);
+    txn.put(stored::space(&header.state), key, value);
 }
 
 /// Writes a header: into headers if the entry stays in its space, otherwise with its body into the other space.
@@ -255,65 +260,59 @@ fn update(
     body: &[u8],
     totals: &mut QueueTotals,
 ) {
-    match (&found.in_transfer, &header.state) {
-        (None, State::Ready) => {
-            let key = stored::entry_key(queue, header.id);
-            return txn.put(Space::Headers, key, entries::encode_header(header));
-        }
-        (Some(old), state) if *state != State::Ready => {
+    let (space, next) = (stored::space(found.state()), stored::space(&header.state));
+    if space == next {
+        if let Some(old) = &found.apart {
             uncount(&mut totals.totals, &old.state, found.bytes);
             count(&mut totals.totals, &header.state, found.bytes);
-            return write_in_transfer(txn, queue, header, old);
+            reorder(txn, queue, old, header);
         }
-        _ => {}
+        let key = stored::entry_key(queue, header.id);
+        return txn.put(Space::Headers, key, entries::encode_header(header));
+    }
+    if let Some(group) = &found.group {
+        let key = stored::group_key(queue, group, header.id);
+        match (space, next) {
+            (Space::Kept, _) => txn.put(Space::Groups, key, Bytes::new()),
+            (_, Space::Kept) => txn.remove(Space::Groups, key),
+            (_, _) => {}
+        }
     }
     take_out(txn, queue, header.id, &found, &mut totals.totals);
     count(&mut totals.totals, &header.state, found.bytes);
     put_entry(txn, queue, header, entries::encode_entry(header, body), &mut totals.low);
 }
 
-/// Writes the header of an entry that stays in space aside.
-fn write_in_transfer(txn: &mut Txn<'_>, queue: QueueId, header: &Header, old: &Header) {
-    let place = |header: &Header| {
-        let is_scheduled = header.state == State::Scheduled;
-        is_scheduled.then(|| stored::schedule_key(queue, header.ready, header.id))
-    };
-    let (old, new) = (place(old), place(header));
-    if old != new {
-        if let Some(old) = old {
-            txn.remove(Space::Schedule, old);
-        }
-        if let Some(new) = new {
-            txn.put(Space::Schedule, new, Bytes::new());
-        }
+/// Moves the key by time of an entry that stays in its space.
+fn reorder(txn: &mut Txn<'_>, queue: QueueId, old: &Header, header: &Header) {
+    let (old, new) = (stored::ordered_key(queue, old), stored::ordered_key(queue, header));
+    if old == new {
+        return;
     }
-    txn.put(Space::Headers, stored::entry_key(queue, header.id), entries::encode_header(header));
-}
-
-fn unschedule(txn: &mut Txn<'_>, queue: QueueId, old: &Header) {
-    if old.state == State::Scheduled {
-        txn.remove(Space::Schedule, stored::schedule_key(queue, old.ready, old.id));
+    if let Some((space, key)) = old {
+        txn.remove(space, key);
+    }
+    if let Some((space, key)) = new {
+        txn.put(space, key, Bytes::new());
     }
 }
 
 /// Removes an entry from all spaces.
 fn remove(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, stored: &StoredForm, totals: &mut Totals) {
-    if let Some(group) = &stored.group {
+    if let Some(group) = stored.group.as_ref().filter(|_| !stored.state().is_kept()) {
         txn.remove(Space::Groups, stored::group_key(queue, group, id));
     }
     take_out(txn, queue, id, stored, totals);
 }
 
-/// Removes an entry from the space of its state, with its changed header and its schedule key.
+/// Removes an entry from the space of its state, with its changed header and its key by time.
 fn take_out(txn: &mut Txn<'_>, queue: QueueId, id: MessageId, stored: &StoredForm, totals: &mut Totals) {
     let key = stored::entry_key(queue, id);
     uncount(totals, stored.state(), stored.bytes);
-    if let Some(old) = &stored.in_transfer {
-        unschedule(txn, queue, old);
-        txn.remove(Space::Aside, key.clone());
-    } else {
-        txn.remove(Space::Entries, key.clone());
+    if let Some((space, key)) = stored.apart.as_ref().and_then(|old| stored::ordered_key(queue, old)) {
+        txn.remove(space, key);
     }
+    txn.remove(stored::space(stored.state()), key.clone());
     if stored.overlay == Overlay::Present {
         txn.remove(Space::Headers, key);
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::buckets::Bucket;
 use super::stored::{self, QueueTotals};
-use super::{entries, failed, record, scan};
+use super::{batch, entries, failed, record, scan};
 use crate::{DropResult, Epoch, StoreError, Totals};
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Message, State};
@@ -22,7 +22,7 @@ pub(super) struct DropProgress {
 }
 
 /// The spaces of the entries and notes of a queue.
-const SPACES: [Space; 3] = [Space::Entries, Space::Aside, Space::Notes];
+const SPACES: [Space; 4] = [Space::Entries, Space::Aside, Space::Kept, Space::Notes];
 
 /// Keys of a queue that are removed together.
 pub(super) struct KeyRange {
@@ -95,21 +95,15 @@ impl KeyRange {
     fn add_entry(&mut self, view: &View, space: Space, stored: &Message) -> Result<(), StoreError> {
         let (queue, id) = (self.queue, stored.header.id);
         let header = scan::header(view, queue, stored)?;
-        self.totals.messages += 1;
-        self.totals.bytes += stored.body.len() as u64;
+        batch::count(&mut self.totals, &header.state, stored.body.len() as u64);
         self.keys.push((Space::Headers, stored::entry_key(queue, id)));
-        if let Some(group) = &header.group {
+        if let Some(group) = header.group.as_ref().filter(|_| !header.state.is_kept()) {
             self.keys.push((Space::Groups, stored::group_key(queue, group, id)));
         }
         self.keys.push((Space::Buckets, Bucket::of_expiry(queue, &header).key()));
-        match header.state {
-            State::Ready => {}
-            State::Scheduled => {
-                self.totals.scheduled += 1;
-                self.keys.push((Space::Schedule, stored::schedule_key(queue, header.ready, id)));
-                self.keys.push((Space::Buckets, Bucket::of_schedule(queue, header.ready).key()));
-            }
-            State::Prepared(_) | State::Moving(_) | State::Failed => self.totals.in_transfer += 1,
+        self.keys.extend(stored::ordered_key(queue, &header));
+        if header.state == State::Scheduled {
+            self.keys.push((Space::Buckets, Bucket::of_schedule(queue, header.ready).key()));
         }
         if space == Space::Entries {
             self.low = id.next();
@@ -142,6 +136,7 @@ impl KeyRange {
         totals.bytes = totals.bytes.saturating_sub(self.totals.bytes);
         totals.scheduled = totals.scheduled.saturating_sub(self.totals.scheduled);
         totals.in_transfer = totals.in_transfer.saturating_sub(self.totals.in_transfer);
+        totals.kept = totals.kept.saturating_sub(self.totals.kept);
         stored.low = stored.low.max(self.low);
         match self.dropped {
             DropResult::Done => txn.remove(Space::Totals, key),

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use super::buckets::{Bucket, Ids};
+use super::buckets::{Bucket, BucketKind, Extent};
 use super::failed;
 use super::scan;
 use super::stored;
 use crate::limits;
-use crate::{Due, StoreError};
+use crate::{Position, StoreError};
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message, State};
 use angarium_core::time::Timestamp;
@@ -17,7 +17,7 @@ use angarium_journal::{ReadPair, Space, Txn, View};
 #[derive(Clone, Debug)]
 pub(super) struct DueCursor {
     bucket: Bytes,
-    after: MessageId,
+    after: Position,
 }
 
 /// A bucket as it was at a look-up, and its new value; none if it is to be removed.
@@ -62,7 +62,7 @@ pub(super) fn schedule(
     before: Timestamp,
     limit: usize,
 ) -> Result<DueResult, StoreError> {
-    let prefix = Bucket::prefix(slot, Due::Schedule);
+    let prefix = Bucket::prefix(slot, BucketKind::Schedule);
     let mut result = DueResult::default();
     let mut places = Vec::new();
     let mut end = 0;
@@ -74,12 +74,13 @@ pub(super) fn schedule(
         }
         end = bucket.end;
         let known = places.len();
-        let last = before.as_millis().min(bucket.end.saturating_sub(1));
-        let first = stored::schedule_key(bucket.queue, bucket.begin(), MessageId::ZERO);
-        let last = stored::schedule_key(bucket.queue, Timestamp::from_millis(last), MessageId::MAX);
+        let last = Timestamp::from_millis(before.as_millis().min(bucket.end.saturating_sub(1)));
+        let first = Position { ready: bucket.begin(), id: MessageId::ZERO };
+        let last = Position { ready: last, id: MessageId::MAX };
+        let [first, last] = [first, last].map(|place| stored::place_key(bucket.queue, place));
         for pair in view.range(Space::Schedule, &first, &last).take(limit) {
             let (key, _) = pair.map_err(failed)?;
-            let (ready, id) = stored::schedule_place(&key)?;
+            let Position { ready, id } = stored::place(&key)?;
             places.push((ready, bucket.queue, id, key));
         }
         let is_past = bucket.end <= before.as_millis();
@@ -106,10 +107,9 @@ pub(super) fn expiry(
     cursor: Option<&DueCursor>,
 ) -> Result<DueResult, StoreError> {
     let mut scan = DueScan::new(view, before, limit);
-    let prefix = Bucket::prefix(slot, Due::Expiry);
-    scan.read_buckets(&prefix, cursor, None)?;
-    if cursor.is_some() && scan.result.cursor.is_none() {
-        scan.read_buckets(&prefix, None, cursor)?;
+    scan.read_kinds(slot, cursor, None)?;
+    if cursor.is_some() {
+        scan.read_kinds(slot, None, cursor)?;
     }
     Ok(scan.result)
 }
@@ -131,80 +131,123 @@ impl<'a> DueScan<'a> {
         self.result.updates.len() >= limits::DUE_BUCKETS
     }
 
-    /// Reads the due buckets after one cursor and up to another, until enough entries are found.
+    /// Reads the due buckets of both kinds after one cursor and up to another, until enough entries are found.
+    fn read_kinds(
+        &mut self,
+        slot: Slot,
+        after: Option<&DueCursor>,
+        until: Option<&DueCursor>,
+    ) -> Result<(), StoreError> {
+        for kind in BucketKind::EXPIRING {
+            if self.result.cursor.is_none() {
+                self.read_buckets(&Bucket::prefix(slot, kind), after, until)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the due buckets with a prefix.
     fn read_buckets(
         &mut self,
         prefix: &[u8],
         after: Option<&DueCursor>,
         until: Option<&DueCursor>,
     ) -> Result<(), StoreError> {
-        let from = after.map_or(prefix, |cursor| &cursor.bucket[..]);
+        let from = after.map_or(prefix, |cursor| prefix.max(&cursor.bucket[..]));
         for pair in self.view.scan(Space::Buckets, prefix, from) {
             let (bucket, key, value) = bucket(pair)?;
             if bucket.end > self.before.as_millis() || until.is_some_and(|cursor| key > cursor.bucket) {
                 break;
             }
-            let ids = Ids::decode(&value)?;
+            let extent = Extent::decode(bucket.kind, &value)?;
             let at = |cursor: &&DueCursor| cursor.bucket == key;
-            let first = after.filter(at).map_or(ids.min, |cursor| ids.min.max(cursor.after.next()));
-            let last = until.filter(at).map_or(ids.max, |cursor| ids.max.min(cursor.after));
-            let Some(kept) = self.read_bucket(&bucket, &key, first, last)? else { break };
-            if (first, last) == (ids.min, ids.max) {
-                self.narrow(key, value, ids, kept);
+            let first = after.filter(at).map_or(extent.min, |cursor| extent.min.max(behind(cursor.after)));
+            let last = until.filter(at).map_or(extent.max, |cursor| extent.max.min(cursor.after));
+            let Some(left) = self.read_bucket(&bucket, &key, first, last)? else { break };
+            if (first, last) == (extent.min, extent.max) {
+                self.narrow(&bucket, value, extent, left);
             }
         }
         Ok(())
     }
 
-    /// Reads the entries of a bucket between two ids. Returns the range of the entries that exist; none when enough are
-    /// found.
+    /// Reads the entries of a bucket between two places. Returns the range of the entries that exist; none when enough
+    /// are found.
     pub(super) fn read_bucket(
         &mut self,
         bucket: &Bucket,
         key: &Bytes,
-        first: MessageId,
-        last: MessageId,
+        first: Position,
+        last: Position,
     ) -> Result<Option<BucketRange>, StoreError> {
-        let mut kept: BucketRange = None;
-        for message in between(self.view, bucket.queue, first, last)? {
+        let mut left: BucketRange = None;
+        for message in within(self.view, bucket, first, last)? {
             let Message { header, .. } = message?;
             if Bucket::of_expiry(bucket.queue, &header) != *bucket {
                 continue;
             }
-            let id = header.id;
-            kept = Some((kept.map_or(id, |(first, _)| first), id));
+            let place = bucket.kind.place(&header);
+            left = Some((left.map_or(place, |(first, _)| first), place));
             if matches!(header.state, State::Prepared(_) | State::Moving(_)) {
                 continue;
             }
             self.result.found.push((bucket.queue, header));
             if self.result.found.len() >= self.limit {
-                self.result.cursor = Some(DueCursor { bucket: key.clone(), after: id });
+                self.result.cursor = Some(DueCursor { bucket: key.clone(), after: place });
                 return Ok(None);
             }
         }
-        Ok(Some(kept))
+        Ok(Some(left))
     }
 
     /// Records the new range of a bucket that was read completely.
-    pub(super) fn narrow(&mut self, key: Bytes, value: Bytes, ids: Ids, kept: BucketRange) {
-        if kept == Some((ids.min, ids.max)) || self.is_exhausted() {
+    pub(super) fn narrow(&mut self, bucket: &Bucket, value: Bytes, extent: Extent, left: BucketRange) {
+        if left == Some((extent.min, extent.max)) || self.is_exhausted() {
             return;
         }
-        let becomes = kept.map(|(first, last)| ids.spanning(first, last).encode());
-        self.result.updates.push(BucketUpdate { key, value, becomes });
+        let becomes = left.map(|(first, last)| extent.spanning(first, last).encode(bucket.kind));
+        self.result.updates.push(BucketUpdate { key: bucket.key(), value, becomes });
     }
 }
 
-/// The first and the last id of a bucket; none when it is empty.
-pub(super) type BucketRange = Option<(MessageId, MessageId)>;
+/// The first and the last place of a bucket; none when it is empty.
+pub(super) type BucketRange = Option<(Position, Position)>;
 
-/// The entries of a queue between two ids, in all states, in order.
+/// The first position behind another one.
+fn behind(place: Position) -> Position {
+    Position { id: place.id.next(), ..place }
+}
+
+/// Entries of a queue, in some order.
+type Entries<'a> = Box<dyn Iterator<Item = Result<Message, StoreError>> + 'a>;
+
+/// The entries between two places of a bucket, in their order: a bucket of kept entries has no others.
+fn within<'a>(
+    view: &'a View,
+    bucket: &Bucket,
+    first: Position,
+    last: Position,
+) -> Result<Entries<'a>, StoreError> {
+    match bucket.kind {
+        BucketKind::Schedule | BucketKind::Expiry => between(view, bucket.queue, first.id, last.id),
+        BucketKind::KeptExpiry => Ok(settled_between(view, bucket.queue, first, last)),
+    }
+}
+
+/// The kept entries of a queue between two positions, in order.
+fn settled_between(view: &View, queue: QueueId, first: Position, last: Position) -> Entries<'_> {
+    let [from, to] = [first, last].map(|place| stored::place_key(queue, place));
+    let pairs = (first <= last).then(|| view.range(Space::Settled, &from, &to)).into_iter().flatten();
+    Box::new(pairs.map(move |pair| scan::settled(view, queue, pair)))
+}
+
+/// The entries of a queue between two ids, in order, in all states but the kept ones.
 fn between(
     view: &View,
     queue: QueueId,
     first: MessageId,
     last: MessageId,
-) -> Result<impl Iterator<Item = Result<Message, StoreError>>, StoreError> {
+) -> Result<Entries<'_>, StoreError> {
     let low = scan::totals(view, queue)?.low;
     let pairs = |space, first: MessageId| {
         let (from, to) = (stored::entry_key(queue, first), stored::entry_key(queue, last));
@@ -213,7 +256,7 @@ fn between(
     };
     let (mut ready, mut in_transfer) = (pairs(Space::Entries, first.max(low)), pairs(Space::Aside, first));
     let key = |pair: &ReadPair| pair.as_ref().ok().map(|(key, _)| key.clone());
-    Ok(std::iter::from_fn(move || {
+    Ok(Box::new(std::iter::from_fn(move || {
         let (one, other) = (ready.peek().map(key), in_transfer.peek().map(key));
         let next = match (one, other) {
             (Some(one), Some(other)) if other < one => in_transfer.next(),
@@ -221,5 +264,5 @@ fn between(
             (None, _) => in_transfer.next(),
         };
         next.map(|pair| scan::entry(view, queue, pair))
-    }))
+    })))
 }

@@ -59,6 +59,7 @@ mod tests {
             state,
             group: None,
             first_claimed: None,
+            extras: None,
         };
         Message { header, body: Bytes::from_static(b"{}") }
     }
@@ -71,6 +72,8 @@ mod tests {
             State::Scheduled,
             State::Prepared(peer(Some(queue))),
             State::Moving(peer(None)),
+            State::NoTarget,
+            State::Done,
             State::Failed,
         ] {
             let message = message(state);

@@ -185,11 +185,11 @@ impl PoolWrites for EmbeddedPool {
     async fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
         let (slot, epoch, seq) = (batch.slot, batch.epoch, batch.seq);
         batch.queues.iter().try_for_each(batch::check_bounds)?;
-        let has_appends = batch.has_appends();
+        let needs_room = batch.needs_room();
         let queues: Vec<EncodedChanges> = batch.queues.iter().map(EncodedChanges::new).collect();
         let work = move |txn: &mut Txn<'_>| {
             let Some(mut record) = next(record(txn, slot)?, epoch, seq)? else { return Ok(()) };
-            if has_appends && txn.room() == Room::Reserved {
+            if needs_room && txn.room() == Room::Reserved {
                 return Err(StoreError::Full);
             }
             let known = queues.iter().map(|queue| queue.look_up(txn)).collect::<Result<Vec<_>, _>>()?;

@@ -18,7 +18,7 @@ use angarium_core::ids::QueueId;
 use angarium_core::message::State;
 use angarium_journal::{Journal, Space, Txn, View};
 
-const SPACES: [Space; 2] = [Space::Entries, Space::Aside];
+const SPACES: [Space; 3] = [Space::Entries, Space::Aside, Space::Kept];
 
 /// Progress of a recount.
 #[derive(Default)]
@@ -193,6 +193,7 @@ pub(super) fn correct(txn: &mut Txn<'_>, correction: &Correction) -> Result<(), 
     now.bytes = by(now.bytes, before.bytes, after.bytes);
     now.scheduled = by(now.scheduled, before.scheduled, after.scheduled);
     now.in_transfer = by(now.in_transfer, before.in_transfer, after.in_transfer);
+    now.kept = by(now.kept, before.kept, after.kept);
     txn.put(Space::Totals, Bytes::copy_from_slice(queue.as_bytes()), stored.encode());
     Ok(())
 }

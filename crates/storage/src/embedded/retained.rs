@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
-use super::buckets::{Bucket, Ids};
+use super::buckets::{Bucket, BucketKind, Extent};
 use super::due::{self, BucketUpdate, DueScan};
 use crate::limits;
-use crate::{Due, RetainedEntries, RetainedPlace, StoreError, retained};
+use crate::{RetainedEntries, RetainedPlace, StoreError, retained};
 use angarium_core::ids::QueueId;
 use angarium_core::time::Timestamp;
 use angarium_journal::{Space, View};
@@ -32,7 +32,7 @@ pub(super) fn find(
     before: Timestamp,
     limit: usize,
 ) -> Result<(RetainedEntries, Vec<BucketUpdate>), StoreError> {
-    let prefix = Bucket::prefix(queue.slot(), Due::Expiry);
+    let prefix = Bucket::prefix(queue.slot(), BucketKind::Expiry);
     let first = [&prefix[..], &retained::begin_at(queue, from).to_be_bytes()[..]].concat();
     // The end of a bucket is not in it.
     let past = retained::place(queue, before).saturating_add(1);
@@ -73,25 +73,25 @@ impl Walk<'_> {
             self.oldest.get_or_insert(begin);
             return Ok(ControlFlow::Break(()));
         }
-        let (ids, is_past) = (Ids::decode(&value)?, bucket.end <= self.past);
+        let (extent, is_past) = (Extent::decode(bucket.kind, &value)?, bucket.end <= self.past);
         // For a bucket that is not due it is enough to know that it is not empty.
         let mut first = DueScan::new(self.view, self.before, 1);
         let target = if is_past { &mut self.scan } else { &mut first };
-        let kept = target.read_bucket(bucket, &key, ids.min, ids.max)?;
-        if let Some(kept) = kept {
-            self.scan.narrow(key, value, ids, kept);
+        let left = target.read_bucket(bucket, &key, extent.min, extent.max)?;
+        if let Some(left) = left {
+            self.scan.narrow(bucket, value, extent, left);
         }
-        if kept != Some(None) {
+        if left != Some(None) {
             self.oldest.get_or_insert(begin);
         }
-        let ends = kept.is_none() || (kept.flatten().is_some() && !is_past);
+        let ends = left.is_none() || (left.flatten().is_some() && !is_past);
         Ok(if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
     /// Ends at buckets of other queues with this end, after reading the queue's own buckets with the same end. Returns
     /// where the next look-up begins.
     fn end_at(&mut self, end: u64) -> Result<Option<RetainedPlace>, StoreError> {
-        let prefix = Bucket::prefix(self.queue.slot(), Due::Expiry);
+        let prefix = Bucket::prefix(self.queue.slot(), BucketKind::Expiry);
         let own = [&prefix[..], &end.to_be_bytes()[..], &self.queue.as_bytes()[..]].concat();
         for pair in self.view.scan(Space::Buckets, &own, &own) {
             let (bucket, key, value) = due::bucket(pair)?;

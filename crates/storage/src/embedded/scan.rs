@@ -45,7 +45,7 @@ pub(super) fn header(view: &View, queue: QueueId, message: &Message) -> Result<H
     }
 }
 
-/// The entry of a key and value in entries or aside.
+/// The entry of a key and value in entries, aside or kept.
 pub(super) fn entry(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
     let (key, value) = pair.map_err(failed)?;
     let mut message = entries::decode_entry(stored::entry_id(&key)?, &value)?;
@@ -56,9 +56,15 @@ pub(super) fn entry(view: &View, queue: QueueId, pair: ReadPair) -> Result<Messa
 /// The entry of a key in the schedule.
 pub(super) fn scheduled(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
     let (key, _) = pair.map_err(failed)?;
-    let (_, id) = stored::schedule_place(&key)?;
     let missing = || stored::damaged("the schedule of a queue");
-    in_place(view, Space::Aside, queue, id)?.ok_or_else(missing)
+    in_place(view, Space::Aside, queue, stored::place(&key)?.id)?.ok_or_else(missing)
+}
+
+/// The entry of a key in settled.
+pub(super) fn settled(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
+    let (key, _) = pair.map_err(failed)?;
+    let missing = || stored::damaged("the kept messages of a queue");
+    in_place(view, Space::Kept, queue, stored::place(&key)?.id)?.ok_or_else(missing)
 }
 
 fn in_place(view: &View, space: Space, queue: QueueId, id: MessageId) -> Result<Option<Message>, StoreError> {
@@ -70,11 +76,12 @@ fn in_place(view: &View, space: Space, queue: QueueId, id: MessageId) -> Result<
 pub(super) fn get(view: &View, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
-        let message = match in_place(view, Space::Entries, queue, *id)? {
-            Some(message) => Some(message),
-            None => in_place(view, Space::Aside, queue, *id)?,
-        };
-        found.extend(message);
+        for space in [Space::Entries, Space::Aside, Space::Kept] {
+            if let Some(message) = in_place(view, space, queue, *id)? {
+                found.push(message);
+                break;
+            }
+        }
     }
     Ok(found)
 }
@@ -89,16 +96,17 @@ pub(super) fn page(
 ) -> Result<Page, StoreError> {
     let low = match order {
         Order::Ready => totals(view, queue)?.low,
-        Order::Aside | Order::Schedule => MessageId::ZERO,
+        Order::Aside | Order::Schedule | Order::Kept => MessageId::ZERO,
     };
     let key = |position: Position| match order {
         Order::Ready | Order::Aside => stored::entry_key(queue, position.id),
-        Order::Schedule => stored::schedule_key(queue, position.ready, position.id),
+        Order::Schedule | Order::Kept => stored::place_key(queue, position),
     };
     let (space, end) = match order {
         Order::Ready => (Space::Entries, Timestamp::default()),
         Order::Aside => (Space::Aside, Timestamp::default()),
         Order::Schedule => (Space::Schedule, Timestamp::from_millis(u64::MAX)),
+        Order::Kept => (Space::Settled, Timestamp::from_millis(u64::MAX)),
     };
     let (mut first, mut last) = (key(Position::id(low)), key(Position { ready: end, id: MessageId::MAX }));
     let after = after.map(key);
@@ -115,6 +123,7 @@ pub(super) fn page(
     let message = |pair| match order {
         Order::Ready | Order::Aside => entry(view, queue, pair),
         Order::Schedule => scheduled(view, queue, pair),
+        Order::Kept => settled(view, queue, pair),
     };
     match direction {
         Direction::Up => fill(range.filter(beyond).map(message), bounds),
@@ -195,7 +204,7 @@ fn fill(
             break;
         }
         let message = message?;
-        read += message.body.len();
+        read += message.body.len() + message.header.extras_bytes();
         page.messages.push(message);
     }
     Ok(page)

@@ -4,37 +4,47 @@
 //! |---|---|---|---|
 //! | stamps | `pool` | installation, pool (16 + 16) | for ever |
 //! | records | slot (1) | generation, transaction, seq, last id (4 + 8 + 8 + 16) | for ever |
-//! | totals | queue id (16) | messages, bytes, scheduled, aside, low id (8 + 8 + 8 + 8 + 16) | of the queue |
+//! | totals | queue id (16) | messages, bytes, scheduled, aside, low id, kept (8 + 8 + 8 + 8 + 16 + 8) | of the queue |
 //! | entries | queue id, message id (16 + 16) | header, body | of the message, while it is ready |
-//! | aside | queue id, message id (16 + 16) | header, body | of the message, while it is in another state |
+//! | aside | queue id, message id (16 + 16) | header, body | of the message, while it is neither ready nor kept |
+//! | kept | queue id, message id (16 + 16) | header, body | of the message, while it is done or failed |
 //! | headers | queue id, message id (16 + 16) | header | from the first change to the next change of space or the end |
 //! | schedule | queue id, ready, message id (16 + 8 + 16) | nothing | of the message, while it is scheduled |
-//! | buckets | slot, kind, end, queue id, ttl (1 + 1 + 8 + 16 + 4) | least id, greatest id, touches (16 + 16 + 4) |
-//! until a look-up of the due bucket finds it empty |
-//! | groups | queue id, group, 0, message id (16 + any + 1 + 16) | nothing | of the message, if it has a group |
+//! | settled | queue id, ready, message id (16 + 8 + 16) | nothing | of the message, while it is kept |
+//! | buckets | slot, kind, end, queue id, ttl (1 + 1 + 8 + 16 + 4) | first place, last place, touches (16 + 16 + 4 or
+//! 24 + 24 + 4) | until a look-up of the due bucket finds it empty |
+//! | groups | queue id, group, 0, message id (16 + any + 1 + 16) | nothing | of the message, if it has a group, unless kept |
 //! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | until the owner removes it |
 //!
 //! A ready message has one key, because a second one would halve the rate of posts; one with a group has two. When an
-//! entry becomes ready or stops being ready, it moves between entries and aside with its body. A header in headers
-//! replaces the one before the body.
+//! entry becomes ready or kept, or stops being so, it moves between entries, aside and kept with its body. A header in
+//! headers replaces the one before the body. The ready time of a kept message is when it was settled.
+//!
+//! Totals end with the low id while no message is kept, as in versions that know no kept messages.
 //!
 //! Buckets tell where to find due entries, each for many messages at once: kind 0 for entries that become ready, kind 1
-//! for entries that expire, each within a span of time that ends before `end`. See `buckets.rs`. For entries that live
-//! by queue, end and ttl are those of [`crate::retained`].
+//! for entries that expire, kind 2 for kept entries that expire, each within a span of time that ends before `end`.
+//! See `buckets.rs`. A place is an id (16), in kind 2 ready and id (8 + 16). For entries that live by queue, end and
+//! ttl are those of [`crate::retained`].
 //!
-//! Headers have the form of `crate::header`, with the tags 2 to 5 and the times in the order created, ready, expires.
+//! Headers have the form of `crate::header`, with the tags 2 to 9 and the times in the order created, ready, expires.
 //! Numbers are big-endian; times are milliseconds, ttl seconds.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
 pub(super) use crate::header::damaged;
-use crate::{Epoch, Note, Stamp, StoreError, Totals, header};
+use crate::{Epoch, Note, Position, Stamp, StoreError, Totals, header};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
+use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
+use angarium_journal::Space;
 
 pub(super) const STAMP_KEY: &[u8] = b"pool";
+
+/// Bytes of totals without kept messages.
+const TOTALS_BYTES: usize = 48;
 
 pub(super) fn encode_stamp(stamp: Stamp) -> Bytes {
     let mut value = BytesMut::with_capacity(32);
@@ -84,12 +94,15 @@ pub(super) struct QueueTotals {
 
 impl QueueTotals {
     pub(super) fn encode(&self) -> Bytes {
-        let mut value = BytesMut::with_capacity(48);
+        let mut value = BytesMut::with_capacity(TOTALS_BYTES + 8);
         value.put_u64(self.totals.messages);
         value.put_u64(self.totals.bytes);
         value.put_u64(self.totals.scheduled);
         value.put_u64(self.totals.in_transfer);
         value.put_slice(self.low.as_bytes());
+        if self.totals.kept > 0 {
+            value.put_u64(self.totals.kept);
+        }
         value.freeze()
     }
 
@@ -97,16 +110,15 @@ impl QueueTotals {
     pub(super) fn decode(value: Option<&Bytes>) -> Result<Self, StoreError> {
         let Some(value) = value else { return Ok(Self { totals: Totals::default(), low: MessageId::ZERO }) };
         let mut rest = &value[..];
-        if rest.len() != 48 {
+        let has_kept = rest.len() == TOTALS_BYTES + 8;
+        if rest.len() != TOTALS_BYTES && !has_kept {
             return Err(damaged("the totals of a queue"));
         }
-        let totals = Totals {
-            messages: rest.get_u64(),
-            bytes: rest.get_u64(),
-            scheduled: rest.get_u64(),
-            in_transfer: rest.get_u64(),
-        };
-        Ok(Self { totals, low: take_id(&mut rest) })
+        let (messages, bytes, scheduled, in_transfer) =
+            (rest.get_u64(), rest.get_u64(), rest.get_u64(), rest.get_u64());
+        let low = take_id(&mut rest);
+        let kept = if has_kept { rest.get_u64() } else { 0 };
+        Ok(Self { totals: Totals { messages, bytes, scheduled, in_transfer, kept }, low })
     }
 }
 
@@ -114,7 +126,26 @@ pub(super) fn record_key(slot: Slot) -> Bytes {
     Bytes::copy_from_slice(&[slot.0])
 }
 
-/// The key of an entry in entries, aside and headers.
+/// The space of an entry in this state.
+pub(super) fn space(state: &State) -> Space {
+    match state {
+        State::Ready => Space::Entries,
+        State::Scheduled | State::Prepared(_) | State::Moving(_) | State::NoTarget => Space::Aside,
+        State::Done | State::Failed => Space::Kept,
+    }
+}
+
+/// The key of an entry in an order by time, if its state has one.
+pub(super) fn ordered_key(queue: QueueId, header: &Header) -> Option<(Space, Bytes)> {
+    let space = match header.state {
+        State::Ready | State::Prepared(_) | State::Moving(_) | State::NoTarget => return None,
+        State::Scheduled => Space::Schedule,
+        State::Done | State::Failed => Space::Settled,
+    };
+    Some((space, place_key(queue, Position::of(header))))
+}
+
+/// The key of an entry in entries, aside, kept and headers.
 pub(super) fn entry_key(queue: QueueId, id: MessageId) -> Bytes {
     let mut key = [0; 32];
     key[..16].copy_from_slice(queue.as_bytes());
@@ -127,18 +158,28 @@ pub(super) fn entry_id(key: &[u8]) -> Result<MessageId, StoreError> {
     id.map(MessageId::from_bytes).ok_or_else(|| damaged("the key of an entry"))
 }
 
-pub(super) fn schedule_key(queue: QueueId, ready: Timestamp, id: MessageId) -> Bytes {
+/// The key of an entry in schedule and settled.
+pub(super) fn place_key(queue: QueueId, place: Position) -> Bytes {
     let mut key = BytesMut::with_capacity(40);
     key.put_slice(queue.as_bytes());
-    key.put_u64(ready.as_millis());
-    key.put_slice(id.as_bytes());
+    put_place(&mut key, place);
     key.freeze()
 }
 
-/// Reads a key in the schedule: the ready time and the id of the entry.
-pub(super) fn schedule_place(key: &[u8]) -> Result<(Timestamp, MessageId), StoreError> {
-    let mut rest = key.get(16..).filter(|rest| rest.len() == 24).ok_or_else(|| damaged("the schedule"))?;
-    Ok((Timestamp::from_millis(rest.get_u64()), take_id(&mut rest)))
+/// Reads the position in a key in schedule and settled.
+pub(super) fn place(key: &[u8]) -> Result<Position, StoreError> {
+    let mut rest =
+        key.get(16..).filter(|rest| rest.len() == 24).ok_or_else(|| damaged("an order by time"))?;
+    Ok(take_place(&mut rest))
+}
+
+pub(super) fn put_place(value: &mut BytesMut, place: Position) {
+    value.put_u64(place.ready.as_millis());
+    value.put_slice(place.id.as_bytes());
+}
+
+pub(super) fn take_place(rest: &mut &[u8]) -> Position {
+    Position { ready: Timestamp::from_millis(rest.get_u64()), id: take_id(rest) }
 }
 
 /// The key of an entry in groups.
@@ -187,4 +228,33 @@ pub(super) fn decode_note(key: &Bytes, value: &Bytes) -> Result<Note, StoreError
 
 pub(super) fn take_id(rest: &mut &[u8]) -> MessageId {
     MessageId::from_bytes(rest.get_u128().to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(kept: u64) -> Bytes {
+        let totals = Totals { messages: 1, bytes: 2, scheduled: 3, in_transfer: 4, kept };
+        QueueTotals { totals, low: MessageId::from_bytes([9; 16]) }.encode()
+    }
+
+    #[test]
+    fn totals_without_kept_messages_have_the_earlier_form() {
+        let earlier = [&[1, 2, 3, 4_u64].map(u64::to_be_bytes).concat()[..], &[9; 16]].concat();
+        assert_eq!(encoded(0), earlier);
+        assert_eq!(encoded(5), [&earlier[..], &5_u64.to_be_bytes()].concat());
+    }
+
+    #[test]
+    fn totals_of_both_forms_are_read() {
+        for kept in [0, 1, u64::MAX] {
+            let read = QueueTotals::decode(Some(&encoded(kept))).unwrap();
+            assert_eq!((read.totals.kept, read.totals.in_transfer), (kept, 4));
+            assert_eq!(read.low, MessageId::from_bytes([9; 16]));
+        }
+        for length in [0, 40, 47, 49, 55] {
+            assert!(QueueTotals::decode(Some(&encoded(7).slice(..length))).is_err(), "{length}");
+        }
+    }
 }

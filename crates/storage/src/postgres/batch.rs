@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, HashSet};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::stored::{encode_peer, id_key, life_columns, millis, number, queue_key, seq, state_number};
+use super::stored::{
+    encode_extras, encode_peer, id_key, life_columns, millis, number, queue_key, seq, state_number,
+};
 use crate::limits;
 use crate::{Batch, Note, QueueChanges, StoreError};
 use angarium_core::ids::{MessageId, QueueId, Slot};
@@ -52,6 +54,7 @@ struct Headers {
     peer: Vec<Option<Vec<u8>>>,
     group: Vec<Option<String>>,
     first_claimed: Vec<Option<i64>>,
+    extras: Vec<Option<Vec<u8>>>,
 }
 
 impl Headers {
@@ -71,17 +74,18 @@ impl Headers {
         self.peer.push(encode_peer(&header.state));
         self.group.push(header.group.as_ref().map(ToString::to_string));
         self.first_claimed.push(header.first_claimed.map(millis));
+        self.extras.push(encode_extras(header));
     }
 
     /// All columns but the group, which never changes.
-    fn columns(&self) -> [&(dyn ToSql + Sync); 13] {
+    fn columns(&self) -> [&(dyn ToSql + Sync); 14] {
         let Self { slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, .. } = self;
-        let (peer, first_claimed) = (&self.peer, &self.first_claimed);
-        [slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed]
+        let (peer, first, extras) = (&self.peer, &self.first_claimed, &self.extras);
+        [slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first, extras]
     }
 }
 
-/// The totals that appends add to queues, and lower bounds of their heads.
+/// The queues of the batches, and lower bounds of their heads.
 #[derive(Default)]
 struct Queues {
     slot: Vec<i16>,
@@ -89,10 +93,6 @@ struct Queues {
     low: Vec<Uuid>,
     /// The smallest id that becomes ready.
     min_ready: Vec<Uuid>,
-    messages: Vec<i64>,
-    bytes: Vec<i64>,
-    scheduled: Vec<i64>,
-    in_transfer: Vec<i64>,
 }
 
 #[derive(Default)]
@@ -148,19 +148,14 @@ impl<'a> Arrays<'a> {
         let updates = changes.updates.iter().filter(stays);
         let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
         let mut min_ready = MessageId::MAX;
-        let (mut messages, mut bytes, mut scheduled, mut in_transfer) = (0, 0, 0, 0);
         for message in &changes.appends {
             if !stays(&&message.header) {
                 continue;
             }
             let header = updates.remove(&message.header.id).unwrap_or(&message.header);
-            match header.state {
-                State::Ready => min_ready = min_ready.min(header.id),
-                State::Scheduled => scheduled += 1,
-                State::Prepared(_) | State::Moving(_) | State::Failed => in_transfer += 1,
+            if header.state == State::Ready {
+                min_ready = min_ready.min(header.id);
             }
-            messages += 1;
-            bytes += i64::try_from(message.body.len()).expect("a body is in memory");
             self.appends.push(slot, queue, header);
             self.bodies.push(&message.body);
         }
@@ -177,10 +172,6 @@ impl<'a> Arrays<'a> {
         self.queues.queue.push(queue_key(queue));
         self.queues.low.push(id_key(low));
         self.queues.min_ready.push(id_key(min_ready));
-        self.queues.messages.push(messages);
-        self.queues.bytes.push(bytes);
-        self.queues.scheduled.push(scheduled);
-        self.queues.in_transfer.push(in_transfer);
     }
 
     fn add_notes(&mut self, slot: Slot, queue: &'a QueueChanges) {
@@ -216,17 +207,8 @@ impl<'a> Arrays<'a> {
         let Records { slot, generation, transaction, seq, fences, last_id } = &self.records;
         let mut columns: Vec<&(dyn ToSql + Sync)> =
             vec![slot, pool, generation, transaction, seq, fences, last_id, commits];
-        let Queues { slot, queue, low, min_ready, messages, bytes, scheduled, in_transfer } = &self.queues;
-        columns.extend([
-            slot as &(dyn ToSql + Sync),
-            queue,
-            low,
-            min_ready,
-            messages,
-            bytes,
-            scheduled,
-            in_transfer,
-        ]);
+        let Queues { slot, queue, low, min_ready } = &self.queues;
+        columns.extend([slot as &(dyn ToSql + Sync), queue, low, min_ready]);
         columns.extend([&self.remove_slots as &(dyn ToSql + Sync), &self.remove_queues, &self.removes]);
         columns.extend(self.appends.columns());
         columns.extend([&self.appends.group as &(dyn ToSql + Sync), &self.bodies]);

@@ -108,7 +108,7 @@ impl Size {
         for queue in batch.queues.iter().map(|queue| &queue.changes) {
             changes += queue.appends.len() + queue.updates.len() + queue.removes.len();
             changes += queue.notes.len() + queue.note_removes.len();
-            bytes += queue.bytes();
+            bytes += queue.bytes_in_all();
         }
         Self { changes, bytes }
     }

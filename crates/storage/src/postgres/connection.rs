@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
@@ -120,15 +121,28 @@ impl Connection {
             }
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => Err(self.failed(&error)),
-            Err(_) => Err(self.silent()),
+            Err(_) => Err(self.silent(limits::ANSWER)),
         }
     }
 
     /// Runs statements without parameters, as one transaction unless they contain transaction control.
     pub(super) async fn run(&self, text: &str) -> Result<(), Failure> {
-        match timeout(limits::ANSWER, self.client.batch_execute(text)).await {
+        self.run_within(limits::ANSWER, text).await
+    }
+
+    /// Runs the statements of a migration within an open transaction. They may take long, but wait for a lock only as long
+    /// as others, because statements of other sessions wait behind them.
+    pub(super) async fn run_migration(&self, text: &str) -> Result<(), Failure> {
+        let (lock, statement) = (limits::STATEMENT.as_millis(), limits::MIGRATION.as_millis());
+        self.run(&format!("SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}"))
+            .await?;
+        self.run_within(limits::MIGRATION, text).await
+    }
+
+    async fn run_within(&self, max: Duration, text: &str) -> Result<(), Failure> {
+        match timeout(max, self.client.batch_execute(text)).await {
             Ok(done) => done.map_err(|error| self.failed(&error)),
-            Err(_) => Err(self.silent()),
+            Err(_) => Err(self.silent(max)),
         }
     }
 
@@ -144,7 +158,7 @@ impl Connection {
                 return Err(Failure::Refused(describe(&error)));
             }
             Err(_) => {
-                self.silent();
+                self.silent(limits::ANSWER);
                 return Err(Failure::Refused("PostgreSQL does not answer".into()));
             }
         };
@@ -159,9 +173,9 @@ impl Connection {
         Failure::of_sent(error)
     }
 
-    fn silent(&self) -> Failure {
+    fn silent(&self, max: Duration) -> Failure {
         self.give_up();
-        Failure::Lost(format!("PostgreSQL does not answer within {:?}", limits::ANSWER))
+        Failure::Lost(format!("PostgreSQL does not answer within {max:?}"))
     }
 }
 

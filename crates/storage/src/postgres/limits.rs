@@ -7,6 +7,9 @@ pub const CONNECT: Duration = Duration::from_secs(3);
 /// Max time of a statement in PostgreSQL; then the server cancels it, certainly without an effect. A batch takes
 /// milliseconds.
 pub const STATEMENT: Duration = Duration::from_secs(4);
+/// Max time of one migration of the tables: the indexes of a new version are built from all entries, at about a second or
+/// two for each million of them.
+pub const MIGRATION: Duration = Duration::from_secs(1_800);
 /// Max time without an answer to a statement; after that its outcome is unknown. Longer than [`STATEMENT`].
 pub const ANSWER: Duration = Duration::from_secs(6);
 /// Pause after a failed attempt to connect to PostgreSQL.

@@ -10,7 +10,11 @@ use crate::{Stamp, StoreError};
 use angarium_core::ids::Slot;
 
 /// The statements that lead from each version of the tables to the next. Released ones never change.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002.sql"),
+    include_str!("migrations/0003.sql"),
+];
 
 // Reads the catalogue itself: functions that resolve names may have cached, before the lock, that the table does not
 // exist.
@@ -69,7 +73,7 @@ async fn migrate(connection: &Connection, schema: &str, stamp: Stamp) -> Result<
         connection.run(&format!("CREATE SCHEMA \"{schema}\"")).await.map_err(undone)?;
     }
     for migration in &MIGRATIONS[usize::try_from(version).unwrap_or(0)..] {
-        connection.run(migration).await.map_err(undone)?;
+        connection.run_migration(migration).await.map_err(undone)?;
     }
     connection.query(PUT, &[&newest(), &stamp.system, &stamp.pool]).await.map_err(undone)?;
     let slots = bound(Slot::all().count());

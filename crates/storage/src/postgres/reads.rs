@@ -17,7 +17,7 @@ use angarium_core::message::Message;
 /// The columns of a header.
 macro_rules! header {
     () => {
-        "id, state, created, ready, expires, ttl, attempts, client, size, peer, grouped, first_claimed"
+        "id, state, created, ready, expires, ttl, attempts, client, size, peer, grouped, first_claimed, extras"
     };
 }
 pub(super) use header;
@@ -54,20 +54,24 @@ const READY_DOWN: &str = page!(
      '00000000-0000-0000-0000-000000000000'::uuid)",
     "id DESC"
 );
-const ASIDE_UP: &str = page!("aside AND id >= $4::uuid", "id");
-const ASIDE_DOWN: &str = page!("aside AND id <= $4::uuid", "id DESC");
+// Kept entries have `aside` too, so these do not name it: without it no order but that of their own index fits.
+const ASIDE_UP: &str = page!("state BETWEEN 1 AND 4 AND id >= $4::uuid", "id");
+const ASIDE_DOWN: &str = page!("state BETWEEN 1 AND 4 AND id <= $4::uuid", "id DESC");
 const SCHEDULE_UP: &str = page!("state = 1 AND (ready, id) > ($5::int8, $4::uuid)", "ready, id");
 const SCHEDULE_DOWN: &str = page!("state = 1 AND (ready, id) < ($5::int8, $4::uuid)", "ready DESC, id DESC");
+const KEPT_UP: &str = page!("state IN (5, 6) AND (ready, id) > ($5::int8, $4::uuid)", "ready, id");
+const KEPT_DOWN: &str =
+    page!("state IN (5, 6) AND (ready, id) < ($5::int8, $4::uuid)", "ready DESC, id DESC");
 
-const GROUP: &str = page!("grouped = $5::text AND id >= $4::uuid", "id");
+const GROUP: &str = page!("grouped = $5::text AND state < 5 AND id >= $4::uuid", "id");
 /// Walks from group to group: each step is one look-up in the index.
 const HEADS: &str = concat!(
     "WITH RECURSIVE heads AS (
         (SELECT grouped FROM entries
-        WHERE queue = $1::uuid AND grouped IS NOT NULL AND grouped > $2::text ORDER BY grouped LIMIT 1)
+        WHERE queue = $1::uuid AND state < 5 AND grouped > $2::text ORDER BY grouped LIMIT 1)
         UNION ALL
         SELECT (SELECT e.grouped FROM entries e
-            WHERE e.queue = $1::uuid AND e.grouped IS NOT NULL AND e.grouped > h.grouped ORDER BY e.grouped LIMIT 1)
+            WHERE e.queue = $1::uuid AND e.state < 5 AND e.grouped > h.grouped ORDER BY e.grouped LIMIT 1)
         FROM heads h WHERE h.grouped IS NOT NULL
     ), named AS (
         SELECT grouped AS name FROM heads WHERE grouped IS NOT NULL LIMIT $3::int8
@@ -75,26 +79,31 @@ const HEADS: &str = concat!(
     SELECT ",
     header!(),
     ", body, NOT EXISTS (
-        SELECT FROM entries o WHERE o.queue = $1::uuid AND o.grouped = first.grouped AND o.id > first.id) AS is_only
+        SELECT FROM entries o
+        WHERE o.queue = $1::uuid AND o.state < 5 AND o.grouped = first.grouped AND o.id > first.id) AS is_only
     FROM named, LATERAL (
-        SELECT * FROM entries e WHERE e.queue = $1::uuid AND e.grouped = name ORDER BY e.id LIMIT 1) AS first
+        SELECT * FROM entries e
+        WHERE e.queue = $1::uuid AND e.state < 5 AND e.grouped = name ORDER BY e.id LIMIT 1) AS first
     ORDER BY grouped"
 );
+/// Looks each entry up by its whole key: for a join instead the planner may scan the queue.
 const GET: &str = concat!(
     "SELECT ",
-    "e.id, e.state, e.created, e.ready, e.expires, e.ttl, e.attempts, e.client, e.size, e.peer, e.grouped, e.first_claimed,
-    e.body
+    header!(),
+    ", body
     FROM (
-        SELECT asked.id, asked.place, either.aside
-        FROM unnest($2::uuid[]) WITH ORDINALITY AS asked (id, place), unnest('{f,t}'::boolean[]) AS either (aside)
-        OFFSET 0) AS asked, entries e
-    WHERE e.queue = $1::uuid AND e.aside = asked.aside AND e.id = asked.id
-    ORDER BY asked.place"
+        SELECT asked.place, found.*
+        FROM unnest($2::uuid[]) WITH ORDINALITY AS asked (id, place), unnest('{f,t}'::boolean[]) AS part (aside),
+            LATERAL (
+                SELECT * FROM entries e WHERE e.queue = $1::uuid AND e.aside = part.aside AND e.id = asked.id
+                OFFSET 0) AS found
+    ) AS entries
+    ORDER BY place"
 );
 const NOTES: &str = "
     SELECT key, value, expires FROM notes
     WHERE queue = $1::uuid AND kind = $2::int2 AND key >= $3::bytea ORDER BY key LIMIT $4::int8";
-const TOTALS: &str = "SELECT messages, bytes, scheduled, aside FROM queues WHERE queue = $1::uuid";
+const TOTALS: &str = "SELECT messages, bytes, scheduled, aside, kept FROM queues WHERE queue = $1::uuid";
 
 const USAGE: &str = "
     SELECT count(*)::int8 AS queues, COALESCE(sum(messages), 0)::int8 AS messages, COALESCE(sum(bytes), 0)::int8 AS bytes
@@ -131,7 +140,7 @@ impl PoolReads for PostgresPool {
         bytes: usize,
     ) -> Result<Page, StoreError> {
         let is_end = after.is_some_and(|after| match (order, direction) {
-            (Order::Schedule, _) => false,
+            (Order::Schedule | Order::Kept, _) => false,
             (_, Direction::Up) => after.id == MessageId::MAX,
             (_, Direction::Down) => after.id == MessageId::ZERO,
         });
@@ -158,6 +167,12 @@ impl PoolReads for PostgresPool {
             }
             (Order::Schedule, Direction::Down) => {
                 self.read(SCHEDULE_DOWN, &[&queue, &limit, &bytes, &max.1, &max.0]).await
+            }
+            (Order::Kept, Direction::Up) => {
+                self.read(KEPT_UP, &[&queue, &limit, &bytes, &min.1, &min.0]).await
+            }
+            (Order::Kept, Direction::Down) => {
+                self.read(KEPT_DOWN, &[&queue, &limit, &bytes, &max.1, &max.0]).await
             }
         }?;
         page_of(&rows, messages)
@@ -207,6 +222,7 @@ impl PoolReads for PostgresPool {
             bytes: unsigned(row, "bytes")?,
             scheduled: unsigned(row, "scheduled")?,
             in_transfer: unsigned(row, "aside")?,
+            kept: unsigned(row, "kept")?,
         })
     }
 

@@ -7,24 +7,34 @@
 //! |---|---|---|---|
 //! | `stamp` | one row | version of the tables, installation, pool | for ever |
 //! | `records` | slot | pool, epoch, number of the last batch, number of fences, greatest id | for ever; made at registration |
-//! | `queues` | queue id | messages, bytes, scheduled, aside, low id | of the queue |
+//! | `queues` | queue id | messages, bytes, scheduled, aside, kept, low id | of the queue |
 //! | `entries` | queue id, whether it is not ready, message id | header, body | of the message |
 //! | `notes` | queue id, kind, key | value, expires | until the owner removes it |
 //!
 //! An entry that lives by queue has ttl 0, which no other entry has, and its place of [`crate::retained`] in `expires`:
 //! so the index of expiry also has its order by queue and base time.
 //!
-//! States and peers have the form of all drivers (`crate::header`). A ready entry is in its primary key and in the
-//! index of expiry; a scheduled one in two more indexes, one with a group in the index of groups; a prepared or moving
-//! one is in none but the last. Times are milliseconds, ttl is seconds. Bodies are never compressed, and those of more
-//! than 2 kB are stored out of line, so that a new header does not rewrite them.
+//! States, peers and extras have the form of all drivers (`crate::header`, `crate::extras`). Each entry is in the primary
+//! key, and in the index of expiry unless it is prepared or moving. Others have the entries of some states only:
+//!
+//! | index | order | holds |
+//! |---|---|---|
+//! | `entries_schedule`, `entries_due` | ready time, id; of a queue and of a slot | scheduled entries |
+//! | `entries_aside` | id | scheduled, prepared, moving ones, and those without a target |
+//! | `entries_kept` | ready time (when settled), id | done and failed ones |
+//! | `entries_groups` | group, id | those with a group that are not kept |
+//!
+//! So a ready entry is in two indexes, and in three with a group. In `queues`, `aside` counts the entries of
+//! `entries_aside` that are not scheduled, and `kept` those of `entries_kept`. Times are milliseconds, ttl is seconds.
+//! Bodies are never compressed, and those of more than 2 kB are stored out of line, so that a new header does not rewrite
+//! them.
 
 use bytes::Bytes;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::header::{self, damaged};
-use crate::{Epoch, Note, StoreError, retained};
+use crate::{Epoch, Note, StoreError, extras, retained};
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, State};
 use angarium_core::time::Timestamp;
@@ -90,6 +100,12 @@ pub(super) fn encode_peer(state: &State) -> Option<Vec<u8>> {
     (!value.is_empty()).then_some(value)
 }
 
+/// The column extras of a header; none when it has no field of them.
+pub(super) fn encode_extras(header: &Header) -> Option<Vec<u8>> {
+    let value = extras::encode(header.extras.as_deref()?);
+    (!value.is_empty()).then(|| value.into())
+}
+
 /// A column of a row.
 pub(super) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
     row: &'a Row,
@@ -128,6 +144,9 @@ pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
             .map(|group| header::take_group(group.as_bytes()))
             .transpose()?,
         first_claimed: column::<Option<i64>>(row, "first_claimed")?.map(time),
+        extras: column::<Option<&[u8]>>(row, "extras")?
+            .map(|extras| extras::decode(Bytes::copy_from_slice(extras)).map(Box::new))
+            .transpose()?,
     })
 }
 

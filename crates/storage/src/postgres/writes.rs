@@ -22,7 +22,7 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 const PLAIN: &str = include_str!("sql/commit.sql");
 /// Statement for all batches.
 static COMMIT: LazyLock<String> = LazyLock::new(|| {
-    let sums = "UNION ALL SELECT queue, NULL, NULL, 0, 0, scheduled, aside FROM updated";
+    let sums = "UNION ALL SELECT queue, NULL, 0, 0, scheduled, aside, kept FROM updated";
     PLAIN.replace("-- and of updates", sums).replace("-- and the rest", include_str!("sql/rest.sql"))
 });
 const DROP: &str = include_str!("sql/drop.sql");
@@ -101,7 +101,7 @@ impl PoolWrites for PostgresPool {
         let own = self.own(batch.slot);
         let is_in_doubt = own.doubt == Some((batch.epoch, batch.seq));
         // After a failure the batch is sent alone: then the answer tells the reason, and the batch delays no other.
-        let is_full = self.is_full() && batch.has_appends();
+        let is_full = self.is_full() && batch.needs_room();
         let may_share = own.doubt.is_none() && !own.is_refused && !is_full;
         let result = if may_share && Committer::takes(batch) {
             match self.share(batch, own.fences).await {
@@ -190,7 +190,7 @@ impl PostgresPool {
         let (session, stamp) = self.writes.session().await?;
         let record = Record::of(batch.slot, batch.epoch, stamp)?;
         // An attempt in doubt may still be applied, so the batch cannot be refused any more: it may exceed the quota.
-        if self.is_full() && batch.has_appends() && !is_in_doubt {
+        if self.is_full() && batch.needs_room() && !is_in_doubt {
             return match self.position(&session, &record, batch, own).await? {
                 BatchPosition::Next => Err(StoreError::Full),
                 BatchPosition::Done => self.settle(&session, &record, batch).await,
@@ -205,7 +205,7 @@ impl PostgresPool {
                     Err(StoreError::NotSent("the record of the slot was being changed".into()))
                 }
             },
-            Err(Failure::Full(_)) if batch.has_appends() && !is_in_doubt => Err(StoreError::Full),
+            Err(Failure::Full(_)) if batch.needs_room() && !is_in_doubt => Err(StoreError::Full),
             // Another attempt of this batch may still be applied, so its number may not be free.
             Err(Failure::Full(why) | Failure::Refused(why)) if is_in_doubt => Err(StoreError::Unknown(why)),
             Err(failure) => Err(failure.of_write()),

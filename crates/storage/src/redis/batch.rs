@@ -7,8 +7,8 @@ use redis::Cmd;
 use super::scripts::{APPEND, COMMIT, Script};
 use super::stored::{self, Bucket, HEADER_FORM, Keys, Numbering, QUEUE_KEYS};
 use crate::limits;
-use crate::{Batch, Changes, Note, QueueChanges, StoreError, header};
-use angarium_core::ids::{MessageId, QueueId};
+use crate::{Batch, Changes, Note, Position, QueueChanges, StoreError, header};
+use angarium_core::ids::QueueId;
 use angarium_core::message::{Header, State};
 
 /// Checks the sizes of notes, which no earlier layer checks.
@@ -24,7 +24,7 @@ pub(super) fn check_bounds(batch: &Batch) -> Result<(), StoreError> {
 
 /// Returns the call that applies a batch.
 pub(super) fn call(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'static Script, Cmd) {
-    let script: &Script = if batch.has_appends() { &APPEND } else { &COMMIT };
+    let script: &Script = if batch.needs_room() { &APPEND } else { &COMMIT };
     (script, call_of(script, batch, own, keys))
 }
 
@@ -97,17 +97,19 @@ fn add_queue(call: &mut Cmd, queue: &QueueChanges) {
     }
 }
 
-/// Adds the buckets of the entries that the batch writes, each with the smallest and the greatest of their ids.
+/// Adds the buckets of the entries that the batch writes, each with the smallest and the greatest of their members.
 fn add_buckets(call: &mut Cmd, queue: QueueId, changes: &Changes) {
-    let mut touched: BTreeMap<Bucket, (MessageId, MessageId)> = BTreeMap::new();
+    let mut touched: BTreeMap<Bucket, (Position, Position)> = BTreeMap::new();
     let mut touch = |header: &Header| {
-        let (min, max) = touched.entry(Bucket::of(queue, header)).or_insert((header.id, header.id));
-        *min = (*min).min(header.id);
-        *max = (*max).max(header.id);
+        let bucket = Bucket::of(queue, header);
+        let position = bucket.position(header);
+        let (min, max) = touched.entry(bucket).or_insert((position, position));
+        *min = (*min).min(position);
+        *max = (*max).max(position);
     };
     changes.headers().for_each(&mut touch);
     call.arg(touched.len());
     for (bucket, (min, max)) in &touched {
-        call.arg(&bucket.encode()[..]).arg(stored::encode_hex_id(*min)).arg(stored::encode_hex_id(*max));
+        call.arg(bucket.encode()).arg(bucket.hex_member(*min)).arg(bucket.hex_member(*max));
     }
 }

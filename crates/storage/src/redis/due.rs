@@ -13,7 +13,7 @@ use super::reads::{bytes, list};
 use super::retained::Walk;
 use super::scripts::EXPIRED;
 use super::stored::{self, Bucket, decode_header, decode_id};
-use crate::{Due, PoolDeadlines, RetainedEntries, RetainedPlace, StoreError};
+use crate::{Due, PoolDeadlines, Position, RetainedEntries, RetainedPlace, StoreError};
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
@@ -22,7 +22,7 @@ use angarium_core::time::Timestamp;
 #[derive(Clone, Debug)]
 pub(super) struct DueCursor {
     bucket: Bytes,
-    after: MessageId,
+    after: Position,
 }
 
 /// A look-up through the buckets of a slot.
@@ -201,38 +201,39 @@ impl RedisPool {
         }
     }
 
-    /// Reads a bucket, after one id and up to another.
+    /// Reads a bucket, after one position and up to another.
     pub(super) async fn read_bucket(
         &self,
         scan: &mut DueScan,
         member: &Bytes,
-        from: Option<MessageId>,
-        to: Option<MessageId>,
+        from: Option<Position>,
+        to: Option<Position>,
     ) -> Result<(), StoreError> {
         let (queue, bucket) = Bucket::decode(member)?;
-        let mut after = from.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+        let mut after = from.map(|position| bucket.member(position)).unwrap_or_default();
+        let sets: &[&str] = if bucket.is_kept { &["kept"] } else { &["ready", "aside"] };
         loop {
             let session = self.write_link(scan.slot).session().await?;
-            let names = ["entries", "headers", "ready", "aside", "ranges"]
-                .map(|what| session.keys.of_queue(queue, what));
-            let mut names = names.to_vec();
-            names.insert(0, session.keys.of_slot(scan.slot, "buckets"));
+            let of_queue = ["entries", "headers", "ranges"].iter().chain(sets);
+            let mut names = vec![session.keys.of_slot(scan.slot, "buckets")];
+            names.extend(of_queue.map(|what| session.keys.of_queue(queue, what)));
             let many = (scan.limit - scan.found.len()).min(limits::PAGE);
             let mut call = EXPIRED.call(&names);
-            call.arg(&queue.as_bytes()[..]).arg(&bucket.encode()[..]).arg(bucket.span());
-            call.arg(&after).arg(many).arg(limits::PAGE);
+            call.arg(&queue.as_bytes()[..]).arg(bucket.encode()).arg(bucket.span());
+            call.arg(&after).arg(many).arg(limits::PAGE).arg(limits::PAGE_BYTES);
             let answer = self.write_link(scan.slot).write(session, &EXPIRED, call, Default::default()).await;
             let mut answer =
                 list(answer.map_err(|error| StoreError::NotSent(error.to_string()))?)?.into_iter();
             after = answer.next().map(bytes).transpose()?.unwrap_or_default().to_vec();
             while let (Some(id), Some(header)) = (answer.next(), answer.next()) {
-                let id = decode_id(&bytes(id)?)?;
-                if to.is_some_and(|to| id > to) {
+                let header = decode_header(decode_id(&bytes(id)?)?, &bytes(header)?)?;
+                let position = bucket.position(&header);
+                if to.is_some_and(|to| position > to) {
                     return Ok(());
                 }
-                scan.found.push((queue, decode_header(id, &bytes(header)?)?));
+                scan.found.push((queue, header));
                 if scan.is_full() {
-                    scan.cursor = Some(DueCursor { bucket: member.clone(), after: id });
+                    scan.cursor = Some(DueCursor { bucket: member.clone(), after: position });
                     return Ok(());
                 }
             }

@@ -16,7 +16,7 @@ pub const LOOK: Duration = Duration::from_secs(10);
 pub const WAITING: usize = 8;
 /// Max entries that one script in Redis reads or removes: Redis serves no other client meanwhile.
 pub const PAGE: usize = 1_024;
-/// Max bytes of bodies that one script in Redis reads, for the same reason.
+/// Max bytes of bodies, and of headers, that one script in Redis reads, for the same reason: results are in headers.
 pub const PAGE_BYTES: usize = 4 << 20;
 /// Max entries that one script in Redis reads by their ids; all may have bodies of the max size.
 pub const GET: usize = 64;

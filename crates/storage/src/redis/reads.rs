@@ -92,7 +92,7 @@ impl PageRequest {
     fn range(&self, after: Option<Position>) -> (&'static str, Vec<u8>, Vec<u8>) {
         let member = |position: Position| match self.order {
             Order::Ready | Order::Aside => position.id.as_bytes().to_vec(),
-            Order::Schedule => stored::schedule_member(position.ready, position.id),
+            Order::Schedule | Order::Kept => stored::timed_member(position),
         };
         let (command, first, last) = match self.direction {
             Direction::Up => ("ZRANGEBYLEX", b"-", b"+"),
@@ -118,12 +118,13 @@ impl RedisPool {
             Order::Ready => ("ready", 1),
             Order::Aside => ("aside", 1),
             Order::Schedule => ("scheduled", 9),
+            Order::Kept => ("kept", 9),
         };
         let (command, first, last) = request.range(after);
         let names = ["entries", "headers", order].map(|what| session.keys.of_queue(request.queue, what));
         let mut call = SCAN.call(&names);
         call.arg(command).arg(first).arg(last);
-        call.arg(messages).arg(bytes_left.min(limits::PAGE_BYTES)).arg(skip);
+        call.arg(messages).arg(bytes_left.min(limits::PAGE_BYTES)).arg(skip).arg(limits::PAGE_BYTES);
         add_entries(self.reads.read(session, &SCAN, &call).await?, page)?;
         Ok(!page.is_last)
     }
@@ -179,6 +180,7 @@ impl PoolReads for RedisPool {
                 SCAN.call(&["entries", "headers", "groups"].map(|what| session.keys.of_queue(queue, what)));
             call.arg("ZRANGEBYLEX").arg(bound).arg(&last[..]);
             call.arg(many).arg((bytes - read).min(limits::PAGE_BYTES)).arg(prefix.len() + 1);
+            call.arg(limits::PAGE_BYTES);
             let answer = self.reads.read(session, &SCAN, &call).await?;
             add_entries(answer, &mut page)?;
             let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
@@ -246,14 +248,16 @@ impl PoolReads for RedisPool {
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         let session = self.reads.session().await?;
         let bytes = session.keys.of_slot(queue.slot(), "bytes");
-        let [entries, in_transfer, scheduled] =
-            ["entries", "aside", "scheduled"].map(|what| session.keys.of_queue(queue, what));
-        let mut call = TOTALS.call(&[bytes, entries, in_transfer, scheduled]);
+        let [entries, aside, scheduled, kept] =
+            ["entries", "aside", "scheduled", "kept"].map(|what| session.keys.of_queue(queue, what));
+        let mut call = TOTALS.call(&[bytes, entries, aside, scheduled, kept]);
         call.arg(&queue.as_bytes()[..]);
         let answer = list(self.reads.read(session, &TOTALS, &call).await?)?;
         let numbers = answer.iter().map(number).collect::<Result<Vec<_>, _>>()?;
-        let &[messages, bytes, scheduled, not_ready] = &numbers[..] else { return Err(damaged("an answer")) };
-        Ok(Totals { messages, bytes, scheduled, in_transfer: not_ready.saturating_sub(scheduled) })
+        let &[messages, bytes, scheduled, aside, kept] = &numbers[..] else {
+            return Err(damaged("an answer"));
+        };
+        Ok(Totals { messages, bytes, scheduled, in_transfer: aside.saturating_sub(scheduled), kept })
     }
 
     async fn notes(

@@ -10,28 +10,30 @@
 //! | `T:record` | string | generation, transaction, tag of the numbering, number, greatest id, in hex (8 + 16 + 5 + 11 + 32) | for ever; made at registration |
 //! | `T:bytes` | hash | queue id → bytes of its bodies | of the queue's messages |
 //! | `T:schedule` | sorted set | ready, queue id, message id (8 + 16 + 16) | of the message, while it is scheduled |
-//! | `T:buckets` | sorted set | end, queue id, ttl (8 + 16 + 4) | until a look-up of the due bucket, or of the first one of a queue, finds it empty |
+//! | `T:buckets` | sorted set | end, queue id, ttl, 1 if of kept entries (8 + 16 + 4 + 0 or 1) | until a look-up of the due bucket, or of the first one of a queue, finds it empty |
 //! | `T:entries:Q` | hash | message id → head of the header, body | of the message |
-//! | `T:headers:Q` | hash | message id → header | from the first change of the message (from its begin if it is not ready or has a group) to its end |
+//! | `T:headers:Q` | hash | message id → header | from the first change of the message (from its begin if its head is not all of it, or it is not ready) to its end |
 //! | `T:ready:Q` | sorted set | message id | of the message, while it is ready |
-//! | `T:aside:Q` | sorted set | message id | of the message, while it is in another state |
+//! | `T:aside:Q` | sorted set | message id | of the message, while it is neither ready nor kept |
 //! | `T:scheduled:Q` | sorted set | ready, message id (8 + 16) | of the message, while it is scheduled |
-//! | `T:ranges:Q` | hash | end, ttl (8 + 4) → least id, greatest id, in hex | of the bucket |
+//! | `T:ranges:Q` | hash | end, ttl, 1 if of kept entries (8 + 4 + 0 or 1) → least member, greatest member, in hex | of the bucket |
 //! | `T:notes:Q` | hash | kind, key (1 + any) → expires, value (8 + any) | until the owner removes it |
 //! | `T:names:Q` | sorted set | kind, key | of the note |
-//! | `T:groups:Q` | sorted set | group, 0, message id (any + 1 + 16) | of the message, if it has a group |
+//! | `T:groups:Q` | sorted set | group, 0, message id (any + 1 + 16) | of the message, if it has a group, while it is not kept |
+//! | `T:kept:Q` | sorted set | settled, message id (8 + 16) | of the message, while it is kept: done or failed |
 //!
 //! All scores are 0, so members are in the order of their bytes. A header in headers replaces the one in entries. An
-//! entry that is not ready, or has a group, always has one there.
+//! entry that is not ready, or has more than a head, always has one there.
 //!
 //! A bucket has the entries of one queue and ttl that expire within one span of time, up to `end`; its range has the
-//! smallest and the greatest id of them.
+//! smallest and the greatest id of them. Kept entries have buckets of their own, whose ranges have members of `kept`:
+//! their ids are spread over the queue, but the times when they were settled are as close as those when they expire.
 //!
 //! For entries that live by queue, end and ttl are those of [`crate::retained`].
 //!
-//! Headers have the form of `crate::header`, with the tags 1 to 4 and the times in the order ready, expires, created;
-//! entries have the head only. Scripts read the state and the ready time from it. Numbers are big-endian; times are
-//! milliseconds, ttl seconds.
+//! Headers have the form of `crate::header`, with the tags 1 to 8 and the times in the order ready, expires, created;
+//! entries have the head only. Scripts read the tag, the state, the times and the ttl from it, and the group behind it.
+//! The ready time of a kept entry is when it was settled. Numbers are big-endian; times are milliseconds, ttl seconds.
 
 use std::sync::Arc;
 
@@ -40,7 +42,7 @@ use uuid::Uuid;
 
 pub(super) use crate::header::{HEAD_BYTES, damaged};
 use crate::header::{HeaderForm, TimeOrder};
-use crate::{Epoch, Note, Stamp, StoreError, retained};
+use crate::{Epoch, Note, Position, Stamp, StoreError, retained};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life};
@@ -51,7 +53,7 @@ pub(super) const HEADER_FORM: HeaderForm = HeaderForm { first_tag: 1, times: Tim
 /// Milliseconds of the shortest span of a bucket.
 const MIN_SPAN: u64 = 8_000;
 
-pub(super) const QUEUE_KEYS: usize = 9;
+pub(super) const QUEUE_KEYS: usize = 10;
 
 /// The names of all keys of a pool.
 #[derive(Clone, Debug)]
@@ -83,7 +85,7 @@ impl Keys {
 
     /// The keys of a queue, in the order of the scripts.
     pub(super) fn queue_keys(&self, queue: QueueId) -> [String; QUEUE_KEYS] {
-        ["entries", "headers", "ready", "aside", "scheduled", "ranges", "notes", "names", "groups"]
+        ["entries", "headers", "ready", "aside", "scheduled", "ranges", "notes", "names", "groups", "kept"]
             .map(|what| self.of_queue(queue, what))
     }
 }
@@ -175,9 +177,9 @@ pub(super) fn decode_id(bytes: &[u8]) -> Result<MessageId, StoreError> {
     bytes.try_into().map(MessageId::from_bytes).map_err(|_| damaged("the id of a message"))
 }
 
-/// The member of an entry in the schedule of its queue.
-pub(super) fn schedule_member(ready: Timestamp, id: MessageId) -> Vec<u8> {
-    [&ready.as_millis().to_be_bytes()[..], id.as_bytes()].concat()
+/// The member of an entry in an order by time of its queue: the scheduled or the kept entries.
+pub(super) fn timed_member(position: Position) -> Vec<u8> {
+    [&position.ready.as_millis().to_be_bytes()[..], position.id.as_bytes()].concat()
 }
 
 /// Reads a member of a slot's schedule.
@@ -196,20 +198,26 @@ pub(super) struct Bucket {
     /// The first millisecond after the bucket.
     pub(super) end: u64,
     pub(super) ttl: u32,
+    /// Whether its entries are kept: then they are read in order of the time when they were settled.
+    pub(super) is_kept: bool,
 }
 
 impl Bucket {
-    /// Returns the bucket of an entry, in which it is found when it has expired.
+    /// Added to the stored form of a bucket of kept entries.
+    const KEPT: u8 = 1;
+
+    /// Returns the bucket of an entry, in which it is found when it has expired. A kept entry has a life of its own:
+    /// with a life by queue no look-up finds it.
     pub(super) fn of(queue: QueueId, header: &Header) -> Self {
         match header.life {
             Life::Own { ttl, expires } => {
                 let span = span(ttl);
                 let end = (expires.as_millis() / span).saturating_add(1).saturating_mul(span);
-                Self { end, ttl }
+                Self { end, ttl, is_kept: header.state.is_kept() }
             }
             Life::Retained { since } => {
                 let (end, ttl) = retained::bucket(queue, header.id, since);
-                Self { end, ttl }
+                Self { end, ttl, is_kept: false }
             }
         }
     }
@@ -219,21 +227,37 @@ impl Bucket {
         if retained::is_place(self.end) { retained::span(self.ttl) } else { span(self.ttl) }
     }
 
-    pub(super) fn encode(self) -> [u8; 12] {
-        let mut bytes = [0; 12];
-        bytes[..8].copy_from_slice(&self.end.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.ttl.to_be_bytes());
-        bytes
+    /// Returns the position of an entry among those of the bucket.
+    pub(super) fn position(self, header: &Header) -> Position {
+        if self.is_kept { Position::of(header) } else { Position::id(header.id) }
+    }
+
+    /// Returns the member of an entry in the sets that have the entries of the bucket.
+    pub(super) fn member(self, position: Position) -> Vec<u8> {
+        if self.is_kept { timed_member(position) } else { position.id.as_bytes().to_vec() }
+    }
+
+    /// Returns the same member in hex, for the range of the bucket.
+    pub(super) fn hex_member(self, position: Position) -> String {
+        let id = encode_hex_id(position.id);
+        if self.is_kept { format!("{:016x}{id}", position.ready.as_millis()) } else { id }
+    }
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        let mark: &[u8] = if self.is_kept { &[Self::KEPT] } else { &[] };
+        [&self.end.to_be_bytes()[..], &self.ttl.to_be_bytes(), mark].concat()
     }
 
     /// Reads a member of a slot's buckets: the queue and the bucket.
     pub(super) fn decode(mut member: &[u8]) -> Result<(QueueId, Self), StoreError> {
-        if member.len() != 28 {
-            return Err(damaged("the buckets of a slot"));
-        }
+        let is_kept = match (member.len(), member.last()) {
+            (28, _) => false,
+            (29, Some(&Self::KEPT)) => true,
+            _ => return Err(damaged("the buckets of a slot")),
+        };
         let end = member.get_u64();
         let queue = QueueId::from_bytes(member.get_u128().to_be_bytes());
-        Ok((queue, Self { end, ttl: member.get_u32() }))
+        Ok((queue, Self { end, ttl: member.get_u32(), is_kept }))
     }
 }
 
@@ -272,6 +296,7 @@ mod tests {
     use super::*;
     use angarium_core::message::{Peer, State};
     use angarium_core::names::{ProjectId, QueueName, QueueRef};
+    use angarium_core::outcome::Extras;
 
     fn header(state: State) -> Header {
         Header {
@@ -285,6 +310,7 @@ mod tests {
             state,
             group: None,
             first_claimed: None,
+            extras: None,
         }
     }
 
@@ -301,6 +327,8 @@ mod tests {
             State::Scheduled,
             State::Prepared(peer(Some(queue))),
             State::Moving(peer(None)),
+            State::NoTarget,
+            State::Done,
             State::Failed,
         ] {
             let group = Some(GroupName::new("g:1", "group").unwrap());
@@ -309,7 +337,10 @@ mod tests {
             let retained = Header { life, ..plain.clone() };
             let retained_in_group = Header { life, group: group.clone(), ..plain.clone() };
             let in_group = Header { group, first_claimed, ..plain.clone() };
-            for header in [in_group, retained_in_group, retained, plain] {
+            let extras = Some(Box::new(Extras { forgotten: 3, ..Extras::default() }));
+            let with_fields = Header { extras: extras.clone(), ..plain.clone() };
+            let with_all = Header { extras, ..retained_in_group.clone() };
+            for header in [in_group, retained_in_group, retained, plain, with_fields, with_all] {
                 let mut value = Vec::new();
                 HEADER_FORM.put(&mut value, &header);
                 assert_eq!(decode_header(header.id, &value).unwrap(), header);
@@ -354,6 +385,25 @@ mod tests {
             let bucket = Bucket::of(QueueId::from_bytes([7; 16]), &Header { life, ..header(State::Ready) });
             assert!(bucket.end > millis && bucket.end - bucket.span() <= millis, "{bucket:?}");
             assert!(bucket.span() <= 8_000.max(u64::from(ttl) * 1_000 / 32));
+        }
+    }
+
+    #[test]
+    fn kept_bucket_differs_from_others_of_its_time() {
+        let queue = QueueId::from_bytes([7; 16]);
+        let [ready, done, failed] = [State::Ready, State::Done, State::Failed].map(header);
+        let (bucket, kept) = (Bucket::of(queue, &ready), Bucket::of(queue, &done));
+        assert_eq!(kept, Bucket::of(queue, &failed));
+        assert_eq!((bucket.end, bucket.ttl, bucket.is_kept), (kept.end, kept.ttl, !kept.is_kept));
+        for (bucket, length) in [(bucket, 12), (kept, 13)] {
+            let stored = bucket.encode();
+            assert_eq!(stored.len(), length);
+            let member = [&stored[..8], queue.as_bytes(), &stored[8..]].concat();
+            assert_eq!(Bucket::decode(&member).unwrap(), (queue, bucket));
+            assert!(Bucket::decode(&[&member[..], &[2]].concat()).is_err());
+            let member = bucket.member(bucket.position(&done));
+            let hex: String = member.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(bucket.hex_member(bucket.position(&done)), hex);
         }
     }
 }

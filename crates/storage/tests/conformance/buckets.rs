@@ -45,6 +45,7 @@ fn message(rank: u64, created: u64) -> Message {
         state,
         group: None,
         first_claimed: None,
+        extras: None,
     };
     Message { header, body: Bytes::new() }
 }

@@ -4,10 +4,11 @@ use angarium_core::message::State;
 use angarium_core::time::Timestamp;
 use angarium_storage::{Changes, DropResult, Due, Note, Order, QueueChanges, StoreError, Totals};
 
+use crate::groups::of_group;
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
     Owner, SLOT, appends, both, claimed_again, epoch, id, ids, in_state, message, messages, peer, queue,
-    removes, scheduled, start,
+    removes, scheduled, settled, start,
 };
 
 /// An owner with a queue that has data of every kind, and another queue.
@@ -17,19 +18,22 @@ async fn with_all(storage: &mut dyn Storage) -> Owner {
     sent.push(scheduled(message(11, "1"), 30));
     sent.push(in_state(message(12, "1"), State::Prepared(peer())));
     sent.push(in_state(message(13, "1"), State::Moving(peer())));
+    sent.push(settled(message(14, "1"), State::Done, 30));
+    sent.push(of_group(settled(message(15, "1"), State::Failed, 20), "a"));
     let note = Note { kind: 1, key: "a".into(), value: "1".into(), expires: Timestamp::default() };
     let changes = both(appends(queue(SLOT, 1), &sent), Changes::notes(vec![note]));
     owner.apply(vec![changes, appends(queue(SLOT, 2), &messages([21, 22]))]).await;
-    owner.update(queue(SLOT, 1), &[claimed_again(&sent[4].header), claimed_again(&sent[12].header)]).await;
+    let claimed = [4, 12, 13].map(|at| claimed_again(&sent[at].header));
+    owner.update(queue(SLOT, 1), &claimed).await;
     owner.apply(vec![QueueChanges { low: id(2), ..removes(queue(SLOT, 1), &[id(1)]) }]).await;
     owner
 }
 
 async fn assert_gone(owner: &Owner) {
-    for order in [Order::Ready, Order::Aside, Order::Schedule] {
+    for order in [Order::Ready, Order::Aside, Order::Schedule, Order::Kept] {
         assert_eq!(owner.in_order(queue(SLOT, 1), order).await, []);
     }
-    let all: Vec<_> = (1..=13).map(id).collect();
+    let all: Vec<_> = (1..=15).map(id).collect();
     assert_eq!(owner.get(queue(SLOT, 1), &all).await, []);
     assert_eq!(owner.store.notes(queue(SLOT, 1), 1, None, 10).await.unwrap(), []);
     assert_eq!(owner.store.totals(queue(SLOT, 1)).await.unwrap(), Totals::default());
@@ -48,7 +52,7 @@ pub async fn nothing_of_a_dropped_queue_is_left(storage: &mut dyn Storage) {
 
 pub async fn queue_is_dropped_in_as_many_parts_as_asked(storage: &mut dyn Storage) {
     let owner = with_all(storage).await;
-    let mut held = 12;
+    let mut held = 14;
     while owner.store.drop_queue(SLOT, owner.epoch, queue(SLOT, 1), 5).await.unwrap() == DropResult::More {
         let now = owner.store.totals(queue(SLOT, 1)).await.unwrap().messages;
         assert!(now < held || now == 0, "a part removes something");
@@ -74,7 +78,7 @@ pub async fn only_the_owner_drops(storage: &mut dyn Storage) {
     owner.store.fence(SLOT, epoch(2)).await.unwrap();
     let before = owner.store.drop_queue(SLOT, epoch(1), queue(SLOT, 1), 5).await;
     assert!(matches!(before, Err(StoreError::Fenced(by)) if by == epoch(2)), "{before:?}");
-    assert_eq!(owner.totals(queue(SLOT, 1)).await.0, 12);
+    assert_eq!(owner.totals(queue(SLOT, 1)).await.0, 14);
 }
 
 pub async fn other_queues_of_the_slot_go_on_meanwhile(storage: &mut dyn Storage) {

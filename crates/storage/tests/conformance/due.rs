@@ -7,7 +7,8 @@ use angarium_storage::{Changes, Due, QueueChanges};
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, both, id, in_state, living, message, peer, queue, removes, scheduled, start,
+    Owner, SLOT, appends, both, changes, id, in_state, living, message, peer, queue, removes, scheduled,
+    settled, start,
 };
 
 fn after(seconds: u32) -> Timestamp {
@@ -101,34 +102,111 @@ pub async fn lengthened_life_counts(storage: &mut dyn Storage) {
 pub async fn every_state_expires_but_those_of_a_move(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let one = |rank| living(message(rank, "1"), 60);
-    let states = [State::Ready, State::Failed, State::Prepared(peer()), State::Moving(peer())];
+    let states = [State::Ready, State::NoTarget, State::Prepared(peer()), State::Moving(peer())];
     let mut sent: Vec<Message> =
         states.into_iter().zip(1..).map(|(state, rank)| in_state(one(rank), state)).collect();
     sent.push(scheduled(one(5), 40));
+    sent.push(settled(one(6), State::Done, 40));
+    sent.push(settled(one(7), State::Failed, 41));
     owner.append(queue(SLOT, 1), &sent).await;
     let mut due = owner.due(Due::Expiry, after(200)).await;
     due.sort_unstable();
-    assert_eq!(due, [id(1), id(2), id(5)]);
+    assert_eq!(due, [1, 2, 5, 6, 7].map(id));
     // An entry that was in transfer at the first look-up expires when it stays.
-    owner.update(queue(SLOT, 1), &[in_state(one(4), State::Failed).header]).await;
+    owner.update(queue(SLOT, 1), &[in_state(one(4), State::NoTarget).header]).await;
     let mut due = owner.due(Due::Expiry, after(200)).await;
     due.sort_unstable();
-    assert_eq!(due, [id(1), id(2), id(4), id(5)]);
+    assert_eq!(due, [1, 2, 4, 5, 6, 7].map(id));
+    // Kept entries in transfer expire no longer, and others do once they are kept.
+    let headers = [in_state(one(6), State::Moving(peer())), settled(one(3), State::Failed, 1)];
+    owner.update(queue(SLOT, 1), &headers.map(|message| message.header)).await;
+    let mut due = owner.due(Due::Expiry, after(200)).await;
+    due.sort_unstable();
+    assert_eq!(due, [1, 2, 3, 4, 5, 7].map(id));
+}
+
+pub async fn kept_entry_expires_by_its_own_life(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let long = |rank| living(message(rank, "1"), 100_000);
+    owner.append(queue(SLOT, 1), &[long(1), long(2), scheduled(long(3), 5)]).await;
+    let kept = |rank, state| settled(living(message(rank, "1"), 60), state, 1_000).header;
+    owner.update(queue(SLOT, 1), &[kept(1, State::Done), kept(3, State::Failed)]).await;
+    let early = Timestamp::from_millis(after(1_060).as_millis() - 1);
+    assert_eq!(owner.due(Due::Expiry, early).await, []);
+    let mut due = owner.due(Due::Expiry, after(1_068)).await;
+    due.sort_unstable();
+    assert_eq!(due, [id(1), id(3)]);
+    // One is kept longer, the other one is made ready.
+    let longer = settled(living(message(1, "1"), 600), State::Done, 1_000).header;
+    owner.update(queue(SLOT, 1), &[longer, long(3).header]).await;
+    assert_eq!(owner.due(Due::Expiry, after(1_500)).await, []);
+    assert_eq!(owner.due(Due::Expiry, after(2_000)).await, [id(1)]);
+    owner.remove(queue(SLOT, 1), &[id(1)]).await;
+    assert_eq!(owner.due(Due::Expiry, after(2_000)).await, []);
+    let mut due = owner.due(Due::Expiry, after(110_000)).await;
+    due.sort_unstable();
+    assert_eq!(due, [id(2), id(3)]);
+}
+
+pub async fn kept_entry_is_not_due_by_schedule(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let sent = [1, 2, 3].map(|rank| scheduled(message(rank, "1"), 5));
+    let all = [&sent[..], &[settled(message(4, "1"), State::Done, 5)]].concat();
+    owner.append(queue(SLOT, 1), &all).await;
+    let kept = [State::Done, State::Failed].into_iter().zip(sent.clone());
+    let kept = kept.map(|(state, message)| settled(message, state, 5).header);
+    owner.update(queue(SLOT, 1), &kept.collect::<Vec<_>>()).await;
+    assert_eq!(owner.due(Due::Schedule, after(100)).await, [id(3)]);
+    // The same again, after a first look-up; then one is scheduled again.
+    assert_eq!(owner.due(Due::Schedule, after(100)).await, [id(3)]);
+    owner.update(queue(SLOT, 1), &[sent[1].header.clone()]).await;
+    assert_eq!(owner.due(Due::Schedule, after(100)).await, [id(2), id(3)]);
+}
+
+pub async fn kept_entries_expire_in_any_order_of_ids(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let place = |rank: u64| u32::try_from(rank * 37 % 101).unwrap();
+    let kept = |rank| settled(living(message(rank, "1"), 60), State::Done, 20 * place(rank));
+    let ready: Vec<Message> = (1..=100).map(|rank| message(rank, "1")).collect();
+    owner.append(queue(SLOT, 1), &ready).await;
+    for ranks in (1..=100).collect::<Vec<_>>().chunks(7) {
+        let headers = ranks.iter().map(|rank| kept(*rank).header).collect();
+        owner.apply(vec![changes(queue(SLOT, 1), Changes::updates(headers))]).await;
+    }
+    let mut left: Vec<u64> = (1..=100).collect();
+    for seconds in (0..=2_400).step_by(300) {
+        let due = owner.due(Due::Expiry, after(seconds)).await;
+        let of = |late: u32| -> Vec<MessageId> {
+            let is_due = |rank: &&u64| 20 * place(**rank) + 60 + late <= seconds;
+            left.iter().filter(is_due).map(|rank| id(*rank)).collect()
+        };
+        assert!(of(8).iter().all(|id| due.contains(id)), "one is missing after {seconds} s");
+        assert!(due.iter().all(|id| of(0).contains(id)), "one is early after {seconds} s");
+        // Every second look-up removes its entries.
+        if seconds.is_multiple_of(600) {
+            owner.remove(queue(SLOT, 1), &due).await;
+            left.retain(|rank| !due.contains(&id(*rank)));
+            assert_eq!(owner.due(Due::Expiry, after(seconds)).await, []);
+        }
+    }
 }
 
 pub async fn remaining_entries_keep_no_others_out(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let (a, b) = (queue(SLOT, 1), queue(SLOT, 2));
-    let mark_in_transfer = |message| in_state(message, State::Failed);
+    let mark_in_transfer = |message| in_state(message, State::NoTarget);
     let in_transfer: Vec<Message> = in_a_minute(11..=20).into_iter().map(mark_in_transfer).collect();
-    owner.apply(vec![appends(a, &in_a_minute(1..=10)), appends(b, &in_transfer)]).await;
+    let mark_kept = |message| settled(message, State::Done, 1);
+    let kept: Vec<Message> = in_a_minute(21..=30).into_iter().map(mark_kept).collect();
+    let all = vec![appends(a, &[in_a_minute(1..=10), kept].concat()), appends(b, &in_transfer)];
+    owner.apply(all).await;
     let mut seen = std::collections::BTreeSet::new();
-    for _ in 0..20 {
+    for _ in 0..30 {
         let found = owner.store.due(SLOT, Due::Expiry, after(200), 3).await.unwrap();
         assert!(found.len() <= 3);
         seen.extend(found.into_iter().map(|(_, header)| header.id));
     }
-    assert_eq!(seen.into_iter().collect::<Vec<MessageId>>(), (1..=20).map(id).collect::<Vec<_>>());
+    assert_eq!(seen.into_iter().collect::<Vec<MessageId>>(), (1..=30).map(id).collect::<Vec<_>>());
 }
 
 pub async fn head_past_expired_entries_shows_none_of_them(storage: &mut dyn Storage) {
@@ -141,10 +219,14 @@ pub async fn head_past_expired_entries_shows_none_of_them(storage: &mut dyn Stor
 
 pub async fn due_entries_are_found_when_it_is_opened_again(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
-    let sent = [scheduled(message(1, "1"), 5), living(message(2, "1"), 60)];
+    let kept = settled(living(message(3, "1"), 60), State::Failed, 500);
+    let sent = [scheduled(message(1, "1"), 5), living(message(2, "1"), 60), kept];
     owner.append(queue(SLOT, 1), &sent).await;
     drop(owner);
     let owner = Owner::fence(&storage.open().await, SLOT, 2).await;
     assert_eq!(owner.due(Due::Schedule, after(5)).await, [id(1)]);
     assert_eq!(owner.due(Due::Expiry, after(100)).await, [id(2)]);
+    let mut due = owner.due(Due::Expiry, after(600)).await;
+    due.sort_unstable();
+    assert_eq!(due, [id(2), id(3)]);
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Message, State};
-use angarium_storage::{DropResult, GroupHead, PoolStore};
+use angarium_storage::{Changes, DropResult, GroupHead, PoolStore};
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, claimed_again, epoch, id, ids, in_state, message, messages, peer, queue, scheduled, start,
+    Owner, SLOT, appends, both, changes, claimed_again, epoch, id, ids, in_state, message, messages, peer,
+    queue, scheduled, settled, start,
 };
 
 fn name(group: &str) -> GroupName {
@@ -62,13 +63,13 @@ pub async fn group_entries_are_in_order_despite_others_between(storage: &mut dyn
     assert_eq!(all_of(&owner.store, "c").await, []);
 }
 
-pub async fn entries_of_a_group_are_shown_in_any_state(storage: &mut dyn Storage) {
+pub async fn entries_of_a_group_are_shown_unless_they_are_kept(storage: &mut dyn Storage) {
     let [ready, put_off, moving, failed, prepared] = [1, 2, 3, 4, 5].map(|rank| message(rank, "1"));
     let entries = [
         ready,
         scheduled(put_off, 10),
         in_state(moving, State::Moving(peer())),
-        in_state(failed, State::Failed),
+        in_state(failed, State::NoTarget),
         in_state(prepared, State::Prepared(peer())),
     ]
     .map(|message| of_group(message, "a"));
@@ -77,6 +78,64 @@ pub async fn entries_of_a_group_are_shown_in_any_state(storage: &mut dyn Storage
     let header = Header { state: State::Ready, ..entries[1].header.clone() };
     owner.update(queue(SLOT, 1), std::slice::from_ref(&header)).await;
     assert_eq!(all_of(&owner.store, "a").await[1].header, header);
+}
+
+pub async fn kept_entries_are_in_no_group(storage: &mut dyn Storage) {
+    let kept = |group: &str, rank, state| of_group(settled(message(rank, "1"), state, 5), group);
+    let entries = [
+        vec![kept("a", 1, State::Done)],
+        group("a", [2]),
+        vec![kept("a", 3, State::Failed), kept("b", 4, State::Done), kept("c", 5, State::Failed)],
+        group("c", [6, 7]),
+    ]
+    .concat();
+    let mut owner = filled(storage, &entries).await;
+    assert_eq!(heads(&owner).await, [head("a", 2, true), head("c", 6, false)]);
+    for (name, ranks) in [("a", vec![2]), ("b", vec![]), ("c", vec![6, 7])] {
+        assert_eq!(all_of(&owner.store, name).await, group(name, ranks), "{name}");
+    }
+    owner.remove(queue(SLOT, 1), &[id(1), id(4), id(6)]).await;
+    assert_eq!(heads(&owner).await, [head("a", 2, true), head("c", 7, true)]);
+    drop(owner);
+    let store = storage.open().await;
+    assert_eq!(all_of(&store, "b").await, []);
+}
+
+pub async fn entry_leaves_its_group_when_kept_and_enters_it_again(storage: &mut dyn Storage) {
+    let mut owner = filled(storage, &group("a", [1, 2])).await;
+    let states = [State::Ready, State::Scheduled, State::Moving(peer()), State::NoTarget];
+    for (round, state) in (1..).zip(states.into_iter().cycle().take(8)) {
+        let kept = [State::Done, State::Failed][round as usize % 2].clone();
+        let kept = settled(group("a", [1]).remove(0), kept, round);
+        owner.update(queue(SLOT, 1), std::slice::from_ref(&kept.header)).await;
+        assert_eq!(heads(&owner).await, [head("a", 2, true)], "round {round}");
+        assert_eq!(all_of(&owner.store, "a").await, group("a", [2]));
+        // A kept entry that is settled again stays outside.
+        owner.update(queue(SLOT, 1), &[claimed_again(&kept.header)]).await;
+        assert_eq!(heads(&owner).await, [head("a", 2, true)], "round {round}");
+        let again = in_state(group("a", [1]).remove(0), state);
+        owner.update(queue(SLOT, 1), std::slice::from_ref(&again.header)).await;
+        assert_eq!(heads(&owner).await, [head("a", 1, false)], "round {round}");
+        assert_eq!(all_of(&owner.store, "a").await, [again, group("a", [2]).remove(0)]);
+    }
+    let all = [1, 2].map(|rank| settled(group("a", [rank]).remove(0), State::Done, 5));
+    owner.update(queue(SLOT, 1), &all.clone().map(|message| message.header)).await;
+    assert_eq!(heads(&owner).await, []);
+    assert_eq!(owner.get(queue(SLOT, 1), &[id(1), id(2)]).await, all);
+}
+
+pub async fn group_changes_of_one_batch_end_in_the_last_state(storage: &mut dyn Storage) {
+    let mut owner = filled(storage, &group("a", [1, 2])).await;
+    let new = group("a", [3, 4]);
+    let kept = |rank| settled(group("a", [rank]).remove(0), State::Done, 5).header;
+    let plain = |rank| group("a", [rank]).remove(0).header;
+    let updates = vec![kept(1), plain(1), plain(2), kept(2), kept(3), kept(4), plain(4)];
+    owner.apply(vec![both(appends(queue(SLOT, 1), &new), Changes::updates(updates))]).await;
+    assert_eq!(all_of(&owner.store, "a").await, group("a", [1, 4]));
+    let more = Changes { removes: vec![id(1), id(3)], ..Changes::updates(vec![kept(1), plain(3)]) };
+    owner.apply(vec![changes(queue(SLOT, 1), more)]).await;
+    assert_eq!(all_of(&owner.store, "a").await, group("a", [4]));
+    assert_eq!(heads(&owner).await, [head("a", 4, true)]);
 }
 
 pub async fn page_of_a_group_begins_behind_an_id_and_keeps_its_bounds(storage: &mut dyn Storage) {
@@ -211,8 +270,11 @@ pub async fn totals_count_entries_of_groups_as_others(storage: &mut dyn Storage)
 
 pub async fn a_dropped_queue_has_no_groups(storage: &mut dyn Storage) {
     let put_off = of_group(scheduled(message(4, "1"), 10), "b");
-    let owner = filled(storage, &[group("a", [1, 2, 3]), vec![put_off]].concat()).await;
+    let kept = of_group(settled(message(5, "1"), State::Done, 5), "c");
+    let mut owner = filled(storage, &[group("a", [1, 2, 3]), vec![put_off, kept.clone()]].concat()).await;
     while owner.store.drop_queue(SLOT, epoch(1), queue(SLOT, 1), 2).await.unwrap() == DropResult::More {}
     assert_eq!(heads(&owner).await, []);
     assert_eq!(all_of(&owner.store, "a").await, []);
+    owner.update(queue(SLOT, 1), &[in_state(kept, State::Ready).header]).await;
+    assert_eq!(heads(&owner).await, []);
 }

@@ -11,6 +11,7 @@ use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, Retention, State};
+use angarium_core::outcome::{Extras, Holder, Keep};
 use angarium_core::time::Timestamp;
 use angarium_storage::{
     Batch, Direction, DropResult, Due, Note, Order, PoolStore, Position, QueueChanges, RetainedEntries,
@@ -19,17 +20,19 @@ use angarium_storage::{
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::naive::{Answer, NaivePool};
-use angarium_testbed::owner::{SLOT, claimed_again, epoch, id, message, peer, queue};
+use angarium_testbed::owner::{SLOT, all_extras, claimed_again, epoch, id, message, peer, queue};
 use angarium_testbed::settings;
 
 const SLOTS: [Slot; 2] = [SLOT, Slot(SLOT.0 + 1)];
-const ORDERS: [(Order, Direction); 6] = [
+const ORDERS: [(Order, Direction); 8] = [
     (Order::Ready, Direction::Up),
     (Order::Ready, Direction::Down),
     (Order::Aside, Direction::Up),
     (Order::Aside, Direction::Down),
     (Order::Schedule, Direction::Up),
     (Order::Schedule, Direction::Down),
+    (Order::Kept, Direction::Up),
+    (Order::Kept, Direction::Down),
 ];
 /// Ranks of ids begin in the middle, so that later ids can be smaller.
 const FIRST_RANK: u64 = 10_000;
@@ -154,23 +157,41 @@ impl History {
         Note { kind: self.dice.random_range(1..3), key, value, expires }
     }
 
-    /// Returns the header mostly ready, otherwise scheduled some seconds later, in transfer or failed.
+    /// Returns the header mostly ready, otherwise scheduled some seconds later, kept, or in transfer.
     fn in_some_state(&mut self, header: Header) -> Header {
-        let (state, delay) = match self.dice.random_range(0..10) {
+        let (state, delay) = match self.dice.random_range(0..13) {
             0..5 => (State::Ready, 0),
             5..8 => (State::Scheduled, self.dice.random_range(0..40)),
-            8 => ([State::Prepared(peer()), State::Moving(peer())][self.dice.random_range(0..2)].clone(), 0),
-            _ => (State::Failed, 0),
+            8..11 => {
+                let state = [State::Done, State::Failed][self.dice.random_range(0..2)].clone();
+                (state, self.dice.random_range(0..40))
+            }
+            11 => ([State::Prepared(peer()), State::Moving(peer())][self.dice.random_range(0..2)].clone(), 0),
+            _ => (State::NoTarget, 0),
         };
         let ready = header.created.plus_seconds(delay);
         let in_order = Timestamp::from_millis(header.id.millis());
         let since = [0, 0, 30, 4_000].map(|seconds| header.created.plus_seconds(seconds));
         let life = match self.dice.random_range(0..6) {
+            // A kept entry has a life of its own.
+            0 | 1 if state.is_kept() => Life::lasting(20, ready),
             0 => Life::Retained { since: in_order },
             1 => Life::Retained { since: since[self.dice.random_range(0..4)] },
             _ => Life::lasting([20, 60, 3_600][self.dice.random_range(0..3)], ready),
         };
-        Header { ready, life, state, ..header }
+        Header { ready, life, state, extras: self.extras(header.id), ..header }
+    }
+
+    /// Returns mostly no extras, otherwise some or all.
+    fn extras(&mut self, id: MessageId) -> Option<Box<Extras>> {
+        let forgotten = (id.as_bytes()[7] % 100).into();
+        let extras = match self.dice.random_range(0..6) {
+            0 => Extras { forgotten, ..all_extras() },
+            1 => Extras { keep: Some(Keep::stored(9)), ..Extras::default() },
+            2 => Extras { by: Holder::cut("worker"), history: all_extras().history, ..Extras::default() },
+            _ => return None,
+        };
+        Some(Box::new(extras))
     }
 
     async fn drop_queue(&mut self, store: &dyn PoolStore) {

@@ -9,10 +9,13 @@ mod changes;
 mod classes;
 mod drops;
 mod due;
+mod extras;
 mod fences;
 mod groups;
 mod hints;
 mod history;
+mod kept;
+mod layout;
 mod notes;
 mod numbers;
 mod opener;
@@ -136,6 +139,27 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         entry_put_off_again_has_one_place_in_the_schedule
         states_are_kept_when_it_is_opened_again
     }
+    kept {
+        kept_entries_are_by_settlement_then_by_id
+        page_of_kept_entries_keeps_its_bounds
+        kept_entries_of_other_queues_do_not_show
+        kept_entry_is_in_no_other_order
+        kept_entries_have_a_total_of_their_own
+        kept_entry_settled_again_has_one_place
+        entry_is_kept_and_made_ready_any_number_of_times
+        kept_entry_ready_below_the_head_is_shown
+        changes_of_one_batch_end_kept_or_not
+        removed_kept_entry_is_gone
+        kept_entries_are_there_when_it_is_opened_again
+    }
+    extras {
+        extras_are_found_as_they_were_sent
+        update_replaces_adds_and_removes_extras
+        extras_go_through_all_states
+        extras_are_kept_when_it_is_opened_again
+        large_results_come_back_whole
+        due_headers_have_their_extras
+    }
     due {
         scheduled_entries_are_due_at_their_time
         schedule_of_all_queues_is_shown_the_earliest_first
@@ -145,6 +169,9 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         expired_entries_are_shown_after_a_while_and_others_never
         lengthened_life_counts
         every_state_expires_but_those_of_a_move
+        kept_entry_expires_by_its_own_life
+        kept_entry_is_not_due_by_schedule
+        kept_entries_expire_in_any_order_of_ids
         remaining_entries_keep_no_others_out
         head_past_expired_entries_shows_none_of_them
         due_entries_are_found_when_it_is_opened_again
@@ -153,6 +180,7 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
         retained_entries_are_shown_by_base_time_and_never_expire
         base_time_out_of_order_of_ids_is_found
         retained_entry_of_a_move_is_not_shown
+        kept_entry_no_longer_lives_by_queue
         living_entries_cost_no_scan
         deleted_entries_leave_nothing_to_look_at
         neighbouring_queues_do_not_show_theirs
@@ -186,7 +214,10 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     }
     groups {
         group_entries_are_in_order_despite_others_between
-        entries_of_a_group_are_shown_in_any_state
+        entries_of_a_group_are_shown_unless_they_are_kept
+        kept_entries_are_in_no_group
+        entry_leaves_its_group_when_kept_and_enters_it_again
+        group_changes_of_one_batch_end_in_the_last_state
         page_of_a_group_begins_behind_an_id_and_keeps_its_bounds
         groups_are_shown_by_name_each_with_its_first_entry
         pages_of_groups_join_to_all

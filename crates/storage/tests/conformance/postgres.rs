@@ -1,5 +1,8 @@
 //! The PostgreSQL driver beyond the promises of every pool, and regressions of fencing (P1) that were found there.
 
+mod migrated;
+mod plans;
+
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use angarium_storage::Usage;
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, claimed_again, id, ids, in_state, message, messages, queue,
+    Owner, SLOT, appends, claimed_again, id, ids, in_state, message, messages, queue, settled,
 };
 
 pub async fn get_keeps_the_order_asked_for(storage: &mut dyn Storage) {
@@ -81,12 +81,18 @@ pub async fn usage_is_the_sum_over_all_queues_with_entries(storage: &mut dyn Sto
     assert_eq!(store.usage().await.unwrap(), Usage::default());
     let other = Slot(SLOT.0 + 1);
     let (mut one, mut two) = (Owner::fence(&store, SLOT, 1).await, Owner::fence(&store, other, 1).await);
-    let in_transfer = in_state(message(3, "123"), State::Failed);
+    let in_transfer = in_state(message(3, "123"), State::NoTarget);
     one.apply(vec![appends(queue(SLOT, 1), &messages([1, 2])), appends(queue(SLOT, 2), &[in_transfer])])
         .await;
     two.append(queue(other, 1), &messages([4, 5])).await;
     two.remove(queue(other, 1), &[id(4)]).await;
     assert_eq!(store.usage().await.unwrap(), Usage { queues: 3, messages: 4, bytes: 33 });
     two.remove(queue(other, 1), &[id(5)]).await;
+    assert_eq!(store.usage().await.unwrap(), Usage { queues: 2, messages: 3, bytes: 23 });
+    // Kept entries count as others, also where they are the only ones.
+    two.append(queue(other, 1), &[settled(message(6, "12"), State::Done, 5)]).await;
+    one.update(queue(SLOT, 1), &[settled(messages([1]).remove(0), State::Failed, 5).header]).await;
+    assert_eq!(store.usage().await.unwrap(), Usage { queues: 3, messages: 4, bytes: 25 });
+    two.remove(queue(other, 1), &[id(6)]).await;
     assert_eq!(store.usage().await.unwrap(), Usage { queues: 2, messages: 3, bytes: 23 });
 }

@@ -13,7 +13,9 @@ use angarium_journal::{Journal, Space};
 use angarium_storage::embedded::EmbeddedPool;
 use angarium_storage::{Correction, PoolStore, Recount, Totals};
 
-use angarium_testbed::owner::{Owner, SLOT, appends, messages, queue};
+use angarium_testbed::owner::{Owner, SLOT, appends, messages, queue, settled};
+
+const WRONG: Totals = Totals { messages: 2, bytes: 7, scheduled: 2, in_transfer: 0, kept: 0 };
 
 fn open(path: &Path) -> (Journal, Arc<dyn PoolStore>) {
     let journal = Journal::open(path, &Clock::manual(1_700_000_000_000)).unwrap();
@@ -35,10 +37,13 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Overwrites the totals of a queue.
-async fn falsify(journal: &Journal, queue: QueueId, [messages, bytes, scheduled, in_transfer]: [u64; 4]) {
-    let mut value = Vec::new();
-    [messages, bytes, scheduled, in_transfer].iter().for_each(|number| value.extend(number.to_be_bytes()));
+async fn falsify(journal: &Journal, queue: QueueId, totals: Totals) {
+    let Totals { messages, bytes, scheduled, in_transfer, kept } = totals;
+    let mut value = [messages, bytes, scheduled, in_transfer].map(u64::to_be_bytes).concat();
     value.extend([0; 16]);
+    if kept > 0 {
+        value.extend(kept.to_be_bytes());
+    }
     let key = Bytes::copy_from_slice(queue.as_bytes());
     journal.commit(move |txn| txn.put(Space::Totals, key, value.into())).await.unwrap();
 }
@@ -71,7 +76,7 @@ async fn totals_are_recounted_after_a_crash_and_not_else() {
     owner.apply(vec![appends(right, &sent), appends(wrong, &[&sent[..], &delayed].concat())]).await;
     let [before, expected] = [right, wrong].map(|queue| store.totals(queue));
     let (before, expected) = (before.await.unwrap(), expected.await.unwrap());
-    falsify(&journal, wrong, [2, 7, 2, 0]).await;
+    falsify(&journal, wrong, WRONG).await;
     copy(&first, &crashed);
     assert_eq!(recounted(&*store).await, [], "there was no crash");
     drop((owner, store, journal));
@@ -103,7 +108,7 @@ async fn queue_drained_while_it_is_counted_has_right_totals() {
     let (journal, store) = open(&first);
     let sent = messages(1..=2_500);
     Owner::fence(&store, SLOT, 1).await.apply(vec![appends(wrong, &sent)]).await;
-    falsify(&journal, wrong, [2_000, 7, 0, 0]).await;
+    falsify(&journal, wrong, Totals { messages: 2_000, bytes: 7, ..Totals::default() }).await;
     copy(&first, &crashed);
     drop((store, journal));
 
@@ -129,7 +134,7 @@ async fn queues_behind_unreadable_one_are_counted() {
     let mut owner = Owner::fence(&store, SLOT, 1).await;
     owner.apply(vec![appends(damaged, &sent), appends(wrong, &sent)]).await;
     let expected = store.totals(wrong).await.unwrap();
-    falsify(&journal, wrong, [2, 7, 2, 0]).await;
+    falsify(&journal, wrong, WRONG).await;
     let key = Bytes::from([&damaged.as_bytes()[..], sent[4].header.id.as_bytes()].concat());
     journal.commit(move |txn| txn.put(Space::Entries, key, Bytes::from_static(b"?"))).await.unwrap();
     copy(&first, &crashed);
@@ -140,4 +145,36 @@ async fn queues_behind_unreadable_one_are_counted() {
     assert_eq!(found.iter().map(|found| found.queue).collect::<Vec<_>>(), [wrong]);
     assert_eq!(store.totals(wrong).await.unwrap(), expected);
     assert!(!journal.is_checked(), "the next start counts again");
+}
+
+#[tokio::test]
+async fn kept_entries_are_recounted_after_a_crash() {
+    let data = tempfile::tempdir().unwrap();
+    let (first, crashed) = (data.path().join("first"), data.path().join("crashed"));
+    let [none, many, right] = [1, 2, 3].map(|number| queue(SLOT, number));
+    let (journal, store) = open(&first);
+    let kept = |ranks| messages(ranks).into_iter().map(|message| settled(message, State::Done, 5));
+    let all: Vec<Message> = messages(1..=3).into_iter().chain(kept(4..=1_500)).collect();
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    owner.apply(vec![appends(none, &all), appends(many, &all), appends(right, &all)]).await;
+    let again: Vec<Header> = messages([9, 10]).into_iter().map(|message| message.header).collect();
+    for queue in [none, many, right] {
+        owner.update(queue, &again).await;
+    }
+    let expected = Totals { messages: 1_500, bytes: 15_000, kept: 1_495, ..Totals::default() };
+    assert_eq!(store.totals(right).await.unwrap(), expected);
+    falsify(&journal, none, Totals { kept: 0, ..expected }).await;
+    falsify(&journal, many, Totals { kept: 1_500, ..expected }).await;
+    copy(&first, &crashed);
+    drop((owner, store, journal));
+
+    let (_journal, store) = open(&crashed);
+    let mut found: Vec<_> = recounted(&*store).await.iter().map(|found| found.queue).collect();
+    found.sort_unstable();
+    let mut wrong = [none, many];
+    wrong.sort_unstable();
+    assert_eq!(found, wrong);
+    for queue in [none, many, right] {
+        assert_eq!(store.totals(queue).await.unwrap(), expected);
+    }
 }

@@ -6,15 +6,17 @@ use std::process::Command;
 
 use angarium_core::durability::Durability;
 use angarium_core::ids::MessageId;
-use angarium_core::message::Message;
-use angarium_storage::{Due, Stamp, StoreError};
+use angarium_core::message::{Message, State};
+use angarium_core::outcome::{Extras, Outcome};
+use angarium_storage::{Due, Order, Stamp, StoreError};
+use bytes::Bytes;
 use uuid::Uuid;
 
-use angarium_core::message::State;
 use angarium_testbed::drivers::{STAMP, opened, registered};
 use angarium_testbed::held::wait_until;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, epoch, id, ids, in_state, living, message, messages, peer, queue, start,
+    Owner, SLOT, appends, epoch, id, ids, in_state, living, message, messages, peer, queue, settled, start,
+    with_extras,
 };
 use angarium_testbed::redis::{Redis, SYNCED};
 
@@ -240,7 +242,11 @@ async fn removed_data_leaves_no_keys() {
     for number in 1..=20 {
         let sent: Vec<Message> = (1..=20)
             .map(|rank| living(message(100 * number + rank, "1"), 60))
-            .map(|message| if number % 2 == 0 { in_state(message, State::Moving(peer())) } else { message })
+            .map(|message| match number % 3 {
+                0 => in_state(message, State::Moving(peer())),
+                1 => settled(message, State::Done, 30),
+                _ => message,
+            })
             .collect();
         owner.append(queue(SLOT, number), &sent).await;
         owner.remove(queue(SLOT, number), &ids(&sent)).await;
@@ -255,7 +261,8 @@ async fn nothing_is_left_of_a_dropped_queue() {
     let pool = registered(&redis.uri("")).await;
     let mut owner = Owner::fence(&pool, SLOT, 1).await;
     owner.append(queue(SLOT, 1), &messages(1..=100)).await;
-    owner.update(queue(SLOT, 1), &[in_state(message(7, "1"), State::Failed).header]).await;
+    let kept = settled(message(8, "1"), State::Failed, 5);
+    owner.update(queue(SLOT, 1), &[in_state(message(7, "1"), State::NoTarget).header, kept.header]).await;
     owner.drop_queue(queue(SLOT, 1), 10).await;
     assert_eq!(keys_left(&redis).await, EMPTY);
 }
@@ -274,6 +281,58 @@ async fn long_reads_and_drops_are_joined_of_several_calls() {
     let gone: Vec<MessageId> = ids(&sent[..4_500]);
     owner.remove(queue(SLOT, 1), &gone).await;
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (500, 5_000));
+    owner.drop_queue(queue(SLOT, 1), 5_000).await;
+    assert_eq!(owner.totals(queue(SLOT, 1)).await, (0, 0));
+}
+
+/// Number of calls of a command, those of scripts included.
+fn calls(redis: &Redis, command: &str) -> u64 {
+    let info: String = redis::cmd("INFO").arg("commandstats").query(&mut redis.connect()).unwrap();
+    let (_, counts) = info.split_once(&format!("cmdstat_{command}:calls=")).unwrap();
+    counts.split_once(',').unwrap().0.parse().unwrap()
+}
+
+#[tokio::test]
+async fn expiry_of_kept_entries_reads_no_others() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    // Between the two that expire there are ready entries, and kept ones that expire later.
+    let sent: Vec<Message> = (1..=2_000)
+        .map(|rank| (rank, living(message(rank, "1"), 60)))
+        .map(|(rank, message)| match rank {
+            1 | 2_000 => settled(message, State::Done, 10),
+            _ if rank.is_multiple_of(2) => settled(message, State::Failed, 1_000),
+            _ => living(message, 3_600),
+        })
+        .collect();
+    owner.append(queue(SLOT, 1), &sent).await;
+    let before = calls(&redis, "hget");
+    assert_eq!(owner.due(Due::Expiry, start().plus_seconds(200)).await, [id(1), id(2_000)]);
+    let read = calls(&redis, "hget") - before;
+    assert!(read < 10, "{read} fields were read");
+}
+
+#[tokio::test]
+async fn reads_of_large_results_are_joined_of_several_calls() {
+    let redis = Redis::start(SYNCED);
+    let pool = registered(&redis.uri("")).await;
+    let mut owner = Owner::fence(&pool, SLOT, 1).await;
+    let result = Outcome::stored(Bytes::from(vec![b'7'; 65_536]));
+    let large = Extras { result: Some(result), ..Extras::default() };
+    let sent: Vec<Message> = (1..=2_500)
+        .map(|rank| settled(living(message(rank, "1"), 60), State::Done, 10))
+        .map(|message| {
+            let is_large = message.header.id < id(100);
+            if is_large { with_extras(message, large.clone()) } else { message }
+        })
+        .collect();
+    owner.append(queue(SLOT, 1), &sent).await;
+    let before = calls(&redis, "evalsha");
+    assert!(owner.in_order(queue(SLOT, 1), Order::Kept).await == ids(&sent));
+    assert!(owner.due(Due::Expiry, start().plus_seconds(200)).await == ids(&sent));
+    assert_eq!(calls(&redis, "evalsha") - before, 2 * 4);
+    assert!(owner.get(queue(SLOT, 1), &ids(&sent[..200])).await == sent[..200]);
     owner.drop_queue(queue(SLOT, 1), 5_000).await;
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (0, 0));
 }

@@ -7,7 +7,7 @@ use angarium_storage::{Due, QueueChanges, RetainedEntries};
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, id, in_state, living, message, peer, queue, removes, retained, start,
+    Owner, SLOT, appends, id, in_state, living, message, peer, queue, removes, retained, settled, start,
 };
 
 pub fn at(seconds: u32) -> Timestamp {
@@ -79,7 +79,7 @@ pub async fn retained_entry_of_a_move_is_not_shown(storage: &mut dyn Storage) {
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let queue = queue(SLOT, 1);
     let states =
-        [State::Ready, State::Failed, State::Scheduled, State::Prepared(peer()), State::Moving(peer())];
+        [State::Ready, State::NoTarget, State::Scheduled, State::Prepared(peer()), State::Moving(peer())];
     let all: Vec<Message> =
         states.into_iter().zip(1..).map(|(state, rank)| in_state(sent(60, rank), state)).collect();
     owner.append(queue, &all).await;
@@ -91,6 +91,23 @@ pub async fn retained_entry_of_a_move_is_not_shown(storage: &mut dyn Storage) {
     let mut found = look(&owner, queue, at(100)).await.0;
     found.sort_unstable();
     assert_eq!(found, [1, 2, 3, 4].map(|rank| id_at(60, rank)));
+}
+
+pub async fn kept_entry_no_longer_lives_by_queue(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let queue = queue(SLOT, 1);
+    let all = [sent(60, 1), sent(61, 2)];
+    owner.append(queue, &all).await;
+    let kept = |message: &Message| settled(living(message.clone(), 600), State::Done, 70);
+    owner.update(queue, &[kept(&all[0]).header]).await;
+    assert_eq!(look(&owner, queue, at(10_000)).await.0, [id_at(61, 2)]);
+    assert_eq!(owner.due(Due::Expiry, at(10_000)).await, [id_at(60, 1)]);
+    owner.update(queue, &[kept(&all[1]).header]).await;
+    assert_eq!(look(&owner, queue, at(10_000)).await, (vec![], None));
+    // An entry that is made ready lives by its queue again.
+    owner.update(queue, std::slice::from_ref(&all[0].header)).await;
+    assert_eq!(look(&owner, queue, at(10_000)).await.0, [id_at(60, 1)]);
+    assert_eq!(owner.due(Due::Expiry, at(10_000)).await, [id_at(61, 2)]);
 }
 
 pub async fn living_entries_cost_no_scan(storage: &mut dyn Storage) {

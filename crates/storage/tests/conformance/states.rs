@@ -6,7 +6,7 @@ use angarium_storage::{Changes, Direction, Order, Position, QueueChanges, Totals
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::owner::{
     Owner, SLOT, appends, both, changes, id, ids, in_state, message, messages, peer, queue, removes,
-    scheduled, start,
+    scheduled, settled, start,
 };
 
 /// One entry in each state, in order of their ids.
@@ -17,7 +17,9 @@ fn one_of_each() -> Vec<Message> {
         scheduled(plain(2), 30),
         in_state(plain(3), State::Prepared(peer())),
         in_state(plain(4), State::Moving(peer())),
-        in_state(plain(5), State::Failed),
+        in_state(plain(5), State::NoTarget),
+        settled(plain(6), State::Done, 20),
+        settled(plain(7), State::Failed, 10),
     ]
 }
 
@@ -32,25 +34,27 @@ pub async fn each_state_is_shown_where_it_belongs(storage: &mut dyn Storage) {
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Ready).await, [id(1)]);
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Aside).await, [id(2), id(3), id(4), id(5)]);
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Schedule).await, [id(2)]);
+    assert_eq!(owner.in_order(queue(SLOT, 1), Order::Kept).await, [id(7), id(6)]);
 }
 
 pub async fn entries_are_found_by_id_in_any_state(storage: &mut dyn Storage) {
     let owner = with_one_of_each(storage).await;
-    assert_eq!(owner.get(queue(SLOT, 1), &[id(5), id(1), id(2), id(3), id(4)]).await.len(), 5);
+    let asked = [5, 7, 1, 2, 6, 3, 4].map(id);
+    assert_eq!(ids(&owner.get(queue(SLOT, 1), &asked).await), asked);
     assert_eq!(owner.get(queue(SLOT, 1), &ids(&one_of_each())).await, one_of_each());
 }
 
 pub async fn totals_tell_states_apart(storage: &mut dyn Storage) {
     let owner = with_one_of_each(storage).await;
     let totals = owner.store.totals(queue(SLOT, 1)).await.unwrap();
-    assert_eq!(totals, Totals { messages: 5, bytes: 50, scheduled: 1, in_transfer: 3 });
+    assert_eq!(totals, Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 3, kept: 2 });
     assert_eq!(totals.ready(), 1);
 }
 
 pub async fn update_moves_an_entry_from_any_state_to_any_other(storage: &mut dyn Storage) {
     let mut owner = with_one_of_each(storage).await;
     let states: Vec<Header> = one_of_each().into_iter().map(|message| message.header).collect();
-    for shift in 1..=5 {
+    for shift in 1..=7 {
         let wanted: Vec<Message> = one_of_each()
             .into_iter()
             .zip(states.iter().cycle().skip(shift))
@@ -67,9 +71,13 @@ pub async fn update_moves_an_entry_from_any_state_to_any_other(storage: &mut dyn
             shown.map(|message| message.header.id).collect::<Vec<_>>()
         };
         assert_eq!(owner.in_order(queue(SLOT, 1), Order::Ready).await, shown(|state| *state == State::Ready));
-        assert_eq!(owner.in_order(queue(SLOT, 1), Order::Aside).await, shown(|state| *state != State::Ready));
+        let aside = shown(|state| *state != State::Ready && !state.is_kept());
+        assert_eq!(owner.in_order(queue(SLOT, 1), Order::Aside).await, aside);
+        let mut kept = owner.in_order(queue(SLOT, 1), Order::Kept).await;
+        kept.sort_unstable();
+        assert_eq!(kept, shown(State::is_kept));
         let totals = owner.store.totals(queue(SLOT, 1)).await.unwrap();
-        assert_eq!(totals, Totals { messages: 5, bytes: 50, scheduled: 1, in_transfer: 3 });
+        assert_eq!(totals, Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 3, kept: 2 });
     }
 }
 
@@ -77,7 +85,7 @@ pub async fn removed_entries_are_gone_from_every_state(storage: &mut dyn Storage
     let mut owner = with_one_of_each(storage).await;
     owner.remove(queue(SLOT, 1), &ids(&one_of_each())).await;
     assert_eq!(owner.get(queue(SLOT, 1), &ids(&one_of_each())).await, []);
-    for order in [Order::Ready, Order::Aside, Order::Schedule] {
+    for order in [Order::Ready, Order::Aside, Order::Schedule, Order::Kept] {
         assert_eq!(owner.in_order(queue(SLOT, 1), order).await, []);
     }
     assert_eq!(owner.store.totals(queue(SLOT, 1)).await.unwrap(), Totals::default());
@@ -87,7 +95,7 @@ pub async fn state_of_an_absent_entry_changes_nothing(storage: &mut dyn Storage)
     let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
     let headers: Vec<Header> = one_of_each().into_iter().map(|message| message.header).collect();
     owner.update(queue(SLOT, 1), &headers).await;
-    for order in [Order::Ready, Order::Aside, Order::Schedule] {
+    for order in [Order::Ready, Order::Aside, Order::Schedule, Order::Kept] {
         assert_eq!(owner.in_order(queue(SLOT, 1), order).await, []);
     }
     assert_eq!(owner.store.totals(queue(SLOT, 1)).await.unwrap(), Totals::default());
@@ -144,7 +152,7 @@ pub async fn entry_put_off_again_has_one_place_in_the_schedule(storage: &mut dyn
 
 pub async fn states_are_kept_when_it_is_opened_again(storage: &mut dyn Storage) {
     let mut owner = with_one_of_each(storage).await;
-    let failed = in_state(one_of_each()[1].clone(), State::Failed);
+    let failed = in_state(one_of_each()[1].clone(), State::NoTarget);
     owner.update(queue(SLOT, 1), std::slice::from_ref(&failed.header)).await;
     owner.apply(vec![removes(queue(SLOT, 1), &[id(3)])]).await;
     drop(owner);
@@ -152,4 +160,5 @@ pub async fn states_are_kept_when_it_is_opened_again(storage: &mut dyn Storage) 
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Aside).await, [id(2), id(4), id(5)]);
     assert_eq!(owner.get(queue(SLOT, 1), &[id(2)]).await, [failed]);
     assert_eq!(owner.in_order(queue(SLOT, 1), Order::Schedule).await, []);
+    assert_eq!(owner.in_order(queue(SLOT, 1), Order::Kept).await, [id(7), id(6)]);
 }

@@ -10,6 +10,9 @@ impl World {
         self.granting.clear();
         self.ending.clear();
         self.splits.clear();
+        self.returns.clear();
+        self.requeues.clear();
+        self.kept_page = None;
         self.spent.clear();
         self.unrecorded.clear();
         (self.waking, self.sweep) = (None, None);
@@ -24,30 +27,46 @@ impl World {
         };
         self.reads.clear();
         self.engine = self.opened(found);
+        if totals.kept > 0 {
+            self.engine.expect_kept();
+        }
         self.restore_dedup_ids();
         self.truth = Truth::default();
         for message in self.pool.entries.values() {
             self.truth.posted(message.header.clone());
         }
-        for (claim, record) in &self.tree {
-            let ids: Vec<MessageId> = record.messages.iter().map(|(id, _)| *id).collect();
-            let found: Vec<Header> = self.pool.get(&ids).into_iter().map(|message| message.header).collect();
-            if found.is_empty() {
-                self.spent.push(*claim);
-                continue;
-            }
-            let ids: Vec<MessageId> = found.iter().map(|header| header.id).collect();
-            self.truth.grant(*claim, record.terms, record.expires, &ids);
-            let mut headers = Vec::new();
-            for header in found {
-                let attempt = record.messages.iter().find(|(id, _)| *id == header.id).map_or(0, |(_, n)| *n);
-                let known = self.truth.messages.get_mut(&header.id).expect("the pool has it");
-                known.header.attempts = header.attempts.max(attempt);
-                known.header.state = State::Ready;
-                headers.push((header, attempt));
-            }
-            self.engine.restore_claim(*claim, record.terms, record.expires, headers);
+        for claim in self.tree.keys().copied().collect::<Vec<_>>() {
+            self.restore_claim(claim);
         }
+    }
+
+    /// Restores a claim from its record: it holds those messages that it did not lose by a settle.
+    fn restore_claim(&mut self, claim: ClaimId) {
+        let Record { terms, expires, messages } = &self.tree[&claim];
+        let (mut headers, mut held) = (Vec::new(), Vec::new());
+        for (id, attempt) in messages {
+            let Some(header) = self.pool.entries.get(id).map(|entry| &entry.header) else { continue };
+            headers.push((header.clone(), *attempt));
+            let is_here = matches!(header.state, State::Ready | State::Scheduled);
+            if is_here && header.grant() <= *attempt {
+                held.push((*id, *attempt));
+            }
+            self.met.stale_records += u32::from(is_here && header.grant() > *attempt);
+        }
+        let ids: Vec<MessageId> = held.iter().map(|(id, _)| *id).collect();
+        if !ids.is_empty() {
+            self.truth.grant(claim, *terms, *expires, &ids);
+            self.truth.claims.get_mut(&claim).expect("it was granted").may_be_settled = true;
+        }
+        for (id, attempt) in held {
+            let known = self.truth.messages.get_mut(&id).expect("the pool has it");
+            known.header.set_grant(attempt);
+            known.header.state = State::Ready;
+        }
+        let ended = self.engine.restore_claim(claim, *terms, *expires, headers);
+        assert_eq!(ended.is_empty(), !ids.is_empty(), "whether the claim {claim} has ended");
+        self.engine.note_holder(claim, Some(holder()));
+        self.spent.extend(ended);
     }
 
     /// Checks that the engine knows which claimed messages the pool stores as scheduled, unless they are just changing.
@@ -58,8 +77,7 @@ impl World {
         let is_scheduled = |id: &MessageId| {
             self.pool.entries.get(id).is_some_and(|message| message.header.state == State::Scheduled)
         };
-        let claimed =
-            self.truth.messages.iter().filter(|(_, known)| matches!(known.state, MessageState::Claimed(_)));
+        let claimed = self.truth.messages.iter().filter(|(_, known)| known.state.holder().is_some());
         let scheduled = claimed.filter(|(id, _)| is_scheduled(id)).count();
         assert_eq!(
             self.engine.claimed_counts().scheduled,
@@ -73,9 +91,11 @@ impl World {
         self.check_line();
         self.check_receipts();
         self.check_dedup_ids();
-        let is_claimed = |state| {
-            matches!(state, MessageState::Taking | MessageState::Claimed(_) | MessageState::Returning(_))
-        };
+        self.check_recalls();
+        if self.engine.is_known_empty() && self.waiting.is_empty() && self.flight.is_none() {
+            assert!(self.pool.entries.is_empty(), "the pool has messages");
+        }
+        let is_claimed = |state: MessageState| state == MessageState::Taking || state.holder().is_some();
         let claimed = self.truth.messages.values().filter(|known| is_claimed(known.state)).count();
         assert_eq!(self.engine.claimed(), claimed as u64, "claimed");
         self.check_claimed_counts();
@@ -85,17 +105,18 @@ impl World {
             assert!(self.low <= *oldest, "the pool's hint {} is above {oldest}", self.low);
         }
         for (claim, lease) in &self.truth.claims {
-            let is_due = lease.ending.is_none() && !lease.is_splitting && lease.expires <= self.now;
+            let is_due = lease.is_settled() && lease.expires <= self.now;
             assert_eq!(self.engine.is_due(*claim, self.now), is_due, "whether the claim is due");
         }
         for (id, known) in &self.truth.messages {
             let expected = match known.state {
-                MessageState::Claimed(claim) => Some((claim, known.header.clone())),
+                MessageState::Claimed(claim) | MessageState::Settling(claim) => {
+                    Some((claim, known.header.clone()))
+                }
                 MessageState::Ready | MessageState::Scheduled | MessageState::Waking => None,
-                MessageState::Taking
-                | MessageState::Returning(_)
-                | MessageState::Leaving
-                | MessageState::InTransfer => None,
+                MessageState::Taking | MessageState::Returning(_) | MessageState::Returned(_) => None,
+                MessageState::Leaving | MessageState::InTransfer => None,
+                MessageState::Kept | MessageState::Requeuing(_) => None,
             };
             assert_eq!(self.engine.hold(*id), expected, "the holder of {id}");
             if known.removals == 0 && !self.departing.contains(id) {
@@ -106,25 +127,43 @@ impl World {
 
     /// Checks that a crash at this moment would lose nothing that was acknowledged.
     pub(super) fn check_durable(&self, header: &Header, state: MessageState) {
-        let entry = self.pool.entries.get(&header.id).expect("the pool has a message without removal");
-        let named =
-            |record: &Record| record.messages.iter().find(|(id, _)| *id == header.id).map(|(_, n)| *n);
+        let id = header.id;
+        let entry = self.pool.entries.get(&id).map(|entry| &entry.header);
+        let is_leaving = matches!(state, MessageState::Settling(_));
+        assert!(entry.is_some() || is_leaving, "the pool has a message without removal");
+        let named = |record: &Record| record.messages.iter().find(|(of, _)| *of == id).map(|(_, n)| *n);
+        let is_restored = |record: &Record| named(record).is_some_and(|attempt| attempt >= header.grant());
         match state {
-            MessageState::Ready => {
-                assert_eq!(&entry.header, header, "the stored header of a ready message");
-                assert!(!self.tree.values().any(|r| named(r).is_some()), "a ready message is under a record");
+            MessageState::Ready | MessageState::Scheduled => {
+                assert_eq!(entry, Some(header), "the stored header of a free message");
+                assert!(!self.tree.values().any(is_restored), "a free message is under a record");
             }
-            MessageState::Scheduled | MessageState::InTransfer => {
-                assert_eq!(&entry.header, header, "the stored header")
+            MessageState::InTransfer | MessageState::Kept => {
+                assert_eq!(entry, Some(header), "the stored header");
             }
-            MessageState::Claimed(claim) if self.unrecorded.contains(&claim) => {}
+            MessageState::Returned(claim) => {
+                assert_eq!(entry, Some(header), "the stored header of a settled message");
+                let is_out = self.returns.iter().any(|returns| returns.has_taken_out(id));
+                self.check_record(claim, id, (!is_out).then_some(header.grant()));
+            }
             MessageState::Claimed(claim) if self.truth.claims[&claim].ending.is_none() => {
-                let claim = self.splits.iter().find_map(|split| split.recorded(header.id)).unwrap_or(claim);
-                assert_eq!(self.tree.get(&claim).and_then(named), Some(header.attempts), "its record");
+                let claim = self.splits.iter().find_map(|split| split.recorded(id)).unwrap_or(claim);
+                self.check_record(claim, id, Some(header.grant()));
             }
+            MessageState::Settling(claim) => self.check_record(claim, id, Some(header.grant())),
             MessageState::Taking | MessageState::Claimed(_) | MessageState::Returning(_) => {}
-            MessageState::Waking | MessageState::Leaving => {}
+            MessageState::Waking | MessageState::Leaving | MessageState::Requeuing(_) => {}
         }
+    }
+
+    /// Checks the number under which the record of a claim names a message; none: not at all.
+    fn check_record(&self, claim: ClaimId, id: MessageId, expected: Option<u32>) {
+        if self.unrecorded.contains(&claim) {
+            return;
+        }
+        let messages = self.tree.get(&claim).map(|record| &record.messages[..]).unwrap_or_default();
+        let named = messages.iter().find(|(of, _)| *of == id).map(|(_, attempt)| *attempt);
+        assert_eq!(named, expected, "{id} in the record of its claim");
     }
 
     /// Finishes all operations in progress, then takes all messages: exactly the ready ones, in order.
@@ -195,6 +234,10 @@ impl World {
         }
         while !self.splits.is_empty() {
             self.finish_split_model(0);
+        }
+        self.flush_returns();
+        while !self.requeues.is_empty() {
+            self.read_requeued(0);
         }
         while matches!(self.waking, Some(Waking::Begun(_) | Waking::Read(..))) {
             self.wake_page();

@@ -58,7 +58,7 @@ impl World {
         }
         let expires = self.now.plus_seconds(terms().ttl());
         granting.recorded = Some(expires);
-        let attempt = |id: &MessageId| (*id, self.truth.header(*id).attempts + 1);
+        let attempt = |id: &MessageId| (*id, self.truth.header(*id).grant() + 1);
         let messages = granting.ids.iter().map(attempt).collect();
         self.tree.insert(granting.id, Record { terms: terms(), expires, messages });
     }
@@ -68,6 +68,7 @@ impl World {
         let Granting { id, ids, recorded } = self.granting.swap_remove(at);
         let expires = recorded.expect("it was recorded");
         let headers = self.engine.grant(id, terms(), expires, &ids);
+        self.engine.note_holder(id, Some(holder()));
         self.truth.grant(id, terms(), expires, &ids);
         let expected: Vec<&Header> = ids.iter().map(|id| self.truth.header(*id)).collect();
         assert_eq!(headers.iter().collect::<Vec<_>>(), expected, "the headers for the claim's holder");
@@ -88,11 +89,11 @@ impl World {
         let claim = claims[at];
         let Some(ended) = self.engine.begin_release(claim, ending) else {
             let lease = &self.truth.claims[&claim];
-            return assert!(lease.ending.is_some() || lease.is_splitting, "a live claim can be ended");
+            return assert!(!lease.is_settled(), "a live claim can be ended");
         };
-        assert!(self.truth.claims[&claim].ending.is_none(), "a claim is ended once at a time");
+        assert!(self.truth.claims[&claim].is_settled(), "a claim is ended once at a time");
         for header in &ended.headers {
-            let expected = returned(self.truth.header(header.id), ending);
+            let expected = self.truth.claims[&claim].returned(self.truth.header(header.id), ending);
             assert_eq!(header, &expected, "the stored header of a returning message");
         }
         self.truth.begin_release(claim, ending);

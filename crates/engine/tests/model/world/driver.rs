@@ -57,7 +57,7 @@ impl Driver {
         let batch = Batch { slot: Slot(0), epoch: EPOCH, seq: seq.get(), durability, queues };
         runtime.block_on(store.commit(&batch)).expect("the batch is applied");
         let most = usize::MAX;
-        for order in [Order::Ready, Order::Aside, Order::Schedule] {
+        for order in [Order::Ready, Order::Aside, Order::Schedule, Order::Kept] {
             let page = runtime.block_on(store.scan(changes.queue, order, Direction::Up, None, most, most));
             let expected = expected.scan(order, Direction::Up, None, most, most);
             assert_eq!(page.expect("it is read").messages, expected.messages, "what the pool has, {order:?}");

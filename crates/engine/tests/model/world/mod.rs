@@ -6,10 +6,13 @@ mod checks;
 mod claims;
 mod dedup;
 mod driver;
+mod met;
 mod ordered;
 mod receipts;
 mod removals;
+mod requeues;
 mod schedule;
+mod settles;
 mod slot_writer;
 mod transfers;
 mod waiting;
@@ -25,20 +28,24 @@ use angarium_core::dedup::DedupKey;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, Peer, Retention, State};
+use angarium_core::outcome::EventKind;
 use angarium_core::time::Timestamp;
 use angarium_engine::{
-    ClaimSelection, EndedHeaders, EngineSettings, LookupResult, QueueEngine, Refill, Release, Removal,
-    StoredTotals, WaitLines,
+    ClaimSelection, EndedHeaders, EngineSettings, KeptPage, LookupResult, QueueEngine, Refill, Release,
+    ReleaseEvent, Removal, StoredTotals, WaitLines,
 };
 use angarium_engine::{GroupBounds, GroupRead, Heads, LinePosition as Turn, prepared};
 use angarium_storage::{Changes, Direction, Note, Page, Position, QueueChanges, RemoveHint};
 
 pub use driver::Driver;
+pub use met::Met;
 use ordered::GroupPage;
 use receipts::PendingSplit;
+use requeues::PendingRequeue;
+use settles::{PendingReturns, PendingSettle};
 
 use super::step::{Deleter, Step, Target};
-use super::truth::{MessageState, Truth, Verdict, returned};
+use super::truth::{MessageState, Truth, Verdict, holder};
 use angarium_testbed::naive::NaiveQueue;
 
 /// Sizes of bodies: three of the largest fill the ready cache.
@@ -62,6 +69,8 @@ enum Change {
     Remove(Vec<MessageId>, Vec<RemoveHint>),
     /// A message in transfer leaves.
     Depart(MessageId),
+    Settle(PendingSettle),
+    Requeue(Header),
 }
 
 /// Progress of a wake.
@@ -96,36 +105,6 @@ enum Stage {
     Unrecorded,
 }
 
-/// Number of times that a history met the condition of an earlier bug.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Met {
-    /// A message was deleted under a claim while the pool stored it as scheduled: a release with a delay had not ended
-    /// the claim.
-    pub stored_otherwise: u32,
-    /// A message was removed between the read of the page that showed it as due and its wake.
-    pub gone_while_due: u32,
-    /// One batch forgot a deduplication id and posted a message with the same id.
-    pub forgotten_and_noted: u32,
-    /// The record of a claim was deleted, and its owner did not learn it.
-    pub records_lost: u32,
-    /// A sweep removed a message from a live claim.
-    pub swept_claimed: u32,
-}
-
-impl std::ops::Add for Met {
-    type Output = Self;
-
-    fn add(self, more: Self) -> Self {
-        Self {
-            stored_otherwise: self.stored_otherwise + more.stored_otherwise,
-            gone_while_due: self.gone_while_due + more.gone_while_due,
-            forgotten_and_noted: self.forgotten_and_noted + more.forgotten_and_noted,
-            records_lost: self.records_lost + more.records_lost,
-            swept_claimed: self.swept_claimed + more.swept_claimed,
-        }
-    }
-}
-
 struct Record {
     terms: ClaimTerms,
     expires: Timestamp,
@@ -149,6 +128,12 @@ pub struct World {
     granting: Vec<Granting>,
     ending: Vec<(ClaimId, Stage)>,
     splits: Vec<PendingSplit>,
+    returns: Vec<PendingReturns>,
+    requeues: Vec<PendingRequeue>,
+    /// Kept messages that were read for their purge.
+    kept_page: Option<(KeptPage, Vec<MessageId>)>,
+    /// Notes of durable settles whose messages return.
+    settle_notes: BTreeSet<(ClaimId, MessageId)>,
     spent: Vec<ClaimId>,
     /// Live claims whose records may be deleted, because the outcome of their deletion was lost.
     unrecorded: BTreeSet<ClaimId>,
@@ -208,6 +193,10 @@ impl World {
             granting: Vec::new(),
             ending: Vec::new(),
             splits: Vec::new(),
+            returns: Vec::new(),
+            requeues: Vec::new(),
+            kept_page: None,
+            settle_notes: BTreeSet::new(),
             spent: Vec::new(),
             unrecorded: BTreeSet::new(),
             refill: None,
@@ -231,19 +220,10 @@ impl World {
 
     pub fn take_step(&mut self, step: &Step) {
         match step {
-            Step::Post(sizes, is_short) => {
-                let life = Life::lasting(if *is_short { 60 } else { 3_600 }, self.now);
-                self.post(sizes, life, 0);
-            }
-            Step::Delayed(sizes, seconds) => {
-                let delay = u32::from(*seconds);
-                self.post(sizes, Life::lasting(60, self.now.plus_seconds(delay)), delay);
-            }
+            Step::Post(sizes, is_short) => self.post_lasting(sizes, if *is_short { 60 } else { 3_600 }),
+            Step::Delayed(sizes, seconds) => self.post_delayed(sizes, u32::from(*seconds)),
             Step::PostRetained(sizes) => self.post(sizes, Life::Retained { since: self.now }, 0),
-            Step::Retain(number) => {
-                self.retention = Retention::new([40, 60, 600, 3_600][usize::from(*number) % 4]);
-                self.engine.follow(self.settings());
-            }
+            Step::Retain(number) => self.retain([40, 60, 600, 3_600][usize::from(*number) % 4]),
             Step::BeginWake => self.begin_wake(),
             Step::ReadDue => self.read_due(),
             Step::Wake => self.wake_page(),
@@ -253,13 +233,10 @@ impl World {
             Step::Purge => self.purge(),
             Step::RemoveAll(which) => self.remove_all(*which),
             Step::FinishWake => self.finish_wake(),
-            Step::PutOff(number, seconds) => {
-                let ready = Some(self.now.plus_seconds(u32::from(*seconds)));
-                self.end(*number, Release { ready, ..Release::COUNTED });
-            }
+            Step::PutOff(number, seconds) => self.end_later(*number, u32::from(*seconds)),
             Step::BeginSweep => self.begin_sweep(),
             Step::FinishSweep => self.finish_sweep(),
-            Step::Arrive(number) => self.arrive(*number),
+            Step::Arrive(number, delay) => self.arrive(*number, u32::from(*delay)),
             Step::Publish(number) => self.publish(*number),
             Step::Depart(number) => self.depart(*number),
             Step::Join(limit) => self.turns.push(self.line.join(&(), usize::from(*limit))),
@@ -273,7 +250,7 @@ impl World {
             Step::Record(number) => drop(nth(&self.granting, *number).map(|at| self.record(at))),
             Step::Grant(number) => drop(nth(&self.granting, *number).map(|at| self.grant(at))),
             Step::PutBack(number) => drop(nth(&self.granting, *number).map(|at| self.put_back(at))),
-            Step::End(number, true) => self.end(*number, Release::COUNTED),
+            Step::End(number, true) => self.end_counted(*number),
             Step::End(number, false) => self.end(*number, Release::UNCOUNTED),
             Step::Unrecord(number) => drop(nth(&self.ending, *number).map(|at| self.unrecord(at))),
             Step::FinishEnd(number) => drop(nth(&self.ending, *number).map(|at| self.finish_end(at))),
@@ -284,6 +261,18 @@ impl World {
             Step::FinishSplit(n) => drop(nth(&self.splits, *n).map(|at| self.finish_split_model(at))),
             Step::FailSplit(n) => drop(nth(&self.splits, *n).map(|at| self.fail_split(at))),
             Step::RemoveReceived(target) => self.remove_received(*target),
+            Step::BeginSettle(claim, message, kind, forward) => {
+                self.begin_settle(*claim, *message, *kind, *forward);
+            }
+            Step::BeginReturns(claim, which) => self.begin_returns(*claim, *which),
+            Step::RecordReturns(n) => drop(nth(&self.returns, *n).map(|at| self.record_returns(at))),
+            Step::FinishReturns(n) => drop(nth(&self.returns, *n).map(|at| self.finish_returns(at))),
+            Step::FailReturns(n) => drop(nth(&self.returns, *n).map(|at| self.fail_returns(at))),
+            Step::Requeue(target, delay) => self.requeue(*target, u32::from(*delay)),
+            Step::ReadRequeued(n) => drop(nth(&self.requeues, *n).map(|at| self.read_requeued(at))),
+            Step::Recall(target) => self.recall(*target),
+            Step::ReadKept => self.read_kept(),
+            Step::PurgeKept => self.purge_kept(),
             Step::ClearSpent => self.clear_spent(),
             Step::Remove(target, named) => self.remove(*target, *named),
             Step::BeginRefill => self.begin_refill(),
@@ -296,5 +285,30 @@ impl World {
             Step::Crash => self.crash(),
         }
         self.serve();
+    }
+
+    fn post_lasting(&mut self, sizes: &[u8], seconds: u32) {
+        self.post(sizes, Life::lasting(seconds, self.now), 0);
+    }
+
+    fn post_delayed(&mut self, sizes: &[u8], delay: u32) {
+        self.post(sizes, Life::lasting(60, self.now.plus_seconds(delay)), delay);
+    }
+
+    fn retain(&mut self, seconds: u32) {
+        self.retention = Retention::new(seconds);
+        self.engine.follow(self.settings());
+    }
+
+    fn end_later(&mut self, number: u8, seconds: u32) {
+        let ready = Some(self.now.plus_seconds(seconds));
+        self.end(number, Release { ready, ..Release::COUNTED });
+    }
+
+    /// Ends a claim by a release that counts. Every other one is in the history of its messages.
+    fn end_counted(&mut self, number: u8) {
+        let event = ReleaseEvent { what: EventKind::Released, at: self.now };
+        let event = Some(event).filter(|_| number % 2 == 1);
+        self.end(number, Release { event, ..Release::COUNTED });
     }
 }

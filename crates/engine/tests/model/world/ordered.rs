@@ -4,7 +4,7 @@ use angarium_core::group::GroupName;
 use angarium_core::limits;
 
 use super::*;
-use crate::truth::KnownMessage;
+use crate::truth::{KnownMessage, PoolRead};
 
 /// A page that was read of groups.
 pub enum GroupPage {
@@ -204,9 +204,13 @@ impl World {
     }
 }
 
-/// Whether a message can block its group. A prepared or failed one does not, unless it is being published, or its
-/// publication failed during its removal: then it is hidden until the removal is settled.
+/// Whether a message can block its group. A prepared one does not, unless it is being published, or its publication
+/// failed during its removal: then it is hidden until the removal is settled. A kept one does not, until its requeue has
+/// read it.
 fn can_block(known: &KnownMessage) -> bool {
-    let is_here = !matches!(known.header.state, State::Prepared(_) | State::Failed);
+    if known.header.state.is_kept() {
+        return known.state == MessageState::Requeuing(PoolRead::Done);
+    }
+    let is_here = !matches!(known.header.state, State::Prepared(_) | State::NoTarget);
     is_here || known.state == MessageState::Waking || known.removals > 0
 }

@@ -34,7 +34,7 @@ impl World {
         let ids: Vec<MessageId> =
             held.iter().enumerate().filter(|(at, _)| which >> (at % 8) & 1 == 1).map(|(_, id)| *id).collect();
         let lease = &self.truth.claims[&old];
-        let is_changing = lease.ending.is_some() || lease.is_splitting;
+        let is_changing = !lease.is_settled();
         let is_over = self.now >= lease.expires || ids.is_empty();
         match self.engine.begin_split(old, &ids, self.now) {
             ClaimSplit::Busy => assert!(is_changing, "an unchanged claim can be split"),
@@ -45,12 +45,12 @@ impl World {
                 let staying: Vec<&Header> =
                     held.iter().filter(|id| !ids.contains(id)).map(|id| self.truth.header(*id)).collect();
                 assert_eq!(rest.headers.iter().collect::<Vec<_>>(), staying, "messages that stay");
-                let going: Vec<_> = ids.iter().map(|id| (*id, self.truth.header(*id).attempts)).collect();
+                let going: Vec<_> = ids.iter().map(|id| (*id, self.truth.header(*id).grant())).collect();
                 assert_eq!(parted, going, "messages that are split off");
                 let terms = ClaimTerms::stored(u32::from(which), 60);
                 let (new, expires) =
                     (ClaimId::new(&mut self.claims), self.now.plus_seconds(u32::from(which)));
-                self.truth.set_split(old, true);
+                self.truth.set_changing(old, true);
                 self.splits.push(PendingSplit { old, new, terms, expires, rest, parted, is_recorded: false });
             }
         }
@@ -60,7 +60,7 @@ impl World {
     pub(super) fn record_split(&mut self, at: usize) {
         let PendingSplit { old, new, terms, expires, rest, parted, is_recorded } = &mut self.splits[at];
         let Some(record) = self.tree.get_mut(old).filter(|_| !*is_recorded) else { return };
-        record.messages = rest.headers.iter().map(|header| (header.id, header.attempts)).collect();
+        record.messages = rest.headers.iter().map(|header| (header.id, header.grant())).collect();
         self.tree.insert(*new, Record { terms: *terms, expires: *expires, messages: parted.clone() });
         *is_recorded = true;
     }
@@ -82,7 +82,7 @@ impl World {
         if !self.splits[at].is_recorded {
             let PendingSplit { old, .. } = self.splits.swap_remove(at);
             self.engine.renew_failed(old);
-            self.truth.set_split(old, false);
+            self.truth.set_changing(old, false);
         }
     }
 
@@ -91,8 +91,7 @@ impl World {
         let Some(id) = self.target(target) else { return };
         let known = self.truth.messages.get(&id).filter(|known| known.removals == 0);
         let is_claimed = known.is_some_and(|known| matches!(known.state, MessageState::Claimed(_)));
-        let is_changing = known
-            .is_some_and(|known| matches!(known.state, MessageState::Taking | MessageState::Returning(_)));
+        let is_changing = known.is_some_and(|known| is_between(known.state));
         if is_claimed || is_changing {
             let answer = self.engine.begin_remove_received(id, self.now).expect("it is not in transfer");
             assert_eq!(answer.is_none(), is_changing, "{id} is claimed or given back just now");
@@ -110,7 +109,7 @@ impl World {
     /// Checks the validity of receipts, of the last receive and of others.
     pub(super) fn check_receipts(&self) {
         for (id, known) in &self.truth.messages {
-            let attempts = known.header.attempts;
+            let attempts = known.header.grant();
             let worth = self.engine.worth(*id, attempts, self.now, self.now);
             let is_right = match known.state {
                 _ if known.removals > 0 => worth == ReceiptStatus::Gone,
@@ -119,17 +118,19 @@ impl World {
                     let is_live = lease.ending.is_none() && self.now < lease.expires;
                     worth == if is_live { ReceiptStatus::Holds(claim) } else { ReceiptStatus::Over }
                 }
-                MessageState::Taking | MessageState::Returning(_) if !self.engine.is_ordered() => {
-                    worth == ReceiptStatus::Changing
-                }
+                state if is_between(state) && !self.engine.is_ordered() => worth == ReceiptStatus::Changing,
                 MessageState::Taking
                 | MessageState::Returning(_)
+                | MessageState::Settling(_)
+                | MessageState::Returned(_)
                 | MessageState::Leaving
+                | MessageState::Requeuing(_)
                 | MessageState::Waking => worth == ReceiptStatus::Over,
                 // It need not be in memory.
                 MessageState::Ready | MessageState::Scheduled | MessageState::InTransfer => {
                     matches!(worth, ReceiptStatus::Over | ReceiptStatus::AskPool)
                 }
+                MessageState::Kept => worth == ReceiptStatus::AskPool,
             };
             assert!(is_right, "a receipt of {id}, which is {:?}, is worth {worth:?}", known.state);
             let before = known.header.created.minus_seconds(1);
@@ -146,4 +147,10 @@ impl World {
             }
         }
     }
+}
+
+/// Whether a message gets or loses its claim just now.
+fn is_between(state: MessageState) -> bool {
+    let is_held = matches!(state, MessageState::Claimed(_));
+    state == MessageState::Taking || (state.holder().is_some() && !is_held)
 }

@@ -38,7 +38,8 @@ impl World {
             (Err(Error::NotClaimed(of)), Verdict::Free) => *of == id,
             (Err(Error::Claimed(of)), Verdict::Claimed) => *of == id,
             (Err(Error::ClaimEnded(_)), Verdict::ClaimEnded) => true,
-            (Err(Error::Unavailable { .. }), Verdict::InTransfer) => true,
+            (Err(Error::Unavailable { .. }), Verdict::InTransfer | Verdict::Changing) => true,
+            (Err(Error::Gone(of)), Verdict::Recalled) => *of == id,
             (Ok(Removal::AskPool(_)) | Err(_), _) => false,
         };
         assert!(is_right, "{answer:?} for {id}, and not {verdict:?}");
@@ -68,6 +69,12 @@ impl World {
                 let listed: Vec<&Message> = self.pool.entries.values().filter(is_unanswered).collect();
                 nth(&listed, number).map(|at| listed[at].header.id)
             }
+            Target::Kept(number) => {
+                let known = self.truth.messages.values();
+                let kept = known.filter(|known| known.header.state.is_kept()).map(|known| known.header.id);
+                let kept: Vec<MessageId> = kept.collect();
+                nth(&kept, number).map(|at| kept[at])
+            }
             Target::Gone(number) => nth(&self.gone, number).map(|at| self.gone[at]),
             Target::Never => Some(MessageId::from_bytes([1; 16])),
         }
@@ -76,11 +83,7 @@ impl World {
     pub(super) fn named(&mut self, id: MessageId, named: Deleter) -> Option<ClaimId> {
         match named {
             Deleter::NoClaim => None,
-            Deleter::Holder => match self.truth.messages.get(&id)?.state {
-                MessageState::Claimed(claim) | MessageState::Returning(claim) => Some(claim),
-                MessageState::Ready | MessageState::Scheduled | MessageState::Waking => None,
-                MessageState::Taking | MessageState::Leaving | MessageState::InTransfer => None,
-            },
+            Deleter::Holder => self.truth.messages.get(&id)?.state.holder(),
             Deleter::Other(number) => {
                 let claims: Vec<ClaimId> = self.truth.claims.keys().copied().collect();
                 nth(&claims, number).map(|at| claims[at])
@@ -99,14 +102,14 @@ impl World {
         let ids: Vec<MessageId> = headers.filter(is_here).map(|header| header.id).collect();
         let begun = self.engine.begin_purge(&ids);
         for id in &ids {
-            let known = self.truth.messages.get(id);
-            let is_changing = known.is_some_and(|known| {
-                let is_passing = matches!(
-                    known.state,
-                    MessageState::Taking | MessageState::Waking | MessageState::Leaving
-                );
-                known.removals == 0 && (is_passing || matches!(known.state, MessageState::Returning(_)))
-            });
+            let known = self.truth.messages.get(id).filter(|known| known.removals == 0);
+            let is_changing = known.is_some_and(|known| match known.state {
+                MessageState::Taking | MessageState::Waking | MessageState::Leaving => true,
+                MessageState::Requeuing(_) => true,
+                MessageState::Returning(_) | MessageState::Settling(_) | MessageState::Returned(_) => true,
+                MessageState::Ready | MessageState::Scheduled | MessageState::Claimed(_) => false,
+                MessageState::InTransfer | MessageState::Kept => false,
+            }) || self.truth.requeued_unknown.contains_key(id);
             assert!(!(is_changing && begun.contains(id)), "{id} is purged while it changes");
             assert!(is_changing || begun.contains(id), "{id} is not purged");
         }
@@ -131,7 +134,7 @@ impl World {
         }
     }
 
-    fn begin_removals(&mut self, ids: Vec<MessageId>) {
+    pub(super) fn begin_removals(&mut self, ids: Vec<MessageId>) {
         ids.iter().for_each(|id| self.truth.begin_remove(*id));
         if !ids.is_empty() {
             self.submit_removal(ids);

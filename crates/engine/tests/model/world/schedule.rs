@@ -38,7 +38,7 @@ impl World {
         let (due, later): (Vec<Header>, Vec<Header>) = headers.partition(|header| header.ready <= self.now);
         let is_gone = due.iter().any(|header| !self.pool.entries.contains_key(&header.id));
         self.met.gone_while_due += u32::from(is_gone);
-        let Some(ready) = self.engine.wake_page(due.clone()) else {
+        let Some(ready) = self.engine.wake_page(due.clone(), self.now) else {
             self.waking = Some(Waking::Begun(after));
             return;
         };
@@ -68,13 +68,20 @@ impl World {
     }
 
     pub(super) fn wake(&mut self, headers: Vec<Header>) {
-        let ready = self.engine.wake(headers.clone());
+        let ready = self.engine.wake(headers.clone(), self.now);
         for header in &headers {
             let is_woken = ready.iter().any(|ready| ready.id == header.id);
             let Some(known) = self.truth.messages.get(&header.id) else { continue };
             let is_free = known.removals == 0
+                && !self.is_requeuing(header.id)
                 && matches!(known.state, MessageState::Scheduled | MessageState::InTransfer);
             assert_eq!(is_woken, is_free, "whether {} is woken", header.id);
+        }
+        for header in &ready {
+            let is_delayed = header.ready > self.now;
+            self.met.published_later += u32::from(is_delayed);
+            let expected = if is_delayed { State::Scheduled } else { State::Ready };
+            assert_eq!(header.state, expected, "the state of {}, which is published", header.id);
         }
         self.submit_wake(&headers, ready);
     }
@@ -97,7 +104,7 @@ impl World {
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
         if is_durable {
             self.engine.woken(&ids);
-            self.truth.woken(&ids);
+            self.truth.woken(headers);
         } else {
             self.engine.wake_failed(&ids);
             self.truth.stay(&ids);
@@ -136,7 +143,8 @@ impl World {
                     "{id} is swept"
                 );
                 let is_retained = known.header.life.retained_since().is_some();
-                let is_free = matches!(known.state, MessageState::Ready | MessageState::Scheduled);
+                let is_free =
+                    matches!(known.state, MessageState::Ready | MessageState::Scheduled | MessageState::Kept);
                 assert!(
                     is_free || (is_retained && matches!(known.state, MessageState::Claimed(_))),
                     "{id} is swept"

@@ -4,27 +4,28 @@ use super::*;
 
 impl World {
     pub(super) fn post(&mut self, sizes: &[u8], life: Life, delay: u32) {
-        let mut messages = Vec::new();
-        for size in sizes {
-            self.count += 1;
-            let body = self.body(*size);
-            let size = u32::try_from(body.len()).expect("bodies are small");
-            let (created, ready) = (self.now, self.now.plus_seconds(delay));
-            let header = Header {
-                id: id(self.count),
-                created,
-                ready,
-                life,
-                attempts: 0,
-                client: None,
-                size,
-                state: if delay > 0 { State::Scheduled } else { State::Ready },
-                group: self.group_of(self.count),
-                first_claimed: None,
-            };
-            messages.push(Message { header, body });
-        }
+        let messages = sizes.iter().map(|size| self.new_message(*size, life, delay)).collect();
         self.waiting.push_back(Change::Post(messages, Vec::new()));
+    }
+
+    /// A message with the next id.
+    pub(super) fn new_message(&mut self, size: u8, life: Life, delay: u32) -> Message {
+        self.count += 1;
+        let body = self.body(size);
+        let header = Header {
+            id: id(self.count),
+            created: self.now,
+            ready: self.now.plus_seconds(delay),
+            life,
+            attempts: 0,
+            client: None,
+            size: u32::try_from(body.len()).expect("bodies are small"),
+            state: if delay > 0 { State::Scheduled } else { State::Ready },
+            group: self.group_of(self.count),
+            first_claimed: None,
+            extras: None,
+        };
+        Message { header, body }
     }
 
     pub(super) fn submit_removal(&mut self, ids: Vec<MessageId>) {
@@ -67,6 +68,8 @@ impl World {
                     changes.remove_hints.extend_from_slice(leaving);
                 }
                 Change::Depart(id) => changes.removes.push(*id),
+                Change::Settle(settle) => settle.add_to(changes),
+                Change::Requeue(header) => changes.updates.push(header.clone()),
             }
         }
         let is_noted = |gone: &&(u8, Bytes)| {
@@ -106,6 +109,8 @@ impl World {
                 Change::MarkInTransfer(headers) => self.settle_transfers(&headers, is_durable),
                 Change::Prepare(messages) => self.settle_arrival(messages, is_durable),
                 Change::Depart(id) => self.settle_departure(id, is_durable),
+                Change::Settle(settle) => self.finish_settle(settle, is_durable),
+                Change::Requeue(header) => self.finish_requeue(header, is_durable),
                 Change::Remove(ids, _) if is_durable => self.removed(&ids),
                 Change::Remove(ids, _) => {
                     self.engine.remove_failed(&ids);

@@ -22,7 +22,7 @@ impl World {
         }
     }
 
-    pub(super) fn arrive(&mut self, number: u8) {
+    pub(super) fn arrive(&mut self, number: u8, delay: u32) {
         self.arrived += 1;
         let rank = 1 + u64::from(number) % (self.count + 1);
         let id = MessageId::from_bytes(((u128::from(rank) << 64) + u128::from(self.arrived)).to_be_bytes());
@@ -40,8 +40,10 @@ impl World {
             state: State::Moving(Arc::new(peer())),
             group: self.group_of(self.arrived),
             first_claimed: None,
+            extras: None,
         };
-        let header = prepared(&moving, &Arc::new(peer()), None, self.now);
+        let ready = self.now.plus_seconds(delay);
+        let header = Header { ready, ..prepared(&moving, &Arc::new(peer()), None, self.now) };
         self.engine.expect_in_transfer(&[id]);
         let body = self.body(0);
         self.waiting.push_back(Change::Prepare(vec![Message { header, body }]));
@@ -95,7 +97,7 @@ impl World {
     }
 }
 
-fn peer() -> Peer {
+pub(super) fn peer() -> Peer {
     use angarium_core::names::{ProjectId, QueueName, QueueRef};
     let project = ProjectId::new("p").expect("a lawful project");
     Peer { at: QueueRef { project, name: QueueName::new("other").expect("a lawful name") }, queue: None }

@@ -1,7 +1,8 @@
 -- Applies batches of some slots, each slot once and in order. All writes of a slot depend on its record: if the record does
 -- not match, nothing of the slot is written. The update of the records locks them to the end of the statement, so a fence
 -- waits for a batch in progress, and a batch that waits for a fence reads the record again. An entry is in one of two parts
--- of the table, and both are looked up by their whole keys: OFFSET 0 keeps the planner from an index scan over a queue.
+-- of the table, and both are looked up by their whole keys; then the row is changed by its place. OFFSET 0 keeps the planner
+-- from a join instead: it would scan the whole table for that, if the table was empty when it planned.
 -- This text posts and deletes, which is all that most batches do. rest.sql has the other changes, and is inserted at the two
 -- marks: parts without any work cost as much as the work itself.
 WITH record AS (
@@ -23,47 +24,52 @@ WITH record AS (
 ), removed AS (
     DELETE FROM entries e
     USING (
-        SELECT r.queue, place.aside, r.id
-        FROM unnest($17::int2[], $18::uuid[], $19::uuid[]) AS r (slot, queue, id), unnest('{f,t}'::boolean[]) AS place (aside)
+        SELECT found.place
+        FROM unnest($13::int2[], $14::uuid[], $15::uuid[]) AS r (slot, queue, id),
+            unnest('{f,t}'::boolean[]) AS part (aside),
+            LATERAL (
+                SELECT o.ctid AS place FROM entries o WHERE o.queue = r.queue AND o.aside = part.aside AND o.id = r.id
+                OFFSET 0) AS found
         WHERE get_bit((SELECT slots FROM matched), r.slot) = 1
         OFFSET 0) AS r
-    WHERE e.queue = r.queue AND e.aside = r.aside AND e.id = r.id
+    WHERE e.ctid = r.place
     RETURNING e.queue, e.state, octet_length(e.body)::int8 AS bytes
 ), appended AS (
     INSERT INTO entries (queue, aside, id, slot, state, created, ready, expires, ttl, attempts, size, client, peer,
-        first_claimed, grouped, body)
+        first_claimed, extras, grouped, body)
     SELECT a.queue, a.state <> 0, a.id, a.slot, a.state, a.created, a.ready, a.expires, a.ttl, a.attempts, a.size,
-        a.client, a.peer, a.first_claimed, a.grouped, a.body
-    FROM unnest($20::int2[], $21::uuid[], $22::uuid[], $23::int2[], $24::int8[], $25::int8[], $26::int8[], $27::int4[],
-            $28::int4[], $29::int4[], $30::uuid[], $31::bytea[], $32::int8[], $33::text[], $34::bytea[])
-            AS a (slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed, grouped,
-                body)
+        a.client, a.peer, a.first_claimed, a.extras, a.grouped, a.body
+    FROM unnest($16::int2[], $17::uuid[], $18::uuid[], $19::int2[], $20::int8[], $21::int8[], $22::int8[], $23::int4[],
+            $24::int4[], $25::int4[], $26::uuid[], $27::bytea[], $28::int8[], $29::bytea[], $30::text[], $31::bytea[])
+            AS a (slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed, extras,
+                grouped, body)
     WHERE get_bit((SELECT slots FROM matched), a.slot) = 1
+    RETURNING queue, state, octet_length(body)::int8 AS bytes
 -- and the rest
 ), now AS (
     SELECT queue, sum(messages)::int8 AS messages, sum(bytes)::int8 AS bytes, sum(scheduled)::int8 AS scheduled,
-        sum(aside)::int8 AS aside, (array_agg(low) FILTER (WHERE low IS NOT NULL))[1] AS low,
-        (array_agg(least) FILTER (WHERE least IS NOT NULL))[1] AS least
+        sum(aside)::int8 AS aside, sum(kept)::int8 AS kept, (array_agg(low) FILTER (WHERE low IS NOT NULL))[1] AS low
     FROM (
-        SELECT q.queue, q.low, q.least, q.messages, q.bytes, q.scheduled, q.aside
-        FROM unnest($9::int2[], $10::uuid[], $11::uuid[], $12::uuid[], $13::int8[], $14::int8[], $15::int8[], $16::int8[])
-            AS q (slot, queue, low, least, messages, bytes, scheduled, aside)
+        SELECT q.queue, LEAST(q.low, q.least) AS low, 0 AS messages, 0::int8 AS bytes, 0 AS scheduled, 0 AS aside, 0 AS kept
+        FROM unnest($9::int2[], $10::uuid[], $11::uuid[], $12::uuid[]) AS q (slot, queue, low, least)
         WHERE get_bit((SELECT slots FROM matched), q.slot) = 1
         UNION ALL
-        SELECT queue, NULL, NULL, -1, -bytes, -(state = 1)::int4, -(state > 1)::int4 FROM removed
+        SELECT queue, NULL, 1, bytes, (state = 1)::int4, (state BETWEEN 2 AND 4)::int4, (state > 4)::int4
+        FROM appended
+        UNION ALL
+        SELECT queue, NULL, -1, -bytes, -(state = 1)::int4, -(state BETWEEN 2 AND 4)::int4, -(state > 4)::int4
+        FROM removed
         -- and of updates
     ) AS change
     GROUP BY queue
 ), counted AS (
-    UPDATE queues q
-    SET messages = q.messages + n.messages, bytes = q.bytes + n.bytes, scheduled = q.scheduled + n.scheduled,
-        aside = q.aside + n.aside, low = LEAST(GREATEST(q.low, n.low), n.least)
-    FROM now n
-    WHERE q.queue = n.queue
-), begun AS (
-    INSERT INTO queues (queue, messages, bytes, scheduled, aside, low)
-    SELECT n.queue, n.messages, n.bytes, n.scheduled, n.aside, LEAST(n.low, n.least)
-    FROM now n
-    WHERE NOT EXISTS (SELECT FROM queues q WHERE q.queue = n.queue)
+    INSERT INTO queues AS q (queue, messages, bytes, scheduled, aside, kept, low)
+    SELECT queue, messages, bytes, scheduled, aside, kept, low
+    FROM now
+    ON CONFLICT (queue) DO UPDATE
+    SET messages = q.messages + excluded.messages, bytes = q.bytes + excluded.bytes,
+        scheduled = q.scheduled + excluded.scheduled, aside = q.aside + excluded.aside, kept = q.kept + excluded.kept,
+        -- The head moves on with the owner's bound, and back to an entry that becomes ready before it.
+        low = LEAST(GREATEST(q.low, excluded.low), ($12::uuid[])[array_position($10::uuid[], excluded.queue)])
 )
 SELECT slot FROM record

@@ -1,8 +1,8 @@
--- Applies a batch. KEYS: record, bytes, schedule, buckets, then nine keys for each queue.
+-- Applies a batch. KEYS: record, bytes, schedule, buckets, then ten keys for each queue.
 -- ARGV: epoch, previous number, number, greatest id or '', tag of the numbering or '', then for each queue: its id, the
 -- bytes of its appends, and lists that begin with their length: id and value of appends, ids of the ready appends, id and
--- header of updates, ids of removes, buckets with smallest and greatest id, names of removed notes, name and value of
--- written notes.
+-- header of updates, ids of removes, buckets with smallest and greatest member, names of removed notes, name and value
+-- of written notes.
 -- The record is checked before the first write and written last, because scripts do not roll back.
 
 local record = redis.call('GET', KEYS[1])
@@ -48,24 +48,23 @@ end
 local function update(keys, queue, id, header)
   if redis.call('HEXISTS', keys.entries, id) == 0 then return end
   local old = redis.call('HGET', keys.headers, id)
-  local was, is = old and string.byte(old, 2) or 0, string.byte(header, 2)
-  if was == SCHEDULED then unschedule(keys, queue, id, old) end
-  if is == 0 then
-    if was ~= 0 then
-      redis.call('ZREM', keys.aside, id)
-      redis.call('ZADD', keys.ready, 0, id)
-    end
-  elseif was == 0 then
-    redis.call('ZREM', keys.ready, id)
-    redis.call('ZADD', keys.aside, 0, id)
+  if old and string.byte(old, 2) == SCHEDULED then unschedule(keys, queue, id, old) end
+  local set_before, member_before = place_of(keys, id, old)
+  local set, member = place_of(keys, id, header)
+  if set ~= set_before or member ~= member_before then
+    redis.call('ZREM', set_before, member_before)
+    redis.call('ZADD', set, 0, member)
   end
-  if is == SCHEDULED then
+  if string.byte(header, 2) == SCHEDULED then
     local ready = string.sub(header, 3, 10)
     redis.call('ZADD', keys.scheduled, 0, ready .. id)
     redis.call('ZADD', keys.schedule, 0, ready .. queue .. id)
   end
-  local place = not old and group_place(id, header)
-  if place then redis.call('ZADD', keys.groups, 0, place) end
+  local place_before, place = old and group_place(id, old) or nil, group_place(id, header)
+  if place ~= place_before then
+    if place_before then redis.call('ZREM', keys.groups, place_before) end
+    if place then redis.call('ZADD', keys.groups, 0, place) end
+  end
   redis.call('HSET', keys.headers, id, header)
 end
 
@@ -90,7 +89,7 @@ end
 local function touch(keys, queue, bucket, least, greatest)
   local range = redis.call('HGET', keys.ranges, bucket)
   if range then
-    local low, high = string.sub(range, 1, 32), string.sub(range, 33)
+    local low, high = halves(range)
     if low < least then least = low end
     if high > greatest then greatest = high end
   else
@@ -110,7 +109,7 @@ local place = 5
 while at <= #ARGV do
   local keys, queue = keys_of(place), ARGV[at]
   local bytes = tonumber(ARGV[at + 1])
-  at, place = at + 2, place + 9
+  at, place = at + 2, place + 10
   call_many('HSET', keys.entries, list(2))
   add_ready(keys.ready, list(1))
   local first, last = list(2)

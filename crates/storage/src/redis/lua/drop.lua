@@ -17,8 +17,9 @@ local function next_of(key)
 end
 
 local bytes = 0
-for _, key in ipairs({keys.ready, keys.aside}) do
-  for _, id in ipairs(next_of(key)) do
+for _, key in ipairs({keys.ready, keys.aside, keys.kept}) do
+  for _, member in ipairs(next_of(key)) do
+    local id = string.sub(member, -16)
     bytes = bytes + math.max(redis.call('HSTRLEN', keys.entries, id) - HEAD, 0)
     remove(keys, queue, id)
   end
@@ -28,7 +29,7 @@ for _, name in ipairs(next_of(keys.names)) do
   redis.call('ZREM', keys.names, name)
 end
 count_bytes(queue, -bytes)
-if redis.call('EXISTS', keys.ready, keys.aside, keys.names) > 0 then return {'more'} end
+if redis.call('EXISTS', keys.ready, keys.aside, keys.kept, keys.names) > 0 then return {'more'} end
 
 for _, bucket in ipairs(redis.call('HKEYS', keys.ranges)) do
   redis.call('ZREM', KEYS[4], string.sub(bucket, 1, 8) .. queue .. string.sub(bucket, 9))

@@ -2,9 +2,8 @@
 -- Only text in hex is compared with <, never raw bytes: Redis compares strings by the locale.
 
 local HEAD = 54 -- bytes of a header before its extras and its peer
-local WITH_EXTRAS, RETAINED, RETAINED_WITH_EXTRAS = 2, 3, 4 -- tags of headers
 local SPAN = 8000 -- milliseconds of a bucket of many entries that live by queue
-local SCHEDULED, PREPARED, MOVING = 1, 2, 3
+local READY, SCHEDULED, PREPARED, MOVING, DONE, FAILED = 0, 1, 2, 3, 5, 6 -- states
 local MANY = 4000 -- max arguments of one call; Lua's stack has 8,000 places
 
 local function hex(raw)
@@ -14,6 +13,9 @@ end
 local function raw(text)
   return (string.gsub(text, '%x%x', function(byte) return string.char(tonumber(byte, 16)) end))
 end
+
+-- Returns the smallest and the greatest member of a range of a bucket, in hex.
+local function halves(range) return string.sub(range, 1, #range / 2), string.sub(range, #range / 2 + 1) end
 
 -- Reads a big-endian number of `length` bytes. Exact below 2^53, which milliseconds reach in 285,000 years.
 local function number(text, from, length)
@@ -29,10 +31,23 @@ local function unschedule(keys, queue, id, header)
   redis.call('ZREM', keys.schedule, ready .. queue .. id)
 end
 
--- Returns the member of an entry with this header in the groups of its queue; nil when it has no group.
+-- Returns the set that has an entry with this header among the ready, kept or other ones, and its member there. A ready
+-- entry can have no header.
+local function place_of(keys, id, header)
+  local state = header and string.byte(header, 2) or READY
+  if state == READY then return keys.ready, id end
+  if state == DONE or state == FAILED then return keys.kept, string.sub(header, 3, 10) .. id end
+  return keys.aside, id
+end
+
+-- Whether a header has extras, and whether it lives by queue. Tags are 1, plus 1, 2 and 4 for what the header has.
+local function has_extras(header) return string.byte(header, 1) % 2 == 0 end
+local function is_retained(header) return (string.byte(header, 1) - 1) % 4 >= 2 end
+
+-- Returns the member of an entry with this header in the groups of its queue; nil when it has no group or is kept.
 local function group_place(id, header)
-  local tag = string.byte(header, 1)
-  if tag ~= WITH_EXTRAS and tag ~= RETAINED_WITH_EXTRAS then return nil end
+  local state = string.byte(header, 2)
+  if state == DONE or state == FAILED or not has_extras(header) then return nil end
   local length = string.byte(header, HEAD + 9)
   if length == 0 then return nil end
   return string.sub(header, HEAD + 10, HEAD + 9 + length) .. string.char(0) .. id
@@ -43,7 +58,7 @@ local function keys_of(at)
   return {
     schedule = KEYS[3], entries = KEYS[at], headers = KEYS[at + 1], ready = KEYS[at + 2], aside = KEYS[at + 3],
     scheduled = KEYS[at + 4], ranges = KEYS[at + 5], notes = KEYS[at + 6], names = KEYS[at + 7],
-    groups = KEYS[at + 8],
+    groups = KEYS[at + 8], kept = KEYS[at + 9],
   }
 end
 
@@ -57,6 +72,7 @@ end
 -- Removes an existing entry in any state.
 local function remove(keys, queue, id)
   local header = redis.call('HGET', keys.headers, id)
+  local set, member = place_of(keys, id, header)
   if header then
     if string.byte(header, 2) == SCHEDULED then unschedule(keys, queue, id, header) end
     local place = group_place(id, header)
@@ -64,5 +80,5 @@ local function remove(keys, queue, id)
     redis.call('HDEL', keys.headers, id)
   end
   redis.call('HDEL', keys.entries, id)
-  if redis.call('ZREM', keys.ready, id) == 0 then redis.call('ZREM', keys.aside, id) end
+  redis.call('ZREM', set, member)
 end

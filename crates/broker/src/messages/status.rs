@@ -1,0 +1,91 @@
+//! The state of a message for a client that follows it, kept or not, with a wait for its outcome.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use angarium_core::claim::ClaimWait;
+use angarium_core::error::{Error, Resource};
+use angarium_core::ids::MessageId;
+use angarium_core::names::{QueueName, QueueRef};
+use angarium_core::settle::MessageState;
+
+use crate::messages::Messages;
+use crate::messages::single::no_message;
+use crate::messages::view::MessageStatus;
+use crate::slot::outcome_watch::WatchedMessage;
+use crate::slot::slot_queue::SlotQueue;
+
+/// The result of one read of a message.
+enum StatusAttempt {
+    /// It has an outcome, or there is no more time to wait.
+    Found(MessageStatus),
+    /// It has no outcome yet; with the queue that it is in transfer to, if it is.
+    Pending(WatchedMessage, Option<QueueName>),
+}
+
+impl Messages {
+    /// Returns a message, kept or not. With a wait, waits until it is done, failed or gone, and then, or when the wait
+    /// has timed out, returns its state at that moment. If the slot is recovered meanwhile, continues the wait there.
+    pub(crate) async fn message_status(
+        &self,
+        at: &QueueRef,
+        id: MessageId,
+        wait: ClaimWait,
+    ) -> Result<MessageStatus, Error> {
+        let start = Instant::now();
+        let mut target: Option<QueueName> = None;
+        loop {
+            // In boxes, because a waiter must cost little memory.
+            let queue = Box::pin(self.0.slots.queue(at)).await?;
+            let slot = queue.slot();
+            let has_time = !self.0.replica.waits.is_cancelled();
+            let left =
+                if has_time { wait.duration().saturating_sub(start.elapsed()) } else { Duration::ZERO };
+            match Box::pin(self.status_or_watch(&queue, id, left)).await {
+                Ok(StatusAttempt::Found(status)) => return Ok(status),
+                Ok(StatusAttempt::Pending(watched, in_transfer_to)) => {
+                    target = in_transfer_to;
+                    if let Some(to) = watched.changed(left).await {
+                        return self.0.slots.confirm(slot, Ok(MessageStatus::Transferred { to }));
+                    }
+                }
+                Err(_) if slot.closed.is_cancelled() && start.elapsed() < wait.duration() => {}
+                Err(error) => {
+                    return match (error, target) {
+                        // Its transfer ended after the read that found it in transfer.
+                        (Error::NotFound { resource: Resource::Message, .. }, Some(to)) => {
+                            Ok(MessageStatus::Transferred { to })
+                        }
+                        (error, _) => Err(error),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Reads a message. If it has no outcome yet and there is time left, it is watched since before the read.
+    async fn status_or_watch(
+        &self,
+        queue: &SlotQueue,
+        id: MessageId,
+        left: Duration,
+    ) -> Result<StatusAttempt, Error> {
+        let Some(open) = self.0.open_queues.open(queue).await? else {
+            return self.0.slots.confirm(queue.slot(), Err(no_message(id)));
+        };
+        let watched = if left.is_zero() { None } else { Some(open.watch_outcome(id)?) };
+        let found = self.read_open(&open, id).await;
+        let view = self.0.slots.confirm(queue.slot(), found)?;
+        match watched {
+            Some(watched) if !view.state.is_final() => {
+                let target = view.target.filter(|_| view.state == MessageState::InTransfer);
+                if let Some(target) = &target {
+                    watched.note_target(target.clone());
+                }
+                Ok(StatusAttempt::Pending(watched, target))
+            }
+            Some(_) | None => Ok(StatusAttempt::Found(MessageStatus::Here(Box::new(view)))),
+        }
+    }
+}
