@@ -88,6 +88,7 @@ impl ApiError {
             | Error::NotDurable(_)
             | Error::Overloaded
             | Error::BodiesFull
+            | Error::Busy(_)
             | Error::Moved(_)
             | Error::PoolsClosed { .. }
             | Error::Unavailable { .. }

@@ -100,6 +100,7 @@ fn examples(code: ErrorCode) -> Vec<Error> {
         ErrorCode::OverQuota => [1, 3].map(quota).into(),
         ErrorCode::Overloaded => vec![Error::Overloaded],
         ErrorCode::BodiesFull => vec![Error::BodiesFull],
+        ErrorCode::Busy => vec![Error::Busy("")],
         ErrorCode::Late => vec![Error::Late],
         ErrorCode::Moved => vec![Error::Moved(Slot(0))],
         ErrorCode::Unavailable => vec![Error::Unavailable { part: Part::Storage, cause: None }],

@@ -71,6 +71,7 @@ codes! {
     OverQuota "over_quota" "The project would hold more than it may."
     Overloaded "overloaded" "The service has as many requests in progress as it takes."
     BodiesFull "bodies_full" "There is no room for the body of the request."
+    Busy "busy" "Something else in progress must end first; nothing was written."
     Late "late" "The request did not arrive in time."
     Moved "moved" "Another replica serves the queue by now."
     Unavailable "unavailable" "A part of the service cannot be used now; nothing was written."
@@ -270,6 +271,10 @@ pub enum Error {
     /// The budget for request bodies in memory is used up, in all or for this project.
     #[error("there is no room for the request body at the moment, please try again in a few seconds")]
     BodiesFull,
+    /// Something else in progress must end first, like the transfer of the message that the request names. It is certain
+    /// that nothing was written.
+    #[error("{0}")]
+    Busy(&'static str),
     /// The request did not arrive in time.
     #[error("the request did not arrive in time")]
     Late,
@@ -410,6 +415,7 @@ impl Error {
             Self::OverQuota { .. } => ErrorCode::OverQuota,
             Self::Overloaded => ErrorCode::Overloaded,
             Self::BodiesFull => ErrorCode::BodiesFull,
+            Self::Busy(_) => ErrorCode::Busy,
             Self::Late => ErrorCode::Late,
             Self::Moved(_) => ErrorCode::Moved,
             Self::PoolsClosed { .. } | Self::Unavailable { .. } => ErrorCode::Unavailable,
@@ -452,6 +458,7 @@ impl Error {
             | Self::TooFast { .. }
             | Self::Overloaded
             | Self::BodiesFull
+            | Self::Busy(_)
             | Self::Late
             | Self::Moved(_)
             | Self::PoolsClosed { .. }

@@ -67,7 +67,7 @@ pub use kept::KeptPage;
 pub use queue::{ClaimSelection, ClaimedCounts, QueueEngine, StoredTotals};
 pub use refill::Refill;
 pub use release::{AttemptCount, EndedHeaders, Release, ReleaseEvent, ReleaseUpdates};
-pub use removal::{LookupResult, PoolLookup, Removal, RemovalTally};
+pub use removal::{LookupResult, PoolLookup, Removal, RemovalTally, in_transfer_error};
 pub use renewal::{ClaimSnapshot, Renewal};
 pub use requeue::forget_claims;
 pub use settings::EngineSettings;

@@ -2,7 +2,7 @@
 
 use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
-use angarium_core::error::{Error, Part};
+use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
@@ -272,9 +272,10 @@ impl QueueEngine {
 
 /// The error for a message that another request is changing.
 pub(super) fn changing_error() -> Error {
-    Error::unavailable(Part::Storage, "another request is changing the message")
+    Error::Busy("another request is changing the message, please repeat this one")
 }
 
-pub(super) fn in_transfer_error() -> Error {
-    Error::unavailable(Part::Storage, "the message is on its way to another queue")
+/// The error of a request about a message that leaves its queue.
+pub fn in_transfer_error() -> Error {
+    Error::Busy("the message is in transfer to another queue, please try again in a few seconds")
 }

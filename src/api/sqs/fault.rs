@@ -262,6 +262,7 @@ impl From<Arc<Error>> for Fault {
             Error::Late => Kind::RequestTimeout,
             Error::Conflict(_)
             | Error::BodiesFull
+            | Error::Busy(_)
             | Error::Moved(_)
             | Error::NoPool
             | Error::NotDurable(_)

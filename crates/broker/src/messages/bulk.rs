@@ -8,7 +8,7 @@ use angarium_core::ids::MessageId;
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
 use angarium_core::page::PopCount;
-use angarium_engine::QueueEngine;
+use angarium_engine::{QueueEngine, in_transfer_error};
 use angarium_storage::{Direction, Order, Page, Position};
 
 use crate::limits;
@@ -103,7 +103,7 @@ impl Messages {
             };
             let found = store.get(queue.id(), &ids).await?;
             if found.iter().any(|message| message.header.state.is_in_transfer()) {
-                return Err(Error::unavailable(Part::Storage, "a message is on its way to another queue"));
+                return Err(in_transfer_error());
             }
         }
     }

@@ -3,14 +3,14 @@
 //! The message is hidden first, then read, then written: no other change of it can precede the new header.
 
 use angarium_catalogue::Schema;
-use angarium_core::error::{Error, Part};
+use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Retention, State};
 use angarium_core::names::QueueRef;
 use angarium_core::outcome::{Event, EventKind};
 use angarium_core::settle::Requeue;
 use angarium_core::time::Timestamp;
-use angarium_engine::forget_claims;
+use angarium_engine::{forget_claims, in_transfer_error};
 
 use crate::messages::Messages;
 use crate::messages::single::no_message;
@@ -81,9 +81,7 @@ fn check_available(
     let stored = stored.filter(|header| !header.is_expired(now, retention)).ok_or_else(|| no_message(id))?;
     match stored.state {
         State::Ready | State::Scheduled | State::Done | State::Failed => Ok(stored),
-        State::Prepared(_) | State::Moving(_) | State::NoTarget => {
-            Err(Error::unavailable(Part::Storage, "the message is on its way to another queue"))
-        }
+        State::Prepared(_) | State::Moving(_) | State::NoTarget => Err(in_transfer_error()),
     }
 }
 

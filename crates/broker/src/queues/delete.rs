@@ -52,7 +52,7 @@ impl Queues {
     ///
     /// # Errors
     ///
-    /// Unavailable, with nothing changed, when forwarded messages are awaited and cannot leave the queue.
+    /// Busy, with nothing changed, when forwarded messages are awaited and cannot leave the queue.
     pub(crate) async fn queue_delete(&self, at: &QueueRef, forwards: Forwards) -> Result<(), Error> {
         // The queue is not closed when the commit cannot succeed.
         self.0.replica.catalogue.check_open()?;
@@ -113,9 +113,9 @@ impl Queues {
                 tokio::time::sleep(limits::FORWARDS_CHECK).await;
             }
         };
-        let why = "forwarded messages have not left the queue: their targets are unavailable; delete it with force to \
-                   discard them";
-        timeout_at(end, leave).await.unwrap_or_else(|_| Err(Error::unavailable(Part::Storage, why)))
+        let why = "forwarded messages have not left the queue, because their targets cannot take them: try again later, or \
+                   discard them with ?force=true";
+        timeout_at(end, leave).await.unwrap_or(Err(Error::Busy(why)))
     }
 
     /// Deletes the queue of a record. The caller holds the gate of the queue: no other caller opens or creates it

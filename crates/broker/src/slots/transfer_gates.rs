@@ -3,7 +3,7 @@
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
-use angarium_core::error::{Error, Part};
+use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
 
 use crate::limits;
@@ -14,10 +14,12 @@ impl Slots {
     ///
     /// # Errors
     ///
-    /// Unavailable when another task has held them for [`limits::CLOSE_DEADLINE`].
+    /// Busy when another task has held them for [`limits::CLOSE_DEADLINE`].
     pub(crate) async fn hold_transfers(&self, target: &QueueRef) -> Result<OwnedMutexGuard<()>, Error> {
         let held = timeout(limits::CLOSE_DEADLINE, self.0.table.moves.hold(target)).await;
-        held.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way into the queue"))
+        held.map_err(|_| {
+            Error::Busy("messages are in transfer into the queue, please try again in a few seconds")
+        })
     }
 
     /// Holds the removals of transferred messages from a queue, so that a replaced owner of their target removes

@@ -153,7 +153,7 @@ async fn message_in_transfer_is_not_requeued() {
     let moved = Verdict::Move { target: super::settle::name("next"), delay: None };
     settle_one(&whole.broker, &q, claim, entry(id, moved)).await.unwrap();
     let refused = whole.broker.message_requeue(&q, id, AT_ONCE).await.unwrap_err();
-    assert!(matches!(refused, Error::Unavailable { .. }) && refused.nothing_written(), "{refused:?}");
+    assert!(matches!(refused, Error::Busy(_)) && refused.nothing_written(), "{refused:?}");
     assert_eq!(state(&whole.broker, &q, id).await, MessageState::InTransfer);
     // It continues its way all the same.
     faulty.pool.clear();
@@ -188,7 +188,7 @@ async fn requeue_continues_without_its_caller() {
     assert!(tokio::time::timeout(Duration::from_millis(100), requeue).await.is_err());
     assert!(faulty.pool.is_done());
     let busy = whole.broker.message_requeue(&q, id, AT_ONCE).await.unwrap_err();
-    assert!(matches!(busy, Error::Unavailable { .. }), "{busy:?}");
+    assert!(matches!(busy, Error::Busy(_)), "{busy:?}");
     faulty.pool.release();
     assert_eq!(whole.claim_soon(&q, 1).await, [id]);
 }

@@ -38,7 +38,7 @@ impl World {
             (Err(Error::NotClaimed(of)), Verdict::Free) => *of == id,
             (Err(Error::Claimed(of)), Verdict::Claimed) => *of == id,
             (Err(Error::ClaimEnded(_)), Verdict::ClaimEnded) => true,
-            (Err(Error::Unavailable { .. }), Verdict::InTransfer | Verdict::Changing) => true,
+            (Err(Error::Busy(_)), Verdict::InTransfer | Verdict::Changing) => true,
             (Err(Error::Gone(of)), Verdict::Recalled) => *of == id,
             (Ok(Removal::AskPool(_)) | Err(_), _) => false,
         };

@@ -21,7 +21,7 @@ impl World {
             // Only the pool knows that it is in transfer, or left.
             (Ok(()), RequeueVerdict::InTransfer) => self.engine.are_leaving(&[id]).is_none(),
             (Err(Error::Claimed(of)), RequeueVerdict::Claimed) => *of == id,
-            (Err(Error::Unavailable { .. }), RequeueVerdict::InTransfer | RequeueVerdict::Changing) => true,
+            (Err(Error::Busy(_)), RequeueVerdict::InTransfer | RequeueVerdict::Changing) => true,
             (Ok(()) | Err(_), _) => false,
         };
         assert!(is_right, "{answer:?} for a requeue of {id}, and not {verdict:?}");
