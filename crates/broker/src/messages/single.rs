@@ -44,7 +44,9 @@ impl Messages {
             Some((claim, header)) if !header.is_expired(now, retention) => {
                 Ok(MessageView::claimed(&header, claim, body, at))
             }
-            None if !header.is_expired(now, retention) && !matches!(header.state, State::Prepared(_)) => {
+            None if matches!(header.state, State::Prepared(_)) => Err(missing()),
+            // In transfer it does not expire.
+            None if header.state.is_in_transfer() || !header.is_expired(now, retention) => {
                 Ok(MessageView::free(&header, body, at))
             }
             Some(_) | None => Err(missing()),

@@ -9,6 +9,7 @@ use angarium_core::error::{Error, Resource};
 use angarium_core::ids::MessageId;
 use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::settle::MessageState;
+use angarium_core::time::Timestamp;
 
 use crate::messages::Messages;
 use crate::messages::single::no_message;
@@ -20,8 +21,17 @@ use crate::slot::slot_queue::SlotQueue;
 enum StatusAttempt {
     /// It has an outcome, or there is no more time to wait.
     Found(MessageStatus),
-    /// It has no outcome yet; with the queue that it is in transfer to, if it is.
-    Pending(WatchedMessage, Option<QueueName>),
+    /// It has no outcome yet.
+    Pending(PendingMessage),
+}
+
+/// A message without an outcome.
+struct PendingMessage {
+    watched: WatchedMessage,
+    /// The queue that it is in transfer to, if it is.
+    target: Option<QueueName>,
+    /// How long it may be as it was read: until it expires. None in transfer, where it does not.
+    rest: Option<Duration>,
 }
 
 impl Messages {
@@ -44,9 +54,10 @@ impl Messages {
                 if has_time { wait.duration().saturating_sub(start.elapsed()) } else { Duration::ZERO };
             match Box::pin(self.status_or_watch(&queue, id, left)).await {
                 Ok(StatusAttempt::Found(status)) => return Ok(status),
-                Ok(StatusAttempt::Pending(watched, in_transfer_to)) => {
-                    target = in_transfer_to;
-                    if let Some(to) = watched.changed(left).await {
+                Ok(StatusAttempt::Pending(pending)) => {
+                    target = pending.target;
+                    let longest = pending.rest.map_or(left, |rest| rest.min(left));
+                    if let Some(to) = pending.watched.changed(longest).await {
                         return self.0.slots.confirm(slot, Ok(MessageStatus::Transferred { to }));
                     }
                 }
@@ -83,9 +94,16 @@ impl Messages {
                 if let Some(target) = &target {
                     watched.note_target(target.clone());
                 }
-                Ok(StatusAttempt::Pending(watched, target))
+                let rest = target.is_none().then(|| self.life_left(view.expires));
+                Ok(StatusAttempt::Pending(PendingMessage { watched, target, rest }))
             }
             Some(_) | None => Ok(StatusAttempt::Found(MessageStatus::Here(Box::new(view)))),
         }
+    }
+
+    /// Time until the message that expires then is not found any more.
+    fn life_left(&self, expires: Timestamp) -> Duration {
+        let left = expires.as_millis().saturating_sub(self.0.replica.clock.now().as_millis());
+        Duration::from_millis(left + 1)
     }
 }

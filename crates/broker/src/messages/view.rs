@@ -25,6 +25,8 @@ pub struct MessageView {
     pub body: Bytes,
     /// Further values that are stored with the body.
     pub envelope: Option<Box<Envelope>>,
+    /// When its life ends, unless it is claimed or in transfer then.
+    pub expires: Timestamp,
     /// When the message was posted.
     pub created: Timestamp,
     /// Number of claims so far, as far as they count.
@@ -110,6 +112,7 @@ impl MessageView {
             age,
             body,
             envelope,
+            expires: header.expires(retention),
             created,
             attempts,
             grant: header.grant(),

@@ -124,6 +124,18 @@ async fn waiter_of_moved_message_learns_its_queue() {
     assert_eq!(state_of(outcome(&mut tasks).await), Some(MessageState::Done));
 }
 
+/// No request reaches the queue meanwhile, and no sweep.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_learns_of_end_of_life() {
+    let (whole, q) = (whole().await, queue("q"));
+    let id = whole.post(&q, 1, 60).await[0];
+    whole.clock.advance(59_000);
+    let mut tasks = JoinSet::new();
+    wait(&mut tasks, &whole.broker, &q, id).await;
+    whole.clock.advance(1_000);
+    assert_eq!(state_of(outcome(&mut tasks).await), None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wait_ends_with_current_state() {
     let (whole, q) = (whole().await, queue("q"));
