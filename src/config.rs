@@ -67,7 +67,7 @@ pub struct Config {
     #[arg(help_heading = "Service")]
     pub data: PathBuf,
 
-    /// Free space below which new messages are refused; every other request is served
+    /// Free space below which new messages and results are refused; every other request is served
     #[arg(long, env = "ANGARIUM_RESERVE", default_value_t = bounds::RESERVE_BYTES, value_name = "SIZE")]
     #[arg(value_parser = units::bytes)]
     #[arg(help_heading = "Storage")]

@@ -4,6 +4,7 @@ mod clock_step;
 mod forwarding;
 mod many;
 mod migration;
+mod outcomes;
 mod overview;
 mod reach;
 mod restarts;

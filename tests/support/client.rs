@@ -182,7 +182,6 @@ impl Client {
         self.delete(&format!("/v2/queues/{queue}/messages/{id}{suffix}"))
     }
 
-    /// Deletes messages of one claim, all or none.
     /// Settles a message as done, with one forward.
     pub fn settle_forwarding(&self, queue: &str, claim: &str, id: &str, target: &str, body: &Value) -> Reply {
         let forward = json!([{"queue": target, "body": body}]);
@@ -190,6 +189,7 @@ impl Client {
         self.post(&format!("/v2/queues/{queue}/claims/{claim}/settle"), &json!({"messages": [entry]}))
     }
 
+    /// Deletes messages of one claim, all or none.
     pub fn delete_messages(&self, queue: &str, ids: &[&str], claim: &str) -> Reply {
         self.delete(&format!("/v2/queues/{queue}/messages?ids={}&claim_ids={claim}", ids.join(",")))
     }

@@ -52,7 +52,7 @@ struct EntryBody {
     #[serde(default, rename = "move", deserialize_with = "not_null")]
     #[schema(value_type = Option<MoveBody>, nullable = false)]
     moved: Option<Object<MoveBody>>,
-    /// It failed: it is tried again while it has attempts left, and else is a dead letter or kept as failed.
+    /// It failed: it is tried again while it lives and has attempts left, and else is a dead letter or kept as failed.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<FailBody>, nullable = false)]
     fail: Option<Object<FailBody>>,
@@ -105,7 +105,8 @@ struct FailBody {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(min_length = 1, max_length = 512, nullable = false)]
     reason: Option<String>,
-    /// Seconds until it can be claimed again, if it has attempts left; by the `_backoff` of its queue when absent.
+    /// Seconds until it can be claimed again, if it has attempts left and lives so long; by the `_backoff` of its queue when
+    /// absent.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 0, maximum = 43_200, nullable = false)]
     retry_in: Option<i64>,
@@ -120,7 +121,7 @@ struct FailBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = SettleDefer)]
 struct DeferBody {
-    /// Seconds until it can be claimed again.
+    /// Seconds until it can be claimed again; less than it still has to live.
     #[schema(minimum = 0, maximum = 43_200)]
     delay: i64,
 }

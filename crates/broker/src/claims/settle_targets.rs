@@ -35,11 +35,13 @@ impl Claims {
         names.dedup();
         let limits = &self.0.replica.limits;
         let mut targets = self.find_targets(queue, names.into_iter().filter(|name| name != own)).await?;
-        let missing = targets.iter().filter(|target| target.message_bytes.is_none());
-        let missing =
-            missing.map(|target| target.name.check_creatable()).collect::<Result<Vec<()>, Error>>()?;
-        if !missing.is_empty() {
-            self.0.quotas.check_queues(&queue.at().project, missing.len()).await?;
+        let mut missing = 0;
+        for target in targets.iter().filter(|target| target.message_bytes.is_none()) {
+            target.name.check_creatable().map_err(|error| at_field(error, entry, &target.name))?;
+            missing += 1;
+        }
+        if missing > 0 {
+            self.0.quotas.check_queues(&queue.at().project, missing).await?;
         }
         targets.push(Target { name: own.clone(), message_bytes: queue.message_bytes(limits) });
         for (number, forward) in entry.forwards.iter().enumerate() {
@@ -76,4 +78,12 @@ impl Claims {
         };
         named.into_iter().zip(records).map(target).collect()
     }
+}
+
+/// The error of the name of a queue, at the field of the entry that has it first.
+fn at_field(error: Error, entry: &SettleEntry, name: &QueueName) -> Error {
+    let Error::Invalid { why, .. } = error else { return error };
+    let number = entry.forwards.iter().position(|forward| forward.target == *name);
+    let field = number.map_or_else(|| "move.queue".to_owned(), |number| format!("forward[{number}].queue"));
+    Error::Invalid { place: InvalidPart::Limit, field, why }
 }

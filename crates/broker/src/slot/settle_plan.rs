@@ -64,9 +64,9 @@ impl SettleTerms<'_> {
         }
         let NextState { header, state } = match verdict {
             Verdict::Done { result } => self.done(message, result)?,
-            Verdict::Move { target, delay } => self.moved(message, target, delay),
+            Verdict::Move { target, delay } => self.moved(message, target, delay)?,
             Verdict::Fail { reason, retry } => self.failed(message, reason, retry),
-            Verdict::Defer { delay } => self.deferred(message, delay),
+            Verdict::Defer { delay } => self.deferred(message, delay)?,
         };
         let appends: Vec<Message> =
             forwards.into_iter().map(|forward| self.forwarded(forward, next_id())).collect();
@@ -130,17 +130,22 @@ impl SettleTerms<'_> {
         Ok(self.kept(held, State::Done, keep.seconds()))
     }
 
-    fn moved(&self, held: HeldMessage, target: QueueName, delay: Option<u32>) -> NextState {
+    fn moved(&self, held: HeldMessage, target: QueueName, delay: Option<u32>) -> Result<NextState, Error> {
+        // A life that the retention of a queue bounds is bounded by the target there.
+        let keeps_life = target == self.at.name || matches!(held.header.life, Life::Own { .. });
+        if let Some(seconds) = delay.filter(|_| keeps_life) {
+            self.check_outlives(&held.header, self.now.plus_seconds(seconds), "move.delay")?;
+        }
         let event = self.event(&held, EventKind::Moved, None);
         let mut header = held.header;
         header.note(event);
         header.restart_attempts();
         if target == self.at.name {
             let delay = delay.map_or(self.defaults().delay, Delay::Seconds);
-            return self.returned(header, delay.ready(self.now));
+            return Ok(self.returned(header, delay.ready(self.now)));
         }
         header.extras_mut().arrival = Some(Arrival { delay, ..Arrival::default() });
-        self.moving(header, target)
+        Ok(self.moving(header, target))
     }
 
     fn failed(&self, mut held: HeldMessage, reason: Option<Reason>, retry: Retry) -> NextState {
@@ -155,10 +160,27 @@ impl SettleTerms<'_> {
             Retry::After(seconds) => seconds,
             Retry::Never => return self.failed_for_good(held),
         };
-        if self.attributes.max_claim_count.is_some_and(|most| attempts >= most) {
-            return self.failed_for_good(held);
+        let again = self.now.plus_seconds(seconds);
+        let has_attempts = self.attributes.max_claim_count.is_none_or(|most| attempts < most);
+        if has_attempts && self.outlives(&held.header, again) {
+            return self.returned(held.header, again);
         }
-        self.returned(held.header, self.now.plus_seconds(seconds))
+        // Without an attempt left, or with a life that ends before the next one: it would expire without a trace.
+        self.failed_for_good(held)
+    }
+
+    /// Whether a message still lives at this time, if no claim extends its life.
+    fn outlives(&self, header: &Header, time: Timestamp) -> bool {
+        header.expires(self.retention) > time
+    }
+
+    fn check_outlives(&self, header: &Header, time: Timestamp, field: &str) -> Result<(), Error> {
+        if self.outlives(header, time) {
+            return Ok(());
+        }
+        let rest = header.expires(self.retention).seconds_since(self.now);
+        let why = format!("the message would expire before: it has {rest} s to live");
+        Err(Error::invalid(InvalidPart::Limit, field, why))
     }
 
     fn failed_for_good(&self, held: HeldMessage) -> NextState {
@@ -172,7 +194,8 @@ impl SettleTerms<'_> {
         self.kept(held, State::Failed, seconds)
     }
 
-    fn deferred(&self, held: HeldMessage, delay: Delay) -> NextState {
+    fn deferred(&self, held: HeldMessage, delay: Delay) -> Result<NextState, Error> {
+        self.check_outlives(&held.header, delay.ready(self.now), "defer.delay")?;
         let event = self.event(&held, EventKind::Deferred, None);
         let mut header = held.header;
         header.note(event);
@@ -184,7 +207,7 @@ impl SettleTerms<'_> {
         if header.attempts == 0 {
             header.first_claimed = None;
         }
-        self.returned(header, delay.ready(self.now))
+        Ok(self.returned(header, delay.ready(self.now)))
     }
 
     fn moving(&self, header: Header, target: QueueName) -> NextState {

@@ -44,6 +44,7 @@ mod schedule;
 mod schema;
 mod settle;
 mod settle_deletion;
+mod settle_lives;
 mod settle_migration;
 mod settle_notes;
 mod settle_targets;

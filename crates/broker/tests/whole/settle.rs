@@ -46,7 +46,7 @@ pub(super) fn forwarding(id: MessageId, target: &str) -> SettleEntry {
     SettleEntry { forwards: vec![forward(target)], ..entry(id, DONE) }
 }
 
-fn fail(reason: &str, retry: Retry) -> Verdict {
+pub(super) fn fail(reason: &str, retry: Retry) -> Verdict {
     Verdict::Fail { reason: Some(Reason::new(reason, "reason").unwrap()), retry }
 }
 

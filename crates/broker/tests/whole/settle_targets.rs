@@ -69,9 +69,11 @@ async fn missing_target_with_long_name_is_refused() {
     whole.post(&q, 1, 3_600).await;
     let (claim, views) = hold(&whole.broker, &q).await;
     let long = "x".repeat(70);
-    for refused in [forwarding(views[0].id, &long), moved(views[0].id, &long)] {
+    let mut second = forwarding(views[0].id, "next");
+    second.forwards.push(forward(&long));
+    for (refused, field) in [(second, "forward[1].queue"), (moved(views[0].id, &long), "move.queue")] {
         let refused = settle_one(&whole.broker, &q, claim, refused).await.unwrap_err();
-        assert_eq!(refused.error_code(), ErrorCode::Invalid, "{refused:?}");
+        assert!(matches!(&refused, Error::Invalid { field: named, .. } if named == field), "{refused:?}");
     }
 }
 
