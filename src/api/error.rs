@@ -217,8 +217,11 @@ pub struct NotAdmin;
 /// Documents the additional error of operations that post messages.
 pub struct NoRoom;
 
-const OUTAGE: (&str, &str) =
-    ("503", "A part is unavailable, or failed with an unknown outcome: `nothing_written` tells which.");
+const OUTAGE: (&str, &str) = (
+    "503",
+    "A part is unavailable or failed with an unknown outcome, or something in progress must end first (`busy`): \
+     `nothing_written` tells whether it is certain that nothing was done.",
+);
 
 const DAMAGE: (&str, &str) = (
     "500",

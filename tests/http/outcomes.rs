@@ -108,6 +108,22 @@ fn done_message_is_kept_with_its_result() {
 }
 
 #[test]
+fn result_has_64_kibibytes_at_most() {
+    let service = service();
+    let client = &service.client;
+    let (id, claim) = claimed(client, &json!({"body": 1, "keep": 600}));
+    // With its quotes.
+    let result = "r".repeat(65_534);
+    let entries = json!([{"id": id, "done": {"result": format!("{result}+")}}]);
+    let refused = settle_all(client, &claim, &entries);
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("messages[0].done.result"), "{}", refused.text());
+    settled(client, &claim, &json!({"id": id, "done": {"result": result}}));
+    let outcome = client.get(&format!("{}?wait=20", path(&id))).unwrap().json()["outcome"].clone();
+    assert_eq!(outcome["result"], json!(result));
+}
+
+#[test]
 fn result_of_a_message_not_kept_is_refused() {
     let service = service();
     let client = &service.client;

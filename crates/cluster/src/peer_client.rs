@@ -105,6 +105,10 @@ pub struct DepartureRequest {
     pub source_id: QueueId,
     /// Ids of the messages.
     pub ids: Vec<MessageId>,
+    /// For each id the number of its last claim at the source; empty from a program that does not send them. A later
+    /// transfer of the same message has another number.
+    #[serde(default)]
+    pub grants: Vec<u32>,
     /// The calling owner. After a call of its successor, calls of a replaced owner are refused.
     pub owner: OwnerEpoch,
 }

@@ -70,6 +70,9 @@ impl Backoff {
 
     /// Returns the seconds to wait after this many attempts. `chance` is a random number from 0 to 1.
     pub fn seconds(self, attempts: u32, chance: f64) -> u32 {
+        if self.first == 0 {
+            return 0;
+        }
         let growth =
             (f64::from(self.factor) / PARTS).powi(attempts.saturating_sub(1).min(1_000).cast_signed());
         let seconds = (f64::from(self.first) * growth).min(f64::from(self.max));
@@ -89,6 +92,8 @@ mod tests {
         assert_eq!(pauses, [5, 10, 20, 40, 60, 60]);
         assert_eq!(backoff.seconds(u32::MAX, 0.5), 60);
         assert_eq!(backoff.seconds(0, 0.5), 5);
+        let none = Backoff::parse(r#"{"first": 0, "factor": 10}"#).unwrap();
+        assert_eq!([1, 1_000].map(|attempts| none.seconds(attempts, 0.5)), [0, 0]);
     }
 
     #[test]

@@ -3,6 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::civil::Date;
+use jiff::fmt::temporal::Pieces;
+
+/// The day of the last instant of the calendar, [`Timestamp::NEVER`].
+const LAST_DAY: Date = Date::constant(9999, 12, 30);
+
 /// An instant of tree time: milliseconds since the Unix epoch.
 ///
 /// Differences saturate: an instant before another is zero seconds away from it, never a negative number.
@@ -39,10 +45,17 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0) / 1_000
     }
 
-    /// Reads a date with time and offset from UTC, as in RFC 3339. A date before the epoch becomes the epoch.
+    /// Reads a date with time and offset from UTC, as in RFC 3339. A date before the epoch becomes the epoch, and one
+    /// after the last instant of the calendar is [`Timestamp::NEVER`].
     pub fn from_calendar(text: &str) -> Option<Self> {
-        let instant: jiff::Timestamp = text.parse().ok()?;
-        Some(Self(u64::try_from(instant.as_millisecond()).unwrap_or(0)))
+        match text.parse::<jiff::Timestamp>() {
+            Ok(instant) => Some(Self(u64::try_from(instant.as_millisecond()).unwrap_or(0))),
+            Err(_) => {
+                let date = Pieces::parse(text).ok()?;
+                let is_instant = date.time().is_some() && date.offset().is_some();
+                (is_instant && date.date() >= LAST_DAY).then_some(Self::NEVER)
+            }
+        }
     }
 
     /// The calendar form of Zaqar: `YYYY-MM-DDTHH:MM:SSZ`. An instant after the end of 9999 shows as the last one of
@@ -85,7 +98,12 @@ mod tests {
     fn never_is_the_last_calendar_date() {
         let text = Timestamp::NEVER.calendar();
         assert_eq!(text, "9999-12-30T22:00:00Z");
-        assert_eq!(Timestamp::from_calendar(&text), Some(Timestamp::NEVER));
+        for later in [&*text, "9999-12-31T23:59:59Z", "9999-12-31T00:00:00+01:00"] {
+            assert_eq!(Timestamp::from_calendar(later), Some(Timestamp::NEVER), "{later}");
+        }
+        for wrong in ["9999-12-31", "9999-12-31T23:59:59", "9999-12-32T23:59:59Z", "10000-01-01T00:00:00Z"] {
+            assert_eq!(Timestamp::from_calendar(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

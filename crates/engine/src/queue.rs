@@ -351,6 +351,21 @@ impl QueueEngine {
         }
     }
 
+    /// Whether a change in progress may have made the life of a message longer than its pool knows: its claim is being
+    /// made or ended, or it is made available again.
+    pub fn may_live_longer(&self, id: MessageId) -> bool {
+        self.hidden.get(&id).is_some_and(|hidden| match hidden.why {
+            HiddenReason::Taking | HiddenReason::Returning(_) | HiddenReason::Requeuing => true,
+            HiddenReason::Claimed(_)
+            | HiddenReason::Removing(_)
+            | HiddenReason::Waking
+            | HiddenReason::Publishing
+            | HiddenReason::Leaving
+            | HiddenReason::Copying
+            | HiddenReason::Settling(_) => false,
+        })
+    }
+
     /// Number of messages that are under claims or taken for one.
     pub fn claimed(&self) -> u64 {
         self.claimed

@@ -90,7 +90,8 @@ struct MoveBody {
     /// The queue that takes it, in the same project. A queue that does not exist is created.
     #[schema(min_length = 1, max_length = 80, pattern = r"^[A-Za-z0-9_.\-]+$")]
     queue: String,
-    /// Seconds until it can be claimed there; the `_default_message_delay` of that queue when absent.
+    /// Seconds until it can be claimed there, less than it still has to live; the `_default_message_delay` of that queue
+    /// when absent.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 0, maximum = 900, nullable = false)]
     delay: Option<i64>,

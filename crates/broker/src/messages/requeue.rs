@@ -78,10 +78,13 @@ fn check_available(
     now: Timestamp,
     retention: Retention,
 ) -> Result<Header, Error> {
-    let stored = stored.filter(|header| !header.is_expired(now, retention)).ok_or_else(|| no_message(id))?;
+    let stored = stored.ok_or_else(|| no_message(id))?;
     match stored.state {
-        State::Ready | State::Scheduled | State::Done | State::Failed => Ok(stored),
+        // In transfer it does not expire.
         State::Prepared(_) | State::Moving(_) | State::NoTarget => Err(in_transfer_error()),
+        State::Ready | State::Scheduled | State::Done | State::Failed => {
+            if stored.is_expired(now, retention) { Err(no_message(id)) } else { Ok(stored) }
+        }
     }
 }
 

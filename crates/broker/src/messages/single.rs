@@ -34,22 +34,22 @@ impl Messages {
         id: MessageId,
     ) -> Result<MessageView, Error> {
         let missing = || no_message(id);
-        let reading = queue.read(|engine| (engine.hold(id), engine.retention()))?;
-        let EngineReading { store, shown: (hold, retention) } = reading.ok_or_else(missing)?;
+        let reading =
+            queue.read(|engine| (engine.hold(id), engine.may_live_longer(id), engine.retention()))?;
+        let EngineReading { store, shown: (hold, lives_longer, retention) } = reading.ok_or_else(missing)?;
         let found = store.get(queue.id(), &[id]).await?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let now = self.0.replica.clock.now();
         let at = ViewedAt { now, retention };
         match hold {
-            Some((claim, header)) if !header.is_expired(now, retention) => {
-                Ok(MessageView::claimed(&header, claim, body, at))
-            }
+            // Its holder can settle it until it is removed, even if its life has ended.
+            Some((claim, header)) => Ok(MessageView::claimed(&header, claim, body, at)),
             None if matches!(header.state, State::Prepared(_)) => Err(missing()),
             // In transfer it does not expire.
-            None if header.state.is_in_transfer() || !header.is_expired(now, retention) => {
+            None if lives_longer || header.state.is_in_transfer() || !header.is_expired(now, retention) => {
                 Ok(MessageView::free(&header, body, at))
             }
-            Some(_) | None => Err(missing()),
+            None => Err(missing()),
         }
     }
 

@@ -11,7 +11,8 @@ use crate::writer::pending::Write;
 use crate::writer::send::{Outcome, send};
 
 impl Slot {
-    /// Fails the posts of a batch for which the pool has no room, and sends the other writes: they may free room.
+    /// Fails the posts and settles of a batch for which the pool has no room, and sends the other writes: they may free
+    /// room.
     pub(crate) async fn send_without_posts(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -19,7 +20,7 @@ impl Slot {
         store: &dyn PoolStore,
     ) {
         let (posts, rest): (Vec<Write>, Vec<Write>) =
-            writes.into_iter().partition(|write| write.change.brings_messages());
+            writes.into_iter().partition(|write| write.change.needs_room());
         self.settle(pool, posts, Outcome::Full).await;
         let batch = self.lock().batch(self, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };

@@ -78,17 +78,21 @@ impl OutcomeWatch {
         }
         for Header { id, state, .. } in &changes.updates {
             match state {
-                State::Moving(peer) => self.set_target(*id, &peer.at.name),
-                State::Done | State::Failed => self.wake(*id),
-                State::Ready | State::Scheduled | State::Prepared(_) | State::NoTarget => {}
+                State::Moving(peer) => self.set_target(*id, Some(&peer.at.name)),
+                State::Done | State::Failed => {
+                    self.set_target(*id, None);
+                    self.wake(*id);
+                }
+                State::Ready | State::Scheduled => self.set_target(*id, None),
+                State::Prepared(_) | State::NoTarget => {}
             }
         }
         changes.removes.iter().for_each(|id| self.wake(*id));
     }
 
-    fn set_target(&mut self, message: MessageId, target: &QueueName) {
+    fn set_target(&mut self, message: MessageId, target: Option<&QueueName>) {
         for (_, waiter) in self.waiters.range_mut(keys_of(message)) {
-            waiter.target = Some(target.clone());
+            waiter.target = target.cloned();
         }
     }
 
@@ -213,6 +217,16 @@ mod tests {
         watch.note(&Changes { removes: vec![id(1), id(2)], ..Changes::default() });
         let name = |name| Ok(Some(QueueName::new(name).unwrap()));
         assert_eq!((read.try_recv(), marked.try_recv()), (name("old"), name("new")));
+    }
+
+    #[test]
+    fn target_is_forgotten_when_the_message_stays() {
+        let mut watch = OutcomeWatch::default();
+        let [mut failed, mut back] = [1, 2].map(|number| watch.join(id(number)).unwrap().1);
+        watch.note(&updates(vec![in_state(id(1), moving("next")), in_state(id(2), moving("next"))]));
+        watch.note(&updates(vec![in_state(id(1), State::Failed), in_state(id(2), State::Ready)]));
+        watch.note(&Changes { removes: vec![id(2)], ..Changes::default() });
+        assert_eq!((failed.try_recv(), back.try_recv()), (Ok(None), Ok(None)));
     }
 
     #[test]

@@ -131,16 +131,17 @@ impl SettleTerms<'_> {
     }
 
     fn moved(&self, held: HeldMessage, target: QueueName, delay: Option<u32>) -> Result<NextState, Error> {
+        let is_own = target == self.at.name;
+        let known_delay = delay.map(Delay::Seconds).or(is_own.then_some(self.defaults().delay));
         // A life that the retention of a queue bounds is bounded by the target there.
-        let keeps_life = target == self.at.name || matches!(held.header.life, Life::Own { .. });
-        if let Some(seconds) = delay.filter(|_| keeps_life) {
-            self.check_outlives(&held.header, self.now.plus_seconds(seconds), "move.delay")?;
-        }
+        let keeps_life = is_own || matches!(held.header.life, Life::Own { .. });
+        let ready = known_delay.filter(|_| keeps_life).map_or(self.now, |delay| delay.ready(self.now));
+        self.check_outlives(&held.header, ready, "move.delay")?;
         let event = self.event(&held, EventKind::Moved, None);
         let mut header = held.header;
         header.note(event);
         header.restart_attempts();
-        if target == self.at.name {
+        if is_own {
             let delay = delay.map_or(self.defaults().delay, Delay::Seconds);
             return Ok(self.returned(header, delay.ready(self.now)));
         }

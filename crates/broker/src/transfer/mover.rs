@@ -339,6 +339,12 @@ impl TargetLives {
             };
             there.life = ttl.map_or(there.life, |ttl| Life::lasting(ttl, there.ready));
         }
+        // A message whose life has ended in transfer, or ends in the delay of its new queue, must not expire unseen.
+        if let Life::Own { expires, .. } = there.life
+            && expires <= there.ready
+        {
+            there.life = there.life.begun_again(there.ready);
+        }
         if self.is_ordered {
             there.group.get_or_insert_with(GroupName::default);
         }

@@ -154,11 +154,14 @@ impl MessageTransfers {
             return Ok(());
         }
         let ttl = arrival.ttl.map(MessageTtl::stored);
+        let (ids, grants) =
+            messages.iter().map(|message| (message.header.id, message.header.grant())).unzip();
         let prepared = self.prepare(target, peer, ttl, messages).await?;
         let departure = DepartureRequest {
             source: arrival.source,
             source_id: arrival.source_id,
-            ids: prepared.iter().map(|header| header.id).collect(),
+            ids,
+            grants,
             owner: owner_epoch(target.queue.slot()),
         };
         // An owner that was replaced without its notice must not remove messages any more.
@@ -196,7 +199,16 @@ impl MessageTransfers {
         let Some(side) = queue.side()? else { return Ok(()) };
         let found = side.store.get(queue.id(), &departure.ids).await?;
         let moving = found.iter().map(|message| &message.header);
-        let moving: Vec<_> = moving.filter(|header| matches!(header.state, State::Moving(_))).collect();
+        // A request that was on its way for long must not remove a message that has come back and left again since.
+        let slot = SlotNumber(departure.owner.slot);
+        let grants: HashMap<&MessageId, u32> = departure.ids.iter().zip(departure.grants).collect();
+        let is_departing = |header: &&Header| match &header.state {
+            State::Moving(to) => {
+                to.at.slot() == slot && grants.get(&header.id).is_none_or(|grant| *grant == header.grant())
+            }
+            _ => false,
+        };
+        let moving: Vec<_> = moving.filter(is_departing).collect();
         let dead = dead_letters(moving.iter().copied());
         self.remove_sent(&side, moving.iter().map(|header| header.id).collect(), dead).await
     }

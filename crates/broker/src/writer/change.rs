@@ -100,10 +100,10 @@ impl Change {
         Self::of(Purpose::ForgetSettles, Changes::note_removes(names))
     }
 
-    /// Whether the change brings messages: a pool without room refuses it.
-    pub(crate) fn brings_messages(&self) -> bool {
+    /// Whether the change brings messages or results: a pool without room refuses it.
+    pub(crate) fn needs_room(&self) -> bool {
         let is_settle = matches!(self.purpose, Purpose::Settle | Purpose::SettleInOlder);
-        self.purpose.brings_messages() || is_settle && !self.changes.appends.is_empty()
+        self.purpose.brings_messages() || is_settle && self.changes.needs_room()
     }
 
     fn of(purpose: Purpose, changes: Changes) -> Self {

@@ -44,6 +44,8 @@ pub struct FaultyPool {
     pub hides_totals: AtomicBool,
     /// The stored data of this queue is damaged: no batch with changes of it is applied.
     pub damaged: Mutex<Option<QueueId>>,
+    /// Whether it has no room for messages and results.
+    pub is_full: AtomicBool,
     /// Whether the next commit panics.
     pub panics: AtomicBool,
     /// Whether the next read of due messages panics.
@@ -72,6 +74,7 @@ impl FaultyPool {
             totals_of: Mutex::default(),
             hides_totals: AtomicBool::default(),
             damaged: Mutex::default(),
+            is_full: AtomicBool::default(),
             panics: AtomicBool::default(),
             panics_at_due: AtomicBool::default(),
             slowness: Mutex::default(),
@@ -159,6 +162,9 @@ impl PoolWrites for FaultyPool {
         self.given.lock().push(batch.clone());
         assert!(!self.panics.swap(false, Ordering::SeqCst), "as planned");
         self.answers().await;
+        if self.is_full.load(Ordering::SeqCst) && batch.needs_room() {
+            return Err(StoreError::Full);
+        }
         let fault = self.plan.take();
         let (damaged, slowness) = (*self.damaged.lock(), *self.slowness.lock());
         tokio::time::sleep(slowness).await;

@@ -50,7 +50,7 @@ pub(super) fn fail(reason: &str, retry: Retry) -> Verdict {
     Verdict::Fail { reason: Some(Reason::new(reason, "reason").unwrap()), retry }
 }
 
-fn result(json: &str) -> Verdict {
+pub(super) fn result(json: &str) -> Verdict {
     let text = RawValue::from_string(json.to_owned()).unwrap();
     Verdict::Done { result: Some(Outcome::new(&text, "result").unwrap()) }
 }

@@ -1,11 +1,12 @@
 //! Settles of messages whose life is nearly over.
 
 use angarium_core::delay::Delay;
-use angarium_core::error::Error;
+use angarium_core::error::{Error, ErrorCode};
 use angarium_core::names::QueueRef;
 use angarium_core::settle::{MessageState, Retry, Verdict};
 
-use super::settle::{entry, fail, hold, name, settle_one};
+use super::retention::send;
+use super::settle::{DONE, entry, fail, hold, name, settle_one, status};
 use super::{metadata, queue, whole};
 
 /// Else it would expire without an outcome while it waits.
@@ -51,4 +52,21 @@ async fn delay_beyond_end_of_life_is_refused() {
     for (id, verdict) in [(ids[0], defer(599)), (ids[1], moved("next", 599))] {
         settle_one(&whole.broker, &q, claim, entry(id, verdict)).await.unwrap();
     }
+}
+
+/// The retention of its queue ends while a claim holds it: a message that was answered as gone is not settled later.
+#[tokio::test(flavor = "multi_thread")]
+async fn message_gone_under_its_claim_is_not_settled() {
+    let (whole, q) = (whole().await, queue("q"));
+    let attributes = metadata(r#"{"_default_message_ttl": 60, "_keep": 600}"#);
+    whole.broker.queue_create(&q, attributes).await.unwrap();
+    let ids = send(&whole.broker, &q, 3).await;
+    let (claim, _) = hold(&whole.broker, &q).await;
+    whole.clock.advance(61_000);
+    let moved = Verdict::Move { target: name("next"), delay: None };
+    let late = settle_one(&whole.broker, &q, claim, entry(ids[0], moved)).await.unwrap_err();
+    assert!(matches!(late.error_code(), ErrorCode::Invalid | ErrorCode::NotFound), "{late:?}");
+    let was_gone = status(&whole.broker, &q, ids[1]).await.is_none();
+    let settled = settle_one(&whole.broker, &q, claim, entry(ids[1], DONE)).await;
+    assert!(!(was_gone && settled.is_ok()), "{settled:?}");
 }

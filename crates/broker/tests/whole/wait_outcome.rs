@@ -13,7 +13,7 @@ use angarium_core::settle::{MessageState, Retry, Verdict};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::faulty::Fault::UnknownBefore;
+use super::faulty::Fault;
 use super::outcomes::faulty;
 use super::recovery::take_slot_of;
 use super::requeue::{done, failed, post_kept, settled};
@@ -136,6 +136,25 @@ async fn waiter_learns_of_end_of_life() {
     assert_eq!(state_of(outcome(&mut tasks).await), None);
 }
 
+/// The claim that is being made has given it a longer life.
+#[tokio::test(flavor = "multi_thread")]
+async fn message_lives_while_its_claim_is_made() {
+    let faulty = faulty().await;
+    let (whole, q) = (&faulty.whole, queue("q"));
+    let id = whole.post(&q, 1, 60).await[0];
+    whole.clock.advance(59_000);
+    faulty.tree.next(&[Fault::Held]);
+    let look = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        whole.clock.advance(2_000);
+        let state = state_of(whole.broker.message_status(&q, id, ClaimWait::default()).await);
+        faulty.tree.release();
+        state
+    };
+    let ((_, views), state) = tokio::join!(hold(&whole.broker, &q), look);
+    assert_eq!((state, views[0].id), (Some(MessageState::Ready), id));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wait_ends_with_current_state() {
     let (whole, q) = (whole().await, queue("q"));
@@ -171,7 +190,7 @@ async fn waiter_survives_recovery_of_its_slot() {
         if is_stolen {
             take_slot_of(&faulty, "q").await;
         } else {
-            faulty.pool.next(&[UnknownBefore; 6]);
+            faulty.pool.next(&[Fault::UnknownBefore; 6]);
             whole.broker.message_delete(&q, first, None).await.unwrap_err();
         }
         let claim = claim_when_served(whole, &q).await;

@@ -27,8 +27,8 @@ pub struct GetArgs {
     /// Their ids
     #[arg(required = true)]
     ids: Vec<String>,
-    /// Wait so long until the message is done, failed or gone. Plain lines have the state and then the result or the
-    /// reason, in place of the body
+    /// Wait so long until the message is done, failed or gone, 20s at most. Plain lines have the state and then the
+    /// result or the reason, in place of the body
     #[arg(long, value_name = "DURATION", value_parser = units::seconds_within(0, 3600))]
     wait: Option<u32>,
 }

@@ -230,7 +230,7 @@ impl Relay {
                 AttemptResult::Moved(*slot, response)
             }
             // The queue may have been closed while the request ran.
-            Error::Unavailable { .. } => match seen {
+            Error::Unavailable { .. } | Error::Busy(_) => match seen {
                 Some(SlotSighting { slot, location }) if self.broker.slot_location(slot) != location => {
                     AttemptResult::Moved(slot, response)
                 }

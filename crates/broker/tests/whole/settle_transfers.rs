@@ -1,0 +1,112 @@
+//! Messages that a settle moves, while their transfer cannot end.
+
+use std::time::Duration;
+
+use angarium_broker::{MessageStatus, MessageView};
+use angarium_cluster::peer_client::{DepartureRequest, OwnerEpoch};
+use angarium_core::claim::ClaimWait;
+use angarium_core::error::{Error, ErrorCode};
+use angarium_core::ids::MessageId;
+use angarium_core::message::State;
+use angarium_core::settle::{MessageState, Requeue, Verdict};
+use angarium_storage::PoolReads;
+
+use super::faulty::Fault;
+use super::outcomes::{Faulty, faulty};
+use super::settle::{entry, hold, name, settle_one, status};
+use super::transfers::{id_of, until};
+use super::{metadata, queue, whole};
+
+/// A message that its holder has moved from `q` to `next`, whose pool takes nothing.
+async fn moved() -> (Faulty, MessageId) {
+    let faulty = faulty().await;
+    let (whole, q) = (&faulty.whole, queue("q"));
+    let id = whole.post(&q, 1, 60).await[0];
+    let (claim, _) = hold(&whole.broker, &q).await;
+    faulty.pool.next(&[Fault::NotSent; 1_000]);
+    faulty.pool.skip(1);
+    let moved = Verdict::Move { target: name("next"), delay: None };
+    settle_one(&whole.broker, &q, claim, entry(id, moved)).await.unwrap();
+    (faulty, id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_in_transfer_is_found_after_its_life() {
+    let (faulty, id) = moved().await;
+    let (whole, q) = (&faulty.whole, queue("q"));
+    whole.clock.advance(4_000_000);
+    let state = |view: Option<MessageView>| view.unwrap().state;
+    assert_eq!(state(status(&whole.broker, &q, id).await), MessageState::InTransfer);
+    let refused = whole.broker.message_requeue(&q, id, Requeue::Never).await.unwrap_err();
+    assert_eq!(refused.error_code(), ErrorCode::Busy);
+    // A new life begins where it arrives.
+    faulty.pool.clear();
+    assert_eq!(whole.claim_soon(&queue("next"), 1).await, [id]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_of_discarded_message_learns_no_target() {
+    let (faulty, id) = moved().await;
+    let (broker, q) = (&faulty.whole.broker, queue("q"));
+    let wait = ClaimWait::new(Some(20)).unwrap();
+    let waiting = broker.message_status(&q, id, wait);
+    let discard = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        broker.queue_delete_forced(&q).await.unwrap();
+        // The next queue of this name is another one.
+        faulty.pool.clear();
+        faulty.whole.post(&q, 1, 60).await;
+    };
+    let (answer, ()) = tokio::join!(waiting, discard);
+    let told = match answer {
+        Ok(MessageStatus::Here(view)) => Some(view.state.as_str().to_owned()),
+        Ok(MessageStatus::Transferred { to }) => Some(to.to_string()),
+        Err(Error::NotFound { .. }) => None,
+        Err(error) => panic!("{error:?}"),
+    };
+    assert_eq!(told, None);
+}
+
+/// A request that was on its way for long: the message has come back since, and leaves again.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_departure_removes_no_other_transfer() {
+    let (faulty, id) = moved().await;
+    let (broker, q) = (&faulty.whole.broker, queue("q"));
+    let target = queue("next").slot();
+    assert_ne!(q.slot(), target);
+    let depart = async |slot, grant| {
+        let departure = DepartureRequest {
+            source: (&q).into(),
+            source_id: id_of(&faulty.catalogue, "q").await.unwrap(),
+            ids: vec![id],
+            grants: vec![grant],
+            owner: OwnerEpoch { slot, generation: 1, transaction: 1_000_000 },
+        };
+        broker.remove_departed(departure).await
+    };
+    let header = async || {
+        let source = id_of(&faulty.catalogue, "q").await.unwrap();
+        faulty.store.get(source, &[id]).await.unwrap().remove(0).header
+    };
+    let grant = header().await.grant();
+    assert_eq!(grant, 1, "it was claimed once");
+    for (slot, grant) in [(q.slot().0, grant), (target.0, grant + 1), (target.0, grant - 1)] {
+        depart(slot, grant).await.unwrap();
+        assert!(matches!(header().await.state, State::Moving(_)));
+    }
+    // That of its own transfer is carried out: the pool refuses it.
+    depart(target.0, grant).await.unwrap_err();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arrival_behind_a_delay_does_not_expire_unseen() {
+    let (whole, q, slow) = (whole().await, queue("q"), queue("slow"));
+    whole.broker.queue_create(&slow, metadata(r#"{"_default_message_delay": 900}"#)).await.unwrap();
+    let ids = whole.post(&q, 1, 600).await;
+    let (claim, _) = hold(&whole.broker, &q).await;
+    let moved = Verdict::Move { target: name("slow"), delay: None };
+    settle_one(&whole.broker, &q, claim, entry(ids[0], moved)).await.unwrap();
+    until("it arrives", async || whole.broker.queue_stats(&slow).await.unwrap().delayed == 1).await;
+    whole.clock.advance(901_000);
+    assert_eq!(whole.claim_soon(&slow, 1).await, ids);
+}
