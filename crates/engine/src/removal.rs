@@ -105,6 +105,7 @@ impl QueueEngine {
                 }
                 _ => Some(Err(self.wrong_claim(id, claim, now))),
             },
+            HiddenReason::Settling(holder) if claim == Some(holder) => Some(Err(changing_error())),
             // Clients do not know its claim yet, or must not use it any more.
             HiddenReason::Taking | HiddenReason::Returning(_) | HiddenReason::Settling(_) => {
                 Some(Err(self.wrong_claim(id, claim, now)))

@@ -322,6 +322,7 @@ impl Truth {
             (MessageState::Claimed(holder), Some(claim)) if claim == holder && is_live(claim) => {
                 Verdict::Begun
             }
+            (MessageState::Settling(holder), Some(claim)) if claim == holder => Verdict::Changing,
             (_, None) => Verdict::Claimed,
             (_, Some(claim)) if is_live(claim) => Verdict::Claimed,
             (_, Some(_)) => Verdict::ClaimEnded,
