@@ -191,7 +191,8 @@ pub trait PoolWrites: Send + Sync + 'static {
 #[async_trait]
 pub trait PoolReads: Send + Sync + 'static {
     /// Reads entries of a queue in an order, after `after` in the direction (from the begin, when absent): at most
-    /// `messages`, and none after their bodies exceed `bytes`. The page includes every acknowledged batch.
+    /// `messages`, and none after their bodies exceed `bytes`. A page of entries with extras may end earlier, once bodies
+    /// and extras exceed `bytes`. The page includes every acknowledged batch.
     async fn scan(
         &self,
         queue: QueueId,
@@ -203,8 +204,8 @@ pub trait PoolReads: Send + Sync + 'static {
     ) -> Result<Page, StoreError>;
 
     /// Reads entries of a group in order of id, in any state but the kept ones, after `after` (from the begin, when
-    /// absent): at most `messages`, and none after their bodies exceed `bytes`. The cost depends on the returned
-    /// entries only, not on the entries of other groups or the kept ones between them.
+    /// absent): at most `messages` and `bytes`, like [`PoolReads::scan`]. The cost depends on the returned entries only,
+    /// not on the entries of other groups or the kept ones between them.
     async fn group(
         &self,
         queue: QueueId,

@@ -59,6 +59,13 @@ pub struct Page {
     pub is_last: bool,
 }
 
+impl Page {
+    /// Bytes of the bodies and extras.
+    pub(crate) fn bytes(&self) -> usize {
+        self.messages.iter().map(|message| message.body.len() + message.header.extras_bytes()).sum()
+    }
+}
+
 /// The first entry of a group of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupHead {

@@ -30,7 +30,7 @@ macro_rules! page {
             "SELECT ",
             header!(),
             ", body, found FROM (
-                SELECT e.*, count(*) OVER () AS found, COALESCE(sum(octet_length(e.body)) OVER (
+                SELECT e.*, count(*) OVER () AS found, COALESCE(sum(octet_length(e.body) + COALESCE(octet_length(e.extras), 0)) OVER (
                     ORDER BY ",
             $order,
             " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before

@@ -148,7 +148,7 @@ impl PoolReads for RedisPool {
             let messages = (request.messages - page.messages.len()).min(limits::PAGE);
             let is_part = self.part(&request, after, messages, request.bytes - read, &mut page).await?;
             let last = page.messages.last();
-            read = page.messages.iter().map(|message| message.body.len()).sum();
+            read = page.bytes();
             if page.is_last || !is_part || page.messages.len() >= request.messages || read > request.bytes {
                 return Ok(page);
             }
@@ -170,7 +170,7 @@ impl PoolReads for RedisPool {
         let last = [b"(", group.as_str().as_bytes(), &[1]].concat();
         loop {
             let many = (messages - page.messages.len()).min(limits::PAGE);
-            let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
+            let read = page.bytes();
             let bound = match after {
                 Some(after) => [b"(", &prefix[..], after.as_bytes()].concat(),
                 None => [b"[", &prefix[..]].concat(),
@@ -183,8 +183,7 @@ impl PoolReads for RedisPool {
             call.arg(limits::PAGE_BYTES);
             let answer = self.reads.read(session, &SCAN, &call).await?;
             add_entries(answer, &mut page)?;
-            let read: usize = page.messages.iter().map(|message| message.body.len()).sum();
-            if page.is_last || page.messages.len() >= messages || read > bytes {
+            if page.is_last || page.messages.len() >= messages || page.bytes() > bytes {
                 return Ok(page);
             }
             after = page.messages.last().map(|message| message.header.id);
