@@ -62,7 +62,7 @@ impl Messages {
             let has_time = !self.0.replica.waits.is_cancelled();
             let left =
                 if has_time { wait.duration().saturating_sub(start.elapsed()) } else { Duration::ZERO };
-            match Box::pin(self.status_or_watch(&queue, id, left, transfer.take())).await {
+            match Box::pin(self.status_or_watch(&queue, id, left, transfer.as_ref())).await {
                 Ok(StatusAttempt::Found(status)) => return Ok(status),
                 Ok(StatusAttempt::Pending(pending)) => {
                     transfer = pending.transfer;
@@ -84,7 +84,7 @@ impl Messages {
         queue: &SlotQueue,
         id: MessageId,
         left: Duration,
-        transfer: Option<SeenTransfer>,
+        transfer: Option<&SeenTransfer>,
     ) -> Result<StatusAttempt, Error> {
         let Some(open) = self.0.open_queues.open(queue).await? else {
             return self.0.slots.confirm(queue.slot(), Err(no_message(id)));
@@ -96,8 +96,8 @@ impl Messages {
             (
                 Err(Error::NotFound { resource: Resource::Message, .. }),
                 Some(SeenTransfer { source, target }),
-            ) if source == open.id() => {
-                return Ok(StatusAttempt::Found(MessageStatus::Transferred { to: target }));
+            ) if *source == open.id() => {
+                return Ok(StatusAttempt::Found(MessageStatus::Transferred { to: target.clone() }));
             }
             (found, _) => found?,
         };
