@@ -172,15 +172,17 @@ fn idle_queue_costs_little_memory() {
     }
     let queues = 20_000;
     // The kernel counts a process in pages that are shared or not yet given back too, so a single figure may be too high.
-    let least = (0..ROUNDS).map(|_| measured(queues)).min().unwrap();
+    let test = "budgets::idle_queue_costs_little_memory";
+    let least = (0..ROUNDS).map(|_| measured(test, QUEUES, queues)).min().unwrap();
     assert!(least < queues * IDLE_BYTES, "{} bytes a queue", least / queues);
 }
 
-/// Bytes that a process of its own grows by for its queues: otherwise other tests would be measured too.
-fn measured(queues: usize) -> usize {
+/// Bytes that a process of its own measures, which runs a test with so many things in a variable: otherwise other tests
+/// would be measured too.
+pub(super) fn measured(test: &str, variable: &str, count: usize) -> usize {
     let measured = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "budgets::idle_queue_costs_little_memory", "--nocapture", "--test-threads=1"])
-        .env(QUEUES, queues.to_string())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(variable, count.to_string())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&measured.stderr).into_owned();

@@ -1,6 +1,5 @@
 //! Waits for the outcomes of messages.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, MessageStatus};
@@ -13,6 +12,7 @@ use angarium_core::settle::{MessageState, Retry, Verdict};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use super::budgets::measured;
 use super::faulty::Fault;
 use super::outcomes::faulty;
 use super::recovery::take_slot_of;
@@ -269,15 +269,6 @@ fn waiter_costs_little_memory() {
         return measure(waiters.to_str().unwrap().parse().unwrap());
     }
     let waiters = 10_000;
-    let measured = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "wait_outcome::waiter_costs_little_memory", "--nocapture", "--test-threads=1"])
-        .env(WAITERS, waiters.to_string())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&measured.stderr).into_owned();
-    assert!(measured.status.success(), "{said}{}", String::from_utf8_lossy(&measured.stdout));
-    let line = said.lines().find_map(|line| line.split_once("measured ")?.1.split_once(": "));
-    let (_, rest) = line.unwrap_or_else(|| panic!("{said}"));
-    let bytes: usize = rest.split(' ').next().unwrap().parse().unwrap();
+    let bytes = measured("wait_outcome::waiter_costs_little_memory", WAITERS, waiters);
     assert!(bytes < waiters * WAITER_BYTES, "{} bytes a waiter", bytes / waiters);
 }
