@@ -10,7 +10,7 @@ use angarium_core::ids::MessageId;
 pub(super) struct KeptMessages {
     /// Whether there may be any.
     pub(super) may_exist: bool,
-    /// Number of those that were made available again.
+    /// Number of kept messages that were made available again.
     requeued: u64,
 }
 

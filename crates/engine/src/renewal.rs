@@ -49,7 +49,7 @@ impl QueueEngine {
         })
     }
 
-    /// The messages that a live claim holds, oldest first: without those that are leaving it. None when there is no such
+    /// The messages that a live claim holds, oldest first, without messages leaving it. None when there is no such
     /// claim.
     pub fn held_ids(&self, id: ClaimId, now: Timestamp) -> Option<Vec<MessageId>> {
         let claim = self.claims.get(id).filter(|claim| claim.is_live(now))?;

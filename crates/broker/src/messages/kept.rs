@@ -15,7 +15,7 @@ use crate::writer::pending::settled;
 const PAGE_READS: usize = 500;
 
 impl Messages {
-    /// Removes the messages that are kept: those that were settled before, except the ones that another request is just
+    /// Removes the kept messages that were settled before, except the ones that another request is just
     /// making available. Nothing happens when there is no such queue.
     pub(crate) async fn queue_purge_kept(&self, at: &QueueRef) -> Result<(), Error> {
         let queue = self.0.slots.queue(at).await?;

@@ -17,7 +17,7 @@ impl OpenQueue {
         self.counters.expired.inc_by(expired);
     }
 
-    /// Counts messages that were settled durably: forwarded ones, changed ones, and those that are done and not kept.
+    /// Counts messages that were settled durably: forwarded ones, changed ones, and done ones that are not kept.
     pub(crate) fn count_settled(&self, appends: &[Message], updates: &[Header], removes: &[MessageId]) {
         let settled = &self.counters.settled;
         settled.forwarded.inc_by(count(appends));
