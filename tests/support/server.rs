@@ -171,16 +171,19 @@ impl Server {
         kib * 1024
     }
 
-    /// The same once the start has come to rest: what is compared with it is what came later.
+    /// The same once the start has come to rest: what is compared with it is what came later. The allocator gives threads
+    /// memory by pieces of 2 MiB when they first work, which some do half a second after the start.
     pub fn memory_at_rest(&self) -> usize {
         let mut last = 0;
-        for _ in 0..50 {
+        let mut equal = 0;
+        for _ in 0..100 {
             let now = self.memory();
-            if now == last {
+            equal = if now.abs_diff(last) < 1 << 20 { equal + 1 } else { 0 };
+            last = now;
+            if equal == 5 {
                 break;
             }
-            last = now;
-            thread::sleep(Duration::from_millis(400));
+            thread::sleep(Duration::from_millis(300));
         }
         last
     }
