@@ -20,9 +20,15 @@ pub(crate) fn needs_quota(headers: &[Header]) -> bool {
     headers.iter().all(arrives)
 }
 
+/// Returns whether a target that is created for these messages keeps the order of groups whatever its name: for dead
+/// letters it is as their source, so that they keep their order. The name alone decides the kind of any other target.
+pub(crate) fn is_ordered_by_source(headers: &[Header], is_source_ordered: bool) -> bool {
+    is_source_ordered && !needs_quota(headers)
+}
+
 /// A target queue that a transfer creates if it does not exist.
 pub(crate) struct MadeTarget {
-    /// Whether the queue keeps the order of groups.
+    /// Whether the queue keeps the order of groups whatever its name.
     pub(crate) is_ordered: bool,
     /// Its retention in seconds, if it has one of its own.
     pub(crate) retention: Option<u32>,

@@ -31,7 +31,7 @@ use crate::slot::transfers::{KnownTransfers, Side, TransferTerms};
 use crate::stores::queue_store::PageBound;
 use crate::transfer::MessageTransfers;
 use crate::transfer::by_target::{FailedTransfer, Pass, Transfers};
-use crate::transfer::made_targets::{MadeTarget, needs_quota, retention_of};
+use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
 use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
 use crate::transfer::remote::answer_of;
 use crate::writer::change::Change;
@@ -186,7 +186,7 @@ impl MessageTransfers {
         let TransferTerms { is_ordered, retention, .. } =
             source.queue.transfer_terms().ok_or_else(|| source.queue.closed())?;
         let made = MadeTarget {
-            is_ordered,
+            is_ordered: is_ordered_by_source(&headers, is_ordered),
             retention: retention_of(&headers, retention),
             needs_quota: needs_quota(&headers),
         };

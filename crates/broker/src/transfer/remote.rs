@@ -34,7 +34,7 @@ use crate::limits;
 use crate::slot::state::Slot;
 use crate::slot::transfers::{Side, TransferTerms};
 use crate::transfer::MessageTransfers;
-use crate::transfer::made_targets::{MadeTarget, needs_quota, retention_of};
+use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
 use crate::transfer::mover::dead_letters;
 use crate::writer::change::Change;
 
@@ -79,6 +79,7 @@ impl MessageTransfers {
         let TransferTerms { placement, dead_letter_ttl: ttl, is_ordered, retention } =
             source.queue.transfer_terms().ok_or_else(|| source.queue.closed())?;
         let (retention, needs_quota) = (retention_of(&headers, retention), needs_quota(&headers));
+        let is_ordered = is_ordered_by_source(&headers, is_ordered);
         let mut left: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         for pool in placement.pools() {
             let ids = if *pool == placement.pool {

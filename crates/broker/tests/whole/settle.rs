@@ -376,6 +376,12 @@ async fn settle_in_fifo_queue_frees_its_group() {
     assert!(whole.claim(&q, 1, 60).await.is_empty());
     let (_, moved) = hold(&whole.broker, &queue("other.fifo")).await;
     assert_eq!(moved[0].id, ids[2]);
+    // Their name alone tells the kind of the new queues.
+    let (_, forwarded) = hold(&whole.broker, &queue("next")).await;
+    assert!(moved[0].group.is_some() && forwarded[0].group.is_none());
+    assert!(
+        whole.broker.queue_metadata(&queue("next")).await.unwrap().is_some_and(|it| !it.attributes().is_fifo)
+    );
 }
 
 /// What a broker that starts after an interrupted settle finds, by the fault.
