@@ -108,11 +108,11 @@ pub const ARRIVAL_WAITERS: usize = 1_024;
 pub const DEADLINE_GRAIN: Duration = Duration::from_millis(5);
 /// Time in which every slot is swept once of expired messages.
 pub const SWEEP_ROUND: Duration = Duration::from_secs(30);
-/// Messages that one read of a sweep finds in one pool.
-pub const SWEEP_MESSAGES: usize = 1_024;
+/// Messages that one read of a sweep finds in one pool, with at most 16 MiB of results.
+pub const SWEEP_MESSAGES: usize = 256;
 /// Reads of one sweep of one slot in one pool. A backlog of expired messages in one slot delays the other slots by no
 /// more than a few seconds.
-pub const SWEEP_LOOKS: usize = 64;
+pub const SWEEP_LOOKS: usize = 256;
 /// The earliest retained message of a queue is read again after this part of the retention, so that index entries that
 /// pools keep for deleted messages do not accumulate.
 pub const RETENTION_PARTS: u32 = 256;
@@ -300,6 +300,14 @@ pub const CLOCK_RECORD_TRIES: usize = 3;
 /// It is more than [`TREE_CLOCK_TICK`](angarium_core::limits::TREE_CLOCK_TICK), so that a replica that learns of the
 /// registration late records the time within it too.
 pub const CLOCK_AGREE: Duration = Duration::from_secs(6);
+/// Queues that one request moves out of a pool that is removed with the messages in it.
+pub const LEAVE_QUEUES: usize = 64;
+/// How often that is tried for one slot while it is recovered or changes its owner, and the pause between two tries.
+pub const LEAVE_TRIES: u32 = 20;
+/// See [`LEAVE_TRIES`].
+pub const LEAVE_PAUSE: Duration = Duration::from_millis(500);
+/// How long the count of the messages that are discarded with a pool may take for one queue.
+pub const LEAVE_COUNT: Duration = Duration::from_secs(1);
 /// How long the deletion of a pool waits for the removal of data of deleted queues, and the pause before the second
 /// check. The pause doubles.
 pub const POOL_CLEANING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(50));
