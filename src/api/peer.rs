@@ -11,9 +11,9 @@ use tracing::debug;
 use angarium_broker::Broker;
 use angarium_cluster::peer_client::{
     ARRIVE, ArrivalRequest, COUNTS, CountsRequest, CountsResponse, DEPART, DepartureRequest, HOLDINGS,
-    HoldingsRequest, HoldingsResponse, LOADS, LoadsRequest, LoadsResponse, MIGRATE, PeerMigrationRequest,
-    REPORT, ReportRequest, ReportResponse, SESSION, STATES, SessionRequest, SessionResponse, StatesRequest,
-    StatesResponse, UNHELD, UndeliveredClaim,
+    HoldingsRequest, HoldingsResponse, LEAVE, LOADS, LeaveRequest, LeaveResponse, LoadsRequest,
+    LoadsResponse, MIGRATE, PeerMigrationRequest, REPORT, ReportRequest, ReportResponse, SESSION, STATES,
+    SessionRequest, SessionResponse, StatesRequest, StatesResponse, UNHELD, UndeliveredClaim,
 };
 use angarium_core::error::Error;
 
@@ -36,6 +36,7 @@ pub fn peer_routes(broker: Broker) -> Router {
         .route(REPORT, post(report))
         .route(UNHELD, post(unheld))
         .route(MIGRATE, post(migrate))
+        .route(LEAVE, post(leave))
         .route(LOADS, post(loads))
         .route(COUNTS, post(counts))
         .route(SESSION, post(session))
@@ -66,6 +67,10 @@ async fn holdings(
 
 async fn migrate(State(broker): State<Broker>, Json(question): Json<PeerMigrationRequest>) -> PeerReply<()> {
     told(broker.migrate_local(question).await)
+}
+
+async fn leave(State(broker): State<Broker>, Json(question): Json<LeaveRequest>) -> PeerReply<LeaveResponse> {
+    told(broker.leave_pool_local(question).await)
 }
 
 async fn report(

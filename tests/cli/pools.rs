@@ -115,6 +115,8 @@ fn a_flavor_is_a_list_of_pools() {
 #[test]
 fn pools_and_flavors_are_deleted_by_name() {
     assert_eq!(asks(("204 No Content", json!(null)), &["pool", "delete", "p1"]).0, "DELETE /v2/pools/p1");
+    let forced = asks(("204 No Content", json!(null)), &["pool", "delete", "p1", "--force"]);
+    assert_eq!(forced.0, "DELETE /v2/pools/p1?force=true");
     assert_eq!(asks(("204 No Content", json!(null)), &["flavor", "delete", "f"]).0, "DELETE /v2/flavors/f");
 }
 

@@ -70,3 +70,40 @@ fn dead_letters_transfer_from_and_to_migrating_queues() {
     let usage = client.get("/v2/pools/default").unwrap().json()["usage"].clone();
     assert_eq!(usage["messages"], json!(0), "all of it lies in the other pool");
 }
+
+/// A pool is removed with the messages in it, at one replica: each replica restarts the queues that it serves.
+#[test]
+fn removed_pool_restarts_queues_of_all_replicas() {
+    let cluster = Cluster::start(2);
+    let (first, second) = one_of_each(&cluster);
+    let client = cluster.client(0);
+    add_rows(&client);
+    let pool = |name: &str, weight: u64| {
+        let changed = client.patch(&format!("/v2/pools/{name}"), &json!({"weight": weight})).unwrap();
+        assert_eq!(changed.status, StatusCode::OK, "{}", changed.text());
+    };
+    pool("rows", 1);
+    pool("default", 0);
+    for queue in [&first, &second] {
+        let made = client.put(&format!("/v2/queues/{queue}"), Some(&json!({"colour": "red"}))).unwrap();
+        assert_eq!(made.status, StatusCode::CREATED);
+        assert_eq!(client.post_messages(queue, &[json!(1), json!(2)]).unwrap().status, StatusCode::CREATED);
+    }
+    pool("default", 1);
+    assert_eq!(client.delete("/v2/pools/rows").unwrap().status, StatusCode::FORBIDDEN);
+    let removed = client.delete("/v2/pools/rows?force=true").unwrap();
+    assert_eq!(removed.status, StatusCode::NO_CONTENT, "{}", removed.text());
+    for client in [cluster.client(0), cluster.client(1)] {
+        assert_eq!(client.get("/v2/pools/rows").unwrap().status, StatusCode::NOT_FOUND);
+        for queue in [&first, &second] {
+            assert_eq!(client.get(&format!("/v2/queues/{queue}")).unwrap().json()["colour"], json!("red"));
+            let (total, posted) =
+                (client.stats(queue).unwrap().json(), client.post_messages(queue, &[json!(3)]));
+            assert_eq!(total["messages"]["total"], json!(0), "{queue}");
+            assert_eq!(posted.unwrap().status, StatusCode::CREATED);
+            let claim = client.claim(queue, 5, 60).unwrap().granted().unwrap();
+            let gone = client.delete_message(queue, &claim.messages[0].id, Some(&claim.id)).unwrap();
+            assert_eq!((claim.messages.len(), gone.status), (1, StatusCode::NO_CONTENT));
+        }
+    }
+}

@@ -141,3 +141,57 @@ fn assert_awaits_only_pool(data: &TempDir, builder: &ServerBuilder) {
     mount(data.path());
     assert_served(&server);
 }
+
+/// The disk never returns: the pool is removed by force, without it, and its queues continue elsewhere.
+#[test]
+fn pool_whose_disk_is_lost_is_removed_by_force() {
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerBuilder::new(data.path()).start();
+    let client = server.client();
+    let weigh = |client: &Client, pool: &str, weight: u64| {
+        let changed = client.patch(&format!("/v2/pools/{pool}"), &json!({"weight": weight})).unwrap();
+        assert_eq!(changed.status, StatusCode::OK, "{}", changed.text());
+    };
+    assert_eq!(client.post_messages(OTHER, &[json!("kept")]).unwrap().status, StatusCode::CREATED);
+    let pool = json!({"uri": "embedded:disk/two", "weight": 1});
+    assert_eq!(client.put("/v2/pools/two", Some(&pool)).unwrap().status, StatusCode::CREATED);
+    weigh(&client, "default", 0);
+    let metadata = json!({"_max_claim_count": 3, "_dead_letter_queue": OTHER});
+    assert_eq!(
+        client.put(&format!("/v2/queues/{LATE}"), Some(&metadata)).unwrap().status,
+        StatusCode::CREATED
+    );
+    assert_eq!(
+        client.post_messages(LATE, &[json!("lost"), json!("too")]).unwrap().status,
+        StatusCode::CREATED
+    );
+    let lost = client.claim(LATE, 1, 300).unwrap().granted().unwrap();
+    weigh(&client, "default", 1);
+    assert!(server.terminate().success());
+    unmount(data.path());
+
+    let server = ServerBuilder::new(data.path()).start();
+    let client = server.client();
+    let remove = |query: &str| client.delete(&format!("/v2/pools/two{query}")).unwrap().status.as_u16();
+    assert_eq!((remove(""), remove("?force=false"), remove("?force=perhaps")), (403, 403, 400));
+    assert_eq!((remove("?force=true"), remove("?force=true")), (204, 204));
+    assert_eq!(client.get("/v2/pools/two").unwrap().status, StatusCode::NOT_FOUND);
+    assert!(warnings(&client).is_empty());
+    let check = |client: &Client, total: u64| {
+        let queue = client.get(&format!("/v2/queues/{LATE}")).unwrap().json();
+        assert_eq!(queue["_dead_letter_queue"], json!(OTHER), "{queue}");
+        assert_eq!(client.stats(LATE).unwrap().json()["messages"]["total"], json!(total));
+        assert_eq!(client.stats(OTHER).unwrap().json()["messages"]["total"], json!(1));
+    };
+    check(&client, 0);
+    let done = json!({"messages": [{"id": lost.messages[0].id, "done": {}}]});
+    let settled = client.post(&format!("/v2/queues/{LATE}/claims/{}/settle", lost.id), &done).unwrap();
+    assert_eq!(settled.json()["results"][0]["status"], json!(404), "{}", settled.text());
+    assert_eq!(client.post_messages(LATE, &[json!("new")]).unwrap().status, StatusCode::CREATED);
+    server.kill9();
+    let server = ServerBuilder::new(data.path()).start();
+    check(&server.client(), 1);
+    assert_eq!(server.client().get("/v2/pools/two").unwrap().status, StatusCode::NOT_FOUND);
+    let claim = server.client().claim(LATE, 5, 60).unwrap().granted().unwrap();
+    assert_eq!(claim.messages[0].body, json!("new"));
+}

@@ -1,9 +1,9 @@
-//! Records of deleted queues whose messages and claims are not removed yet (P4).
+//! Records of deleted queues, and of former incarnations of queues, whose messages and claims are not removed yet (P4).
 
 use serde::{Deserialize, Serialize};
 
 use super::queues::StoredPlacement;
-use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout, to_json};
+use super::{Catalogue, OwnedSlot, PoolEntry, QueueEntry, QueueRecord, failed, from_json, layout, to_json};
 use angarium_coordination::{Node, Op, Refusal, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
@@ -14,6 +14,24 @@ use angarium_core::names::{PoolName, QueueRef};
 struct DroppedRecord {
     /// The pools that held it.
     placement: Vec<String>,
+}
+
+impl DroppedRecord {
+    fn of(record: &QueueRecord) -> Result<Self, Error> {
+        Ok(Self { placement: record.placement()?.pools().map(ToString::to_string).collect() })
+    }
+}
+
+/// Returns the error of a commit whose second operation creates a [`DroppedRecord`].
+fn removal_failed(error: TreeError) -> Error {
+    match error {
+        // The directory has the bound of every directory. Its queues are being removed.
+        TreeError::Refused { op: 1, why: Refusal::Full } => Error::TooMany {
+            what: "deleted queues waiting for removal in one slot",
+            bound: angarium_core::limits::TREE_CHILDREN,
+        },
+        error => failed(error),
+    }
 }
 
 /// A deleted queue that may still have data.
@@ -35,23 +53,44 @@ impl Catalogue {
         queue: &QueueRef,
         record: &QueueRecord,
     ) -> Result<(), Error> {
-        let placement = record.placement()?.pools().map(ToString::to_string).collect();
-        let note = DroppedRecord { placement };
         let ops = [
             Op::Delete { path: layout::queue(slot.slot, queue) },
-            Op::create(layout::dropped(slot.slot, record.id), to_json(&note)),
+            Op::create(layout::dropped(slot.slot, record.id), to_json(&DroppedRecord::of(record)?)),
         ];
         match self.commit_as_owner(slot, &[], &ops).await {
             Ok(_) | Err(TreeError::Refused { op: 0, why: Refusal::NoNode }) => {
                 self.remove_if_empty(slot, queue).await;
                 Ok(())
             }
-            // The directory has the bound of every directory. Its queues are being removed.
-            Err(TreeError::Refused { op: 1, why: Refusal::Full }) => Err(Error::TooMany {
-                what: "deleted queues waiting for removal in one slot",
-                bound: angarium_core::limits::TREE_CHILDREN,
-            }),
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(removal_failed(error)),
+        }
+    }
+
+    /// Replaces the record of a queue by that of a new incarnation, which is empty in another pool, and creates a record
+    /// of the pending removal of the former one, in one commit. Returns false when the record of the queue or of the pool
+    /// has changed since it was read: then the caller reads them again.
+    pub async fn queue_restart(
+        &self,
+        slot: &OwnedSlot,
+        queue: &QueueRef,
+        former: &QueueEntry,
+        record: &QueueRecord,
+        pool: &PoolEntry,
+    ) -> Result<bool, Error> {
+        let ops = [
+            former.replace_by(layout::queue(slot.slot, queue), record),
+            Op::create(
+                layout::dropped(slot.slot, former.record.id),
+                to_json(&DroppedRecord::of(&former.record)?),
+            ),
+        ];
+        match self.commit_as_owner(slot, &[pool.fence()], &ops).await {
+            Ok(_) => Ok(true),
+            Err(
+                TreeError::Fenced(1..)
+                | TreeError::Refused { op: 0, why: Refusal::BadVersion | Refusal::NoNode },
+            ) => Ok(false),
+            Err(error) => Err(removal_failed(error)),
         }
     }
 

@@ -14,6 +14,13 @@ pub struct QueueEntry {
     version: u32,
 }
 
+impl QueueEntry {
+    /// Returns an operation that replaces the record, and fails if it has changed since it was read.
+    pub(super) fn replace_by(&self, path: String, record: &QueueRecord) -> Op {
+        Op::Set { path, data: to_json(record), version: Some(self.version) }
+    }
+}
+
 impl Catalogue {
     /// Reads the record of a queue in order to change it. None when there is no such queue.
     pub async fn queue_entry(&self, slot: &OwnedSlot, queue: &QueueRef) -> Result<Option<QueueEntry>, Error> {
@@ -54,8 +61,7 @@ impl Catalogue {
         entry: &QueueEntry,
         fences: &[Fence],
     ) -> Result<bool, Error> {
-        let path = layout::queue(slot.slot, queue);
-        let set = Op::Set { path, data: to_json(&entry.record), version: Some(entry.version) };
+        let set = entry.replace_by(layout::queue(slot.slot, queue), &entry.record);
         match self.commit_as_owner(slot, fences, &[set]).await {
             Ok(_) => Ok(true),
             Err(

@@ -15,7 +15,7 @@ use super::listing::{ExtentArgs, Listing};
 use super::pool_drain::{self, DrainArgs};
 use super::printer::{Display, Item};
 use super::queue::parsed;
-use super::remote::{ApiRequest, Remote, encoded};
+use super::remote::{ApiRequest, Remote, encoded, with_query};
 use super::setting::Setting;
 use super::table::{one_line, pairs};
 
@@ -80,6 +80,9 @@ enum PoolCommand {
         /// Their names
         #[arg(required = true)]
         pools: Vec<String>,
+        /// Used pools too, which need not be reachable: their messages are lost, and their queues continue empty elsewhere
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -148,10 +151,11 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
         PoolCommand::Drain(drain) => pool_drain::drain(&remote, &mut args.caller.printer(), drain),
         PoolCommand::Balance(plan) => balance::balance(&remote, &mut args.caller.printer(), plan),
         PoolCommand::Map(map) => balance::map(&remote, &mut args.caller.printer(), map),
-        PoolCommand::Delete { pools } => {
+        PoolCommand::Delete { pools, force } => {
             let mut printer = args.caller.printer();
             pools.iter().try_for_each(|pool| {
-                remote.delete(path(pool))?;
+                let force = ("force", force.then(|| "true".to_owned()));
+                remote.delete(with_query(&path(pool), &[force]))?;
                 printer.done(&format!("pool {pool} is gone"), &json!({"name": pool}))
             })
         }

@@ -35,6 +35,8 @@ pub const UNHELD: &str = "/peer/claims/unheld";
 /// See [`ARRIVE`].
 pub const MIGRATE: &str = "/peer/migrate";
 /// See [`ARRIVE`].
+pub const LEAVE: &str = "/peer/pools/leave";
+/// See [`ARRIVE`].
 pub const SESSION: &str = "/peer/session";
 /// See [`ARRIVE`].
 pub const LOADS: &str = "/peer/loads";
@@ -264,6 +266,22 @@ pub struct PeerMigrationRequest {
     pub pool: String,
     /// Max messages copied per second.
     pub rate: Option<u32>,
+}
+
+/// Asks the owner of a slot to move queues of the slot out of a pool that is removed with the messages in it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LeaveRequest {
+    /// The number of the slot.
+    pub slot: u8,
+    /// The pool.
+    pub pool: String,
+}
+
+/// The response to [`LeaveRequest`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct LeaveResponse {
+    /// Whether further queues of the slot are in the pool.
+    pub is_more: bool,
 }
 
 /// A client for peer RPCs.

@@ -12,7 +12,7 @@ use super::page::{Link, NamesQuery, located, view};
 use crate::api::error::{ApiError, ErrorBody, Errors, NotAdmin};
 use crate::api::extract::{CallerHeaders, Path};
 use crate::api::json::{Json, RequestBody, not_null, reply};
-use crate::api::query::Query;
+use crate::api::query::{Query, boolean};
 use crate::api::roles::{Admin, RoleHeaders};
 use angarium_broker::{Broker, PoolReport, PoolView};
 use angarium_core::error::{Error, InvalidPart};
@@ -328,13 +328,27 @@ pub async fn patch(
     Ok(reply(StatusCode::OK, &Pool::brief(changed)))
 }
 
-/// Delete a pool without queues
+/// How a pool is deleted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PoolDeleteQuery {
+    /// Whether to delete a pool that is used, with the messages in it. False when absent.
+    #[param(value_type = Option<bool>, nullable = false)]
+    force: Option<String>,
+}
+
+/// Delete a pool
 ///
-/// The content of its storage stays, and belongs to no pool.
+/// A pool with queues is refused. The content of its storage stays, and belongs to no pool.
+///
+/// With `force` a used pool is deleted, which need not be reachable: **the messages in it are lost**. Its queues keep
+/// their metadata and continue empty in other pools of their flavor. A queue that is being migrated keeps what is in the
+/// other of its two pools. Discarded messages are counted in the log if the pool answers. When a queue finds no other
+/// pool, the answer is 503 and the pool stays; queues that have left it stay where they are.
 #[utoipa::path(
     delete, path = "/v2/pools/{pool}", operation_id = "pool_delete", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
-    params(PoolPath, CallerHeaders, RoleHeaders),
+    params(PoolPath, CallerHeaders, RoleHeaders, PoolDeleteQuery),
     responses(
         (status = 204, description = "There is no such pool any more."),
         (status = 403, description = "The caller is no administrator; or the pool is in use: a queue is in it, one that \
@@ -346,8 +360,14 @@ pub async fn delete(
     State(broker): State<Broker>,
     _: Admin,
     Path(PoolPath { pool }): Path<PoolPath>,
+    Query(PoolDeleteQuery { force }): Query<PoolDeleteQuery>,
 ) -> Result<StatusCode, ApiError> {
-    broker.pool_delete(&PoolName::new(&pool)?).await?;
+    let name = PoolName::new(&pool)?;
+    if boolean("force", force.as_deref())?.unwrap_or(false) {
+        broker.pool_delete_forced(&name).await?;
+    } else {
+        broker.pool_delete(&name).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod drain;
 pub(crate) mod loads;
+pub(crate) mod removal;
 pub(crate) mod survey;
 
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use angarium_cluster::peer_client::{
     ArrivalRequest, CountsRequest, CountsResponse, DepartureRequest, HoldingsRequest, HoldingsResponse,
-    LoadsResponse, PeerClient, PeerMigrationRequest, ReportResponse, StatesRequest, StatesResponse,
+    LeaveRequest, LeaveResponse, LoadsResponse, PeerClient, PeerMigrationRequest, ReportResponse,
+    StatesRequest, StatesResponse,
 };
 use angarium_core::access::PeerSecret;
 use angarium_core::error::Error;
@@ -57,6 +58,11 @@ impl Broker {
     /// Removes messages that the owner of their target has stored as prepared.
     pub async fn remove_departed(&self, departure: DepartureRequest) -> Result<(), Error> {
         self.0.transfers.remove_departed(departure).await
+    }
+
+    /// Moves queues of a slot that is served here out of a pool that is removed with the messages in it.
+    pub async fn leave_pool_local(&self, question: LeaveRequest) -> Result<LeaveResponse, Error> {
+        self.0.balance.leave_local(question).await
     }
 
     /// Returns which of these messages are here, to the owner of the queue that they were prepared for. From then on no

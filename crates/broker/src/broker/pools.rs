@@ -8,6 +8,7 @@ use crate::balance::drain::DrainView;
 use crate::balance::survey::{BalancePlan, PlannedMove, Survey};
 use crate::broker::Broker;
 use crate::pools::changes::PoolView;
+use crate::pools::deletion::Leftovers;
 use crate::pools::flavors::FlavorView;
 use crate::pools::health::PoolReport;
 
@@ -42,7 +43,14 @@ impl Broker {
     /// Deletes a pool that no queue uses and closes its storage. The data stays in the storage. It is no error when the
     /// pool does not exist.
     pub async fn pool_delete(&self, name: &PoolName) -> Result<(), Error> {
-        self.0.pools.pool_delete(name).await
+        self.0.pools.pool_delete(name, Leftovers::Removed).await
+    }
+
+    /// Deletes a pool with the messages in it, which need not be reachable. Its queues keep their metadata and continue
+    /// empty in pools that placement chooses; those under migration keep what is in their other pool. It is no error
+    /// when the pool does not exist.
+    pub async fn pool_delete_forced(&self, name: &PoolName) -> Result<(), Error> {
+        self.0.balance.pool_delete_forced(name).await
     }
 
     /// Returns a pool and its report of itself. Takes at most [`limits::HEALTH_DEADLINE`] and writes nothing.

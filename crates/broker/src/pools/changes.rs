@@ -7,6 +7,7 @@ use angarium_core::pool::{Pool, PoolChange, PoolUri};
 use angarium_storage::PoolStore;
 
 use crate::pools::Pools;
+use crate::pools::deletion::Leftovers;
 use crate::stores::refusal::{cannot_open, storage_refusal};
 use crate::stores::table::{CHANGE_TRIES, OpenPool};
 
@@ -170,7 +171,7 @@ impl Pools {
         store: &dyn PoolStore,
         others: &[PoolEntry],
     ) -> Result<Option<PoolEntry>, Error> {
-        let Some(closed) = self.close_unused(entry).await? else { return Ok(None) };
+        let Some(closed) = self.close_unused(entry, Leftovers::Removed).await? else { return Ok(None) };
         let moved = match self.0.stores.register(&wanted.uri, store, others).await {
             Ok(id) => {
                 let wanted = Pool { id, ..wanted.clone() };

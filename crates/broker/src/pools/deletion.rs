@@ -9,7 +9,8 @@
 //! The commit that creates a queue checks the version of its pool's record. So after the mark is written no new queue
 //! is placed in the pool, and the reads that follow see all earlier ones. A deletion waits up to
 //! [`limits::POOL_CLEANING`] for the removal of the data of deleted queues. A mark that a crash has left is removed at
-//! the next start, and by any other change of the pool.
+//! the next start, and by any other change of the pool. The removal of a pool that is gone for good is in
+//! [`crate::balance::removal`].
 
 use tokio::time::{Instant, sleep};
 use tracing::warn;
@@ -25,10 +26,19 @@ use crate::pools::Pools;
 use crate::pools::changes::changed_each_time;
 use crate::stores::table::CHANGE_TRIES;
 
+/// The fate of data that deleted queues have left in a pool when the pool is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leftovers {
+    /// The deletion waits until it is removed, and is refused while it is not.
+    Removed,
+    /// It stays in the storage.
+    Abandoned,
+}
+
 impl Pools {
     /// Deletes a pool that no queue uses and closes its storage. The data stays in the storage. It is no error when the
     /// pool does not exist.
-    pub async fn pool_delete(&self, name: &PoolName) -> Result<(), Error> {
+    pub async fn pool_delete(&self, name: &PoolName, leftovers: Leftovers) -> Result<(), Error> {
         let (pools, name) = (self.clone(), name.clone());
         let delete = async move {
             let _turn = pools.pool_lock().await?;
@@ -39,7 +49,7 @@ impl Pools {
                     return Ok(());
                 };
                 pools.check_flavor_keeps_a_pool(&entry).await?;
-                let Some(closed) = pools.close_unused(&entry).await? else { continue };
+                let Some(closed) = pools.close_unused(&entry, leftovers).await? else { continue };
                 match pools.0.replica.catalogue.pool_delete(&closed).await {
                     Ok(true) => {
                         pools.forget_pool(&name);
@@ -61,6 +71,34 @@ impl Pools {
         self.0.replica.carry_out(delete).await
     }
 
+    /// Marks a pool as one that is being deleted, so that no new queue is placed there. Returns false when there is no
+    /// such pool. Refused for the last pool of a registered flavor.
+    pub(crate) async fn close_to_queues(&self, name: &PoolName) -> Result<bool, Error> {
+        let _turn = self.pool_lock().await?;
+        for _ in 0..CHANGE_TRIES {
+            self.0.replica.catalogue.catch_up().await?;
+            let Some(entry) = self.0.replica.catalogue.pool(name).await? else { return Ok(false) };
+            self.check_flavor_keeps_a_pool(&entry).await?;
+            let mark = Pool { closing: true, ..entry.pool.clone() };
+            if let Some(closed) = self.0.replica.catalogue.pool_set(&entry, &mark).await? {
+                self.0.stores.update(closed);
+                return Ok(true);
+            }
+        }
+        Err(changed_each_time())
+    }
+
+    /// Removes the mark of a deletion that was given up.
+    pub(crate) async fn give_up_deletion(&self, name: &PoolName) {
+        let reopened = async {
+            match self.0.replica.catalogue.pool(name).await? {
+                Some(entry) if entry.pool.closing => self.reopen_to_queues(&entry).await,
+                _ => Ok(()),
+            }
+        };
+        reopened.await.unwrap_or_else(|error| warn_left_closed(name, &error));
+    }
+
     /// Refuses to delete the last pool of a registered flavor: without it the queues of the flavor could not be
     /// created.
     async fn check_flavor_keeps_a_pool(&self, entry: &PoolEntry) -> Result<(), Error> {
@@ -79,7 +117,11 @@ impl Pools {
 
     /// Closes a pool to new queues and checks that none is in it. Returns the changed record. When the pool is used,
     /// the record is restored and the error gives the reason. Returns none when the record changed meanwhile.
-    pub(crate) async fn close_unused(&self, entry: &PoolEntry) -> Result<Option<PoolEntry>, Error> {
+    pub(crate) async fn close_unused(
+        &self,
+        entry: &PoolEntry,
+        leftovers: Leftovers,
+    ) -> Result<Option<PoolEntry>, Error> {
         // A queue in memory is reason enough; the record need not change.
         if self.0.slots.owned().any(|slot| slot.uses_pool(&entry.name)) {
             return Err(in_use(&entry.name, "queues are in it"));
@@ -87,8 +129,9 @@ impl Pools {
         let mark = Pool { closing: true, ..entry.pool.clone() };
         let Some(closed) = self.0.replica.catalogue.pool_set(entry, &mark).await? else { return Ok(None) };
         self.0.stores.update(closed.clone());
-        match self.await_cleaned(&entry.name).await {
+        match self.await_cleaned(&entry.name, leftovers).await {
             Ok(PoolUsers::Nothing) => Ok(Some(closed)),
+            Ok(PoolUsers::Remains) if leftovers == Leftovers::Abandoned => Ok(Some(closed)),
             Ok(PoolUsers::Queues) => {
                 self.reopen_to_queues(&closed).await?;
                 Err(in_use(&entry.name, "queues are in it"))
@@ -120,9 +163,10 @@ impl Pools {
         Ok(false)
     }
 
-    /// Returns the users of a pool that takes no new queues, once the data of deleted queues is removed from it. Waits
-    /// for that at most [`limits::POOL_CLEANING`]: the removal begins with the answer to the deletion of the queue.
-    async fn await_cleaned(&self, name: &PoolName) -> Result<PoolUsers, Error> {
+    /// Returns the users of a pool that takes no new queues, once the data of deleted queues is removed from it, unless
+    /// that is abandoned. Waits for that at most [`limits::POOL_CLEANING`]: the removal begins with the answer to the
+    /// deletion of the queue.
+    async fn await_cleaned(&self, name: &PoolName, leftovers: Leftovers) -> Result<PoolUsers, Error> {
         let (end, mut pause) = (Instant::now() + limits::POOL_CLEANING.0, limits::POOL_CLEANING.1);
         let mut slots: Vec<Slot> = Slot::all().collect();
         loop {
@@ -138,7 +182,7 @@ impl Pools {
             if left.is_empty() {
                 return Ok(PoolUsers::Nothing);
             }
-            if Instant::now() >= end {
+            if leftovers == Leftovers::Abandoned || Instant::now() >= end {
                 return Ok(PoolUsers::Remains);
             }
             sleep(pause).await;

@@ -67,6 +67,14 @@ impl Pools {
         self.0.stores.pool(name)
     }
 
+    /// Returns the open pool that the record of a deleted queue names; none when the pool was removed with its data.
+    pub(crate) async fn pool_of_deleted(&self, name: &PoolName) -> Result<Option<Arc<OpenPool>>, Error> {
+        if self.0.stores.get(name).is_none() {
+            self.reload_pools().await?;
+        }
+        Ok(self.0.stores.get(name))
+    }
+
     /// Puts an open pool in the place of the former one. Slot writers to the same storage continue with the new handle.
     /// Slot writers to another storage of that name are dropped; no queue can need them.
     pub(crate) fn exchange_pool(&self, pool: OpenPool) {

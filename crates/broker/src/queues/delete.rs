@@ -5,8 +5,8 @@
 //! note ──pools emptied──▶ claims gone ──▶ note gone
 //! ```
 //!
-//! Messages that a settle has forwarded or moved leave first; while they cannot, the deletion is refused. After the
-//! commit the queue is gone for every caller, and a new queue may have its name, under another id. The note
+//! Messages that a settle has forwarded or moved leave first; while they cannot, the deletion is refused. A deletion that
+//! discards them needs no pool that answers. After the commit the queue is gone for every caller, and a new queue may have its name, under another id. The note
 //! makes sure that its messages and claims are removed too, by any later owner of the slot.
 
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use angarium_storage::DropResult;
 
 use crate::limits;
 use crate::queues::Queues;
+use crate::slot::cleaning::SettleRefusal;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
@@ -35,8 +36,31 @@ const PAUSE: u32 = 5;
 pub(crate) enum Forwards {
     /// The deletion waits for them, and is refused while they cannot leave.
     Awaited,
-    /// They are deleted with the queue, and their number is logged.
+    /// They are deleted with the queue, and their number is logged. The pool of the queue need not be reachable.
     Discarded,
+}
+
+impl Forwards {
+    /// Returns what was read in the pools of a queue; none when they cannot be read and its messages are discarded.
+    fn read<T>(self, read: Result<T, Error>) -> Result<Option<T>, Error> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if self == Self::Discarded && is_of_pool(&error) => {
+                debug!(%error, "pool of a queue not read");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the pool of a queue is the reason of an error.
+fn is_of_pool(error: &Error) -> bool {
+    let part = match error {
+        Error::Unavailable { part, .. } | Error::Unknown { part, .. } | Error::Damaged { part, .. } => part,
+        _ => return false,
+    };
+    matches!(part, Part::Pool(_) | Part::Storage)
 }
 
 /// Result of an attempt to delete a queue.
@@ -73,9 +97,10 @@ impl Queues {
         // Messages in transfer into the queue arrive first, or stay in their source queue.
         let _moves = self.0.slots.hold_transfers(at).await?;
         let queue = self.0.slots.queue(at).await?;
-        let left = self.0.transfers.keep_at_sources(&queue).await?;
-        if forwards == Forwards::Awaited && !left.is_empty() {
-            return Ok(DeletionAttempt::Waits(queue, left));
+        // None when forwards are discarded and the pool cannot be read.
+        let left = forwards.read(self.0.transfers.keep_at_sources(&queue).await)?;
+        if forwards == Forwards::Awaited && left.as_ref().is_some_and(|left| !left.is_empty()) {
+            return Ok(DeletionAttempt::Waits(queue, left.unwrap_or_default()));
         }
         let _gate = queue.hold_gate().await;
         let Some(record) = queue.record().await? else {
@@ -83,19 +108,37 @@ impl Queues {
         };
         // From here on no settle adds a forward.
         let refusal = queue.with_id(record.id).refuse_settles();
-        let found = if refusal.may_have_transfers().await? || !left.is_empty() {
-            self.0.transfers.forwards_of(&queue, &record).await?
-        } else {
-            LeavingForwards::default()
+        let found = match left {
+            Some(left) => forwards.read(self.find_forwards(&queue, &record, &refusal, &left).await)?,
+            None => None,
         };
-        if forwards == Forwards::Awaited && found.count > 0 {
-            return Ok(DeletionAttempt::Waits(queue, found.first));
+        if forwards == Forwards::Awaited && found.as_ref().is_some_and(|found| found.count > 0) {
+            return Ok(DeletionAttempt::Waits(queue, found.unwrap_or_default().first));
         }
         self.delete_gated(&queue, &record).await?;
-        if found.count > 0 {
-            warn!(project = %at.project, queue = %at.name, messages = found.count, "forwarded messages discarded");
+        let (project, name) = (&at.project, &at.name);
+        match found {
+            Some(LeavingForwards { count: 0, .. }) => {}
+            Some(found) => {
+                warn!(%project, queue = %name, messages = found.count, "forwarded messages discarded");
+            }
+            None => warn!(%project, queue = %name, "queue deleted without reading its pool"),
         }
         Ok(DeletionAttempt::Deleted)
+    }
+
+    /// Returns the forwarded messages that have not left a queue whose settles are refused. `left` are some of them.
+    async fn find_forwards(
+        &self,
+        queue: &SlotQueue,
+        record: &QueueRecord,
+        refusal: &SettleRefusal,
+        left: &[MessageId],
+    ) -> Result<LeavingForwards, Error> {
+        if refusal.may_have_transfers().await? || !left.is_empty() {
+            return self.0.transfers.forwards_of(queue, record).await;
+        }
+        Ok(LeavingForwards::default())
     }
 
     /// Waits until some forwarded messages have left their queue, or until `end`.
@@ -223,7 +266,7 @@ impl SlotCleaning {
     async fn empty_pools(&self, queue: &DroppedQueue) -> Result<(), Error> {
         let (parts, slot) = (&self.queues.0, &self.slot);
         for name in &queue.placement {
-            let pool = parts.pools.pool_of_record(name).await?;
+            let Some(pool) = parts.pools.pool_of_deleted(name).await? else { continue };
             slot.open_writer(name, &pool).await?;
             let store = pool.store()?;
             loop {

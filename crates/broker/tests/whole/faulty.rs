@@ -46,6 +46,8 @@ pub struct FaultyPool {
     pub damaged: Mutex<Option<QueueId>>,
     /// Whether it has no room for messages and results.
     pub is_full: AtomicBool,
+    /// Whether it answers nothing any more.
+    pub is_gone: AtomicBool,
     /// Whether the next commit panics.
     pub panics: AtomicBool,
     /// Whether the next read of due messages panics.
@@ -75,6 +77,7 @@ impl FaultyPool {
             hides_totals: AtomicBool::default(),
             damaged: Mutex::default(),
             is_full: AtomicBool::default(),
+            is_gone: AtomicBool::default(),
             panics: AtomicBool::default(),
             panics_at_due: AtomicBool::default(),
             slowness: Mutex::default(),
@@ -97,12 +100,17 @@ impl FaultyPool {
         *self.hangs.borrow()
     }
 
-    async fn answers(&self) {
+    /// Waits while the pool hangs. Fails while it is gone.
+    async fn answers(&self) -> Result<(), StoreError> {
+        if self.is_gone.load(Ordering::SeqCst) {
+            return Err(StoreError::NotSent("it is gone".into()));
+        }
         if self.answered.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.hang(true);
         }
         let mut hangs = self.hangs.subscribe();
         hangs.wait_for(|hangs| !hangs).await.unwrap();
+        Ok(())
     }
 
     /// Returns the slots for which it was fenced, in order.
@@ -131,7 +139,7 @@ impl PoolStore for FaultyPool {
     }
 
     async fn health(&self) -> Result<Health, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         self.pool.health().await
     }
 
@@ -144,7 +152,7 @@ impl PoolStore for FaultyPool {
 impl PoolWrites for FaultyPool {
     async fn fence(&self, slot: Slot, epoch: Epoch) -> Result<MessageId, StoreError> {
         self.fenced.lock().push(slot);
-        self.answers().await;
+        self.answers().await?;
         if self.fences.take() == Fault::Held {
             // The fence arrives, even if its caller is canceled.
             let (pool, fences) = (Arc::clone(&self.pool), self.fences.clone());
@@ -161,7 +169,7 @@ impl PoolWrites for FaultyPool {
         let unknown = || StoreError::Unknown("as planned".into());
         self.given.lock().push(batch.clone());
         assert!(!self.panics.swap(false, Ordering::SeqCst), "as planned");
-        self.answers().await;
+        self.answers().await?;
         if self.is_full.load(Ordering::SeqCst) && batch.needs_room() {
             return Err(StoreError::Full);
         }
@@ -198,7 +206,7 @@ impl PoolWrites for FaultyPool {
         queue: QueueId,
         limit: usize,
     ) -> Result<DropResult, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         self.pool.drop_queue(slot, epoch, queue, limit).await
     }
 }
@@ -214,7 +222,7 @@ impl PoolReads for FaultyPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         let page = self.pool.scan(queue, order, direction, after, messages, bytes).await;
         let is_held = *self.held_order.lock() == Some(order);
         if is_held && self.pages.take() == Fault::Held {
@@ -231,7 +239,7 @@ impl PoolReads for FaultyPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         self.pool.group(queue, group, after, messages, bytes).await
     }
 
@@ -241,19 +249,19 @@ impl PoolReads for FaultyPool {
         after: Option<GroupName>,
         limit: usize,
     ) -> Result<Vec<GroupHead>, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         self.pool.groups(queue, after, limit).await
     }
 
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         let mut found = self.pool.get(queue, ids).await?;
         found.retain(|message| !self.lost.lock().contains(&message.header.id));
         Ok(found)
     }
 
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         let totals = self.pool.totals(queue).await?;
         let is_meant = *self.totals_of.lock() == Some(queue);
         if is_meant && self.totals.take() == Fault::Held {
@@ -269,12 +277,12 @@ impl PoolReads for FaultyPool {
         after: Option<Bytes>,
         limit: usize,
     ) -> Result<Vec<Note>, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         self.pool.notes(queue, kind, after, limit).await
     }
 
     async fn usage(&self) -> Result<Usage, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         self.pool.usage().await
     }
 }
@@ -288,7 +296,7 @@ impl PoolDeadlines for FaultyPool {
         before: Timestamp,
         limit: usize,
     ) -> Result<RetainedEntries, StoreError> {
-        self.answers().await;
+        self.answers().await?;
         self.pool.retained(queue, from, before, limit).await
     }
 
@@ -300,7 +308,7 @@ impl PoolDeadlines for FaultyPool {
         limit: usize,
     ) -> Result<Vec<(QueueId, Header)>, StoreError> {
         assert!(!self.panics_at_due.swap(false, Ordering::SeqCst), "as planned");
-        self.answers().await;
+        self.answers().await?;
         self.pool.due(slot, due, before, limit).await
     }
 }

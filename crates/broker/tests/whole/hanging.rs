@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, FirstPool, PoolSettings};
-use angarium_catalogue::Catalogue;
+use angarium_catalogue::{Catalogue, OwnedSlot};
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::{CountsRequest, QueueAddress};
 use angarium_coordination::embedded::EmbeddedTree;
@@ -17,6 +17,7 @@ use angarium_journal::Journal;
 use angarium_storage::PoolStore;
 use angarium_storage::embedded::EmbeddedPool;
 use angarium_storage::open::{Opener, PoolOpenError};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -40,6 +41,7 @@ pub(super) struct Pools {
     /// The faults of `b`.
     pub(super) plan: Plan,
     clock: Clock,
+    catalogue: Mutex<Option<Catalogue>>,
     _data: TempDir,
 }
 
@@ -61,26 +63,38 @@ impl Pools {
         let store = |name, plan| Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(open(name))), plan));
         let plan = Plan::default();
         let stores = [store("a", Plan::default()), store("b", plan.clone())];
-        Self { tree: open("tree"), stores, plan, clock, _data: data }
+        Self { tree: open("tree"), stores, plan, clock, catalogue: Mutex::default(), _data: data }
     }
 
     pub(super) async fn start(&self) -> Whole {
+        let whole = self.start_as_stored().await;
+        whole.weigh("b", 0).await;
+        whole
+    }
+
+    /// Starts with the pools of the catalogue, to which only `a` is added if it is empty.
+    pub(super) async fn start_as_stored(&self) -> Whole {
         let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(self.tree.clone()).await.unwrap()));
         let uri = PoolUri::new("embedded:a").unwrap();
+        *self.catalogue.lock() = Some(catalogue.clone());
         let first = Some(FirstPool { name: PoolName::new("a").unwrap(), uri, weight: 1 });
         let opener = Arc::new(Opening(self.stores.clone()));
         let settings = PoolSettings { first, opener, placement: Algorithm::default() };
         let clock = self.clock.clone();
         let broker =
             Broker::start(catalogue, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();
-        let whole = Whole { broker, clock, _data: TempDir::new().unwrap() };
-        whole.weigh("b", 0).await;
-        whole
+        Whole { broker, clock, _data: TempDir::new().unwrap() }
+    }
+
+    /// Whether the data of all former queues of this name is removed.
+    pub(super) async fn is_cleaned(&self, at: &QueueRef) -> bool {
+        let catalogue = self.catalogue.lock().clone().unwrap();
+        catalogue.dropped(&OwnedSlot::new(at.slot(), 0, 0)).await.unwrap().is_empty()
     }
 }
 
 impl Whole {
-    async fn weigh(&self, pool: &str, weight: u32) {
+    pub(super) async fn weigh(&self, pool: &str, weight: u32) {
         let uri = Some(PoolUri::new(&format!("embedded:{pool}")).unwrap());
         let change = PoolChange { uri, weight: Some(weight), ..PoolChange::default() };
         self.broker.pool_put(&PoolName::new(pool).unwrap(), change).await.unwrap();

@@ -31,6 +31,7 @@ mod move_tasks;
 mod outcomes;
 mod pauses;
 mod pool_records;
+mod pool_removal;
 mod pools;
 mod queue_counting;
 mod queue_counting_bounds;

@@ -1,0 +1,156 @@
+//! Removal of a pool that is gone for good: its queues continue empty in the pools that are left.
+
+use std::sync::atomic::Ordering;
+
+use angarium_broker::Destination;
+use angarium_core::error::Error;
+use angarium_core::ids::MessageId;
+use angarium_core::names::{PoolName, QueueRef};
+
+use super::hanging::Pools;
+use super::settle::{forwarding, hold, settle_one};
+use super::transfers::until;
+use super::{Whole, limit, metadata, queue, terms};
+
+fn pool(name: &str) -> PoolName {
+    PoolName::new(name).unwrap()
+}
+
+/// Queues in each pool, with two messages each, of which one is claimed.
+async fn filled(pools: &Pools) -> Whole {
+    let whole = pools.start().await;
+    let (in_a, in_b) = (queue("qa"), queue("qb"));
+    for (at, other, own) in [(&in_a, "b", "a"), (&in_b, "a", "b")] {
+        whole.weigh(own, 1).await;
+        whole.weigh(other, 0).await;
+        whole.broker.queue_create(at, metadata(r#"{"colour": "red"}"#)).await.unwrap();
+        whole.post(at, 2, 3_600).await;
+        whole.claim(at, 1, 60).await;
+    }
+    whole.weigh("a", 1).await;
+    whole
+}
+
+async fn total(whole: &Whole, at: &QueueRef) -> u64 {
+    let stats = whole.broker.queue_stats(at).await.unwrap();
+    assert!(stats.exists, "{}", at.name);
+    stats.free + stats.claimed
+}
+
+async fn is_copying(whole: &Whole, at: &QueueRef) -> bool {
+    whole.broker.migration_get(at).await.is_ok_and(|migration| migration.copied > 0)
+}
+
+async fn assert_restarted(whole: &Whole, at: &QueueRef) {
+    assert_eq!(total(whole, at).await, 0);
+    let kept = whole.broker.queue_metadata(at).await.unwrap().unwrap();
+    assert!(kept.as_raw().get().contains("red"));
+    let ids = whole.post(at, 3, 3_600).await;
+    assert_eq!(whole.claim_soon(at, 10).await, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_of_dead_pool_continue_empty_elsewhere() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let (in_a, in_b) = (queue("qa"), queue("qb"));
+    let (claim, views) = hold(&whole.broker, &in_b).await;
+    pools.stores[1].is_gone.store(true, Ordering::SeqCst);
+    whole.broker.pool_delete_forced(&pool("b")).await.unwrap();
+    assert_eq!(whole.broker.pool_get(&pool("b")).await.unwrap_err().code(), "not_found");
+    assert_restarted(&whole, &in_b).await;
+    assert_eq!(total(&whole, &in_a).await, 2);
+    // Nothing of the former queue is in the new one.
+    let late = settle_one(&whole.broker, &in_b, claim, forwarding(views[0].id, "qa")).await;
+    assert_eq!(late.unwrap_err().code(), "not_found");
+    // A repeated removal finds nothing to do.
+    whole.broker.pool_delete_forced(&pool("b")).await.unwrap();
+    whole.broker.stop().await;
+    drop(whole);
+    let whole = pools.start_as_stored().await;
+    assert_eq!((total(&whole, &in_a).await, total(&whole, &in_b).await), (2, 3));
+    until("the record of the former queue stays", async || pools.is_cleaned(&in_b).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_pool_is_removed() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let in_b = queue("qb");
+    pools.stores[1].hang(true);
+    let stuck = tokio::spawn({
+        let (broker, at) = (whole.broker.clone(), in_b.clone());
+        async move { broker.message_get(&at, MessageId::ZERO).await.map(drop) }
+    });
+    whole.broker.pool_delete_forced(&pool("b")).await.unwrap();
+    // The time limits of a driver end what hangs.
+    pools.stores[1].hang(false);
+    drop(stuck.await.unwrap());
+    assert_restarted(&whole, &in_b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_under_migration_keeps_its_other_pool() {
+    for lost in ["a", "b"] {
+        let pools = Pools::new();
+        let whole = filled(&pools).await;
+        let at = queue("qa");
+        let slow = Destination::new(pool("b"), Some(1)).unwrap();
+        whole.post(&at, 40, 3_600).await;
+        whole.broker.queue_migrate(&at, slow).await.unwrap();
+        until("nothing is copied", async || is_copying(&whole, &at).await).await;
+        whole.weigh("b", 1).await;
+        whole.broker.pool_delete_forced(&pool(lost)).await.unwrap();
+        let left = total(&whole, &at).await;
+        assert!((1..42).contains(&left), "{left} are left without {lost}");
+        assert_eq!(whole.broker.migration_get(&at).await.unwrap_err().code(), "not_found");
+        let posted = whole.post(&at, 1, 3_600).await;
+        whole.clock.advance(61_000);
+        let mut claimed = Vec::new();
+        until("some messages are not delivered", async || {
+            claimed.extend(whole.claim(&at, 20, 300).await);
+            claimed.len() as u64 == left + 1
+        })
+        .await;
+        assert!(claimed.contains(&posted[0]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_without_alternative_is_not_removed() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let in_b = queue("qb");
+    whole.weigh("a", 0).await;
+    let refused = whole.broker.pool_delete_forced(&pool("b")).await.unwrap_err();
+    assert!(matches!(refused, Error::NoPool), "{refused:?}");
+    assert_eq!(total(&whole, &in_b).await, 2);
+    // It takes new queues as before.
+    whole.broker.queue_create(&queue("new"), metadata("{}")).await.unwrap();
+    whole.weigh("a", 1).await;
+    whole.broker.pool_delete_forced(&pool("b")).await.unwrap();
+    assert_restarted(&whole, &in_b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_of_dead_pool_is_deleted_by_force() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let in_b = queue("qb");
+    whole.broker.stop().await;
+    drop(whole);
+    let whole = pools.start().await;
+    pools.stores[1].is_gone.store(true, Ordering::SeqCst);
+    whole.broker.queue_delete(&in_b).await.unwrap_err();
+    whole.broker.queue_delete_forced(&in_b).await.unwrap();
+    assert!(!whole.broker.queue_stats(&in_b).await.unwrap().exists);
+    // Its data is removed when the pool answers again.
+    assert!(!pools.is_cleaned(&in_b).await);
+    pools.stores[1].is_gone.store(false, Ordering::SeqCst);
+    until("its data stays", async || {
+        whole.clock.advance(10_000);
+        pools.is_cleaned(&in_b).await
+    })
+    .await;
+    assert!(whole.broker.claim_create(&in_b, terms(60), limit(1)).await.unwrap().is_none());
+}
