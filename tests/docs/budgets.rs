@@ -76,6 +76,7 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("MEND_BYTES", angarium_journal::limits::MEND_BYTES),
         ("SQS_RECEIVE_BYTES", count(limits::SQS_RECEIVE_BYTES)),
         ("TREE_CHILDREN", count(limits::TREE_CHILDREN)),
+        ("SWEEP_MESSAGES", count(angarium_broker::limits::SWEEP_MESSAGES)),
         ("RETAINED_IDLE", count(angarium_broker::limits::RETAINED_IDLE)),
         ("IDLE_ROUNDS", angarium_broker::limits::IDLE_ROUNDS.into()),
     ]

@@ -144,7 +144,7 @@ fn assert_awaits_only_pool(data: &TempDir, builder: &ServerBuilder) {
 
 /// The disk never returns: the pool is removed by force, without it, and its queues continue elsewhere.
 #[test]
-fn pool_whose_disk_is_lost_is_removed_by_force() {
+fn pool_with_lost_disk_is_removed_by_force() {
     let data = tempfile::tempdir().unwrap();
     let server = ServerBuilder::new(data.path()).start();
     let client = server.client();

@@ -163,6 +163,14 @@ fn unfinished_code_is_caught() {
 }
 
 #[test]
+fn ambient_sources_and_plain_selects_are_caught() {
+    let text = "use std::time::{Duration, Instant};\nlet id = Uuid::new_v4();\nselect! {\n    a = b => c,\n}\nselect! {\n    biased;\n}";
+    assert_eq!(found(rules::determinism, "crates/broker/src/queues.rs", text).len(), 3);
+    assert!(found(rules::determinism, "src/api/queues.rs", text).is_empty());
+    assert!(found(rules::determinism, "crates/cluster/src/random.rs", "rand::rng()").is_empty());
+}
+
+#[test]
 fn clocks_and_dice_are_caught_in_pure_parts_only() {
     let text = "let now = Instant::now();\nlet die = rand::rng();\nasync fn a() { b().await }";
     assert_eq!(found(rules::purity, "crates/engine/src/queue.rs", text).len(), 4);

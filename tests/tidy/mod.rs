@@ -70,6 +70,11 @@ fn pure_parts_have_no_clock_and_no_dice() {
     assert_no_findings(rules::purity);
 }
 
+#[test]
+fn simulated_parts_have_no_ambient_source() {
+    assert_no_findings(rules::determinism);
+}
+
 /// What names tests beside the pages of the architecture.
 const SECURITY: &str = "SECURITY.md";
 const RULES: &str = "docs/architecture/rules.md";

@@ -5,7 +5,8 @@ use std::fmt;
 
 use super::source::{Source, in_name, offsets};
 use super::tables::{
-    COMPONENTS, CRATES, DRIVERS, EMPTY_NAMES, IMPORTS, IMPURE, LINES, PURE, SEAMS, UNFINISHED,
+    AMBIENT, COMPONENTS, CRATES, DETERMINED, DRIVERS, EMPTY_NAMES, HANDLES, IMPORTS, IMPURE, LINES, PURE,
+    SEAMS, UNFINISHED,
 };
 
 /// Something wrong, and where.
@@ -147,6 +148,27 @@ pub fn unfinished(source: &Source) -> Vec<Finding> {
 pub fn purity(source: &Source) -> Vec<Finding> {
     let pure = source.in_program().is_some_and(|path| PURE.iter().any(|part| is_below(&path, part, "/")));
     if pure { found(source, IMPURE, "in a pure part (IMPURE): pass time and dice in") } else { Vec::new() }
+}
+
+/// Parts that can be simulated name no ambient source of time or randomness, and every `select!` states its order.
+pub fn determinism(source: &Source) -> Vec<Finding> {
+    let is_determined = |path: &String| DETERMINED.iter().any(|part| is_below(path, part, "/"));
+    if source.in_program().is_none_or(|path| !is_determined(&path) || HANDLES.contains(&&*path)) {
+        return Vec::new();
+    }
+    let mut findings = found(source, AMBIENT, "is an ambient source (AMBIENT): take it from the replica");
+    let imports = offsets(&source.code, "std::time").map(|at| &source.code[at..]);
+    let instants =
+        imports.filter(|import| import.split(';').next().is_some_and(|import| import.contains("Instant")));
+    findings.extend(instants.map(|import| {
+        let line = source.line(source.code.len() - import.len());
+        finding(source, line, "the Instant of std is an ambient source: take that of tokio")
+    }));
+    let select = "select! {";
+    let is_plain = |at: &usize| !source.code[at + select.len()..].trim_start().starts_with("biased;");
+    let plain = offsets(&source.code, select).filter(is_plain);
+    findings.extend(plain.map(|at| finding(source, source.line(at), "a select! states its order: biased")));
+    findings
 }
 
 /// The table of crates and the dependencies of the program's packages name the same crates; what only one of them names.

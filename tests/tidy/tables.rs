@@ -217,6 +217,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "budget.rs",
             "clock/lib.rs",
             "cluster/connection.rs",
+            "cluster/random.rs",
             "coordination",
             "journal",
             "keystone",
@@ -234,6 +235,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "api/pipeline/frame.rs",
             "broker",
             "bench",
+            "cluster/random.rs",
             "commands/token.rs",
             "coordination/zookeeper",
             "core/access.rs",
@@ -377,6 +379,17 @@ pub const IMPURE: &[&str] = &[
     "from_os_rng",
     "new_v4",
 ];
+
+/// Parts that run under a simulated clock: they take time and randomness from the handles of their replica, and state the
+/// order in which the branches of a `select!` are looked at.
+pub const DETERMINED: &[&str] = &["broker", "catalogue", "cluster"];
+
+/// Sources of time and randomness that no seed determines.
+pub const AMBIENT: &[&str] =
+    &["SystemTime", "thread_rng", "rand::rng", "rand::random", "from_os_rng", "new_v4"];
+
+/// The files that make the handles.
+pub const HANDLES: &[&str] = &["cluster/random.rs"];
 
 /// What no commit leaves behind.
 pub const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];

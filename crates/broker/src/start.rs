@@ -7,7 +7,6 @@ use tokio::sync::OnceCell;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use uuid::Uuid;
 
 use angarium_catalogue::{Catalogue, ComponentState, Owner};
 use angarium_clock::Clock;
@@ -98,17 +97,22 @@ impl Broker {
         limits: Limits,
         quotas: Quotas,
     ) -> Result<Self, Error> {
-        let system = catalogue.system(Uuid::new_v4()).await?;
+        let system = catalogue.system(replica.random.uuid()).await?;
         tree_time::begin(&catalogue, &clock).await?;
         let generation = system.generation;
-        let stores = PoolTable::new(system, settings);
+        let stores = PoolTable::new(system, settings, replica.random.clone());
         stores.open_all(&catalogue, settings.first.as_ref(), &replica).await?;
         stores.check_start(&catalogue, replica.instance).await?;
         stores.tell_states();
         let membership = register(&catalogue, &clock, &replica).await?;
         let meter = Meter::default();
         let replica = Arc::new(LocalReplica {
-            owner: Owner { instance: replica.instance, address: replica.address, nonce: Uuid::new_v4() },
+            owner: Owner {
+                instance: replica.instance,
+                address: replica.address,
+                nonce: replica.random.uuid(),
+            },
+            random: replica.random,
             generation,
             alarms: Alarms::default(),
             failures: TaskFailures::new(meter.clone()),

@@ -7,6 +7,7 @@ pub mod limits;
 pub mod peer_client;
 mod peer_response;
 pub mod peers;
+pub mod random;
 pub mod replicas;
 pub mod slots;
 pub mod view;

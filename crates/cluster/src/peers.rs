@@ -259,6 +259,7 @@ mod tests {
             stream
         };
         let mut stream = tokio::select! {
+            biased;
             _ = asking => panic!("nobody has answered"),
             stream = serving => stream,
         };

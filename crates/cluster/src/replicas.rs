@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use crate::random::Random;
 use angarium_catalogue::{Catalogue, Component, ComponentState, Registry, Schema, UnreachedParts};
 use angarium_core::error::{Error, Part};
 use angarium_core::names::PoolName;
@@ -21,12 +22,14 @@ pub struct Replica {
     pub address: String,
     /// Weight of its share of the slots.
     pub weight: u32,
+    /// The source of its random values.
+    pub random: Random,
 }
 
 impl Replica {
-    /// Creates a replica of weight 1.
+    /// Creates a replica of weight 1, with the random values of the system.
     pub fn new(instance: Uuid, host: impl Into<String>, address: impl Into<String>) -> Self {
-        Self { instance, host: host.into(), address: address.into(), weight: 1 }
+        Self { instance, host: host.into(), address: address.into(), weight: 1, random: Random::system() }
     }
 
     /// Returns its record for the registry.

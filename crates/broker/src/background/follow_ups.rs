@@ -22,6 +22,7 @@ impl Background {
         let mut list = list.lock().await;
         loop {
             tokio::select! {
+                biased;
                 () = self.0.replica.stop.cancelled() => break,
                 next = list.recv() => match next {
                     Some(follow_up) => self.begin(follow_up),
@@ -47,6 +48,7 @@ impl Background {
                 let phase = CopyPhase { queue, migration };
                 slot.spawn(async move {
                     tokio::select! {
+                        biased;
                         () = migrations.run_copy_phase(&phase) => {}
                         // The slot writers report the outcome of writes in progress, or the next opening of the queue
                         // finds it.

@@ -119,6 +119,7 @@ impl Background {
                 }
             };
             tokio::select! {
+                biased;
                 () = asked => own.max_wait = limits::CLOCK_ASKED,
                 is_running = self.0.replica.sleep_tick(tick) => {
                     if !is_running {
@@ -143,6 +144,7 @@ impl Background {
             && has_others(catalogue, self.0.replica.owner.instance).await?
         {
             let next = tokio::select! {
+                biased;
                 next = next_record(catalogue, clock, found, max_wait) => next?,
                 () = self.0.replica.stop.cancelled() => None,
             };

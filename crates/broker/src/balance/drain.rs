@@ -6,8 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-
+use tokio::time::Instant;
 use tracing::debug;
 
 use angarium_catalogue::Schema;

@@ -186,7 +186,7 @@ impl Balance {
         let attributes = metadata.attributes();
         let pool = self.0.pools.place_again(at, attributes.flavor.as_ref(), attributes).await?;
         let mut record = former.record.clone();
-        record.id = QueueId::new(slot.owned.slot, &mut rand::rng());
+        record.id = QueueId::new(slot.owned.slot, &mut self.0.replica.random.clone());
         record.place(&Placement::one(pool.entry.name.clone()), None);
         self.0.replica.catalogue.queue_restart(&slot.owned, at, former, &record, &pool.entry).await
     }

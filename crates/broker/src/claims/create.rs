@@ -172,7 +172,7 @@ impl Claims {
         Claimer { client, attempt, by }: Claimer,
         mut chosen: ChosenMessages,
     ) -> Result<ClaimView, Error> {
-        let id = ClaimId::new(&mut rand::rng());
+        let id = ClaimId::new(&mut self.0.replica.random.clone());
         let now = self.0.replica.clock.now();
         let messages = chosen.messages.len();
         let attempt = attempt.map(|id| Attempt { id, received: now, messages });

@@ -343,7 +343,7 @@ impl Claims {
 
     pub(crate) async fn receipt_key(&self) -> Result<ReceiptKey, Error> {
         let key = self.0.receipt_key.get_or_try_init(|| async {
-            let fresh = rand::Rng::random(&mut rand::rng());
+            let fresh = rand::Rng::random(&mut self.0.replica.random.clone());
             self.0.replica.catalogue.receipt_key(fresh).await
         });
         key.await.cloned()

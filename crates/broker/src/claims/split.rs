@@ -202,7 +202,8 @@ impl SplitCommit {
         let going =
             parted.iter().map(|(id, attempt)| ClaimedMessage { id: *id, attempt: *attempt }).collect();
         let own = record(going, terms, now.as_millis(), expires.as_millis());
-        let (new, rest_expires) = (ClaimId::new(&mut rand::rng()), rest.expires);
+        let (new, rest_expires) =
+            (ClaimId::new(&mut queue.slot().around.replica.random.clone()), rest.expires);
         Self { old, new, parted, terms, expires, rest_expires, kept, own }
     }
 

@@ -133,6 +133,7 @@ impl Counts {
     async fn count_line(&self, mut line: CountingLine) {
         loop {
             let round = tokio::select! {
+                biased;
                 () = self.0.replica.stop.cancelled() => return,
                 round = line.next_round() => round,
             };

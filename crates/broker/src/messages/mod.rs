@@ -13,9 +13,9 @@ pub(crate) mod status;
 pub(crate) mod view;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::open_queues::OpenQueues;
 use crate::quotas::QuotaCounts;

@@ -1,5 +1,7 @@
 //! Whether messages may be stored with the retention of their queue as their lifetime.
 
+use tokio::time::Instant;
+
 use angarium_catalogue::Schema;
 
 use crate::limits;
@@ -17,7 +19,7 @@ impl Messages {
             if tried.is_some_and(|tried| tried.elapsed() < limits::SCHEMA_TRY) {
                 return false;
             }
-            *tried = Some(std::time::Instant::now());
+            *tried = Some(Instant::now());
         }
         self.0.replica.catalogue.schema_reach(Schema::RETENTION).await.is_ok()
     }

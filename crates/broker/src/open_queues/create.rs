@@ -107,7 +107,7 @@ impl OpenQueues {
             let name = flavor.as_ref().map(|flavor| &flavor.name);
             let attributes = metadata.attributes();
             let pool = self.0.pools.place_again(at, name, attributes).await?;
-            let id = QueueId::new(slot.owned.slot, &mut rand::rng());
+            let id = QueueId::new(slot.owned.slot, &mut self.0.replica.random.clone());
             let record = QueueRecord::new(id, &pool.entry.name, metadata, self.0.replica.clock.now());
             let roll = slot.roll.lock().await;
             self.0.ledger.add_queue(&self.0.ledger.account_of(&at.project), quota, id, slot.epoch)?;

@@ -76,7 +76,7 @@ impl Pools {
         }
         let candidates: Vec<Candidate<'_>> = pools.iter().map(|pool| pool.candidate()).collect();
         let key = [at.project.as_str().as_bytes(), &[0], at.name.as_str().as_bytes()].concat();
-        let choice = self.0.stores.placement.choose(&candidates, &key, &mut rand::rng());
+        let choice = self.0.stores.placement.choose(&candidates, &key, &mut self.0.replica.random.clone());
         choice.map(|choice| Arc::clone(&pools[choice])).ok_or_else(|| refusal.unwrap_or(Error::NoPool))
     }
 }

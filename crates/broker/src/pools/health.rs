@@ -65,6 +65,7 @@ impl Pools {
     pub(crate) async fn follow_pools(&self) {
         loop {
             tokio::select! {
+                biased;
                 () = self.0.replica.stop.cancelled() => return,
                 () = self.0.slots.pools_changed() => {}
             }

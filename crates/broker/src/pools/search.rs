@@ -13,6 +13,7 @@ impl Pools {
         let pools = self.clone();
         self.0.replica.tasks.spawn(async move {
             let found = tokio::select! {
+                biased;
                 () = pools.0.replica.stop.cancelled() => return,
                 found = pools.is_pool_used(&look.pool) => found,
             };

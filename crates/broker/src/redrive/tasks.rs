@@ -85,7 +85,7 @@ impl Redrive {
                 return redrive.0.slots.check_ours(slot).map(|()| Err(MoveRefusal::Active));
             }
             let now = redrive.0.replica.clock.now();
-            let task = MoveTask::begin(Uuid::new_v4(), target, rate, described.ready, now);
+            let task = MoveTask::begin(redrive.0.replica.random.uuid(), target, rate, described.ready, now);
             let task_id = task.id;
             record.tasks.insert(0, task);
             record.tasks.truncate(core_limits::MOVE_TASKS);

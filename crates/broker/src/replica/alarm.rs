@@ -70,6 +70,7 @@ impl Alarm {
         loop {
             let end = (Instant::now() + self.pause(now(), longest)).min(began + longest);
             tokio::select! {
+                biased;
                 () = self.earlier.notified() => {}
                 () = sleep_until(end) => return,
             }
@@ -87,6 +88,7 @@ impl LocalReplica {
         longest: Duration,
     ) -> bool {
         tokio::select! {
+            biased;
             () = self.stop.cancelled() => false,
             () = alarm.rest(now, longest) => true,
         }

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use angarium_catalogue::{Catalogue, Owner};
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::PeerClient;
+use angarium_cluster::random::Random;
 use angarium_core::limits::Limits;
 use angarium_metrics::Meter;
 
@@ -21,10 +22,11 @@ use crate::replica::alarm::Alarms;
 use crate::replica::pool_outages::PoolStates;
 use crate::replica::task_failures::TaskFailures;
 
-/// This replica: its tree, clock, bounds, meter and tasks.
+/// This replica: its tree, clock, random values, bounds, meter and tasks.
 pub(crate) struct LocalReplica {
     pub(crate) catalogue: Catalogue,
     pub(crate) clock: Clock,
+    pub(crate) random: Random,
     /// The limits of requests.
     pub(crate) limits: Limits,
     pub(crate) meter: Meter,

@@ -58,6 +58,7 @@ impl LocalReplica {
     /// Sleeps for a tick. Returns false when the service stops.
     pub(crate) async fn sleep_tick(&self, tick: Duration) -> bool {
         tokio::select! {
+            biased;
             () = self.stop.cancelled() => false,
             () = tokio::time::sleep(tick) => true,
         }

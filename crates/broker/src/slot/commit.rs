@@ -11,9 +11,9 @@ use crate::writer::pending::Write;
 use crate::writer::purpose::{PoolRoute, Purpose};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::ledger::quota_ledger::{EndedReservation, Reservation};
 use crate::slot::settle::SettleEffects;

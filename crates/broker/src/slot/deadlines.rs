@@ -81,6 +81,7 @@ mod tests {
     use crate::replica::alarm::Alarms;
     use crate::slot::state::OpenQueue;
     use angarium_clock::Clock;
+    use angarium_cluster::random::Random;
     use angarium_core::claim::ClaimTerms;
     use angarium_core::ids::MessageId;
     use angarium_core::message::{Header, Life, State};
@@ -126,7 +127,7 @@ mod tests {
     fn repeatedly_renewed_claim_keeps_few_deadlines() {
         let mut state = SlotState::empty(&Alarms::default());
         let at = queue();
-        let (claim, terms) = (ClaimId::new(&mut rand::rng()), ClaimTerms::stored(60, 60));
+        let (claim, terms) = (ClaimId::new(&mut Random::seeded(1)), ClaimTerms::stored(60, 60));
         state.queues.insert(at.clone(), open(&[(claim, Timestamp::from_millis(60_000))]));
         state.live_claims = 1;
         let mut last = Timestamp::default();
@@ -146,7 +147,8 @@ mod tests {
     fn next_look_is_when_the_next_live_claim_ends() {
         let (clock, alarms) = (Clock::manual(1_000), Alarms::default());
         let mut state = SlotState::empty(&alarms);
-        let claims: Vec<ClaimId> = (0..3).map(|_| ClaimId::new(&mut rand::rng())).collect();
+        let mut random = Random::seeded(1);
+        let claims: Vec<ClaimId> = (0..3).map(|_| ClaimId::new(&mut random)).collect();
         let end = |millis: u64| Timestamp::from_millis(1_000 + millis);
         let ends = [(claims[0], end(120)), (claims[1], end(80)), (claims[2], end(90_000))];
         state.queues.insert(queue(), open(&ends));
@@ -154,7 +156,7 @@ mod tests {
             state.note_deadline(Deadline { at, claim, queue: queue() });
         }
         // A claim that has ended has left a deadline behind.
-        let gone = ClaimId::new(&mut rand::rng());
+        let gone = ClaimId::new(&mut random);
         state.note_deadline(Deadline { at: end(10), claim: gone, queue: queue() });
         let pause = |clock: &Clock| alarms.claims.pause(clock.now(), limits::EXPIRY_TICK).as_millis();
         assert_eq!(pause(&clock), 10, "nobody has looked yet whose it is");

@@ -58,7 +58,7 @@ impl QueueHandle {
         }
         let durability = queue.attributes.durability.unwrap_or_default().min(writer.reach());
         let defaults = MessageDefaults::of(&queue.attributes, &self.slot.around.replica.limits);
-        let mut random = rand::rng();
+        let mut random = self.slot.around.replica.random.clone();
         let mut posting = DedupPost::within(self.slot.around.dedup.room());
         for new in messages {
             let Some((new, key)) = posting.admit(queue, new, now)? else { continue };

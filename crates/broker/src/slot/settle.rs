@@ -138,6 +138,7 @@ impl QueueHandle {
         if held.may_be_settled {
             queue.settle_notes.forget(&SettleKey { claim, message: entry.id }, now);
         }
+        let mut random = self.slot.around.replica.random.clone();
         let terms = SettleTerms {
             at: &self.at,
             attributes: &queue.attributes,
@@ -146,9 +147,8 @@ impl QueueHandle {
             limits: &self.slot.around.replica.limits,
             claim,
             now,
-            chance: rand::random(),
+            chance: rand::Rng::random(&mut random),
         };
-        let mut random = rand::rng();
         let SettlePlan { changes, settled } = terms.plan(held, entry, &mut || ids.next(now, &mut random))?;
         if changes.needs_room() {
             state.writers.get(&pool).ok_or_else(|| self.closed())?.check_open()?;

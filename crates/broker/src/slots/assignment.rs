@@ -291,6 +291,7 @@ impl Slots {
                 }
             };
             tokio::select! {
+                biased;
                 () = self.0.replica.stop.cancelled() => return,
                 () = settles => {}
                 () = self.0.assignment.wake.notified() => {}

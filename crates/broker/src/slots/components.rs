@@ -37,7 +37,7 @@ pub struct ClusterView {
 impl Slots {
     /// Returns the secret with which the replicas of this installation authenticate to each other.
     pub async fn peer_secret(&self) -> Result<PeerSecret, Error> {
-        let fresh = new_token(&mut rand::rng());
+        let fresh = new_token(&mut self.0.replica.random.clone());
         self.0.replica.catalogue.peer_secret(&fresh).await.map(|secret| PeerSecret::new(&secret))
     }
 

@@ -191,6 +191,7 @@ impl Slots {
                 self.rejoin(now.generation).await;
             }
             tokio::select! {
+                biased;
                 () = self.0.replica.stop.cancelled() => return,
                 changed = session.changed() => if changed.is_err() { return },
             }

@@ -15,6 +15,7 @@ pub(crate) use crate::stores::open_pool::OpenPool;
 use crate::stores::open_pool::StorageFault;
 use crate::stores::refusal::storage_refusal;
 use angarium_catalogue::{Catalogue, PoolEntry, System};
+use angarium_cluster::random::Random;
 use angarium_core::error::{Error, Part};
 use angarium_core::names::PoolName;
 use angarium_core::pool::PoolUri;
@@ -51,6 +52,7 @@ pub struct PoolSettings {
 /// pool, and a caller whose commit is refused reads the records again.
 pub(crate) struct PoolTable {
     pub(crate) system: System,
+    random: Random,
     pub(crate) placement: Algorithm,
     opener: Arc<dyn Opener>,
     /// The lock is held for single look-ups and exchanges, never across an await.
@@ -62,9 +64,10 @@ pub(crate) struct PoolTable {
 }
 
 impl PoolTable {
-    pub(crate) fn new(system: System, settings: &PoolSettings) -> Self {
+    pub(crate) fn new(system: System, settings: &PoolSettings, random: Random) -> Self {
         Self {
             system,
+            random,
             placement: settings.placement,
             opener: Arc::clone(&settings.opener),
             pools: RwLock::default(),
@@ -190,7 +193,7 @@ impl PoolTable {
                 let why = "uri: the storage belongs to another installation";
                 return Err(Error::Conflict(why.to_owned()));
             }
-            None => Uuid::new_v4(),
+            None => self.random.uuid(),
         };
         match store.register(self.stamp(id)).await {
             // Another replica of this installation stamped it at the same time.

@@ -22,7 +22,7 @@ impl SlotSweep {
         let pool = self.store.name();
         let mut due = self.slot.retained_due(pool, self.sweeps.0.replica.clock.now());
         // If there are more queues than scans, a random choice is scanned.
-        due.shuffle(&mut rand::rng());
+        due.shuffle(&mut self.sweeps.0.replica.random.clone());
         due.truncate(limits::SWEEP_LOOKS);
         let (mut looks, mut failed) = (0, false);
         while !due.is_empty() {

@@ -72,6 +72,7 @@ impl MessageTransfers {
                         return;
                     }
                     tokio::select! {
+                        biased;
                         goes_on = self.0.replica.sleep_tick(pause.saturating_sub(limits::MOVE_PAUSES.0)) => if !goes_on { return },
                         () = slot.closed.cancelled() => return,
                         () = marked.notified() => {}
