@@ -300,14 +300,16 @@ pub const CLOCK_RECORD_TRIES: usize = 3;
 /// It is more than [`TREE_CLOCK_TICK`](angarium_core::limits::TREE_CLOCK_TICK), so that a replica that learns of the
 /// registration late records the time within it too.
 pub const CLOCK_AGREE: Duration = Duration::from_secs(6);
+/// How long the removal of a pool waits until its storage is closed.
+pub const POOL_CLOSE: Duration = Duration::from_secs(5);
 /// Queues that one request moves out of a pool that is removed with the messages in it.
 pub const LEAVE_QUEUES: usize = 64;
 /// How often that is tried for one slot while it is recovered or changes its owner, and the pause between two tries.
 pub const LEAVE_TRIES: u32 = 20;
 /// See [`LEAVE_TRIES`].
 pub const LEAVE_PAUSE: Duration = Duration::from_millis(500);
-/// How long the count of the messages that are discarded with a pool may take for one queue.
-pub const LEAVE_COUNT: Duration = Duration::from_secs(1);
+/// How long a read of one queue in such a pool may take. Then the pool counts as gone, and is not read again.
+pub const LEAVE_READ: Duration = Duration::from_secs(3);
 /// How long the deletion of a pool waits for the removal of data of deleted queues, and the pause before the second
 /// check. The pause doubles.
 pub const POOL_CLEANING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(50));

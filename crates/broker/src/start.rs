@@ -213,7 +213,7 @@ impl LowerComponents {
             (self.messages(), self.transfers(), self.migrations(), self.counting());
         let queues = self.queues(&transfers, &migrations, &counting);
         let redrive = self.redrive(&transfers, &queues);
-        let balance = self.balance(&migrations);
+        let balance = self.balance(&migrations, &transfers);
         let health = self.health();
         let reports = self.reports(&balance, &health);
         Components {
@@ -310,7 +310,7 @@ impl LowerComponents {
         })
     }
 
-    fn balance(&self, migrations: &Migrations) -> Balance {
+    fn balance(&self, migrations: &Migrations, transfers: &MessageTransfers) -> Balance {
         Balance::new(BalanceParts {
             replica: Arc::clone(&self.replica),
             stores: Arc::clone(&self.stores),
@@ -318,6 +318,8 @@ impl LowerComponents {
             pools: self.pools.clone(),
             open_queues: self.open_queues.clone(),
             migrations: migrations.clone(),
+            transfers: transfers.clone(),
+            ledger: Arc::clone(&self.ledger),
         })
     }
 

@@ -343,8 +343,8 @@ pub struct PoolDeleteQuery {
 ///
 /// With `force` a used pool is deleted, which need not be reachable: **the messages in it are lost**. Its queues keep
 /// their metadata and continue empty in other pools of their flavor. A queue that is being migrated keeps what is in the
-/// other of its two pools. Discarded messages are counted in the log if the pool answers. When a queue finds no other
-/// pool, the answer is 503 and the pool stays; queues that have left it stay where they are.
+/// other of its two pools. Discarded messages are counted in the log while the pool answers. When a queue finds no other
+/// pool, nothing is changed (409). After an answer with an unknown outcome the request can be repeated.
 #[utoipa::path(
     delete, path = "/v2/pools/{pool}", operation_id = "pool_delete", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
@@ -353,6 +353,7 @@ pub struct PoolDeleteQuery {
         (status = 204, description = "There is no such pool any more."),
         (status = 403, description = "The caller is no administrator; or the pool is in use: a queue is in it, one that \
             was deleted is still being cleaned away after some seconds (`may_retry`), or it is the last pool of a flavor.", body = ErrorBody),
+        (status = 409, description = "With `force`: a queue in the pool finds no other pool.", body = ErrorBody),
         Errors
     )
 )]

@@ -7,12 +7,14 @@ pub(crate) mod survey;
 
 use std::sync::Arc;
 
+use crate::ledger::quota_ledger::Ledger;
 use crate::migration::Migrations;
 use crate::open_queues::OpenQueues;
 use crate::pools::Pools;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
 use crate::stores::table::PoolTable;
+use crate::transfer::MessageTransfers;
 
 #[derive(Clone)]
 pub(crate) struct Balance(pub(crate) Arc<BalanceParts>);
@@ -24,6 +26,8 @@ pub(crate) struct BalanceParts {
     pub(crate) pools: Pools,
     pub(crate) open_queues: OpenQueues,
     pub(crate) migrations: Migrations,
+    pub(crate) transfers: MessageTransfers,
+    pub(crate) ledger: Arc<Ledger>,
 }
 
 impl Balance {

@@ -45,14 +45,14 @@ impl Pools {
             for _ in 0..CHANGE_TRIES {
                 pools.0.replica.catalogue.catch_up().await?;
                 let Some(entry) = pools.0.replica.catalogue.pool(&name).await? else {
-                    pools.forget_pool(&name);
+                    pools.forget_pool(&name).await;
                     return Ok(());
                 };
                 pools.check_flavor_keeps_a_pool(&entry).await?;
                 let Some(closed) = pools.close_unused(&entry, leftovers).await? else { continue };
                 match pools.0.replica.catalogue.pool_delete(&closed).await {
                     Ok(true) => {
-                        pools.forget_pool(&name);
+                        pools.forget_pool(&name).await;
                         return Ok(());
                     }
                     Ok(false) => {}

@@ -37,7 +37,7 @@ impl Pools {
         let entries = self.0.replica.catalogue.pools().await?;
         for gone in table.all() {
             if !entries.iter().any(|entry| entry.name == gone.entry.name) {
-                self.forget_pool(&gone.entry.name);
+                self.forget_pool(&gone.entry.name).await;
             }
         }
         for entry in entries {
@@ -95,11 +95,11 @@ impl Pools {
     }
 
     /// Removes a deleted pool. No queue is in it.
-    pub(crate) fn forget_pool(&self, name: &PoolName) {
+    pub(crate) async fn forget_pool(&self, name: &PoolName) {
         for slot in self.0.slots.owned() {
             slot.drop_writer(name);
         }
-        self.0.stores.remove(name);
+        self.0.stores.remove(name).await;
     }
 
     /// Tries to open pools that could not be opened.

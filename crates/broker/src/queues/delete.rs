@@ -26,7 +26,8 @@ use crate::slot::cleaning::SettleRefusal;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
-use crate::transfer::sources::{LeavingForwards, is_forward};
+use crate::stores::is_of_storage;
+use crate::transfer::sources::{LeavingForwards, QueueTransfers, is_forward};
 
 /// Pause before failed cleaning is tried again, in seconds.
 const PAUSE: u32 = 5;
@@ -45,22 +46,13 @@ impl Forwards {
     fn read<T>(self, read: Result<T, Error>) -> Result<Option<T>, Error> {
         match read {
             Ok(read) => Ok(Some(read)),
-            Err(error) if self == Self::Discarded && is_of_pool(&error) => {
+            Err(error) if self == Self::Discarded && is_of_storage(&error) => {
                 debug!(%error, "pool of a queue not read");
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
-}
-
-/// Whether the pool of a queue is the reason of an error.
-fn is_of_pool(error: &Error) -> bool {
-    let part = match error {
-        Error::Unavailable { part, .. } | Error::Unknown { part, .. } | Error::Damaged { part, .. } => part,
-        _ => return false,
-    };
-    matches!(part, Part::Pool(_) | Part::Storage)
 }
 
 /// Result of an attempt to delete a queue.
@@ -98,7 +90,11 @@ impl Queues {
         let _moves = self.0.slots.hold_transfers(at).await?;
         let queue = self.0.slots.queue(at).await?;
         // None when forwards are discarded and the pool cannot be read.
-        let left = forwards.read(self.0.transfers.keep_at_sources(&queue).await)?;
+        let left = forwards.read(self.find_transfers(&queue).await)?;
+        if let Some(transfers) = &left {
+            self.0.transfers.keep_at_sources(&queue, transfers).await?;
+        }
+        let left = left.map(|transfers| transfers.forwards);
         if forwards == Forwards::Awaited && left.as_ref().is_some_and(|left| !left.is_empty()) {
             return Ok(DeletionAttempt::Waits(queue, left.unwrap_or_default()));
         }
@@ -125,6 +121,13 @@ impl Queues {
             None => warn!(%project, queue = %name, "queue deleted without reading its pool"),
         }
         Ok(DeletionAttempt::Deleted)
+    }
+
+    async fn find_transfers(&self, queue: &SlotQueue) -> Result<QueueTransfers, Error> {
+        match queue.record().await? {
+            Some(record) => self.0.transfers.transfers_of(queue, &record).await,
+            None => Ok(QueueTransfers::default()),
+        }
     }
 
     /// Returns the forwarded messages that have not left a queue whose settles are refused. `left` are some of them.

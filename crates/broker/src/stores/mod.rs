@@ -12,6 +12,15 @@ pub(crate) mod usage_notes;
 use angarium_core::error::{Error, Part};
 use angarium_storage::StoreError;
 
+/// Whether a storage, of any pool, is the reason of an error.
+pub(crate) fn is_of_storage(error: &Error) -> bool {
+    let part = match error {
+        Error::Unavailable { part, .. } | Error::Unknown { part, .. } | Error::Damaged { part, .. } => part,
+        _ => return false,
+    };
+    matches!(part, Part::Pool(_) | Part::Storage)
+}
+
 /// Converts the error of a call to a pool, or to a storage that shall become one, into the error of a request.
 pub(crate) fn storage_failed(part: Part, error: StoreError) -> Error {
     match error {

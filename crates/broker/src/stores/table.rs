@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use tokio::time::timeout;
+use tracing::warn;
 use uuid::Uuid;
 
 use crate::limits;
@@ -121,19 +123,35 @@ impl PoolTable {
         }
     }
 
-    /// Removes a pool and closes its storage, unless another pool uses that.
-    pub(crate) fn remove(&self, name: &PoolName) {
+    /// Removes a pool and closes its storage, unless another pool uses that. Waits at most [`limits::POOL_CLOSE`] for a
+    /// storage that hangs; it is closed when it answers again.
+    pub(crate) async fn remove(&self, name: &PoolName) {
         let Some(pool) = self.pools.write().remove(name) else { return };
         self.states.forget(name);
-        self.close(&pool.entry.pool.uri);
+        let (opener, is_used) = (Arc::clone(&self.opener), self.is_used(&pool.entry.pool.uri));
+        let close = move || {
+            let uri = pool.entry.pool.uri.clone();
+            // The last handle of a storage closes it.
+            drop(pool);
+            if !is_used {
+                opener.close(uri.as_str());
+            }
+        };
+        if timeout(limits::POOL_CLOSE, tokio::task::spawn_blocking(close)).await.is_err() {
+            warn!(pool = %name, "storage of removed pool not closed yet");
+        }
     }
 
     /// Closes a storage unless a pool uses it, possibly under another spelling of its URI.
     pub(crate) fn close(&self, uri: &PoolUri) {
-        let uses = |pool: &Arc<OpenPool>| pool.store.is_ok() && pool.entry.pool.uri.is_at(uri);
-        if !self.pools.read().values().any(uses) {
+        if !self.is_used(uri) {
             self.opener.close(uri.as_str());
         }
+    }
+
+    fn is_used(&self, uri: &PoolUri) -> bool {
+        let uses = |pool: &Arc<OpenPool>| pool.store.is_ok() && pool.entry.pool.uri.is_at(uri);
+        self.pools.read().values().any(uses)
     }
 
     /// Opens a storage, outside of the threads that serve requests.

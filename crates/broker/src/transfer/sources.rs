@@ -2,11 +2,12 @@
 //! forwarded messages that have not left a queue.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use angarium_catalogue::QueueRecord;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
-use angarium_core::message::{Header, Message, State};
+use angarium_core::message::{Header, Message, Peer, State};
 use angarium_storage::{Direction, Order, Position};
 
 use crate::limits;
@@ -35,27 +36,37 @@ impl MessageTransfers {
         Ok(stores)
     }
 
+    /// Reads the entries in transfer of a queue that is about to be deleted.
+    pub(crate) async fn transfers_of(
+        &self,
+        queue: &SlotQueue,
+        record: &QueueRecord,
+    ) -> Result<QueueTransfers, Error> {
+        let mut found = QueueTransfers::default();
+        let mut known = HashSet::new();
+        let mut pages = self.transfer_pages(queue, record).await?;
+        while let Some(messages) = pages.next().await? {
+            let room = limits::MOVE_MESSAGES - found.forwards.len();
+            found.forwards.extend(forward_ids(&messages).take(room));
+            let peers = by_peer(messages).prepared.into_iter().map(|PreparedMessages { peer, .. }| peer);
+            found.sources.extend(peers.filter(|peer| known.insert(peer.at.clone())));
+        }
+        Ok(found)
+    }
+
     /// Makes sure that no message is lost with a queue that is about to be deleted: messages that are prepared there,
     /// and that their source has not removed, stay at their source for good. The caller holds the transfers into the
-    /// queue. A transfer that an earlier owner has begun could still remove a message at the source, so the source's
-    /// owner is asked: it opens the source, which fences off that transfer.
-    ///
-    /// Returns the first messages that a settle has forwarded or moved and that have not left the queue.
-    pub(crate) async fn keep_at_sources(&self, queue: &SlotQueue) -> Result<Vec<MessageId>, Error> {
-        let mut forwards = Vec::new();
-        let Some(record) = queue.record().await? else { return Ok(forwards) };
-        let mut known = HashSet::new();
-        let mut pages = self.transfer_pages(queue, &record).await?;
-        while let Some(messages) = pages.next().await? {
-            let room = limits::MOVE_MESSAGES - forwards.len();
-            forwards.extend(forward_ids(&messages).take(room));
-            for PreparedMessages { peer, .. } in by_peer(messages).prepared {
-                if known.insert(peer.at.clone()) {
-                    self.fates(queue.slot(), &peer, &[]).await?;
-                }
-            }
+    /// queue. A transfer that is in progress, or that an earlier owner has begun, could still remove a message at the
+    /// source, so the source's owner is asked: it waits for the one and opens the source, which fences off the other.
+    pub(crate) async fn keep_at_sources(
+        &self,
+        queue: &SlotQueue,
+        transfers: &QueueTransfers,
+    ) -> Result<(), Error> {
+        for peer in &transfers.sources {
+            self.fates(queue.slot(), peer, &[]).await?;
         }
-        Ok(forwards)
+        Ok(())
     }
 
     /// Returns the messages that a settle has forwarded or moved and that have not left the queue: their number, and the
@@ -79,6 +90,15 @@ impl MessageTransfers {
         let stores = self.stores_in_transfer(queue, record).await?;
         Ok(TransferPages { stores, queue: record.id, after: None })
     }
+}
+
+/// Entries in transfer of a queue.
+#[derive(Default)]
+pub(crate) struct QueueTransfers {
+    /// The first messages that a settle has forwarded or moved and that have not left the queue.
+    pub(crate) forwards: Vec<MessageId>,
+    /// The queues from which messages are prepared here.
+    sources: Vec<Arc<Peer>>,
 }
 
 /// Messages that a settle has forwarded or moved and that have not left their queue.

@@ -38,6 +38,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub(super) struct Pools {
     tree: Journal,
     pub(super) stores: [Arc<FaultyPool>; 2],
+    /// The faults of `a`.
+    pub(super) plan_of_a: Plan,
     /// The faults of `b`.
     pub(super) plan: Plan,
     clock: Clock,
@@ -61,9 +63,9 @@ impl Pools {
         let clock = Clock::manual(1_700_000_000_000);
         let open = |name| Journal::open(&data.path().join(name), &clock).unwrap();
         let store = |name, plan| Arc::new(FaultyPool::new(Arc::new(EmbeddedPool::new(open(name))), plan));
-        let plan = Plan::default();
-        let stores = [store("a", Plan::default()), store("b", plan.clone())];
-        Self { tree: open("tree"), stores, plan, clock, catalogue: Mutex::default(), _data: data }
+        let (plan_of_a, plan) = (Plan::default(), Plan::default());
+        let stores = [store("a", plan_of_a.clone()), store("b", plan.clone())];
+        Self { tree: open("tree"), stores, plan_of_a, plan, clock, catalogue: Mutex::default(), _data: data }
     }
 
     pub(super) async fn start(&self) -> Whole {

@@ -1,14 +1,19 @@
 //! Removal of a pool that is gone for good: its queues continue empty in the pools that are left.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use angarium_broker::Destination;
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
-use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::names::{FlavorName, PoolName, QueueRef};
+use angarium_core::settle::Verdict;
+use tokio::task::JoinSet;
 
+use super::deadletters::FOR_EVER;
+use super::faulty::Fault;
 use super::hanging::Pools;
-use super::settle::{forwarding, hold, settle_one};
+use super::settle::{entry, forwarding, hold, name, settle_one};
 use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms};
 
@@ -72,20 +77,65 @@ async fn queues_of_dead_pool_continue_empty_elsewhere() {
     until("the record of the former queue stays", async || pools.is_cleaned(&in_b).await).await;
 }
 
+/// The removal of a message at its source is under way when the pool of its target is removed: that waits, so that the
+/// message is not removed after the target has forgotten it.
+#[tokio::test(flavor = "multi_thread")]
+async fn transfer_in_progress_ends_before_pool_is_removed() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let (in_a, in_b) = (queue("qa"), queue("qb"));
+    let (claim, views) = hold(&whole.broker, &in_a).await;
+    let mut faults = vec![Fault::None, Fault::HeldAndLost];
+    faults.resize(FOR_EVER, Fault::NotSent);
+    pools.plan_of_a.next(&faults);
+    let moved = Verdict::Move { target: name("qb"), delay: None };
+    settle_one(&whole.broker, &in_a, claim, entry(views[0].id, moved)).await.unwrap();
+    until("its source is not told", async || pools.plan_of_a.left() == FOR_EVER - 2).await;
+    let broker = whole.broker.clone();
+    let mut removal = JoinSet::new();
+    removal.spawn(async move { broker.pool_delete_forced(&pool("b")).await });
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(removal.try_join_next().is_none(), "the source may still remove its message");
+    pools.plan_of_a.release();
+    removal.join_next().await.unwrap().unwrap().unwrap();
+    pools.plan_of_a.clear();
+    assert_eq!(whole.claim_soon(&in_b, 10).await, [views[0].id]);
+}
+
+/// Two pools of a flavor are removed at once: one of them stays, and takes queues.
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_removal_leaves_pool_open() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let flavor = FlavorName::new("fast").unwrap();
+    whole.broker.flavor_put(&flavor, vec![pool("a"), pool("b")]).await.unwrap();
+    for round in 0..5 {
+        let [first, second] = [pool("a"), pool("b")];
+        let removals =
+            tokio::join!(whole.broker.pool_delete_forced(&first), whole.broker.pool_delete_forced(&second));
+        let results = [removals.0, removals.1];
+        assert!(results.iter().any(Result::is_err), "{results:?}");
+        let fast = metadata(r#"{"_flavor": "fast"}"#);
+        whole.broker.queue_create(&queue(&format!("f{round}")), fast).await.unwrap();
+        for missing in ["a", "b"] {
+            whole.weigh(missing, 1).await;
+        }
+        whole.broker.flavor_put(&flavor, vec![pool("a"), pool("b")]).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_pool_is_removed() {
     let pools = Pools::new();
     let whole = filled(&pools).await;
     let in_b = queue("qb");
     pools.stores[1].hang(true);
-    let stuck = tokio::spawn({
-        let (broker, at) = (whole.broker.clone(), in_b.clone());
-        async move { broker.message_get(&at, MessageId::ZERO).await.map(drop) }
-    });
+    let (broker, at, mut stuck) = (whole.broker.clone(), in_b.clone(), JoinSet::new());
+    stuck.spawn(async move { broker.message_get(&at, MessageId::ZERO).await.map(drop) });
     whole.broker.pool_delete_forced(&pool("b")).await.unwrap();
     // The time limits of a driver end what hangs.
     pools.stores[1].hang(false);
-    drop(stuck.await.unwrap());
+    drop(stuck.join_next().await.unwrap().unwrap());
     assert_restarted(&whole, &in_b).await;
 }
 
@@ -121,9 +171,11 @@ async fn pool_without_alternative_is_not_removed() {
     let pools = Pools::new();
     let whole = filled(&pools).await;
     let in_b = queue("qb");
+    whole.broker.queue_create(&queue("qc"), metadata("{}")).await.unwrap();
     whole.weigh("a", 0).await;
     let refused = whole.broker.pool_delete_forced(&pool("b")).await.unwrap_err();
-    assert!(matches!(refused, Error::NoPool), "{refused:?}");
+    assert!(matches!(refused, Error::Conflict(_)) && refused.nothing_written(), "{refused:?}");
+    assert!(refused.to_string().contains("finds no other pool"), "{refused}");
     assert_eq!(total(&whole, &in_b).await, 2);
     // It takes new queues as before.
     whole.broker.queue_create(&queue("new"), metadata("{}")).await.unwrap();
