@@ -304,12 +304,19 @@ pub const CLOCK_AGREE: Duration = Duration::from_secs(6);
 pub const POOL_CLOSE: Duration = Duration::from_secs(5);
 /// Queues that one request moves out of a pool that is removed with the messages in it.
 pub const LEAVE_QUEUES: usize = 64;
+/// How long one request does so before it begins no further queue. It is shorter than the timeout of a peer RPC.
+pub const LEAVE_TURN: Duration = Duration::from_secs(4);
+/// How long no queue is opened in such a pool after the last of these requests.
+pub const LEAVE_MARK: Duration = Duration::from_secs(30);
+/// How long such a request waits for what another task may hold on a queue or on its pools. A task that hangs in the pool
+/// holds it for ever: then the slot is recovered.
+pub const LEAVE_GATE: Duration = Duration::from_secs(3);
 /// How often that is tried for one slot while it is recovered or changes its owner, and the pause between two tries.
 pub const LEAVE_TRIES: u32 = 20;
 /// See [`LEAVE_TRIES`].
 pub const LEAVE_PAUSE: Duration = Duration::from_millis(500);
-/// How long a read of one queue in such a pool may take. Then the pool counts as gone, and is not read again.
-pub const LEAVE_READ: Duration = Duration::from_secs(3);
+/// How long the reads of one queue in such a pool may take. Then the pool counts as gone, and is not read again.
+pub const LEAVE_READ: Duration = Duration::from_secs(5);
 /// How long the deletion of a pool waits for the removal of data of deleted queues, and the pause before the second
 /// check. The pause doubles.
 pub const POOL_CLEANING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(50));

@@ -117,7 +117,7 @@ enum QueueCommand {
         /// Their names
         #[arg(required = true)]
         queues: Vec<String>,
-        /// Forwarded messages too that cannot leave the queue, because their target is unavailable
+        /// Forwarded messages too that cannot leave the queue; the pool of the queue need not be reachable
         #[arg(long)]
         force: bool,
     },

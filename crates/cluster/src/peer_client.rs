@@ -275,15 +275,11 @@ pub struct LeaveRequest {
     pub slot: u8,
     /// The pool.
     pub pool: String,
-    /// Whether the pool has answered so far.
-    pub is_answering: bool,
 }
 
 /// The response to [`LeaveRequest`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct LeaveResponse {
-    /// Whether the pool has answered so far.
-    pub is_answering: bool,
     /// Whether further queues of the slot are in the pool.
     pub is_more: bool,
 }

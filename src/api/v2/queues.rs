@@ -114,7 +114,7 @@ pub struct QueueDeleteQuery {
 /// All its messages and claims are deleted too. A queue that does not exist counts as deleted. The answer is sent when
 /// no client can see the queue any more; the space of its messages is freed soon after. Messages that a settle has
 /// forwarded or moved leave first. While they cannot, because their queue is unavailable, the answer is 503 and the queue
-/// stays. With `force` they are deleted with the queue.
+/// stays. With `force` they are deleted with the queue, whose pool need not be reachable.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}", operation_id = "queue_delete", tag = "queues",
     params(QueuePath, CallerHeaders, QueueDeleteQuery),

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
 use tokio::time::Instant;
 use tracing::debug;
 

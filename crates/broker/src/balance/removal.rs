@@ -10,7 +10,8 @@
 //! receipt or message of the former one is taken for one of the new. A queue under migration keeps its id and what is in
 //! the other of its two pools. Each step is one commit, so a removal that was cut short can be repeated.
 
-use tokio::time::{sleep, timeout};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use angarium_catalogue::{Placement, PoolUsers, QueueEntry, QueueRecord};
@@ -28,15 +29,7 @@ use crate::pools::deletion::Leftovers;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slots::table::SlotLocation;
-use crate::stores::is_of_storage;
 use crate::stores::table::CHANGE_TRIES;
-
-/// A pool that is being removed.
-struct LostPool<'a> {
-    name: &'a PoolName,
-    /// Whether it has answered so far. If not, it is not read any more.
-    is_answering: bool,
-}
 
 impl Balance {
     /// Deletes a pool with the messages in it, which need not be reachable. Its queues continue empty in pools that
@@ -60,24 +53,28 @@ impl Balance {
 
     async fn remove_pool(&self, name: &PoolName) -> Result<(), Error> {
         let pools = &self.0.pools;
-        for attempt in 0..CHANGE_TRIES {
-            if !pools.close_to_queues(name).await? {
-                return Ok(());
-            }
-            self.0.replica.catalogue.catch_up().await?;
-            if attempt == 0 {
-                self.check_places(name).await?;
-            }
-            let emptied = self.empty_pool(name).await;
-            emptied.map_err(|error| Error::unknown(Part::Pool(name.clone()), error))?;
-            match pools.pool_delete(name, Leftovers::Abandoned).await {
-                // Another caller has reopened the pool meanwhile.
-                Err(Error::InUse { .. }) => sleep(limits::LEAVE_PAUSE).await,
-                deleted => return deleted.map_err(Error::into_unknown),
-            }
+        if !pools.close_to_queues(name).await? {
+            return Ok(());
         }
-        let why = "it was used again each time";
-        Err(Error::unknown(Part::Pool(name.clone()), why))
+        self.0.replica.catalogue.catch_up().await?;
+        self.check_places(name).await?;
+        // From here on queues may have left the pool.
+        let removed = async {
+            for _ in 0..CHANGE_TRIES {
+                self.empty_pool(name).await?;
+                match pools.pool_delete(name, Leftovers::Abandoned).await {
+                    // Another caller has reopened the pool meanwhile.
+                    Err(Error::InUse { .. }) => sleep(limits::LEAVE_PAUSE).await,
+                    deleted => return deleted,
+                }
+                if !pools.close_to_queues(name).await? {
+                    return Ok(());
+                }
+                self.0.replica.catalogue.catch_up().await?;
+            }
+            Err(Error::Busy("the pool was used again each time"))
+        };
+        removed.await.map_err(|error| Error::unknown(Part::Pool(name.clone()), error))
     }
 
     /// Checks that each queue in a pool finds another one.
@@ -86,7 +83,7 @@ impl Balance {
             for (at, record) in self.queues_in(slot, name).await? {
                 if record.placement()?.older.is_none() {
                     let placed = self.place_elsewhere(&at, &record).await;
-                    placed.map_err(|error| no_place(&at, &error))?;
+                    placed.map_err(|error| no_place(&at, error))?;
                 }
             }
         }
@@ -95,10 +92,9 @@ impl Balance {
 
     /// Moves every queue out of a pool that takes no new ones.
     async fn empty_pool(&self, name: &PoolName) -> Result<(), Error> {
-        let mut pool = LostPool { name, is_answering: true };
         for slot in Slot::all() {
             if self.0.replica.catalogue.slot_uses_pool(slot, name).await? == PoolUsers::Queues {
-                self.leave_in_slot(slot, &mut pool).await?;
+                self.leave_in_slot(slot, name).await?;
             }
         }
         Ok(())
@@ -106,10 +102,10 @@ impl Balance {
 
     /// Has the owner of a slot move all its queues out of a pool. Tries again while the slot is recovered or changes its
     /// owner.
-    async fn leave_in_slot(&self, slot: Slot, pool: &mut LostPool<'_>) -> Result<(), Error> {
+    async fn leave_in_slot(&self, slot: Slot, name: &PoolName) -> Result<(), Error> {
         let mut failures = 0;
         loop {
-            match self.leave_anywhere(slot, pool).await {
+            match self.leave_anywhere(slot, name).await {
                 Ok(true) => failures = 0,
                 Ok(false) => return Ok(()),
                 Err(Error::Moved(_) | Error::Busy(_) | Error::Unavailable { .. } | Error::Unknown { .. })
@@ -123,38 +119,48 @@ impl Balance {
         }
     }
 
-    async fn leave_anywhere(&self, slot: Slot, pool: &mut LostPool<'_>) -> Result<bool, Error> {
+    async fn leave_anywhere(&self, slot: Slot, name: &PoolName) -> Result<bool, Error> {
         let SlotLocation::There(owner) = self.0.slots.slot_location(slot) else {
-            return self.leave_pool(slot, pool).await;
+            return self.leave_pool(slot, name).await;
         };
-        let LostPool { name, is_answering } = *pool;
-        let question = LeaveRequest { slot: slot.0, pool: name.to_string(), is_answering };
-        let answer: LeaveResponse = self.0.slots.peer_client()?.ask(&owner.address, LEAVE, &question).await?;
-        pool.is_answering = answer.is_answering;
-        Ok(answer.is_more)
+        let question = LeaveRequest { slot: slot.0, pool: name.to_string() };
+        let LeaveResponse { is_more } =
+            self.0.slots.peer_client()?.ask(&owner.address, LEAVE, &question).await?;
+        Ok(is_more)
     }
 
     /// Moves queues of a slot that is served here out of a pool, for another replica.
     pub async fn leave_local(&self, question: LeaveRequest) -> Result<LeaveResponse, Error> {
-        let name = PoolName::new(&question.pool)?;
-        let mut pool = LostPool { name: &name, is_answering: question.is_answering };
-        let is_more = self.leave_pool(Slot(question.slot), &mut pool).await?;
-        Ok(LeaveResponse { is_answering: pool.is_answering, is_more })
+        let (balance, name) = (self.clone(), PoolName::new(&question.pool)?);
+        let leave = async move { balance.leave_pool(Slot(question.slot), &name).await };
+        let is_more = self.0.replica.carry_out(leave).await?;
+        Ok(LeaveResponse { is_more })
     }
 
-    /// Moves at most [`limits::LEAVE_QUEUES`] queues of a slot that is served here out of a pool. Returns whether there
-    /// are more.
-    async fn leave_pool(&self, number: Slot, pool: &mut LostPool<'_>) -> Result<bool, Error> {
+    /// Moves some queues of a slot that is served here out of a pool: at most [`limits::LEAVE_QUEUES`], and those under
+    /// migration last. Returns whether there are more.
+    async fn leave_pool(&self, number: Slot, name: &PoolName) -> Result<bool, Error> {
+        self.0.stores.mark_lost(name);
         let slot = self.0.slots.served(number).await?;
-        let queues = self.queues_in(number, pool.name).await?;
-        let is_more = queues.len() > limits::LEAVE_QUEUES;
+        let mut queues = self.queues_in(number, name).await?;
+        queues.sort_by_key(|(_, record)| record.migration.is_some());
+        let (begun, count) = (Instant::now(), queues.len());
+        let (mut left, mut saved, mut outcome) = (0, Vec::new(), Ok(()));
         for (at, _) in queues.into_iter().take(limits::LEAVE_QUEUES) {
-            self.leave_queue(&slot.queue(&at), pool).await?;
-            if slot.lost().is_some() {
-                return Ok(true);
+            match self.leave_queue(&slot.queue(&at), name).await {
+                Ok(gate) => saved.extend(gate),
+                Err(error) => outcome = Err(error),
+            }
+            left += usize::from(outcome.is_ok());
+            if outcome.is_err() || begun.elapsed() > limits::LEAVE_TURN {
+                break;
             }
         }
-        Ok(is_more)
+        if !saved.is_empty() {
+            // Their claims are still valid, and memory has forgotten them. The gates keep the queues closed until then.
+            slot.lose("a pool of a queue was removed");
+        }
+        outcome.map(|()| left < count)
     }
 
     /// Returns the queues of a slot that are in a pool.
@@ -175,18 +181,23 @@ impl Balance {
         Ok(found)
     }
 
-    /// Moves a queue out of a pool.
-    async fn leave_queue(&self, queue: &SlotQueue, pool: &mut LostPool<'_>) -> Result<(), Error> {
+    /// Moves a queue out of a pool. Returns the gate of the queue if it keeps the other of its two pools: the caller holds
+    /// it until the slot is lost.
+    async fn leave_queue(
+        &self,
+        queue: &SlotQueue,
+        name: &PoolName,
+    ) -> Result<Option<OwnedMutexGuard<()>>, Error> {
         let (slot, at) = (queue.slot(), queue.at());
         let _moves = self.0.slots.hold_transfers(at).await?;
-        self.keep_at_sources(queue, pool).await?;
-        let _gate = queue.hold_gate().await;
-        let Some(mut entry) = queue.entry().await? else { return Ok(()) };
+        self.keep_at_sources(queue, name).await?;
+        let gate = queue.hold_gate_soon().await?;
+        let Some(entry) = queue.entry().await? else { return Ok(None) };
         let placement = entry.record.placement()?;
-        if !placement.contains(pool.name) {
-            return Ok(());
+        if !placement.contains(name) {
+            return Ok(None);
         }
-        let _pools = slot.pool_gates.hold_all(&placement).await;
+        let _pools = queue.hold_pools_soon(&placement).await?;
         let open = slot.close_queue(at, entry.record.id, OpenedContents::Unsure);
         if let Some(open) = &open
             && timeout(limits::CLOSE_DEADLINE, open.unused()).await.is_err()
@@ -194,19 +205,13 @@ impl Balance {
             slot.lose("a queue was closed with unfinished work");
             return Err(Error::unavailable(Part::Storage, "the unfinished work of the queue does not end"));
         }
-        let lost = self.count_lost(pool, entry.record.id).await;
-        let placed = match placement.pools().find(|other| *other != pool.name) {
-            Some(survivor) => {
-                entry.record.place(&Placement::one(survivor.clone()), None);
-                let placed = self.0.replica.catalogue.queue_set(&slot.owned, at, &entry).await;
-                // Its claims are still valid.
-                slot.lose("a pool of a queue was removed");
-                placed
-            }
+        let lost = self.count_lost(name, entry.record.id).await;
+        let survivor = placement.pools().find(|other| *other != name);
+        let placed = match survivor {
+            Some(survivor) => self.stay_in_one(queue, &entry, survivor).await,
             None => {
-                if let Some(open) = &open {
-                    slot.add_orphans(entry.record.id, open.claims());
-                }
+                let claims = open.map(|open| open.claims()).unwrap_or_default();
+                slot.add_orphans(entry.record.id, claims);
                 self.restart_queue(queue, &entry).await
             }
         };
@@ -219,27 +224,40 @@ impl Balance {
         }
         let (messages, in_transfer) = lost.map(|lost| (lost.messages, lost.in_transfer)).unzip();
         warn!(
-            project = %at.project, queue = %at.name, pool = %pool.name, messages, in_transfer,
+            project = %at.project, queue = %at.name, pool = %name, messages, in_transfer,
             "messages of a queue discarded with their pool"
         );
-        Ok(())
+        Ok(survivor.map(|_| gate))
     }
 
     /// Makes sure, while the pool answers, that messages in transfer into the queue stay at their sources until they are
     /// sent again. The caller holds the transfers into the queue.
-    async fn keep_at_sources(&self, queue: &SlotQueue, pool: &mut LostPool<'_>) -> Result<(), Error> {
-        if !pool.is_answering {
+    async fn keep_at_sources(&self, queue: &SlotQueue, name: &PoolName) -> Result<(), Error> {
+        if !self.0.stores.lost_answers(name) {
             return Ok(());
         }
         let Some(record) = queue.record().await? else { return Ok(()) };
         match timeout(limits::LEAVE_READ, self.0.transfers.transfers_of(queue, &record)).await {
             Ok(Ok(transfers)) => self.0.transfers.keep_at_sources(queue, &transfers).await,
-            Ok(Err(error)) if !is_of_storage(&error) => Err(error),
+            Ok(Err(error)) if !is_of_storage(&error, name) => Err(error),
             Ok(Err(_)) | Err(_) => {
-                pool.is_answering = false;
+                self.0.stores.lost_is_silent(name);
                 Ok(())
             }
         }
+    }
+
+    /// Ends the migration of a queue in the one of its two pools that is left. Returns false when its record has changed
+    /// since it was read.
+    async fn stay_in_one(
+        &self,
+        queue: &SlotQueue,
+        entry: &QueueEntry,
+        survivor: &PoolName,
+    ) -> Result<bool, Error> {
+        let mut entry = entry.clone();
+        entry.record.place(&Placement::one(survivor.clone()), None);
+        self.0.replica.catalogue.queue_set(&queue.slot().owned, queue.at(), &entry).await
     }
 
     /// Gives a queue another id and another pool. Returns false when a record has changed since it was read.
@@ -282,19 +300,36 @@ impl Balance {
     }
 
     /// Counts what a queue has in a pool, for the log; none when the pool does not answer.
-    async fn count_lost(&self, pool: &mut LostPool<'_>, queue: QueueId) -> Option<Totals> {
-        if !pool.is_answering {
+    async fn count_lost(&self, name: &PoolName, queue: QueueId) -> Option<Totals> {
+        if !self.0.stores.lost_answers(name) {
             return None;
         }
-        let store = self.0.stores.get(pool.name)?.store().ok()?;
+        let store = self.0.stores.get(name)?.store().ok()?;
         let read = timeout(limits::LEAVE_READ, store.totals(queue)).await;
-        pool.is_answering = matches!(read, Ok(Ok(_)));
+        if !matches!(read, Ok(Ok(_))) {
+            self.0.stores.lost_is_silent(name);
+        }
         read.ok()?.ok()
     }
 }
 
-/// The error of a pool with a queue that no other pool takes.
-fn no_place(at: &QueueRef, error: &Error) -> Error {
-    let (project, name) = (&at.project, &at.name);
-    Error::Conflict(format!("queue {name} of project {project} finds no other pool: {error}"))
+/// Whether the storage of this pool is the reason of an error, or a storage that the error does not name.
+fn is_of_storage(error: &Error, name: &PoolName) -> bool {
+    match error {
+        Error::Unavailable { part, .. } | Error::Unknown { part, .. } | Error::Damaged { part, .. } => {
+            matches!(part, Part::Pool(pool) if pool == name) || *part == Part::Storage
+        }
+        _ => false,
+    }
+}
+
+/// The error of a pool with a queue that finds no other one: a conflict if no pool takes such a queue.
+fn no_place(at: &QueueRef, error: Error) -> Error {
+    match error {
+        Error::NoPool | Error::NotDurable(_) | Error::Invalid { .. } => {
+            let (project, name) = (&at.project, &at.name);
+            Error::Conflict(format!("queue {name} of project {project} finds no other pool: {error}"))
+        }
+        error => error,
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::{Placement, QueueRecord};
-use angarium_core::error::Error;
+use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
 
 use crate::open_queues::OpenQueues;
@@ -32,6 +32,9 @@ impl OpenQueues {
     ) -> Result<OpenedPools, Error> {
         let placement = record.placement()?;
         for name in placement.pools() {
+            if self.0.stores.is_lost(name) {
+                return Err(Error::unavailable(Part::Pool(name.clone()), "it is being removed"));
+            }
             let pool = self.0.pools.pool_of_record(name).await?;
             queue.slot().open_writer(name, &pool).await?;
         }

@@ -88,8 +88,9 @@ impl Pools {
         Err(changed_each_time())
     }
 
-    /// Removes the mark of a deletion that was given up.
+    /// Removes the marks of a deletion that was given up.
     pub(crate) async fn give_up_deletion(&self, name: &PoolName) {
+        self.0.stores.unmark_lost(name);
         let reopened = async {
             match self.0.replica.catalogue.pool(name).await? {
                 Some(entry) if entry.pool.closing => self.reopen_to_queues(&entry).await,

@@ -67,6 +67,11 @@ impl Pools {
         self.0.stores.pool(name)
     }
 
+    /// Whether a pool is being removed with the messages in it.
+    pub(crate) fn is_lost(&self, name: &PoolName) -> bool {
+        self.0.stores.is_lost(name)
+    }
+
     /// Returns the open pool that the record of a deleted queue names; none when the pool was removed with its data.
     pub(crate) async fn pool_of_deleted(&self, name: &PoolName) -> Result<Option<Arc<OpenPool>>, Error> {
         if self.0.stores.get(name).is_none() {

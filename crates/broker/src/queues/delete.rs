@@ -5,10 +5,12 @@
 //! note ──pools emptied──▶ claims gone ──▶ note gone
 //! ```
 //!
-//! Messages that a settle has forwarded or moved leave first; while they cannot, the deletion is refused. A deletion that
-//! discards them needs no pool that answers. After the commit the queue is gone for every caller, and a new queue may have its name, under another id. The note
-//! makes sure that its messages and claims are removed too, by any later owner of the slot.
+//! Messages that a settle has forwarded or moved leave first; while they cannot, the deletion is refused. A deletion
+//! that discards them needs no pool that answers. After the commit the queue is gone for every caller, and a new queue
+//! may have its name, under another id. The note makes sure that its messages and claims are removed too, by any later
+//! owner of the slot.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout, timeout_at};
@@ -17,7 +19,7 @@ use tracing::{debug, warn};
 use angarium_catalogue::{DroppedQueue, QueueRecord};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
-use angarium_core::names::QueueRef;
+use angarium_core::names::{PoolName, QueueRef};
 use angarium_storage::DropResult;
 
 use crate::limits;
@@ -43,7 +45,14 @@ pub(crate) enum Forwards {
 
 impl Forwards {
     /// Returns what was read in the pools of a queue; none when they cannot be read and its messages are discarded.
-    fn read<T>(self, read: Result<T, Error>) -> Result<Option<T>, Error> {
+    async fn read<T>(self, read: impl Future<Output = Result<T, Error>>) -> Result<Option<T>, Error> {
+        let read = match self {
+            Self::Awaited => read.await,
+            Self::Discarded => match timeout(limits::LEAVE_READ, read).await {
+                Ok(read) => read,
+                Err(_) => return Ok(None),
+            },
+        };
         match read {
             Ok(read) => Ok(Some(read)),
             Err(error) if self == Self::Discarded && is_of_storage(&error) => {
@@ -90,7 +99,7 @@ impl Queues {
         let _moves = self.0.slots.hold_transfers(at).await?;
         let queue = self.0.slots.queue(at).await?;
         // None when forwards are discarded and the pool cannot be read.
-        let left = forwards.read(self.find_transfers(&queue).await)?;
+        let left = forwards.read(self.find_transfers(&queue)).await?;
         if let Some(transfers) = &left {
             self.0.transfers.keep_at_sources(&queue, transfers).await?;
         }
@@ -98,19 +107,28 @@ impl Queues {
         if forwards == Forwards::Awaited && left.as_ref().is_some_and(|left| !left.is_empty()) {
             return Ok(DeletionAttempt::Waits(queue, left.unwrap_or_default()));
         }
-        let _gate = queue.hold_gate().await;
+        let _gate = match forwards {
+            Forwards::Awaited => queue.hold_gate().await,
+            Forwards::Discarded => queue.hold_gate_soon().await?,
+        };
         let Some(record) = queue.record().await? else {
             return self.0.slots.check_ours(queue.slot()).map(|()| DeletionAttempt::Deleted);
         };
         // From here on no settle adds a forward.
         let refusal = queue.with_id(record.id).refuse_settles();
         let found = match left {
-            Some(left) => forwards.read(self.find_forwards(&queue, &record, &refusal, &left).await)?,
+            Some(left) => forwards.read(self.find_forwards(&queue, &record, &refusal, &left)).await?,
             None => None,
         };
         if forwards == Forwards::Awaited && found.as_ref().is_some_and(|found| found.count > 0) {
             return Ok(DeletionAttempt::Waits(queue, found.unwrap_or_default().first));
         }
+        // The gates keep a sweep from taking it for a queue that is merely closed.
+        let placement = record.placement()?;
+        let _pools = match forwards {
+            Forwards::Awaited => queue.slot().pool_gates.hold_all(&placement).await,
+            Forwards::Discarded => queue.hold_pools_soon(&placement).await?,
+        };
         self.delete_gated(&queue, &record).await?;
         let (project, name) = (&at.project, &at.name);
         match found {
@@ -164,12 +182,10 @@ impl Queues {
         timeout_at(end, leave).await.unwrap_or(Err(Error::Busy(why)))
     }
 
-    /// Deletes the queue of a record. The caller holds the gate of the queue: no other caller opens or creates it
-    /// meanwhile.
+    /// Deletes the queue of a record. The caller holds the gate of the queue and those of its pools: no other caller opens
+    /// or creates it meanwhile.
     async fn delete_gated(&self, queue: &SlotQueue, record: &QueueRecord) -> Result<(), Error> {
         let (slot, at) = (queue.slot(), queue.at());
-        // The gates keep a sweep from taking it for a queue that is merely closed.
-        let _pools = slot.pool_gates.hold_all(&record.placement()?).await;
         let contents = self.closed_contents(queue, record).await;
         let closed = slot.close_queue(at, record.id, contents);
         if let Some(queue) = &closed
@@ -251,9 +267,9 @@ impl SlotCleaning {
         let ids: Vec<QueueId> = dropped.iter().map(|queue| queue.id).collect();
         slot.note_dropped(&ids);
         slot.clear_orphans(&ids).await?;
-        let mut failure = Ok(());
+        let (mut failure, mut gone) = (Ok(()), HashSet::new());
         for queue in dropped {
-            match self.empty_pools(&queue).await {
+            match self.empty_pools(&queue, &mut gone).await {
                 Ok(()) => {
                     catalogue.move_tasks_delete(&slot.owned, queue.id).await?;
                     catalogue.dropped_delete(&slot.owned, queue.id).await?;
@@ -265,11 +281,21 @@ impl SlotCleaning {
         failure
     }
 
-    /// Removes the data of a deleted queue from its pools, a part at a time.
-    async fn empty_pools(&self, queue: &DroppedQueue) -> Result<(), Error> {
+    /// Removes the data of a deleted queue from its pools, a part at a time. Pools that were removed with the messages in
+    /// them are added to `gone`.
+    async fn empty_pools(&self, queue: &DroppedQueue, gone: &mut HashSet<PoolName>) -> Result<(), Error> {
         let (parts, slot) = (&self.queues.0, &self.slot);
         for name in &queue.placement {
-            let Some(pool) = parts.pools.pool_of_deleted(name).await? else { continue };
+            if gone.contains(name) {
+                continue;
+            }
+            if parts.pools.is_lost(name) {
+                return Err(Error::unavailable(Part::Pool(name.clone()), "it is being removed"));
+            }
+            let Some(pool) = parts.pools.pool_of_deleted(name).await? else {
+                gone.insert(name.clone());
+                continue;
+            };
             slot.open_writer(name, &pool).await?;
             let store = pool.store()?;
             loop {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
 
-use angarium_catalogue::{QueueEntry, QueueRecord};
-use angarium_core::error::Error;
+use angarium_catalogue::{Placement, QueueEntry, QueueRecord};
+use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
 
+use crate::limits;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::Slot;
 
@@ -48,6 +50,26 @@ impl SlotQueue {
     /// Waits for the gate of the queue. While it is held no other task creates, opens, changes or deletes the queue.
     pub(crate) async fn hold_gate(&self) -> OwnedMutexGuard<()> {
         self.slot.queue_gates.hold(&self.at).await
+    }
+
+    /// Like `hold_gate`, for a caller that must not wait for a task that hangs in a pool: the slot is recovered then, and
+    /// the caller can try again.
+    pub(crate) async fn hold_gate_soon(&self) -> Result<OwnedMutexGuard<()>, Error> {
+        timeout(limits::LEAVE_GATE, self.hold_gate()).await.map_err(|_| self.held_too_long())
+    }
+
+    /// Waits for the gates of the pools of a placement, like `hold_gate_soon`.
+    pub(crate) async fn hold_pools_soon(
+        &self,
+        placement: &Placement,
+    ) -> Result<Vec<OwnedMutexGuard<()>>, Error> {
+        let held = timeout(limits::LEAVE_GATE, self.slot.pool_gates.hold_all(placement)).await;
+        held.map_err(|_| self.held_too_long())
+    }
+
+    fn held_too_long(&self) -> Error {
+        self.slot.lose("a task hangs in a pool of a queue");
+        Error::unavailable(Part::Storage, "another task holds the queue or its pool")
     }
 
     /// Reads the record of the queue in the tree; none when there is no such queue.

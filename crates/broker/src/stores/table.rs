@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
-use tokio::time::timeout;
+use parking_lot::{Mutex, RwLock};
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 use uuid::Uuid;
 
@@ -59,10 +59,18 @@ pub(crate) struct PoolTable {
     opener: Arc<dyn Opener>,
     /// The lock is held for single look-ups and exchanges, never across an await.
     pools: RwLock<HashMap<PoolName, Arc<OpenPool>>>,
+    /// Pools that are being removed with the messages in them. The lock is held for single accesses.
+    lost: Mutex<HashMap<PoolName, LostPool>>,
     pub(crate) states: Arc<PoolStates>,
     pub(crate) pool_use: PoolUse,
     /// Held by the one caller that changes pools or flavors, or reads all of them again.
     pub(crate) changing: tokio::sync::Mutex<()>,
+}
+
+/// A pool that is being removed with the messages in it.
+struct LostPool {
+    until: Instant,
+    is_answering: bool,
 }
 
 impl PoolTable {
@@ -73,6 +81,7 @@ impl PoolTable {
             placement: settings.placement,
             opener: Arc::clone(&settings.opener),
             pools: RwLock::default(),
+            lost: Mutex::default(),
             states: Arc::default(),
             pool_use: PoolUse::default(),
             changing: tokio::sync::Mutex::default(),
@@ -128,6 +137,7 @@ impl PoolTable {
     pub(crate) async fn remove(&self, name: &PoolName) {
         let Some(pool) = self.pools.write().remove(name) else { return };
         self.states.forget(name);
+        self.unmark_lost(name);
         let (opener, is_used) = (Arc::clone(&self.opener), self.is_used(&pool.entry.pool.uri));
         let close = move || {
             let uri = pool.entry.pool.uri.clone();
@@ -139,6 +149,38 @@ impl PoolTable {
         };
         if timeout(limits::POOL_CLOSE, tokio::task::spawn_blocking(close)).await.is_err() {
             warn!(pool = %name, "storage of removed pool not closed yet");
+        }
+    }
+
+    /// Notes that a pool is being removed with the messages in it. For [`limits::LEAVE_MARK`] no queue is opened there and
+    /// nothing is cleaned there: either could hang, and hold what the removal needs.
+    pub(crate) fn mark_lost(&self, name: &PoolName) {
+        let mut all = self.lost.lock();
+        let lost = all.entry(name.clone()).or_insert(LostPool { until: Instant::now(), is_answering: true });
+        lost.until = Instant::now() + limits::LEAVE_MARK;
+    }
+
+    /// Takes back [`PoolTable::mark_lost`].
+    pub(crate) fn unmark_lost(&self, name: &PoolName) {
+        self.lost.lock().remove(name);
+    }
+
+    /// Whether a pool is being removed with the messages in it.
+    pub(crate) fn is_lost(&self, name: &PoolName) -> bool {
+        let mut all = self.lost.lock();
+        all.retain(|_, lost| lost.until > Instant::now());
+        all.contains_key(name)
+    }
+
+    /// Whether a pool that is being removed has answered each time. If not, it is not read again.
+    pub(crate) fn lost_answers(&self, name: &PoolName) -> bool {
+        self.lost.lock().get(name).is_none_or(|lost| lost.is_answering)
+    }
+
+    /// Notes that a pool that is being removed did not answer.
+    pub(crate) fn lost_is_silent(&self, name: &PoolName) {
+        if let Some(lost) = self.lost.lock().get_mut(name) {
+            lost.is_answering = false;
         }
     }
 

@@ -139,6 +139,36 @@ async fn hanging_pool_is_removed() {
     assert_restarted(&whole, &in_b).await;
 }
 
+/// An opening hangs in the pool, and holds its queue. Another queue of the slot is in the pool too.
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_with_hanging_opening_is_removed() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let in_b = queue("qb");
+    let beside =
+        (0..).map(|number| queue(&format!("n{number}"))).find(|at| at.slot() == in_b.slot()).unwrap();
+    whole.weigh("a", 0).await;
+    whole.broker.queue_create(&beside, metadata(r#"{"colour": "red"}"#)).await.unwrap();
+    whole.post(&beside, 2, 3_600).await;
+    whole.weigh("a", 1).await;
+    whole.broker.stop().await;
+    drop(whole);
+    let whole = pools.start_as_stored().await;
+    pools.stores[1].hang(true);
+    let (broker, at, mut stuck) = (whole.broker.clone(), in_b.clone(), JoinSet::new());
+    stuck.spawn(async move { broker.queue_stats(&at).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let name = pool("b");
+    let removal = whole.broker.pool_delete_forced(&name);
+    tokio::time::timeout(Duration::from_secs(60), removal).await.expect("it waits for the opening").unwrap();
+    for at in [&in_b, &beside] {
+        assert_restarted(&whole, at).await;
+    }
+    pools.stores[1].hang(false);
+    drop(stuck.join_next().await.unwrap().unwrap());
+    assert_eq!(total(&whole, &beside).await, 3);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn queue_under_migration_keeps_its_other_pool() {
     for lost in ["a", "b"] {
@@ -154,6 +184,9 @@ async fn queue_under_migration_keeps_its_other_pool() {
         let left = total(&whole, &at).await;
         assert!((1..42).contains(&left), "{left} are left without {lost}");
         assert_eq!(whole.broker.migration_get(&at).await.unwrap_err().code(), "not_found");
+        // The claimed message had not left its pool.
+        let claimed = whole.broker.queue_stats(&at).await.unwrap().claimed;
+        assert_eq!(claimed, u64::from(lost == "b"), "without {lost}");
         let posted = whole.post(&at, 1, 3_600).await;
         whole.clock.advance(61_000);
         let mut claimed = Vec::new();
