@@ -171,7 +171,7 @@ impl Server {
         kib * 1024
     }
 
-    /// The same once the start has come to rest: what is compared with it is what came later. The allocator gives threads
+    /// The same once the start has come to rest, for comparison with later values. The allocator gives threads
     /// memory by pieces of 2 MiB when they first work, which some do half a second after the start.
     pub fn memory_at_rest(&self) -> usize {
         let mut last = 0;

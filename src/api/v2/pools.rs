@@ -342,9 +342,9 @@ pub struct PoolDeleteQuery {
 /// A pool with queues is refused. The content of its storage stays, and belongs to no pool.
 ///
 /// With `force` a used pool is deleted, which need not be reachable: **the messages in it are lost**. Its queues keep
-/// their metadata and continue empty in other pools of their flavor. A queue that is being migrated keeps what is in the
-/// other of its two pools. Discarded messages are counted in the log while the pool answers. When a queue finds no other
-/// pool, nothing is changed (409). After an answer with an unknown outcome the request can be repeated.
+/// their metadata and continue empty in other pools of their flavor. A queue that is being migrated keeps its
+/// messages in the other pool. Discarded messages are counted in the log while the pool answers. When a queue finds no
+/// other pool, nothing is changed (409). After an answer with an unknown outcome the request can be repeated.
 #[utoipa::path(
     delete, path = "/v2/pools/{pool}", operation_id = "pool_delete", tag = "pools",
     security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),

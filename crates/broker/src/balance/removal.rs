@@ -7,8 +7,8 @@
 //! The pool need not be reachable. While it answers, it is read for two things: the number of discarded messages, for
 //! the log; and the sources of messages in transfer into its queues, so that such a message stays at its source until it
 //! is sent again. A queue keeps its name, its metadata and its place in the quota, and has another id, so that no claim,
-//! receipt or message of the former one is taken for one of the new. A queue under migration keeps its id and what is in
-//! the other of its two pools. Each step is one commit, so a removal that was cut short can be repeated.
+//! receipt or message of the former one is taken for one of the new. A queue under migration keeps its id and the messages
+//! in the other of its two pools. Each step is one commit, so a removal that was cut short can be repeated.
 
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout};
@@ -29,6 +29,7 @@ use crate::pools::deletion::Leftovers;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slots::table::SlotLocation;
+use crate::stores::is_of_storage;
 use crate::stores::table::CHANGE_TRIES;
 
 impl Balance {
@@ -239,7 +240,7 @@ impl Balance {
         let Some(record) = queue.record().await? else { return Ok(()) };
         match timeout(limits::LEAVE_READ, self.0.transfers.transfers_of(queue, &record)).await {
             Ok(Ok(transfers)) => self.0.transfers.keep_at_sources(queue, &transfers).await,
-            Ok(Err(error)) if !is_of_storage(&error, name) => Err(error),
+            Ok(Err(error)) if !is_of_storage(&error, |pool| pool == name) => Err(error),
             Ok(Err(_)) | Err(_) => {
                 self.0.stores.lost_is_silent(name);
                 Ok(())
@@ -310,16 +311,6 @@ impl Balance {
             self.0.stores.lost_is_silent(name);
         }
         read.ok()?.ok()
-    }
-}
-
-/// Whether the storage of this pool is the reason of an error, or a storage that the error does not name.
-fn is_of_storage(error: &Error, name: &PoolName) -> bool {
-    match error {
-        Error::Unavailable { part, .. } | Error::Unknown { part, .. } | Error::Damaged { part, .. } => {
-            matches!(part, Part::Pool(pool) if pool == name) || *part == Part::Storage
-        }
-        _ => false,
     }
 }
 

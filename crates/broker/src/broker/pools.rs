@@ -47,7 +47,7 @@ impl Broker {
     }
 
     /// Deletes a pool with the messages in it, which need not be reachable. Its queues keep their metadata and continue
-    /// empty in pools that placement chooses; those under migration keep what is in their other pool. It is no error
+    /// empty in pools that placement chooses; those under migration keep the messages in their other pool. It is no error
     /// when the pool does not exist.
     pub async fn pool_delete_forced(&self, name: &PoolName) -> Result<(), Error> {
         self.0.balance.pool_delete_forced(name).await

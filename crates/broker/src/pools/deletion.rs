@@ -79,13 +79,21 @@ impl Pools {
             self.0.replica.catalogue.catch_up().await?;
             let Some(entry) = self.0.replica.catalogue.pool(name).await? else { return Ok(false) };
             self.check_flavor_keeps_a_pool(&entry).await?;
-            let mark = Pool { closing: true, ..entry.pool.clone() };
-            if let Some(closed) = self.0.replica.catalogue.pool_set(&entry, &mark).await? {
-                self.0.stores.update(closed);
+            if self.mark_closing(&entry).await?.is_some() {
                 return Ok(true);
             }
         }
         Err(changed_each_time())
+    }
+
+    /// Returns the changed record; none when it has changed since it was read.
+    async fn mark_closing(&self, entry: &PoolEntry) -> Result<Option<PoolEntry>, Error> {
+        let mark = Pool { closing: true, ..entry.pool.clone() };
+        let closed = self.0.replica.catalogue.pool_set(entry, &mark).await?;
+        if let Some(closed) = &closed {
+            self.0.stores.update(closed.clone());
+        }
+        Ok(closed)
     }
 
     /// Removes the marks of a deletion that was given up.
@@ -127,9 +135,7 @@ impl Pools {
         if self.0.slots.owned().any(|slot| slot.uses_pool(&entry.name)) {
             return Err(in_use(&entry.name, "queues are in it"));
         }
-        let mark = Pool { closing: true, ..entry.pool.clone() };
-        let Some(closed) = self.0.replica.catalogue.pool_set(entry, &mark).await? else { return Ok(None) };
-        self.0.stores.update(closed.clone());
+        let Some(closed) = self.mark_closing(entry).await? else { return Ok(None) };
         match self.await_cleaned(&entry.name, leftovers).await {
             Ok(PoolUsers::Nothing) => Ok(Some(closed)),
             Ok(PoolUsers::Remains) if leftovers == Leftovers::Abandoned => Ok(Some(closed)),

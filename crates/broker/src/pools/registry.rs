@@ -61,9 +61,7 @@ impl Pools {
     /// Returns the open pool that a record names. It reads the records again when the pool is not known here: another
     /// caller has added it.
     pub(crate) async fn pool_of_record(&self, name: &PoolName) -> Result<Arc<OpenPool>, Error> {
-        if self.0.stores.get(name).is_none() {
-            self.reload_pools().await?;
-        }
+        self.pool_of_deleted(name).await?;
         self.0.stores.pool(name)
     }
 

@@ -55,7 +55,7 @@ impl Forwards {
         };
         match read {
             Ok(read) => Ok(Some(read)),
-            Err(error) if self == Self::Discarded && is_of_storage(&error) => {
+            Err(error) if self == Self::Discarded && is_of_storage(&error, |_| true) => {
                 debug!(%error, "pool of a queue not read");
                 Ok(None)
             }

@@ -10,15 +10,16 @@ pub(crate) mod table;
 pub(crate) mod usage_notes;
 
 use angarium_core::error::{Error, Part};
+use angarium_core::names::PoolName;
 use angarium_storage::StoreError;
 
-/// Whether a storage, of any pool, is the reason of an error.
-pub(crate) fn is_of_storage(error: &Error) -> bool {
+/// Whether the storage of such a pool is the reason of an error, or a storage that the error does not name.
+pub(crate) fn is_of_storage(error: &Error, is_such: impl Fn(&PoolName) -> bool) -> bool {
     let part = match error {
         Error::Unavailable { part, .. } | Error::Unknown { part, .. } | Error::Damaged { part, .. } => part,
         _ => return false,
     };
-    matches!(part, Part::Pool(_) | Part::Storage)
+    matches!(part, Part::Storage) || matches!(part, Part::Pool(name) if is_such(name))
 }
 
 /// Converts the error of a call to a pool, or to a storage that shall become one, into the error of a request.

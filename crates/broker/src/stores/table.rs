@@ -156,6 +156,7 @@ impl PoolTable {
     /// nothing is cleaned there: either could hang, and hold what the removal needs.
     pub(crate) fn mark_lost(&self, name: &PoolName) {
         let mut all = self.lost.lock();
+        all.retain(|_, lost| lost.until > Instant::now());
         let lost = all.entry(name.clone()).or_insert(LostPool { until: Instant::now(), is_answering: true });
         lost.until = Instant::now() + limits::LEAVE_MARK;
     }
