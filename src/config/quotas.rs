@@ -8,13 +8,13 @@
 //! bytes = "10GiB"         # or a number of bytes
 //! ```
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
 
 use super::layers::in_words;
+use angarium_core::maps::{HashKeys, HashMap};
 use angarium_core::names::ProjectId;
 use angarium_core::quota::{Quota, QuotaTable};
 use angarium_settings::files;
@@ -109,7 +109,7 @@ pub fn read(path: &Path, default: Quota) -> Result<QuotaTable, String> {
 
 fn parse(text: &str, default: Quota) -> Result<QuotaTable, String> {
     let file: QuotaFile = toml::from_str(text).map_err(|error| in_words(text, &error))?;
-    let mut projects = HashMap::with_capacity(file.project.len());
+    let mut projects = HashMap::with_capacity_and_hasher(file.project.len(), HashKeys);
     for QuotaEntry { name, queues, messages, bytes } in file.project {
         if name.is_empty() {
             return Err("a project has no name".to_owned());

@@ -1,7 +1,6 @@
 //! The client-facing parts, created from the settings: authentication, transport, limits and quotas. This module does
 //! not serve.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use crate::config::{Config, layers, quotas, sqs_keys, tokens};
 use crate::keystone::{Credentials as KeystoneLogin, Keystone, KeystoneOptions, Secret};
 use angarium_clock::Clock;
 use angarium_core::hosts::{AllowedHosts, host_of};
+use angarium_core::maps::HashMap;
 use angarium_core::names::ProjectId;
 use angarium_core::pool::hide_passwords;
 use angarium_core::quota::QuotaTable;
@@ -215,7 +215,7 @@ fn quotas(
 ) -> Result<watch::Receiver<Arc<QuotaTable>>, UnreadableFile> {
     let default = settings.default_quota();
     let Some(path) = settings.quotas.clone() else {
-        let table = QuotaTable::new(default, HashMap::new()).counted_by(accounts);
+        let table = QuotaTable::new(default, HashMap::default()).counted_by(accounts);
         return Ok(watch::Sender::new(Arc::new(table)).subscribe());
     };
     let from = path.clone();

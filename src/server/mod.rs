@@ -39,7 +39,7 @@ use angarium_broker::{Broker, FirstPool, PoolSettings};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::PeerClient;
-use angarium_cluster::peers::Peers;
+use angarium_cluster::peers::{PeerTransport, Peers};
 use angarium_cluster::replicas::Replica;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
@@ -218,7 +218,7 @@ impl Server {
         let Face { authentication, requests, transport, connections, proxies, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
         let relay = |face: &PeerFace| {
-            let peers: Arc<Peers> = Arc::default();
+            let peers: Arc<dyn PeerTransport> = Arc::new(Peers::default());
             broker.meet(PeerClient::new(Arc::clone(&peers), face.secret.clone()));
             Relay::new(broker.clone(), peers, face.secret.clone())
         };

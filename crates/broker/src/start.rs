@@ -6,7 +6,6 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::{Catalogue, ComponentState, Owner};
 use angarium_clock::Clock;
@@ -118,7 +117,7 @@ impl Broker {
             failures: TaskFailures::new(meter.clone()),
             outages: stores.outages(),
             peer_client: OnceLock::new(),
-            tasks: TaskTracker::new(),
+            tasks: replica.tasks,
             stop: CancellationToken::new(),
             waits: CancellationToken::new(),
             catalogue,
@@ -151,8 +150,7 @@ impl Broker {
         self.stop_waiters();
         let replica = &self.0.replica;
         replica.stop.cancel();
-        replica.tasks.close();
-        replica.tasks.wait().await;
+        replica.tasks.finish().await;
     }
 
     /// Builds the components, each on the ones below it.

@@ -63,6 +63,8 @@ enum Source {
     },
     /// A clock moved by tests.
     Manual,
+    /// The clock of the runtime, which a simulation pauses and advances.
+    Runtime { started: tokio::time::Instant },
 }
 
 /// The moment before a request for another clock's time.
@@ -94,6 +96,12 @@ impl Clock {
     /// Creates a clock that stays at `millis` until it is advanced.
     pub fn manual(millis: u64) -> Self {
         Self::of(Source::Manual, millis)
+    }
+
+    /// Creates a clock that begins at `millis` and runs with the clock of the tokio runtime. If that is paused, time
+    /// passes only when no task of the runtime can run.
+    pub fn of_runtime(millis: u64) -> Self {
+        Self::of(Source::Runtime { started: tokio::time::Instant::now() }, millis)
     }
 
     fn of(source: Source, base: u64) -> Self {
@@ -134,11 +142,12 @@ impl Clock {
 
     /// Returns the machine's wall clock, independent of tree time. It is for dates that other machines write, such as
     /// those of signatures, and may run backwards. A manual clock returns its start plus all advances, without the
-    /// steps of tree time.
+    /// steps of tree time; a clock of the runtime returns its start plus the time passed.
     pub fn wall(&self) -> Timestamp {
         Timestamp::from_millis(match self.source {
             Source::System { .. } => wall_millis(),
             Source::Manual => self.shared.wall.load(Ordering::Relaxed),
+            Source::Runtime { .. } => self.shared.wall.load(Ordering::Relaxed).saturating_add(self.passed()),
         })
     }
 
@@ -150,6 +159,9 @@ impl Clock {
                 u64::try_from(started.elapsed().as_millis()).unwrap_or(0).saturating_add(slept)
             }
             Source::Manual => slept,
+            Source::Runtime { started } => {
+                u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX / 2)
+            }
         }
     }
 

@@ -1,7 +1,6 @@
 //! Kept connections to other replicas. The task that waits for a response drives the connection itself: a task in
 //! between would need two extra wake-ups per request. This module never inspects a request.
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::peers::PeerFailure;
+
 use crate::limits;
 
 /// Opens connections, and keeps the idle ones.

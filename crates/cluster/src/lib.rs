@@ -10,4 +10,5 @@ pub mod peers;
 pub mod random;
 pub mod replicas;
 pub mod slots;
+pub mod tasks;
 pub mod view;

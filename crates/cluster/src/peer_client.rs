@@ -10,7 +10,7 @@ use http::{HeaderValue, Request, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::peers::{PeerFailure, Peers};
+use super::peers::{PeerFailure, PeerTransport};
 use crate::limits;
 use angarium_core::access::PeerSecret;
 use angarium_core::error::{Error, Part};
@@ -287,13 +287,13 @@ pub struct LeaveResponse {
 /// A client for peer RPCs.
 #[derive(Clone, Debug)]
 pub struct PeerClient {
-    peers: Arc<Peers>,
+    peers: Arc<dyn PeerTransport>,
     secret: PeerSecret,
 }
 
 impl PeerClient {
     /// Creates a client that uses `peers` and authenticates with `secret`.
-    pub fn new(peers: Arc<Peers>, secret: PeerSecret) -> Self {
+    pub fn new(peers: Arc<dyn PeerTransport>, secret: PeerSecret) -> Self {
         Self { peers, secret }
     }
 

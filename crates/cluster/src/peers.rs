@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{Either, Full};
@@ -53,11 +54,33 @@ impl Default for Peers {
     }
 }
 
-impl Peers {
+/// The way of requests to other replicas. `request` names a path and no host. Dropping a future tells the other replica
+/// that the request was abandoned.
+#[async_trait]
+pub trait PeerTransport: fmt::Debug + Send + Sync + 'static {
     /// Sends a request to the replica at `address`, and returns the whole response of at most
-    /// [`limits::PEER_ANSWER_BYTES`]. `request` names a path and no host. Dropping the future closes the connection,
-    /// which tells the other replica that the request was abandoned.
-    pub async fn send(
+    /// [`limits::PEER_ANSWER_BYTES`].
+    async fn send(
+        &self,
+        address: &str,
+        request: Request<Bytes>,
+        max_wait: Duration,
+    ) -> Result<Response<Bytes>, PeerFailure>;
+
+    /// Sends a request like [`PeerTransport::send`], for a response that is forwarded. A response of at most
+    /// [`limits::PEER_ANSWER_KEPT`] is returned whole; of a longer one the header, and the body is streamed.
+    async fn pass_on(
+        &self,
+        address: &str,
+        request: Request<Bytes>,
+        max_wait: Duration,
+    ) -> Result<Response<PeerResponseBody>, PeerFailure>;
+}
+
+/// Dropping a future closes the connection of its request.
+#[async_trait]
+impl PeerTransport for Peers {
+    async fn send(
         &self,
         address: &str,
         request: Request<Bytes>,
@@ -72,9 +95,7 @@ impl Peers {
         .await
     }
 
-    /// Sends a request like [`Peers::send`], for a response that is forwarded. A response of at most
-    /// [`limits::PEER_ANSWER_KEPT`] is returned whole; of a longer one the header, and the body is streamed.
-    pub async fn pass_on(
+    async fn pass_on(
         &self,
         address: &str,
         request: Request<Bytes>,
@@ -93,7 +114,9 @@ impl Peers {
         })
         .await
     }
+}
 
+impl Peers {
     fn permit(&self) -> Result<OwnedSemaphorePermit, PeerFailure> {
         let busy = |_| PeerFailure::NotSent("too many requests to other replicas are in flight".into());
         Arc::clone(&self.permits).try_acquire_owned().map_err(busy)

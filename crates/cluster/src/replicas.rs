@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use crate::random::Random;
+use crate::tasks::Tasks;
 use angarium_catalogue::{Catalogue, Component, ComponentState, Registry, Schema, UnreachedParts};
 use angarium_core::error::{Error, Part};
 use angarium_core::names::PoolName;
@@ -24,12 +25,21 @@ pub struct Replica {
     pub weight: u32,
     /// The source of its random values.
     pub random: Random,
+    /// Its tasks.
+    pub tasks: Tasks,
 }
 
 impl Replica {
-    /// Creates a replica of weight 1, with the random values of the system.
+    /// Creates a replica of weight 1, with the random values of the system and tasks that run as soon as they can.
     pub fn new(instance: Uuid, host: impl Into<String>, address: impl Into<String>) -> Self {
-        Self { instance, host: host.into(), address: address.into(), weight: 1, random: Random::system() }
+        Self {
+            instance,
+            host: host.into(),
+            address: address.into(),
+            weight: 1,
+            random: Random::system(),
+            tasks: Tasks::default(),
+        }
     }
 
     /// Returns its record for the registry.

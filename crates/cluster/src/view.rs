@@ -1,7 +1,9 @@
 //! The assignment of slots to replicas. It is a pure function of the registered replicas, so all replicas compute the
 //! same.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use angarium_core::maps::HashMap;
 
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! Authorization: roles, tokens, and the rights that a token grants. `config` reads the file of tokens, `api` reads
 //! requests.
 
-use std::collections::HashMap;
+use crate::maps::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The keys with which SQS clients sign their requests, and the project that each grants. `config` reads the file of
 //! keys.
 
-use std::collections::HashMap;
+use crate::maps::HashMap;
 use std::fmt;
 
 use crate::names::ProjectId;

@@ -6,7 +6,7 @@
 
 mod key;
 
-use std::collections::HashMap;
+use crate::maps::HashMap;
 
 use serde_json::value::RawValue;
 

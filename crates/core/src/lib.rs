@@ -21,6 +21,7 @@ pub mod group;
 pub mod hosts;
 pub mod ids;
 pub mod limits;
+pub mod maps;
 pub mod message;
 pub mod message_attribute;
 pub mod move_task;

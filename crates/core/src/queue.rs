@@ -1,6 +1,6 @@
 //! A queue: its metadata and its statistics.
 
-use std::collections::HashMap;
+use crate::maps::HashMap;
 
 use serde_json::value::RawValue;
 

@@ -2,7 +2,7 @@
 //!
 //! Every existing queue counts, and every message counts until it is removed from its pool, in any state.
 
-use std::collections::HashMap;
+use crate::maps::HashMap;
 
 use crate::error::Error;
 use crate::message::NewMessage;
@@ -225,7 +225,7 @@ mod tests {
     fn quota_of_a_project_in_a_region_has_no_effect() {
         let names = ["ops", "ops@corp", "joe@example.com", "a@eu-west-1"];
         let quotas = names.map(|name| (ProjectId::new(name).unwrap(), Quota::NONE));
-        let table = QuotaTable::new(Quota::NONE, HashMap::from(quotas));
+        let table = QuotaTable::new(Quota::NONE, HashMap::from_iter(quotas));
         assert!(table.without_effect().is_empty(), "each project is an account");
         let table = table.counted_by(Accounts::Regions);
         let found: Vec<_> = table.without_effect().into_iter().map(ProjectId::as_str).collect();
@@ -257,7 +257,7 @@ mod tests {
     fn a_named_project_has_a_quota_of_its_own() {
         let project = |name| ProjectId::new(name).unwrap();
         let (one, other) = (Quota { queues: Some(1), ..Quota::NONE }, Quota::NONE);
-        let table = QuotaTable::new(one, HashMap::from([(project("big"), other)]));
+        let table = QuotaTable::new(one, HashMap::from_iter([(project("big"), other)]));
         assert_eq!((table.of(&project("big")), table.of(&project("small"))), (other, one));
         assert!(one.is_bounded() && !other.is_bounded());
     }

@@ -2,7 +2,8 @@
 //!
 //! Only ordered queues use it. It grows with the number of claimed messages, never with the number of waiting ones.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use angarium_core::maps::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits;
 use angarium_core::group::GroupName;

@@ -1,6 +1,8 @@
 //! The claims of one queue: the messages of each, and its deadline.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use angarium_core::maps::HashMap;
 use std::ops::Bound;
 
 use super::hidden::HiddenReason;

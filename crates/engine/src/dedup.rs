@@ -3,7 +3,9 @@
 //! An id is remembered even after its message was removed. The pool has a note of each id, written with the message.
 //! Until that note is durable, the entry here must not answer a duplicate.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use angarium_core::maps::HashMap;
 use std::ops::Bound;
 
 use super::queue::QueueEngine;

@@ -1,6 +1,6 @@
 //! Expired messages: a claim that meets one hides it, and a sweep finds the others in the pool's order of expiry.
 
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 
 use super::copying::outside_group;
 use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
@@ -25,7 +25,7 @@ struct SweptPool {
 impl SweptPools {
     fn begin(&mut self, pool: &PoolName) {
         self.finish(pool);
-        self.0.push(SweptPool { pool: pool.clone(), changed: HashSet::new() });
+        self.0.push(SweptPool { pool: pool.clone(), changed: HashSet::default() });
     }
 
     fn finish(&mut self, pool: &PoolName) -> Option<HashSet<MessageId>> {

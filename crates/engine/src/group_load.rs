@@ -4,8 +4,7 @@
 //! The time is added each time when messages are taken, by the number of messages in flight just before. Between two
 //! measurements this number only decreases, so no group is charged too much. Two spans count: the current one, and the
 //! one before.
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 
 use crate::limits;
 use angarium_core::group::GroupName;

@@ -1,6 +1,8 @@
 //! Hidden messages, each with the reason: a claim holds them, or a change of them is not durable yet.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
+
+use angarium_core::maps::{HashMap, HashSet};
 
 use super::blocking::Blocking;
 use super::group_load::GroupLoad;
@@ -171,7 +173,7 @@ impl HiddenMessages {
         self.put_off.remove(&id);
         if self.put_off.is_empty() {
             // An emptied set keeps its memory, so it is replaced.
-            self.put_off = HashSet::new();
+            self.put_off = HashSet::default();
         }
     }
 

@@ -3,11 +3,13 @@
 //! The queue changes while a page is read. Messages that were removed meanwhile are left out of the page, messages
 //! that became ready take precedence over it, and posted messages are added after it (P2).
 
-use std::collections::{BTreeMap, HashSet};
+use angarium_core::maps::HashSet;
+use std::collections::BTreeMap;
 
 use super::groups::Groups;
 use super::queue::QueueEngine;
 use super::ready_cache::ReadyMessage;
+
 use crate::limits;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Message, State};
@@ -37,7 +39,12 @@ pub(super) struct RefillState {
 
 impl RefillState {
     fn new() -> Self {
-        Self { removed: HashSet::new(), changed: BTreeMap::new(), is_void: false, posted: Some(Vec::new()) }
+        Self {
+            removed: HashSet::default(),
+            changed: BTreeMap::new(),
+            is_void: false,
+            posted: Some(Vec::new()),
+        }
     }
 
     /// Records posted messages, as many as a ready cache may have.

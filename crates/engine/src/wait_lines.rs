@@ -3,7 +3,9 @@
 //! The first waiter of a line gets each message that becomes ready, and a new claim joins at the end while others wait:
 //! no waiter is overtaken. A line belongs to a name, so a claim can wait for a queue that does not exist yet.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use angarium_core::maps::HashMap;
 use std::hash::Hash;
 
 /// A position in a line. It is never reused, also not by a later line of the same name: a waiter that leaves late never
@@ -21,7 +23,7 @@ pub struct WaitLines<N, T> {
 
 impl<N, T> Default for WaitLines<N, T> {
     fn default() -> Self {
-        Self { next: 0, waiting: 0, lines: HashMap::new() }
+        Self { next: 0, waiting: 0, lines: HashMap::default() }
     }
 }
 

@@ -64,6 +64,11 @@ pub trait Opener: Send + Sync + 'static {
 
     /// Drops the handle to a storage, which closes with the last handle. Its data stays.
     fn close(&self, uri: &str);
+
+    /// Returns whether no method of this opener may block, so that it needs no thread for it.
+    fn never_blocks(&self) -> bool {
+        false
+    }
 }
 
 /// Opens each storage once: pools with the same path share a journal, with each other or with the tree. The stamp of

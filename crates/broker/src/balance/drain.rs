@@ -1,8 +1,7 @@
 //! Draining a pool. The pool takes no new queue, and each replica migrates the queues of its slots to pools that
 //! placement chooses, a few at a time. The pool's record holds the drain, so it continues after a restart and with the
 //! next owner of a slot.
-
-use std::collections::{HashMap, HashSet};
+use angarium_core::maps::{HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -105,7 +104,7 @@ impl Balance {
 
     /// Migrates queues out of drained pools until the service stops.
     pub(crate) async fn drain_pools(&self) {
-        let mut courses: HashMap<PoolName, DrainRun> = HashMap::new();
+        let mut courses: HashMap<PoolName, DrainRun> = HashMap::default();
         while self.0.replica.sleep_tick(limits::DRAIN_TICK).await {
             let drained =
                 |pool: &Arc<OpenPool>| pool.entry.pool.drain.map(|terms| (pool.entry.name.clone(), terms));

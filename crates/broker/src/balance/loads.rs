@@ -3,7 +3,6 @@
 //! one addition.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use futures_util::future::join_all;
 use tracing::debug;
@@ -12,6 +11,7 @@ use angarium_cluster::peer_client::{LOADS, LoadsRequest, LoadsResponse, QueueLoa
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
 use angarium_core::limits;
+use angarium_core::maps::HashMap;
 
 use crate::balance::Balance;
 

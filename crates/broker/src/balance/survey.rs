@@ -2,7 +2,8 @@
 //! totals that pools keep. Reading changes nothing. A plan that is carried out begins migrations at the owners of the
 //! queues.
 
-use std::collections::{BTreeMap, HashMap};
+use angarium_core::maps::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;

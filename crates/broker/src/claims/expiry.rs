@@ -1,6 +1,5 @@
 //! Expiry of claims, by the pool of their queue: claims in a hanging pool wait for that pool and delay no other claims.
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -52,7 +51,7 @@ impl Claims {
         queues.sort_unstable();
         queues.dedup();
         if queues.is_empty() {
-            return Ok(HashMap::new());
+            return Ok(HashMap::default());
         }
         let records = self.0.replica.catalogue.queue_records(&queues).await?;
         let placement =

@@ -13,7 +13,6 @@
 //! left out. A queue with a due delayed message is opened, which makes the message ready.
 
 use crate::counting::Counts;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +27,7 @@ use crate::slot::state::Slot;
 use angarium_catalogue::{Placement, QueueRecord};
 use angarium_core::error::Error;
 use angarium_core::ids::Slot as SlotNumber;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::QueueRef;
 use angarium_storage::Epoch;
 

@@ -8,7 +8,6 @@
 //! within [`limits::HEALTH_DEADLINE`], or within the part of it that belongs to its group.
 
 use crate::counting::Counts;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use angarium_catalogue::SlotOwner;
 use angarium_cluster::peer_client::{COUNTS, CountsRequest, CountsResponse, QueueAddress, QueueCounts};
 use angarium_core::error::{Error, Part};
 use angarium_core::limits as core_limits;
+use angarium_core::maps::HashMap;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_storage::Direction;
@@ -47,7 +47,7 @@ impl Counts {
     /// for one whose owner or pool does not answer in time.
     pub(crate) async fn queue_counts(&self, queues: Vec<QueueRef>) -> Vec<Option<QueueCounts>> {
         let mut counts = vec![None; queues.len()];
-        let mut shares: HashMap<Option<Uuid>, ReplicaQueues> = HashMap::new();
+        let mut shares: HashMap<Option<Uuid>, ReplicaQueues> = HashMap::default();
         for (place, at) in queues.into_iter().enumerate() {
             let owner = self.0.slots.elsewhere(&at);
             let share = shares.entry(owner.as_ref().map(|owner| owner.instance)).or_default();

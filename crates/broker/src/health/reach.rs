@@ -3,7 +3,8 @@
 //! ([`crate::stores::usage_notes`]). From the answers of the others it decides whether clients should use a replica
 //! without a session.
 
-use std::collections::{BTreeSet, HashMap};
+use angarium_core::maps::HashMap;
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ struct Contacts<K>(HashMap<K, Contact>);
 
 impl<K> Default for Contacts<K> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(HashMap::default())
     }
 }
 

@@ -11,7 +11,8 @@
 //! messages count until the pool reports the new totals. An entry belongs to the epoch of the slot that made it: the
 //! ledger ignores an object of the slot from an earlier epoch.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use angarium_core::maps::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;

@@ -1,6 +1,5 @@
 //! The log of stored queue attributes that have no effect.
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 
 use angarium_core::names::QueueRef;
 use angarium_core::queue::Metadata;

@@ -9,8 +9,7 @@
 //! that discards them needs no pool that answers. After the commit the queue is gone for every caller, and a new queue
 //! may have its name, under another id. The note makes sure that its messages and claims are removed too, by any later
 //! owner of the slot.
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout, timeout_at};
@@ -267,7 +266,7 @@ impl SlotCleaning {
         let ids: Vec<QueueId> = dropped.iter().map(|queue| queue.id).collect();
         slot.note_dropped(&ids);
         slot.clear_orphans(&ids).await?;
-        let (mut failure, mut gone) = (Ok(()), HashSet::new());
+        let (mut failure, mut gone) = (Ok(()), HashSet::default());
         for queue in dropped {
             match self.empty_pools(&queue, &mut gone).await {
                 Ok(()) => {

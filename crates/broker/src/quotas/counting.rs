@@ -5,8 +5,7 @@
 //! A project is counted when it is first needed: its queues are listed, and each pool is asked for their totals. From
 //! then on every batch returns the new totals of its queues, so messages are never counted one by one and the sums do
 //! not drift. Projects without a quota are not counted and cost nothing.
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -264,7 +263,7 @@ impl QuotaCounts {
             queues.iter().for_each(|queue| ledger.exists(account, queue.id));
         });
         drop(roll);
-        let mut silent: HashSet<&PoolName> = HashSet::new();
+        let mut silent: HashSet<&PoolName> = HashSet::default();
         for some in queues.chunks(limits::COUNT_AT_ONCE) {
             let is_asked = |placement: &Placement| placement.pools().all(|pool| !silent.contains(pool));
             let asked = some.iter().filter(|queue| is_asked(&queue.placement));

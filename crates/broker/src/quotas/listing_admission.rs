@@ -2,7 +2,7 @@
 //! once would starve other requests. The listings of one account run a few at a time. The bound is per account because
 //! a client chooses the region, and with it the project.
 
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;

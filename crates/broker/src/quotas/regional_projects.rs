@@ -2,7 +2,8 @@
 //! counted over all its regions. The directory of a slot is read once per recovery of the slot, however many accounts
 //! are counted. Only its projects `ACCOUNT@REGION` are kept.
 
-use std::collections::{BTreeSet, HashMap};
+use angarium_core::maps::HashMap;
+use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
@@ -36,7 +37,7 @@ impl RegionalProjects {
     }
 
     pub(crate) fn learn(&self, slot: &Slot, projects: Vec<ProjectId>, rule: Accounts) {
-        let mut accounts: HashMap<ProjectId, BTreeSet<ProjectId>> = HashMap::new();
+        let mut accounts: HashMap<ProjectId, BTreeSet<ProjectId>> = HashMap::default();
         for project in projects {
             let account = rule.of(&project);
             if account != project {

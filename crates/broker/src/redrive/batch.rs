@@ -1,7 +1,6 @@
 //! The messages of one step of a redrive task: chosen among the ready ones, marked in transfer to their targets, and
 //! observed until they have left.
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use angarium_core::envelope::Envelope;
@@ -69,13 +68,13 @@ impl Redrive {
         task: &MoveTask,
         headers: Vec<Header>,
     ) -> Result<Vec<RedriveRoute>, Error> {
-        let mut origins = HashMap::new();
+        let mut origins = HashMap::default();
         if task.target.is_none() {
             let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
             let found = side.store.get(side.queue.id(), &ids).await?;
             origins = found.into_iter().map(|message| (message.header.id, message.body)).collect();
         }
-        let (mut known, mut routes) = (HashMap::new(), Vec::with_capacity(headers.len()));
+        let (mut known, mut routes) = (HashMap::default(), Vec::with_capacity(headers.len()));
         for header in headers {
             let mut origin = |id: &MessageId| {
                 let name = Envelope::split(origins.remove(id)?).0.source?;
@@ -107,7 +106,7 @@ impl Redrive {
     ) -> Result<RedriveBatch, Error> {
         let now = self.0.replica.clock.now();
         let (mut ids, mut kept, mut failure) = (Vec::new(), Vec::new(), None);
-        let mut outgoing: HashMap<QueueRef, (Arc<Peer>, Vec<Header>)> = HashMap::new();
+        let mut outgoing: HashMap<QueueRef, (Arc<Peer>, Vec<Header>)> = HashMap::default();
         for RedriveRoute { header, target } in routes {
             match target {
                 Ok(at) => {

@@ -4,8 +4,7 @@
 //! After the recovery of a slot each of its queues is checked once, with three reads of its pool. A queue with entries
 //! in transfer, or under migration, is opened, and its mover or copy phase continues. This happens in the background, a
 //! few queues at a time.
-
-use std::collections::{HashMap, HashSet};
+use angarium_core::maps::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,10 +43,10 @@ impl Redrive {
     /// Checks the queues of each slot once after the recovery of the slot. A slot with queues in a pool that did not
     /// answer is checked again when that pool answers; until then no record is read for it.
     pub(crate) async fn resume_transfers(&self) {
-        let mut missed: HashMap<SlotNumber, SkippedQueues> = HashMap::new();
+        let mut missed: HashMap<SlotNumber, SkippedQueues> = HashMap::default();
         while self.0.replica.sleep_tick(limits::UNFINISHED_TICK).await {
             // A pool that did not answer is asked once per round, not once per slot.
-            let mut down = HashSet::new();
+            let mut down = HashSet::default();
             for slot in self.0.slots.owned() {
                 let number = slot.owned.slot;
                 let before = missed.remove(&number).filter(|missed| missed.epoch == slot.epoch);
@@ -59,7 +58,7 @@ impl Redrive {
                     missed.insert(number, SkippedQueues { epoch, silent: silent.clone(), at, pause });
                     continue;
                 }
-                let mut silent = HashSet::new();
+                let mut silent = HashSet::default();
                 if let Err(error) = self.search(&slot, &mut silent, &mut down).await {
                     self.0.replica.task_failed(
                         "find unfinished moves",

@@ -9,12 +9,12 @@ pub(crate) mod tasks;
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::{Catalogue, Owner};
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::PeerClient;
 use angarium_cluster::random::Random;
+use angarium_cluster::tasks::Tasks;
 use angarium_core::limits::Limits;
 use angarium_metrics::Meter;
 
@@ -40,7 +40,7 @@ pub(crate) struct LocalReplica {
     /// The client for the other replicas; a single replica has none.
     pub(crate) peer_client: OnceLock<PeerClient>,
     /// Every task of the broker, so that a shutdown can wait for changes in progress.
-    pub(crate) tasks: TaskTracker,
+    pub(crate) tasks: Tasks,
     pub(crate) stop: CancellationToken,
     /// Ends the claims that wait for messages.
     pub(crate) waits: CancellationToken,

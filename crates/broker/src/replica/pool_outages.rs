@@ -1,6 +1,6 @@
 //! Whether each pool can be reached, as this replica last found it. Changes are logged, with the length of the outage.
 
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;

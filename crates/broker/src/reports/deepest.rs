@@ -3,12 +3,13 @@
 
 use crate::reports::Reports;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use crate::limits;
 use crate::slot::state::Slot;
 use angarium_core::ids::{QueueId, Slot as SlotNumber};
+use angarium_core::maps::HashMap;
 use angarium_core::names::QueueRef;
 
 /// The deepest of all queues offered to it.

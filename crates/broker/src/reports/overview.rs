@@ -2,7 +2,6 @@
 //! does not answer is named, with its last answer and the age of that. Reports change nothing.
 
 use crate::reports::Reports;
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use crate::stores::table::OpenPool;
 use angarium_catalogue::Component;
 use angarium_cluster::peer_client::{REPORT, ReportRequest, ReportResponse};
 use angarium_core::error::Error;
+use angarium_core::maps::HashMap;
 use angarium_core::names::PoolName;
 use angarium_storage::Usage;
 

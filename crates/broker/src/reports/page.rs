@@ -7,7 +7,6 @@
 //! ([`crate::counting::background`]).
 
 use crate::reports::Reports;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,6 +19,7 @@ use crate::slot::figures::PoolSample;
 use crate::slot::state::Slot;
 use angarium_core::error::Error;
 use angarium_core::ids::Slot as SlotNumber;
+use angarium_core::maps::HashMap;
 use angarium_core::names::QueueRef;
 use angarium_metrics::ServiceState;
 use angarium_storage::Direction;
@@ -65,7 +65,7 @@ impl Reports {
             }
         }
         self.name_deepest(&slots);
-        let mut named: HashMap<SlotNumber, Vec<QueueRef>> = HashMap::new();
+        let mut named: HashMap<SlotNumber, Vec<QueueRef>> = HashMap::default();
         for at in self.0.replica.meter.named_queues() {
             named.entry(at.slot()).or_default().push(at);
         }

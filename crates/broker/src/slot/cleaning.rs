@@ -1,7 +1,6 @@
 //! Deleted queues of a slot: refusing settles before a deletion, closing a queue for it, and when to clean up after
 //! deleted queues.
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use tokio::time::timeout;

@@ -9,7 +9,6 @@ use crate::writer::pending::Leg;
 use crate::writer::pending::SlotWriter;
 use crate::writer::pending::Write;
 use crate::writer::purpose::{PoolRoute, Purpose};
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -28,6 +27,7 @@ use angarium_catalogue::Placement;
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::quota::Amount;
 use angarium_storage::{Batch, Changes, QueueChanges};
@@ -65,7 +65,7 @@ impl SlotState {
     /// Makes the slot writer's next batch of these writes.
     pub(crate) fn batch(&self, slot: &Slot, pool: &PoolName, writes: &[Write]) -> Option<Batch> {
         let seq = self.writers.get(pool)?.seq + 1;
-        let mut places: HashMap<QueueId, usize> = HashMap::new();
+        let mut places: HashMap<QueueId, usize> = HashMap::default();
         let mut queues: Vec<QueueChanges> = Vec::new();
         for write in writes {
             let place = *places.entry(write.queue).or_insert_with(|| {
@@ -89,7 +89,7 @@ impl SlotState {
         writes: Vec<Write>,
         outcome: Outcome,
     ) -> (Vec<(QueueRef, NextStep)>, HashSet<PoolName>) {
-        let (mut next, mut pools) = (Vec::new(), HashSet::new());
+        let (mut next, mut pools) = (Vec::new(), HashSet::default());
         if let Some(writer) = self.writers.get_mut(pool) {
             writer.seq += u64::from(outcome == Outcome::Done);
             writer.is_closed |= outcome == Outcome::Unknown;

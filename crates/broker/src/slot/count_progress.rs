@@ -10,7 +10,8 @@
 //! counted yet. A queue that is opened or deleted leaves: pages of metrics read open queues themselves. A damaged queue
 //! leaves too; the figures leave it out.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use angarium_core::maps::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl Default for CountProgress {
             frontier: Frontier::default(),
             beyond: 0,
             waiting: BTreeMap::new(),
-            reading: HashMap::new(),
+            reading: HashMap::default(),
             left_out: LeftOut::default(),
             room: limits::SLOT_COUNTED,
         }

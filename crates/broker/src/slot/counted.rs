@@ -1,6 +1,5 @@
 //! The totals that a slot enters in the ledger after its batches.
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -31,7 +30,7 @@ impl Slot {
         at: &PoolName,
         changed: impl Iterator<Item = (QueueId, Option<&QueueRef>)>,
     ) -> Vec<PoolCount> {
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let rule = self.around.ledger.quotas.borrow().accounts();
         let account = |at: Option<&QueueRef>| at.map(|at| rule.of(&at.project));
         let counted = changed.filter(|(queue, at)| self.around.ledger.keeps(account(*at).as_ref(), *queue));

@@ -1,11 +1,11 @@
 //! Expired claims of a slot, for the task that releases them.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use angarium_catalogue::Placement;
 use angarium_core::ids::ClaimId;
+use angarium_core::maps::HashMap;
 use angarium_core::time::Timestamp;
 
 use crate::limits;

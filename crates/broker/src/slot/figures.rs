@@ -9,8 +9,7 @@
 //! A queue with a name is shown in its state at that moment. The others share one sum: each has in it the figures of
 //! its last read. Such a queue stays due while some of its messages are claimed, since claims expire without a change.
 //! The figures of closed queues are kept in [`crate::slot::closed_figures`].
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use angarium_core::ids::QueueId;
@@ -158,7 +157,7 @@ impl Slot {
 impl SlotState {
     /// Takes the queues that a page of metrics must read. The first page reads all open ones.
     pub(crate) fn take_due(&mut self) -> Vec<DueQueue> {
-        let due = match self.figures.due.replace(HashSet::new()) {
+        let due = match self.figures.due.replace(HashSet::default()) {
             Some(due) => due.into_iter().collect(),
             None => self.queues.keys().cloned().collect::<Vec<_>>(),
         };

@@ -5,7 +5,7 @@
 //! in the order of their names. The gate of the removals of transferred messages from a queue is taken after that of
 //! the transfers; while it is held, the source queue may be opened.
 
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct GateMap<K> {
 
 impl<K> Default for Gates<K> {
     fn default() -> Self {
-        Self(Mutex::new(GateMap { gates: HashMap::new(), most: SPARE }))
+        Self(Mutex::new(GateMap { gates: HashMap::default(), most: SPARE }))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The migration of an open queue to another pool.
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 

@@ -1,7 +1,6 @@
 //! Queues that enter or leave the memory of their slot.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
@@ -9,6 +8,7 @@ use tokio_util::task::TaskTracker;
 use angarium_catalogue::{ClaimRecord, Placement};
 use angarium_core::attributes::Attributes;
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
+use angarium_core::maps::HashSet;
 use angarium_core::message::Retention;
 use angarium_core::names::{PoolName, ProjectId, QueueRef};
 use angarium_core::time::Timestamp;

@@ -1,6 +1,5 @@
 //! The earliest retained messages of open and closed queues, as a slot knows them ([`crate::sweeps::retained`]).
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use angarium_core::error::Error;
@@ -89,7 +88,7 @@ impl ClosedQueues {
     pub(crate) fn forget(&mut self, queue: QueueId) {
         for queues in self.by_pool.values_mut() {
             if queues.remove(&queue).is_some() && queues.is_empty() {
-                *queues = HashMap::new();
+                *queues = HashMap::default();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A slot at its owner: its open queues, its slot writers to the pools, its claims' deadlines.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::BinaryHeap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use angarium_catalogue::{ClaimRecord, OwnedSlot, Placement, SlotClaims};
 use angarium_core::attributes::Attributes;
 use angarium_core::ids::{ClaimId, IdSequence, MessageId, QueueId};
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_engine::{QueueEngine, WaitLines};
@@ -207,7 +208,7 @@ impl Slot {
 impl SlotState {
     /// State with only the claims that were found when the slot was acquired.
     fn new(found: SlotClaims, no_expiry_before: Timestamp, alarms: Alarms) -> Self {
-        let mut unopened: HashMap<QueueId, Vec<_>> = HashMap::new();
+        let mut unopened: HashMap<QueueId, Vec<_>> = HashMap::default();
         let live_claims = found.claims.len();
         let mut deadlines = BinaryHeap::new();
         for (id, record) in found.claims {
@@ -216,20 +217,20 @@ impl SlotState {
             unopened.entry(record.queue).or_default().push((id, record));
         }
         Self {
-            queues: HashMap::new(),
-            writers: HashMap::new(),
+            queues: HashMap::default(),
+            writers: HashMap::default(),
             ids: IdSequence::after(MessageId::ZERO),
             deadlines,
             spent: Vec::new(),
             live_claims,
             is_expiring: false,
-            expiring: HashSet::new(),
+            expiring: HashSet::default(),
             buckets: found.buckets,
             unopened,
             resting: ClosedQueues::default(),
-            orphans: HashMap::new(),
+            orphans: HashMap::default(),
             next_cleaning: Some(Timestamp::default()),
-            dropped: HashSet::new(),
+            dropped: HashSet::default(),
             lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),

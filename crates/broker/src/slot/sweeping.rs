@@ -1,6 +1,5 @@
 //! Removal of expired messages of a slot: the part of the slot's memory in it. Engines spare messages under claims.
-
-use std::collections::{HashMap, HashSet};
+use angarium_core::maps::{HashMap, HashSet};
 use std::sync::Arc;
 
 use angarium_core::error::Error;

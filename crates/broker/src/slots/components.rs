@@ -1,6 +1,5 @@
 //! The replicas, for operators. Only the drain changes one.
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 
 use uuid::Uuid;
 
@@ -63,7 +62,7 @@ impl Slots {
         let registry = self.0.replica.catalogue.registry().await?;
         let all: Vec<Slot> = Slot::all().collect();
         let owners = self.0.replica.catalogue.slot_owners(&all).await?;
-        let (mut slots, mut unowned) = (HashMap::<Uuid, Vec<Slot>>::new(), Vec::new());
+        let (mut slots, mut unowned) = (HashMap::<Uuid, Vec<Slot>>::default(), Vec::new());
         for (slot, owner) in all.into_iter().zip(owners) {
             match owner {
                 Some(owner) => slots.entry(owner.instance).or_default().push(slot),

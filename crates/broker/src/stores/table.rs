@@ -1,6 +1,5 @@
 //! The open pools: the storage of each name, opened, checked and exchanged while requests use it.
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -147,7 +146,7 @@ impl PoolTable {
                 opener.close(uri.as_str());
             }
         };
-        if timeout(limits::POOL_CLOSE, tokio::task::spawn_blocking(close)).await.is_err() {
+        if timeout(limits::POOL_CLOSE, self.run_blocking(close)).await.is_err() {
             warn!(pool = %name, "storage of removed pool not closed yet");
         }
     }
@@ -200,17 +199,27 @@ impl PoolTable {
     /// Opens a storage, outside of the threads that serve requests.
     pub(crate) async fn open(&self, uri: &PoolUri) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
         let (opener, uri) = (Arc::clone(&self.opener), uri.clone());
-        let opened = tokio::task::spawn_blocking(move || opener.open(uri.as_str())).await;
-        opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())))
+        self.run_blocking(move || opener.open(uri.as_str())).await.and_then(|opened| opened)
+    }
+
+    /// Runs a call of the opener outside of the threads that serve requests, if it may block.
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PoolOpenError> {
+        if self.opener.never_blocks() {
+            return Ok(call());
+        }
+        let ended = tokio::task::spawn_blocking(call).await;
+        ended.map_err(|error| PoolOpenError::Interrupted(error.to_string()))
     }
 
     /// Opens the storage of a pool, if it exists and has the stamp of the pool. A storage with a wrong stamp is closed
     /// again: the next attempt may find another disk in its place.
     pub(crate) async fn open_entry(&self, entry: PoolEntry) -> OpenPool {
         let (opener, uri) = (Arc::clone(&self.opener), entry.pool.uri.clone());
-        let opened = tokio::task::spawn_blocking(move || opener.open_registered(uri.as_str())).await;
-        let opened = opened.unwrap_or_else(|error| Err(PoolOpenError::Interrupted(error.to_string())));
-        let store = match opened {
+        let opened = self.run_blocking(move || opener.open_registered(uri.as_str())).await;
+        let store = match opened.and_then(|opened| opened) {
             Ok(store) => {
                 let verified = store.verify(self.stamp(entry.pool.id)).await;
                 if verified.is_err() {

@@ -2,8 +2,7 @@
 //!
 //! The pools keep an order by expiry over all queues of a slot, so the cost of a sweep depends on the expired messages
 //! that it finds: not on the backlog, and not on the number of queues. Queues that are not open stay closed.
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
@@ -50,7 +49,7 @@ impl Sweeps {
     /// task of its own: a pool that hangs, or has much to remove, delays no other.
     pub(crate) async fn sweep_messages(&self) {
         let tick = limits::SWEEP_ROUND / u32::try_from(core_limits::SLOTS).expect("there are 256 slots");
-        let mut sweeps = HashMap::new();
+        let mut sweeps = HashMap::default();
         loop {
             for number in SlotNumber::all() {
                 if !self.0.replica.sleep_tick(tick).await {
@@ -137,7 +136,7 @@ impl SlotSweep {
             slot.begin_sweeps(pool);
             let (number, limit) = (slot.owned.slot, limits::SWEEP_MESSAGES);
             let found = store.due(number, Due::Expiry, now, limit).await;
-            let mut expired = ExpiredByQueue::new();
+            let mut expired = ExpiredByQueue::default();
             let mut count = 0;
             for (queue, header) in found.as_ref().map_or(&[][..], Vec::as_slice) {
                 expired.entry(*queue).or_default().push(header.clone());

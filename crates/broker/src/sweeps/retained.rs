@@ -12,6 +12,7 @@ use angarium_core::ids::QueueId;
 use angarium_storage::RetainedEntries;
 
 use crate::limits;
+use crate::slot::sweeping::ExpiredByQueue;
 use crate::sweeps::expired::SlotSweep;
 use crate::writer::pending::settled;
 
@@ -70,7 +71,7 @@ impl SlotSweep {
         match (gone, look.at) {
             (Some(gone), _) => settled(gone).await.map(|()| is_full),
             (None, None) if is_any => {
-                let removals = self.remove_unopened([(queue, found)].into()).await?;
+                let removals = self.remove_unopened(ExpiredByQueue::from_iter([(queue, found)])).await?;
                 Ok(is_full && removals > 0)
             }
             // Entries of other queues ended the scan: the next one continues after them.

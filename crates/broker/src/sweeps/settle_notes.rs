@@ -1,6 +1,5 @@
 //! Removal of the notes of settles that have expired.
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -25,7 +24,7 @@ impl Sweeps {
 
     /// Reads a page of each queue. After a failure the other queues of its pool wait for the next sweep of the slot.
     async fn search_settle_notes(&self, slot: &Slot, queues: Vec<QueueHandle>) {
-        let mut failed = HashSet::new();
+        let mut failed = HashSet::default();
         for queue in queues {
             if self.0.replica.stop.is_cancelled() || slot.closed.is_cancelled() {
                 return;

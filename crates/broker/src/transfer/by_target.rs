@@ -1,6 +1,6 @@
 //! Transfers out of one queue in progress: one task for each target, and the results of ended tasks.
 
-use std::collections::{HashMap, HashSet};
+use angarium_core::maps::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

@@ -5,8 +5,7 @@
 //! messages that were prepared here by the answer of their source. It begins when messages are marked in transfer, and
 //! when a queue with such entries is opened, which [`crate::redrive::unfinished`] ensures; it ends when there are none.
 //! A target that cannot be reached is tried again with growing pauses; its messages stay hidden meanwhile.
-
-use std::collections::HashMap;
+use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -281,11 +280,11 @@ impl MessageTransfers {
         peer: &Peer,
         ids: &[MessageId],
     ) -> Result<HashMap<MessageId, State>, Error> {
-        let Some(queue) = self.open_source(peer).await? else { return Ok(HashMap::new()) };
+        let Some(queue) = self.open_source(peer).await? else { return Ok(HashMap::default()) };
         if peer.queue.is_some_and(|id| id != queue.id()) {
-            return Ok(HashMap::new());
+            return Ok(HashMap::default());
         }
-        let Some(store) = queue.store()? else { return Ok(HashMap::new()) };
+        let Some(store) = queue.store()? else { return Ok(HashMap::default()) };
         let found = store.get(queue.id(), ids).await?;
         Ok(found.into_iter().map(|message| (message.header.id, message.header.state)).collect())
     }

@@ -1,7 +1,6 @@
 //! Entries in transfer of a queue in its pools: keeping messages at their sources when their target is deleted, and
 //! forwarded messages that have not left a queue.
-
-use std::collections::HashSet;
+use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use angarium_catalogue::QueueRecord;
@@ -43,7 +42,7 @@ impl MessageTransfers {
         record: &QueueRecord,
     ) -> Result<QueueTransfers, Error> {
         let mut found = QueueTransfers::default();
-        let mut known = HashSet::new();
+        let mut known = HashSet::default();
         let mut pages = self.transfer_pages(queue, record).await?;
         while let Some(messages) = pages.next().await? {
             let room = limits::MOVE_MESSAGES - found.forwards.len();

@@ -1,6 +1,5 @@
 //! Holdings of projects: counted correctly after any fault, and never beyond the quota.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
+use angarium_core::maps::HashMap;
 use angarium_core::message::NewMessage;
 use angarium_core::names::ProjectId;
 use angarium_core::page::PopCount;
@@ -63,7 +63,7 @@ impl Bounded {
 }
 
 fn table(quota: Quota) -> QuotaTable {
-    QuotaTable::new(quota, HashMap::new())
+    QuotaTable::new(quota, HashMap::default())
 }
 
 fn messages(quota: u64) -> Quota {

@@ -18,7 +18,9 @@
 mod reading;
 mod room;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use angarium_core::maps::HashMap;
 
 use super::blocking::Blocking;
 use super::ready_cache::ReadyMessage;
@@ -123,7 +125,7 @@ impl Groups {
     pub(super) fn found(is_empty: bool, bounds: GroupBounds) -> Self {
         Self {
             bounds,
-            known: HashMap::new(),
+            known: HashMap::default(),
             open: BTreeMap::new(),
             resting: BTreeMap::new(),
             emptied: BTreeMap::new(),

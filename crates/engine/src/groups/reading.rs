@@ -3,9 +3,11 @@
 //! The queue changes while a page is read. Messages that were posted meanwhile are left for the next page; after any
 //! other change the page is read again (P2).
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use angarium_core::maps::{HashMap, HashSet};
+use std::collections::VecDeque;
 
 use super::{Group, GroupCoverage, Groups};
+
 use crate::hidden::HiddenMessages;
 use crate::limits;
 use crate::ready_cache::ReadyMessage;
@@ -144,7 +146,7 @@ impl ListingChanges {
     fn note(&mut self) {
         self.is_overflowed |= self.changed.len() + self.posted.len() > limits::READY_CACHE_MESSAGES;
         if self.is_overflowed {
-            (self.changed, self.posted) = (HashSet::new(), HashSet::new());
+            (self.changed, self.posted) = (HashSet::default(), HashSet::default());
         }
     }
 }

@@ -32,7 +32,7 @@ use super::protocol::{AdmittedRequest, Call, Protocols};
 use crate::api::delivery::{DeliveryMark, deliver};
 use crate::api::error::ApiError;
 use angarium_broker::{Broker, SlotLocation};
-use angarium_cluster::peers::{PeerFailure, Peers};
+use angarium_cluster::peers::{PeerFailure, PeerTransport};
 use angarium_core::access::PeerSecret;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
@@ -66,7 +66,7 @@ pub struct RequestTarget {
 #[derive(Clone)]
 pub struct Relay {
     broker: Broker,
-    peers: Arc<Peers>,
+    peers: Arc<dyn PeerTransport>,
     /// Authenticates this replica to the others.
     secret: PeerSecret,
     meter: ForwardMeter,
@@ -104,8 +104,8 @@ struct Attempt {
 }
 
 impl Relay {
-    /// Creates a relay over the connections of `peers`.
-    pub fn new(broker: Broker, peers: Arc<Peers>, secret: PeerSecret) -> Self {
+    /// Creates a relay over `peers`.
+    pub fn new(broker: Broker, peers: Arc<dyn PeerTransport>, secret: PeerSecret) -> Self {
         let meter = broker.meter().forwards();
         Self { broker, peers, secret, meter }
     }
@@ -264,6 +264,7 @@ impl Relay {
         };
         let began = Instant::now();
         let sent = tokio::select! {
+            biased;
             sent = self.send(address.clone(), request, asking.target.deadline) => sent,
             () = ended => return AttemptResult::CutShort,
             () = replaced => Err(PeerFailure::Unknown("its owner was replaced".into())),

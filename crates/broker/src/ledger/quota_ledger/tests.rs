@@ -110,9 +110,9 @@ fn missing_queues_are_dropped_in_their_slot_only() {
     let ledger = ledger(3);
     let elsewhere = QueueId::from_bytes([8; 16]);
     ledger.opened(&project(), elsewhere, FIRST, totals(2));
-    ledger.keep_only(&project(), elsewhere.slot(), &HashSet::from([elsewhere]));
+    ledger.keep_only(&project(), elsewhere.slot(), &HashSet::from_iter([elsewhere]));
     assert_eq!(ledger.holdings(&project()), Some(Holdings { queues: 2, amount: amount(5) }));
-    ledger.keep_only(&project(), QUEUE.slot(), &HashSet::new());
+    ledger.keep_only(&project(), QUEUE.slot(), &HashSet::default());
     assert_eq!(ledger.holdings(&project()), Some(Holdings { queues: 1, amount: amount(2) }));
 }
 
