@@ -284,8 +284,9 @@ fn size(fences: &[Fence], ops: &[Op]) -> usize {
     fences.iter().map(|fence| fence.path.len()).chain(ops.iter().map(Op::size)).sum()
 }
 
-/// Checks a commit against the bounds of every implementation, before anything is sent.
-fn check_bounds(fences: &[Fence], ops: &[Op]) -> Result<(), TreeError> {
+/// Checks a commit against the bounds of every implementation, before anything is sent: its number of operations, its
+/// size, its paths and its values.
+pub fn check_bounds(fences: &[Fence], ops: &[Op]) -> Result<(), TreeError> {
     if fences.len() + ops.len() > core_limits::TREE_BATCH_OPS {
         return Err(TreeError::Bounds("more than 100 operations in a commit"));
     }

@@ -1,7 +1,7 @@
 //! The simplest possible pool: the documentation of `PoolStore` as a few maps. The history test compares the drivers
 //! with it, and the model tests of the engine use it as their pool. It never fails, and stores no hints.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
@@ -10,7 +10,8 @@ use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message, Retention, State};
 use angarium_core::time::Timestamp;
 use angarium_storage::{
-    Batch, Changes, Direction, Due, Epoch, GroupHead, Note, Order, Page, Position, QueueChanges, Totals,
+    Batch, Changes, Direction, DropResult, Due, Epoch, GroupHead, Note, Order, Page, Position, QueueChanges,
+    RemoveHint, Totals,
 };
 
 /// Result of a call, without the details of a `StoreError`.
@@ -30,12 +31,17 @@ pub struct NaiveQueue {
 }
 
 impl NaiveQueue {
+    /// Whether the entry of a hint is stored as the hint states.
+    pub fn is_right(&self, hint: &RemoveHint) -> bool {
+        self.entries.get(&hint.id).is_some_and(|Message { header, body }| {
+            header.state == State::Ready && header.group == hint.group && body.len() as u64 == hint.bytes
+        })
+    }
+
     pub fn apply(&mut self, changes: &Changes) {
         // A pool does not look up a hinted entry: the hint must be right.
         for hint in &changes.remove_hints {
-            let entry = self.entries.get(&hint.id).expect("a hinted entry is stored");
-            assert_eq!(entry.header.state, State::Ready);
-            assert_eq!((&entry.header.group, entry.body.len() as u64), (&hint.group, hint.bytes));
+            assert!(self.is_right(hint), "the pool has it otherwise: {hint:?}");
         }
         for message in &changes.appends {
             self.entries.insert(message.header.id, message.clone());
@@ -153,7 +159,7 @@ fn page<'a>(wanted: impl Iterator<Item = &'a Message>, messages: usize, bytes: u
     page
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Record {
     epoch: Epoch,
     seq: u64,
@@ -161,15 +167,20 @@ struct Record {
 }
 
 /// A pool: its queues, and the records of its slots.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct NaivePool {
-    queues: HashMap<QueueId, NaiveQueue>,
-    records: HashMap<Slot, Record>,
+    queues: BTreeMap<QueueId, NaiveQueue>,
+    records: BTreeMap<Slot, Record>,
 }
 
 impl NaivePool {
     pub fn queue(&self, queue: QueueId) -> NaiveQueue {
         self.queues.get(&queue).cloned().unwrap_or_default()
+    }
+
+    /// The queues that a batch ever changed, without those that were dropped.
+    pub fn queues(&self) -> &BTreeMap<QueueId, NaiveQueue> {
+        &self.queues
     }
 
     pub fn fence(&mut self, slot: Slot, epoch: Epoch) -> Result<MessageId, Answer> {
@@ -215,21 +226,49 @@ impl NaivePool {
         self.records.contains_key(&slot)
     }
 
+    /// The epoch that may write to a slot.
+    pub fn epoch(&self, slot: Slot) -> Option<Epoch> {
+        Some(self.records.get(&slot)?.epoch)
+    }
+
     pub fn drop_queue(&mut self, queue: QueueId) {
         self.queues.remove(&queue);
     }
 
-    pub fn commit(&mut self, batch: &Batch) -> Answer {
-        let Some(record) = self.records.get_mut(&batch.slot) else { return Answer::WentBack };
+    /// Removes at most `limit` entries of a queue, and with the last one its notes.
+    pub fn drop_entries(&mut self, queue: QueueId, limit: usize) -> DropResult {
+        if let Some(held) = self.queues.get_mut(&queue) {
+            for _ in 0..limit {
+                held.entries.pop_first();
+            }
+            if !held.entries.is_empty() {
+                return DropResult::More;
+            }
+        }
+        self.drop_queue(queue);
+        DropResult::Done
+    }
+
+    /// The answer to a batch that changes nothing; none for the next batch of its slot.
+    pub fn answer_without_change(&self, batch: &Batch) -> Option<Answer> {
+        let Some(record) = self.records.get(&batch.slot) else { return Some(Answer::WentBack) };
         if record.epoch > batch.epoch {
-            return Answer::Fenced(record.epoch);
+            return Some(Answer::Fenced(record.epoch));
         }
         if record.epoch < batch.epoch || batch.seq > record.seq + 1 {
-            return Answer::WentBack;
+            return Some(Answer::WentBack);
         }
         if batch.seq <= record.seq {
-            return if batch.seq == record.seq { Answer::Done } else { Answer::Stale };
+            return Some(if batch.seq == record.seq { Answer::Done } else { Answer::Stale });
         }
+        None
+    }
+
+    pub fn commit(&mut self, batch: &Batch) -> Answer {
+        if let Some(answer) = self.answer_without_change(batch) {
+            return answer;
+        }
+        let Some(record) = self.records.get_mut(&batch.slot) else { return Answer::WentBack };
         record.seq = batch.seq;
         for QueueChanges { queue, changes, .. } in &batch.queues {
             let appended = changes.appends.iter().map(|message| message.header.id);

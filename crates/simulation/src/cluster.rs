@@ -1,0 +1,284 @@
+//! The replicas of a run: each is a process with a broker and its API, which is started again after it has ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use angarium::api::{self, Authentication, Front, PeerFront, Relay, RequestLimits, SqsSettings};
+use angarium_broker::{Broker, FirstPool, PoolSettings};
+use angarium_catalogue::Catalogue;
+use angarium_clock::Clock;
+use angarium_cluster::peer_client::PeerClient;
+use angarium_cluster::random::Random;
+use angarium_cluster::replicas::Replica;
+use angarium_coordination::Coordination;
+use angarium_core::error::{Error, Part};
+use angarium_core::limits::Limits;
+use angarium_core::names::PoolName;
+use angarium_core::pool::PoolUri;
+use angarium_engine::placement::Algorithm;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::faults::Fault;
+use crate::network::SimulatedPeers;
+use crate::pool::{SimulatedOpener, Storages};
+use crate::process::Process;
+use crate::scheduler::Policy;
+use crate::tree::{Ensemble, ProcessSpawn, TreeHandle};
+use crate::world::World;
+
+/// The wall clock at the start of every run, in milliseconds since the Unix epoch.
+pub const START_MILLIS: u64 = 1_800_000_000_000;
+
+/// How long a process waits for its first session with the tree.
+const TREE_START: Duration = Duration::from_secs(30);
+
+/// Limits that no request of a run reaches.
+const REQUESTS: RequestLimits = RequestLimits {
+    requests: 10_000,
+    long_polls: 10_000,
+    per_address: 10_000,
+    project_rate: None,
+    body_bytes: 256 << 20,
+};
+
+/// The replicas, and all that they stand on. Clones share them.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    world: World,
+    ensemble: Ensemble,
+    storages: Storages,
+    settings: ClusterSettings,
+    nodes: Mutex<Vec<Node>>,
+}
+
+/// The shape of a cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    /// Number of replicas.
+    pub replicas: usize,
+    /// URIs of its pools; the first one is there from the start.
+    pub pools: Vec<String>,
+    /// How the next task is chosen.
+    pub policy: Policy,
+}
+
+/// The place of one replica, over all its processes.
+#[derive(Default)]
+struct Node {
+    /// Number of processes that were started there.
+    starts: u64,
+    process: Option<Process>,
+    /// What listens there, once the broker has started.
+    listeners: Option<Listeners>,
+}
+
+#[derive(Clone)]
+struct Listeners {
+    front: Front,
+    peers: PeerFront,
+    broker: Broker,
+    tree: Arc<TreeHandle>,
+}
+
+impl Cluster {
+    /// Creates a cluster without running replicas.
+    pub fn new(world: World, ensemble: Ensemble, storages: Storages, settings: ClusterSettings) -> Self {
+        let nodes = Mutex::new((0..settings.replicas).map(|_| Node::default()).collect());
+        Self(Arc::new(Inner { world, ensemble, storages, settings, nodes }))
+    }
+
+    /// Returns the world that it is in.
+    pub fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    /// Returns the tree.
+    pub fn ensemble(&self) -> &Ensemble {
+        &self.0.ensemble
+    }
+
+    /// Returns the storages of its pools.
+    pub fn storages(&self) -> &Storages {
+        &self.0.storages
+    }
+
+    /// Returns the number of replicas, running or not.
+    pub fn size(&self) -> usize {
+        self.0.settings.replicas
+    }
+
+    /// Returns the process of a replica and its API for clients, if it runs.
+    pub fn client_service(&self, node: usize) -> Option<(Process, Front)> {
+        let nodes = self.0.nodes.lock();
+        let node = nodes.get(node)?;
+        Some((node.process.clone()?, node.listeners.as_ref()?.front.clone()))
+    }
+
+    /// Returns the process of the replica at an address and its API for replicas, if it runs.
+    pub fn peer_service(&self, address: &str) -> Option<(Process, PeerFront)> {
+        let number: usize = address.strip_prefix("replica-")?.strip_suffix(":1")?.parse().ok()?;
+        let nodes = self.0.nodes.lock();
+        let node = nodes.get(number)?;
+        Some((node.process.clone()?, node.listeners.as_ref()?.peers.clone()))
+    }
+
+    /// Returns the process of a replica, if there is one.
+    pub fn process(&self, node: usize) -> Option<Process> {
+        self.0.nodes.lock().get(node)?.process.clone()
+    }
+
+    /// Returns the connection of a replica to the tree, if it runs.
+    pub fn tree(&self, node: usize) -> Option<Arc<TreeHandle>> {
+        Some(Arc::clone(&self.0.nodes.lock().get(node)?.listeners.as_ref()?.tree))
+    }
+
+    /// Ends the session of a replica with the tree.
+    pub fn end_session(&self, node: usize) {
+        if let Some(process) = self.process(node) {
+            self.0.ensemble.end_session_of(process.name());
+        }
+    }
+
+    /// Whether all replicas run and serve.
+    pub fn is_complete(&self) -> bool {
+        self.0.nodes.lock().iter().all(|node| node.listeners.is_some())
+    }
+
+    /// Starts a replica that has no process, and tries again until it serves. Returns at once.
+    pub fn start(&self, number: usize) {
+        let process = {
+            let mut nodes = self.0.nodes.lock();
+            let node = &mut nodes[number];
+            if node.process.is_some() {
+                return;
+            }
+            node.starts += 1;
+            let name = format!("replica-{number}.{}", node.starts);
+            let process = Process::start(self.0.world.clone(), name);
+            node.process = Some(process.clone());
+            process
+        };
+        let cluster = self.clone();
+        let running = process.clone();
+        let task = process.tasks().spawn(async move { cluster.run(number, &running).await });
+        let cluster = self.clone();
+        self.0.world.spawn(async move {
+            let outcome = task.await;
+            let Ok(Err(error)) = outcome else { return };
+            cluster.0.world.note(|| format!("{} cannot start: {error}", process.name()));
+            process.crash();
+            cluster.forget(number, &process);
+            tokio::time::sleep(Duration::from_millis(500 + cluster.0.world.below(2_000))).await;
+            cluster.start(number);
+        });
+    }
+
+    /// Builds the broker of a process and its API.
+    async fn run(&self, number: usize, process: &Process) -> Result<(), Error> {
+        let world = &self.0.world;
+        // The broker waits at its stop for its own tasks only.
+        let for_tree = process.tasks();
+        let spawn: ProcessSpawn = Arc::new(move |task| drop(for_tree.spawn(task)));
+        let tree = TreeHandle::open(self.0.ensemble.clone(), process.name().to_owned(), spawn);
+        let tree = Arc::new(tree);
+        tree.ready(TREE_START)
+            .await
+            .map_err(|error| Error::unavailable(Part::Coordination, error.to_string()))?;
+        let instance = u128::try_from(number + 1).unwrap_or(1);
+        let address = format!("replica-{number}:1");
+        let replica = Replica {
+            random: Random::seeded(world.below(u64::MAX)),
+            tasks: process.tasks(),
+            ..Replica::new(Uuid::from_u128(instance), format!("host-{number}"), address)
+        };
+        // The clock of each machine is off by up to a second.
+        let clock = Clock::of_runtime(START_MILLIS + world.elapsed_millis() + world.below(1_000));
+        let catalogue = Catalogue::new(Arc::clone(&tree) as Arc<dyn Coordination>);
+        let settings = self.pool_settings(process)?;
+        let broker = Broker::start(catalogue, &settings, replica, clock.clone(), Limits::ZAQAR).await?;
+        let secret = broker.peer_secret().await?;
+        let peers = Arc::new(SimulatedPeers::new(self.clone(), process.name().to_owned()));
+        broker.meet(PeerClient::new(peers.clone(), secret.clone()));
+        let relay = Relay::new(broker.clone(), peers, secret.clone());
+        let off = Authentication::Off(Arc::default());
+        let front = api::front(broker.clone(), off, REQUESTS, clock, Some(relay), SqsSettings::default());
+        let peers = PeerFront::new(broker.clone(), front.clone(), secret);
+        if let Some(node) = self.0.nodes.lock().get_mut(number) {
+            node.listeners = Some(Listeners { front, peers, broker, tree });
+        }
+        world.note(|| format!("{} serves", process.name()));
+        Ok(())
+    }
+
+    fn pool_settings(&self, process: &Process) -> Result<PoolSettings, Error> {
+        let uri = PoolUri::new(&self.0.settings.pools[0])?;
+        let first = Some(FirstPool { name: PoolName::new("default")?, uri, weight: 1 });
+        let opener = SimulatedOpener::new(self.0.storages.clone(), process.name().to_owned());
+        Ok(PoolSettings { first, opener: Arc::new(opener), placement: Algorithm::default() })
+    }
+
+    /// Forgets a process that has ended, unless another one has taken its place.
+    fn forget(&self, number: usize, process: &Process) {
+        let ended = {
+            let mut nodes = self.0.nodes.lock();
+            let node = &mut nodes[number];
+            if node.process.as_ref().is_none_or(|current| current.name() != process.name()) {
+                return;
+            }
+            node.process = None;
+            node.listeners.take()
+        };
+        // Its last handles may have work to do.
+        drop(ended);
+    }
+
+    /// Ends the process of a replica at once, and starts the next one after `pause`.
+    pub fn crash(&self, number: usize, pause: Duration) {
+        let Some(process) = self.process(number) else { return };
+        self.0.world.count(Fault::ProcessCrash);
+        process.crash();
+        self.forget(number, &process);
+        self.start_after(number, pause);
+    }
+
+    /// Ends the process of a replica in order, as by SIGTERM, and starts the next one after `pause`.
+    pub fn stop(&self, number: usize, pause: Duration) {
+        let (process, listeners) = {
+            let nodes = self.0.nodes.lock();
+            let Some(node) = nodes.get(number) else { return };
+            let (Some(process), Some(listeners)) = (&node.process, &node.listeners) else { return };
+            (process.clone(), listeners.clone())
+        };
+        self.0.world.count(Fault::ProcessStop);
+        let cluster = self.clone();
+        let stopping = async move {
+            let Listeners { broker, tree, .. } = listeners;
+            broker.drain().await;
+            broker.stop_waiters();
+            // Clients have a moment to get their answers.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            broker.stop().await;
+            tree.close().await;
+        };
+        let task = process.tasks().spawn(stopping);
+        self.0.world.spawn(async move {
+            // A process that crashes meanwhile is started by its crash.
+            if task.await.is_ok() {
+                process.crash();
+                cluster.forget(number, &process);
+                cluster.start_after(number, pause);
+            }
+        });
+    }
+
+    fn start_after(&self, number: usize, pause: Duration) {
+        let cluster = self.clone();
+        self.0.world.spawn(async move {
+            tokio::time::sleep(pause).await;
+            cluster.start(number);
+        });
+    }
+}

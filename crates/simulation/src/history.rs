@@ -1,0 +1,247 @@
+//! What clients did and learnt, message by message, and the promises that each answer must keep.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Times of a request: when its client sent it, and when the client had the answer or gave up.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// When the request began.
+    pub began: Duration,
+    /// When the client had its answer, or gave up.
+    pub ended: Duration,
+}
+
+/// Whether a change was made, as its client knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// It was made.
+    Done,
+    /// It was not made, and never will be.
+    NotDone,
+    /// It may have been made, or may be made later.
+    Unknown,
+}
+
+/// The history of one message.
+#[derive(Clone, Debug)]
+struct MessageHistory {
+    queue: usize,
+    group: Option<String>,
+    post: Span,
+    posted: Certainty,
+    deliveries: Vec<Delivery>,
+    deletes: Vec<(Span, Certainty)>,
+}
+
+/// One delivery of a message.
+#[derive(Clone, Debug)]
+struct Delivery {
+    claim: String,
+    span: Span,
+    /// The least time for which its holder may rely on the claim, from the begin of the request.
+    lease: Duration,
+    /// When its holder began to give it up, if it did.
+    released: Option<Duration>,
+}
+
+/// The histories of all messages of a run.
+#[derive(Debug, Default)]
+pub struct History {
+    messages: BTreeMap<u64, MessageHistory>,
+    violations: Vec<String>,
+    operations: u64,
+}
+
+/// Numbers of a history.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HistoryCounts {
+    /// Requests with an answer, of any kind.
+    pub operations: u64,
+    /// Messages whose post succeeded.
+    pub posted: u64,
+    /// Deliveries of messages.
+    pub delivered: u64,
+    /// Messages whose delete succeeded.
+    pub deleted: u64,
+}
+
+impl History {
+    /// Counts a request.
+    pub fn count_operation(&mut self) {
+        self.operations += 1;
+    }
+
+    /// Notes a broken promise.
+    pub fn violation(&mut self, text: String) {
+        self.violations.push(text);
+    }
+
+    /// Takes the broken promises.
+    pub fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    /// Notes that the post of a message begins.
+    pub fn begin_post(&mut self, number: u64, queue: usize, group: Option<String>, began: Duration) {
+        let post = Span { began, ended: Duration::MAX };
+        let history = MessageHistory {
+            queue,
+            group,
+            post,
+            posted: Certainty::Unknown,
+            deliveries: Vec::new(),
+            deletes: Vec::new(),
+        };
+        self.messages.insert(number, history);
+    }
+
+    /// Notes the outcome of a post.
+    pub fn end_post(&mut self, number: u64, ended: Duration, posted: Certainty) {
+        let Some(message) = self.messages.get_mut(&number) else { return };
+        message.post.ended = ended;
+        message.posted = posted;
+        if posted == Certainty::NotDone && !message.deliveries.is_empty() {
+            self.violation(format!("message {number} was delivered, and its post was refused"));
+        }
+    }
+
+    /// Notes the messages of a claim, in the order of the answer. `lease` is the least time that the claim lives.
+    pub fn deliver(&mut self, queue: usize, claim: &str, numbers: &[u64], span: Span, lease: Duration) {
+        for (place, number) in numbers.iter().enumerate() {
+            self.check_delivery(queue, claim, *number, span);
+            self.check_order(queue, *number, &numbers[..place], span);
+            if let Some(message) = self.messages.get_mut(number) {
+                message.deliveries.push(Delivery { claim: claim.to_owned(), span, lease, released: None });
+            }
+        }
+    }
+
+    fn check_delivery(&mut self, queue: usize, claim: &str, number: u64, span: Span) {
+        let Some(message) = self.messages.get(&number) else {
+            self.violation(format!("message {number} was delivered, and no client posted it"));
+            return;
+        };
+        let mut broken = Vec::new();
+        if message.queue != queue {
+            broken.push(format!("message {number} of queue {} was delivered by {queue}", message.queue));
+        }
+        if message.posted == Certainty::NotDone {
+            broken.push(format!("message {number} was delivered, and its post was refused"));
+        }
+        let is_deleted = |(delete, certainty): &(Span, Certainty)| {
+            *certainty == Certainty::Done && delete.ended <= span.began
+        };
+        if message.deletes.iter().any(is_deleted) {
+            broken.push(format!("message {number} was delivered by claim {claim} after its delete"));
+        }
+        let is_held = |other: &&Delivery| {
+            let ends = other.released.unwrap_or(other.span.began + other.lease);
+            other.claim != claim && other.span.ended <= span.began && span.ended < ends
+        };
+        if let Some(other) = message.deliveries.iter().find(is_held) {
+            broken.push(format!("message {number} is under two claims, {} and {claim}", other.claim));
+        }
+        if message.deliveries.iter().any(|other| other.claim == claim) {
+            broken.push(format!("message {number} was delivered twice by claim {claim}"));
+        }
+        self.violations.extend(broken);
+    }
+
+    /// Within a group of a FIFO queue no message is delivered before an earlier one that is certainly there.
+    fn check_order(&mut self, queue: usize, number: u64, before: &[u64], span: Span) {
+        let Some(message) = self.messages.get(&number) else { return };
+        let Some(group) = &message.group else { return };
+        let overtakes = |(other, earlier): &(&u64, &MessageHistory)| {
+            let is_there = earlier.posted == Certainty::Done
+                && earlier.post.ended <= message.post.began
+                && earlier.deletes.iter().all(|(delete, certainty)| {
+                    *certainty == Certainty::NotDone || delete.began >= span.ended
+                });
+            // Numbers are given in the order in which posts begin.
+            **other < number
+                && earlier.queue == queue
+                && earlier.group.as_ref() == Some(group)
+                && is_there
+                && !before.contains(other)
+        };
+        let overtaken = self.messages.iter().find(overtakes).map(|(other, _)| *other);
+        if let Some(other) = overtaken {
+            self.violation(format!("message {number} overtook {other} of its group"));
+        }
+    }
+
+    /// Notes that the holder of a claim begins to give it up.
+    pub fn release(&mut self, claim: &str, began: Duration) {
+        self.change_deliveries(claim, |delivery| {
+            delivery.released.get_or_insert(began);
+        });
+    }
+
+    /// Notes that the renewal of a claim begins: from here on the claim may end when the new time is over.
+    pub fn begin_renewal(&mut self, claim: &str, began: Duration, lease: Duration) {
+        self.change_deliveries(claim, |delivery| {
+            delivery.lease = delivery.lease.min(began.saturating_sub(delivery.span.began) + lease);
+        });
+    }
+
+    /// Notes that a claim was renewed by a request that began at `began`.
+    pub fn renew(&mut self, claim: &str, began: Duration, lease: Duration) {
+        self.change_deliveries(claim, |delivery| {
+            delivery.lease = began.saturating_sub(delivery.span.began) + lease;
+        });
+    }
+
+    fn change_deliveries(&mut self, claim: &str, change: impl Fn(&mut Delivery)) {
+        let deliveries = self.messages.values_mut().flat_map(|message| &mut message.deliveries);
+        deliveries.filter(|delivery| delivery.claim == claim).for_each(change);
+    }
+
+    /// Notes that a delete of a message begins. Returns its number among the deletes of the message.
+    pub fn begin_delete(&mut self, number: u64, began: Duration) -> usize {
+        let Some(message) = self.messages.get_mut(&number) else { return 0 };
+        message.deletes.push((Span { began, ended: Duration::MAX }, Certainty::Unknown));
+        message.deletes.len() - 1
+    }
+
+    /// Notes the outcome of a delete.
+    pub fn end_delete(&mut self, number: u64, delete: usize, ended: Duration, certainty: Certainty) {
+        let delete = self.messages.get_mut(&number).and_then(|message| message.deletes.get_mut(delete));
+        if let Some((span, outcome)) = delete {
+            span.ended = ended;
+            *outcome = certainty;
+        }
+    }
+
+    /// Checks, once nothing is left to claim, that every message that should be there was delivered after `since`, or
+    /// may have been deleted.
+    pub fn check_all_delivered(&mut self, since: Duration) {
+        let is_lost = |message: &MessageHistory| {
+            let is_deleted = message.deletes.iter().any(|(_, certainty)| *certainty != Certainty::NotDone);
+            let is_delivered = message.deliveries.iter().any(|delivery| delivery.span.began >= since);
+            message.posted == Certainty::Done && !is_deleted && !is_delivered
+        };
+        let lost: Vec<u64> =
+            self.messages.iter().filter(|(_, message)| is_lost(message)).map(|(number, _)| *number).collect();
+        for number in lost {
+            self.violation(format!("message {number} is lost"));
+        }
+    }
+
+    /// Returns the numbers of the history.
+    pub fn counts(&self) -> HistoryCounts {
+        let messages = self.messages.values();
+        HistoryCounts {
+            operations: self.operations,
+            posted: count(messages.clone().filter(|message| message.posted == Certainty::Done)),
+            delivered: messages.clone().map(|message| count(message.deliveries.iter())).sum(),
+            deleted: count(messages.filter(|message| {
+                message.deletes.iter().any(|(_, certainty)| *certainty == Certainty::Done)
+            })),
+        }
+    }
+}
+
+fn count<T>(items: impl Iterator<Item = T>) -> u64 {
+    u64::try_from(items.count()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,20 @@
+//! Deterministic simulation.
+
+pub mod client;
+pub mod cluster;
+pub mod faults;
+pub mod history;
+pub mod logs;
+pub mod network;
+pub mod panics;
+pub mod pool;
+pub mod process;
+pub mod requests;
+pub mod run;
+pub mod scenario;
+pub mod scheduler;
+pub mod trace;
+pub mod tree;
+pub mod weather;
+pub mod workload;
+pub mod world;

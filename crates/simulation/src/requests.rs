@@ -1,0 +1,152 @@
+//! Requests of clients as HTTP requests, and their answers as a client can tell them apart.
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use serde_json::{Value, json};
+
+use crate::world::Loss;
+
+/// The outcome of a request, as its client knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A success, with the body; null for an empty one.
+    Done(Value),
+    /// The service does not have the thing that the request names.
+    Missing,
+    /// A refusal: nothing was written. Has the code word.
+    Refused(String),
+    /// The request may have been carried out, now or later.
+    Unknown,
+}
+
+impl Outcome {
+    /// Returns the outcome of an exchange.
+    pub fn of(answer: Result<Response<Bytes>, Loss>) -> Self {
+        match answer {
+            Ok(response) => Self::of_response(&response),
+            Err(Loss::NotSent) => Self::Refused("not sent".into()),
+            Err(Loss::Unknown) => Self::Unknown,
+        }
+    }
+
+    fn of_response(response: &Response<Bytes>) -> Self {
+        let body = serde_json::from_slice(response.body()).unwrap_or(Value::Null);
+        if response.status().is_success() {
+            return Self::Done(body);
+        }
+        let code = body["code"].as_str().unwrap_or("none");
+        match body["nothing_written"].as_bool() {
+            Some(true) if response.status().as_u16() == 404 => Self::Missing,
+            Some(true) => Self::Refused(code.to_owned()),
+            Some(false) | None => Self::Unknown,
+        }
+    }
+
+    /// A short text for the trace.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Done(_) => "done".into(),
+            Self::Missing => "missing".into(),
+            Self::Refused(code) => format!("refused: {code}"),
+            Self::Unknown => "unknown".into(),
+        }
+    }
+}
+
+/// A request of the REST API.
+#[derive(Clone, Debug)]
+pub struct ApiRequest {
+    method: Method,
+    path: String,
+    body: Option<Value>,
+}
+
+/// One message to post.
+#[derive(Clone, Debug)]
+pub struct Posting {
+    /// The number that is its body: each message of a run has its own.
+    pub number: u64,
+    /// Its group, in a FIFO queue.
+    pub group: Option<String>,
+    /// Its delay in seconds, 0 for none.
+    pub delay: u64,
+}
+
+impl ApiRequest {
+    fn new(method: Method, path: String, body: Option<Value>) -> Self {
+        Self { method, path: format!("/v2{path}"), body }
+    }
+
+    /// Creates or changes a queue.
+    pub fn put_queue(queue: &str, attributes: Value) -> Self {
+        Self::new(Method::PUT, format!("/queues/{queue}"), Some(attributes))
+    }
+
+    /// Posts messages that live for two weeks.
+    pub fn post(queue: &str, postings: &[Posting]) -> Self {
+        let message = |posting: &Posting| {
+            let mut message = json!({"body": posting.number, "ttl": 1_209_600});
+            if let Some(group) = &posting.group {
+                message["group"] = json!(group);
+                message["dedup_id"] = json!(posting.number.to_string());
+            }
+            if posting.delay > 0 {
+                message["delay"] = json!(posting.delay);
+            }
+            message
+        };
+        let messages: Vec<Value> = postings.iter().map(message).collect();
+        Self::new(Method::POST, format!("/queues/{queue}/messages"), Some(json!({"messages": messages})))
+    }
+
+    /// Claims messages for `ttl` seconds.
+    pub fn claim(queue: &str, limit: u64, ttl: u64) -> Self {
+        let path = format!("/queues/{queue}/claims?limit={limit}");
+        Self::new(Method::POST, path, Some(json!({"ttl": ttl, "grace": 60})))
+    }
+
+    /// Claims messages, and waits at most `wait` seconds for one.
+    pub fn claim_waiting(queue: &str, limit: u64, ttl: u64, wait: u64) -> Self {
+        let path = format!("/queues/{queue}/claims?limit={limit}&wait={wait}");
+        Self::new(Method::POST, path, Some(json!({"ttl": ttl, "grace": 60})))
+    }
+
+    /// Renews a claim for `ttl` seconds.
+    pub fn renew(queue: &str, claim: &str, ttl: u64) -> Self {
+        let path = format!("/queues/{queue}/claims/{claim}");
+        Self::new(Method::PATCH, path, Some(json!({"ttl": ttl, "grace": 60})))
+    }
+
+    /// Releases a claim.
+    pub fn release(queue: &str, claim: &str) -> Self {
+        Self::new(Method::DELETE, format!("/queues/{queue}/claims/{claim}"), None)
+    }
+
+    /// Deletes a message, under a claim or without one.
+    pub fn delete(queue: &str, id: &str, claim: Option<&str>) -> Self {
+        let claim = claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
+        Self::new(Method::DELETE, format!("/queues/{queue}/messages/{id}{claim}"), None)
+    }
+
+    /// Counts the messages of a queue.
+    pub fn stats(queue: &str) -> Self {
+        Self::new(Method::GET, format!("/queues/{queue}/stats"), None)
+    }
+
+    /// Returns the request as HTTP.
+    pub fn to_http(&self) -> Request<Bytes> {
+        let body = self.body.as_ref().map_or_else(Bytes::new, |body| body.to_string().into());
+        let request = Request::builder()
+            .method(self.method.clone())
+            .uri(&self.path)
+            .header("host", "localhost")
+            .header("client-id", "3381af92-2b9e-11e3-b191-71861300734c")
+            .header("content-type", "application/json");
+        request.body(body).expect("a path of names and numbers is a URI")
+    }
+
+    /// A short text for the trace.
+    pub fn text(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}

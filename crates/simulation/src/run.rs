@@ -1,0 +1,128 @@
+//! One run: a cluster in the world of a seed, its load, its healing, and the judgement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use angarium_core::durability::Durability;
+use angarium_core::maps::HashKeys;
+use parking_lot::Mutex;
+
+use crate::cluster::{Cluster, START_MILLIS};
+use crate::faults::FaultCounts;
+use crate::history::{History, HistoryCounts};
+use crate::pool::Storages;
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+use crate::tree::Ensemble;
+use crate::workload::Workload;
+use crate::world::World;
+use crate::{logs, panics, weather};
+
+/// The longest time that a run may take, in simulated time.
+const LONGEST: Duration = Duration::from_secs(6 * 3_600);
+
+/// How long a cluster may take to be complete when no fault happens.
+const COMPLETION: Duration = Duration::from_secs(300);
+
+/// After this time no claim of a client lives.
+const CLAIMS_END: Duration = Duration::from_secs(230);
+
+/// The outcome of a run.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Broken promises; none in a good run.
+    pub violations: Vec<String>,
+    /// The hash of the trace.
+    pub trace_hash: u64,
+    /// The lines of the trace, if they were kept.
+    pub lines: Vec<String>,
+    /// Faults that happened.
+    pub faults: FaultCounts,
+    /// What clients did.
+    pub counts: HistoryCounts,
+    /// The simulated time.
+    pub simulated: Duration,
+    /// Steps that tasks have made.
+    pub steps: u64,
+}
+
+impl Report {
+    fn failed(why: String) -> Self {
+        Self { violations: vec![format!("the run itself failed: {why}")], ..Self::default() }
+    }
+}
+
+/// Runs a scenario.
+pub fn run(scenario: &Scenario, trace: Trace) -> Report {
+    // The same for all runs of the process.
+    HashKeys::fix([1, 2]);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O can be built");
+    let panics = panics::watch();
+    let mut report = runtime.block_on(async {
+        let world = World::new(scenario.seed, scenario.cluster.policy, trace);
+        let _logs = logs::show_in(&world);
+        let (tasks, scenario) = (world.scheduler().tasks(), scenario.clone());
+        let report = tasks.spawn(async move { run_in_world(&scenario, world).await }).await;
+        report.unwrap_or_else(|error| Report::failed(error.to_string()))
+    });
+    drop(runtime);
+    report.violations.extend(panics.take());
+    report
+}
+
+async fn run_in_world(scenario: &Scenario, world: World) -> Report {
+    let history = Arc::new(Mutex::new(History::default()));
+    let ended = tokio::time::timeout(LONGEST, run_phases(scenario, &world, &history)).await;
+    if ended.is_err() {
+        history.lock().violation(format!("the run has no end within {LONGEST:?}"));
+    }
+    let mut history = history.lock();
+    let mut violations = history.take_violations();
+    violations.extend(world.take_violations());
+    violations.iter().for_each(|violation| world.note(|| format!("VIOLATION {violation}")));
+    Report {
+        violations,
+        trace_hash: world.trace_hash(),
+        lines: world.take_lines(),
+        faults: world.faults(),
+        counts: history.counts(),
+        simulated: world.elapsed(),
+        steps: world.scheduler().steps(),
+    }
+}
+
+async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<History>>) {
+    let ensemble = Ensemble::new(world.clone(), START_MILLIS);
+    let storages = Storages::new(world.clone());
+    for uri in &scenario.cluster.pools {
+        storages.add(uri.trim_start_matches("sim://"), Durability::Sync);
+    }
+    let cluster = Cluster::new(world.clone(), ensemble, storages, scenario.cluster.clone());
+    (0..cluster.size()).for_each(|node| cluster.start(node));
+    let workload = Workload::new(cluster.clone(), scenario.clone(), Arc::clone(history));
+    await_complete(&cluster, history).await;
+    workload.create_queues().await;
+    world.begin_faults(scenario.rates.clone());
+    let faults = cluster.clone();
+    world.spawn(weather::run(faults));
+    workload.run_clients().await;
+    world.heal();
+    await_complete(&cluster, history).await;
+    tokio::time::sleep(CLAIMS_END).await;
+    workload.empty_queues().await;
+}
+
+async fn await_complete(cluster: &Cluster, history: &Arc<Mutex<History>>) {
+    let end = cluster.world().elapsed() + COMPLETION;
+    while !cluster.is_complete() {
+        if cluster.world().elapsed() > end {
+            history.lock().violation("a replica does not start".into());
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}

@@ -1,0 +1,72 @@
+//! Faults of processes, sessions and storages, which come over the cluster while clients work.
+
+use std::time::Duration;
+
+use crate::cluster::Cluster;
+use crate::faults::Fault;
+use crate::world::World;
+
+/// The faults of one second.
+async fn pass_second(cluster: &Cluster) {
+    let world = cluster.world();
+    tokio::time::sleep(Duration::from_millis(500 + world.below(1_000))).await;
+    let node = usize::try_from(world.below(100)).unwrap_or(0) % cluster.size();
+    if world.happens(Fault::ProcessPause) {
+        pause(cluster, node);
+    }
+    if world.draws(Fault::ProcessCrash) {
+        cluster.crash(node, some_seconds(world, 20));
+    }
+    if world.draws(Fault::ProcessStop) {
+        cluster.stop(node, some_seconds(world, 5));
+    }
+    if let Some(tree) = cluster.tree(node) {
+        if world.happens(Fault::TreeCut) {
+            tree.cut(some_seconds(world, 25));
+        }
+        if world.happens(Fault::TreeSessionEnded) {
+            cluster.end_session(node);
+        }
+    }
+    if world.happens(Fault::TreeLeaderChanged) {
+        let step = i64::try_from(world.below(4_000)).unwrap_or(0) - 2_000;
+        cluster.ensemble().change_leader(step);
+    }
+    if let Some(storage) = cluster.storages().any() {
+        if world.happens(Fault::PoolFull) {
+            let pause = some_seconds(world, 30);
+            storage.set_full(true);
+            let full = storage.clone();
+            world.spawn(async move {
+                tokio::time::sleep(pause).await;
+                full.set_full(false);
+            });
+        }
+        if world.draws(Fault::PoolRolledBack) {
+            storage.roll_back();
+        }
+    }
+}
+
+/// Lets faults happen until the world is healed.
+pub async fn run(cluster: Cluster) {
+    while !cluster.world().is_healed() {
+        pass_second(&cluster).await;
+    }
+}
+
+fn pause(cluster: &Cluster, node: usize) {
+    let Some(process) = cluster.process(node) else { return };
+    process.pause();
+    let pause = some_seconds(cluster.world(), 40);
+    cluster.world().spawn(async move {
+        tokio::time::sleep(pause).await;
+        process.resume();
+    });
+}
+
+/// Mostly a short time, and at most `most` seconds.
+fn some_seconds(world: &World, most: u64) -> Duration {
+    let limit = if world.below(3) == 0 { most * 1_000 } else { most * 100 };
+    Duration::from_millis(50 + world.below(limit))
+}
