@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::source::{Source, in_name, offsets};
 use super::tables::{
-    AMBIENT, COMPONENTS, CRATES, DETERMINED, DRIVERS, EMPTY_NAMES, HANDLES, IMPORTS, IMPURE, LINES, PURE,
-    SEAMS, UNFINISHED,
+    AMBIENT, AMBIENT_TYPES, COMPONENTS, CRATES, DETERMINED, DRIVERS, EMPTY_NAMES, HANDLES, IMPORTS, IMPURE,
+    LINES, PURE, SEAMS, UNFINISHED,
 };
 
 /// Something wrong, and where.
@@ -157,13 +157,15 @@ pub fn determinism(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     let mut findings = found(source, AMBIENT, "is an ambient source (AMBIENT): take it from the replica");
-    let imports = offsets(&source.code, "std::time").map(|at| &source.code[at..]);
-    let instants =
-        imports.filter(|import| import.split(';').next().is_some_and(|import| import.contains("Instant")));
-    findings.extend(instants.map(|import| {
-        let line = source.line(source.code.len() - import.len());
-        finding(source, line, "the Instant of std is an ambient source: take that of tokio")
-    }));
+    for (module, name, instead) in AMBIENT_TYPES {
+        let imports = offsets(&source.code, module).map(|at| &source.code[at..]);
+        let named =
+            imports.filter(|import| import.split(';').next().is_some_and(|import| import.contains(name)));
+        findings.extend(named.map(|import| {
+            let line = source.line(source.code.len() - import.len());
+            finding(source, line, format!("the {name} of std is an ambient source: take that of {instead}"))
+        }));
+    }
     let select = "select! {";
     let is_plain = |at: &usize| !source.code[at + select.len()..].trim_start().starts_with("biased;");
     let plain = offsets(&source.code, select).filter(is_plain);

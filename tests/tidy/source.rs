@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crate that only tests use.
-const TESTBED: &str = "testbed";
+const TEST_CRATES: &[&str] = &["simulation", "testbed"];
 
 /// One file.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl Source {
             return Some(path.to_owned());
         }
         let (name, path) = self.path.strip_prefix("crates/")?.split_once("/src/")?;
-        (name != TESTBED).then(|| format!("{name}/{path}"))
+        (!TEST_CRATES.contains(&name)).then(|| format!("{name}/{path}"))
     }
 
     /// Where `word` stands in the code: its lines. Ends of the word that are letters are ends of a word in the code.
@@ -66,7 +66,8 @@ impl Source {
 pub fn program_manifests() -> Vec<String> {
     let crates = fs::read_dir(root().join("crates")).expect("the folder can be read");
     let folders = crates.map(|entry| entry.expect("the folder can be read").path());
-    let program = folders.filter(|folder| !folder.ends_with(TESTBED)).chain([root().to_owned()]);
+    let is_program = |folder: &PathBuf| !TEST_CRATES.iter().any(|name| folder.ends_with(name));
+    let program = folders.filter(is_program).chain([root().to_owned()]);
     program.map(|folder| read(&folder.join("Cargo.toml"))).collect()
 }
 

@@ -148,7 +148,7 @@ const EVERYWHERE: &str = "";
 pub const CRATES: &[(&str, &[&str])] = &[
     ("anstream", &["client/printer.rs", "client/top", "telemetry.rs"]),
     ("anyhow", &["commands", "main.rs", "bench"]),
-    ("async_trait", &["coordination", "storage"]),
+    ("async_trait", &["cluster/peers.rs", "coordination", "storage"]),
     ("axum", &["api", "bench", "server"]),
     ("base64", &["api/sqs", "core/receipt.rs"]),
     ("bytes", &[EVERYWHERE]),
@@ -226,7 +226,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "storage",
         ],
     ),
-    ("pin_project_lite", &["server"]),
+    ("pin_project_lite", &["cluster/tasks.rs", "server"]),
     ("prometheus_client", &["metrics"]),
     // In domain and placement only the traits: the dice are passed in.
     (
@@ -287,6 +287,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     // What names the tables of a store and their parts, to be read without the store.
     ("sfa", &["journal"]),
     ("sha2", &["api/sqs", "core/access.rs", "core/dedup.rs", "core/receipt.rs"]),
+    ("siphasher", &["core/maps.rs"]),
     // The system probes connections of clients, and of other replicas.
     ("socket2", &["cluster/connection.rs", "server"]),
     // Names that are meant.
@@ -303,10 +304,12 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "budget",
             "budget.rs",
             "catalogue",
+            "clock/lib.rs",
             "commands",
             "cluster/peer_response.rs",
             "cluster/connection.rs",
             "cluster/peers.rs",
+            "cluster/tasks.rs",
             "coordination",
             "journal",
             "keystone",
@@ -317,7 +320,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("tokio_postgres", &["storage/postgres"]),
     ("tokio_postgres_rustls", &["storage/postgres"]),
     ("tokio_rustls", &["server/tls.rs"]),
-    ("tokio_util", &["broker", "commands", "coordination", "server", "bench"]),
+    ("tokio_util", &["broker", "cluster/tasks.rs", "commands", "coordination", "server", "bench"]),
     ("toml", &["client/context_file.rs", "config"]),
     ("tower", &["api/front.rs", "api/rest/mod.rs", "cluster/connection.rs", "keystone", "server"]),
     ("tower_http", &["api/metrics.rs"]),
@@ -382,11 +385,18 @@ pub const IMPURE: &[&str] = &[
 
 /// Parts that run under a simulated clock: they take time and randomness from the handles of their replica, and state the
 /// order in which the branches of a `select!` are looked at.
-pub const DETERMINED: &[&str] = &["broker", "catalogue", "cluster"];
+pub const DETERMINED: &[&str] = &["broker", "catalogue", "cluster", "engine"];
 
 /// Sources of time and randomness that no seed determines.
 pub const AMBIENT: &[&str] =
     &["SystemTime", "thread_rng", "rand::rng", "rand::random", "from_os_rng", "new_v4"];
+
+/// Types of std whose values no seed determines, with their modules, and what has them instead.
+pub const AMBIENT_TYPES: &[(&str, &str, &str)] = &[
+    ("std::time", "Instant", "tokio"),
+    ("std::collections", "HashMap", "core::maps"),
+    ("std::collections", "HashSet", "core::maps"),
+];
 
 /// The files that make the handles.
 pub const HANDLES: &[&str] = &["cluster/random.rs"];

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::faults::Fault;
-use crate::history::{Certainty, History, Span};
+use crate::history::{Certainty, DEAD_LETTERS, History, Span};
 use crate::network::send_from_client;
 use crate::requests::{ApiRequest, Outcome, Posting};
 use crate::world::World;
@@ -107,7 +107,12 @@ impl Client {
             0 => ApiRequest::claim(&name, limit, ttl),
             _ => ApiRequest::claim_waiting(&name, limit, ttl, wait),
         };
-        let Outcome::Done(body) = self.send(&request).await else { return None };
+        let body = match self.send(&request).await {
+            Outcome::Done(body) => body,
+            // A queue that does not exist has no messages.
+            Outcome::Missing => Value::Null,
+            Outcome::Refused(_) | Outcome::Unknown => return None,
+        };
         let span = Span { began, ended: self.world().elapsed() };
         let Some(id) = body["id"].as_str() else {
             return Some(HeldClaim { id: String::new(), messages: Vec::new() });
@@ -121,11 +126,39 @@ impl Client {
 
     /// Deletes a message, under a claim or without one.
     pub async fn delete(&self, queue: usize, message: &HeldMessage, claim: Option<&str>) -> Certainty {
-        let delete = self.history.lock().begin_delete(message.number, self.world().elapsed());
+        let delete = self.history.lock().begin_delete(queue, message.number, self.world().elapsed());
         let outcome = self.send(&ApiRequest::delete(&queue_name(queue), &message.id, claim)).await;
         let deleted = certainty(&outcome);
         self.history.lock().end_delete(message.number, delete, self.world().elapsed(), deleted);
         deleted
+    }
+
+    /// Deletes several messages under a claim.
+    pub async fn delete_each(&self, queue: usize, messages: &[HeldMessage], claim: &str) {
+        let began = self.world().elapsed();
+        let begin = |message: &HeldMessage| self.history.lock().begin_delete(queue, message.number, began);
+        let deletes: Vec<usize> = messages.iter().map(begin).collect();
+        let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
+        let outcome = self.send(&ApiRequest::delete_each(&queue_name(queue), &ids, claim)).await;
+        let ended = self.world().elapsed();
+        for (index, (message, delete)) in messages.iter().zip(deletes).enumerate() {
+            let deleted = match &outcome {
+                Outcome::Done(body) => entry_certainty(&body["results"][index]),
+                other => certainty(other),
+            };
+            self.history.lock().end_delete(message.number, delete, ended, deleted);
+        }
+    }
+
+    /// Removes all messages of a queue, by a purge or with the queue.
+    pub async fn remove_all(&self, queue: usize, request: &ApiRequest) {
+        let began = self.world().elapsed();
+        self.history.lock().begin_removal_of_all(queue, began);
+        let outcome = self.send(request).await;
+        // A request without an answer may be carried out at any time.
+        if certainty(&outcome) != Certainty::Unknown {
+            self.history.lock().end_removal_of_all(queue, began, self.world().elapsed());
+        }
     }
 
     /// Releases a claim.
@@ -147,7 +180,18 @@ impl Client {
 
 /// Returns the name of a queue.
 pub fn queue_name(queue: usize) -> String {
-    format!("q{queue}")
+    match queue.checked_sub(DEAD_LETTERS) {
+        Some(source) => format!("dead{source}"),
+        None => format!("q{queue}"),
+    }
+}
+
+fn entry_certainty(entry: &Value) -> Certainty {
+    match (&entry["error"], entry["error"]["nothing_written"].as_bool()) {
+        (Value::Null, _) => Certainty::Done,
+        (_, Some(true)) => Certainty::NotDone,
+        _ => Certainty::Unknown,
+    }
 }
 
 fn lease(ttl: u64) -> Duration {

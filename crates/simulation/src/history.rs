@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The number of the queue of dead letters of a queue is that of the queue plus this.
+pub const DEAD_LETTERS: usize = 1_000;
+
 /// Times of a request: when its client sent it, and when the client had the answer or gave up.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
@@ -31,7 +34,7 @@ struct MessageHistory {
     post: Span,
     posted: Certainty,
     deliveries: Vec<Delivery>,
-    deletes: Vec<(Span, Certainty)>,
+    deletes: Vec<Delete>,
 }
 
 /// One delivery of a message.
@@ -45,12 +48,30 @@ struct Delivery {
     released: Option<Duration>,
 }
 
+/// A request that deletes a message in a queue. If the message has moved on to the dead letters, it does nothing.
+#[derive(Clone, Copy, Debug)]
+struct Delete {
+    queue: usize,
+    span: Span,
+    certainty: Certainty,
+}
+
+impl Delete {
+    fn begun(queue: usize, began: Duration) -> Self {
+        Self { queue, span: Span { began, ended: Duration::MAX }, certainty: Certainty::Unknown }
+    }
+}
+
 /// The histories of all messages of a run.
 #[derive(Debug, Default)]
 pub struct History {
     messages: BTreeMap<u64, MessageHistory>,
     violations: Vec<String>,
     operations: u64,
+    /// Whether messages leave their queue by themselves, so that a later one of their group may come next.
+    has_dead_letters: bool,
+    /// Requests that remove all messages of a queue.
+    removals: Vec<(usize, Span)>,
 }
 
 /// Numbers of a history.
@@ -67,6 +88,11 @@ pub struct HistoryCounts {
 }
 
 impl History {
+    /// Creates a history without messages. With dead letters the order within groups is not checked.
+    pub fn new(has_dead_letters: bool) -> Self {
+        Self { has_dead_letters, ..Self::default() }
+    }
+
     /// Counts a request.
     pub fn count_operation(&mut self) {
         self.operations += 1;
@@ -85,13 +111,17 @@ impl History {
     /// Notes that the post of a message begins.
     pub fn begin_post(&mut self, number: u64, queue: usize, group: Option<String>, began: Duration) {
         let post = Span { began, ended: Duration::MAX };
+        let removals = self.removals.iter().filter(|(of, span)| *of == queue && began <= span.ended);
+        let deletes = removals
+            .map(|(queue, span)| Delete { queue: *queue, span: *span, certainty: Certainty::Unknown })
+            .collect();
         let history = MessageHistory {
             queue,
             group,
             post,
             posted: Certainty::Unknown,
             deliveries: Vec::new(),
-            deletes: Vec::new(),
+            deletes,
         };
         self.messages.insert(number, history);
     }
@@ -110,7 +140,9 @@ impl History {
     pub fn deliver(&mut self, queue: usize, claim: &str, numbers: &[u64], span: Span, lease: Duration) {
         for (place, number) in numbers.iter().enumerate() {
             self.check_delivery(queue, claim, *number, span);
-            self.check_order(queue, *number, &numbers[..place], span);
+            if !self.has_dead_letters {
+                self.check_order(queue, *number, &numbers[..place], span);
+            }
             if let Some(message) = self.messages.get_mut(number) {
                 message.deliveries.push(Delivery { claim: claim.to_owned(), span, lease, released: None });
             }
@@ -123,14 +155,15 @@ impl History {
             return;
         };
         let mut broken = Vec::new();
-        if message.queue != queue {
+        // The queue of dead letters of a queue has its messages.
+        if message.queue != queue % DEAD_LETTERS {
             broken.push(format!("message {number} of queue {} was delivered by {queue}", message.queue));
         }
         if message.posted == Certainty::NotDone {
             broken.push(format!("message {number} was delivered, and its post was refused"));
         }
-        let is_deleted = |(delete, certainty): &(Span, Certainty)| {
-            *certainty == Certainty::Done && delete.ended <= span.began
+        let is_deleted = |delete: &Delete| {
+            delete.queue == queue && delete.certainty == Certainty::Done && delete.span.ended <= span.began
         };
         if message.deletes.iter().any(is_deleted) {
             broken.push(format!("message {number} was delivered by claim {claim} after its delete"));
@@ -155,9 +188,10 @@ impl History {
         let overtakes = |(other, earlier): &(&u64, &MessageHistory)| {
             let is_there = earlier.posted == Certainty::Done
                 && earlier.post.ended <= message.post.began
-                && earlier.deletes.iter().all(|(delete, certainty)| {
-                    *certainty == Certainty::NotDone || delete.began >= span.ended
-                });
+                && earlier
+                    .deletes
+                    .iter()
+                    .all(|delete| delete.certainty == Certainty::NotDone || delete.span.began >= span.ended);
             // Numbers are given in the order in which posts begin.
             **other < number
                 && earlier.queue == queue
@@ -198,18 +232,36 @@ impl History {
     }
 
     /// Notes that a delete of a message begins. Returns its number among the deletes of the message.
-    pub fn begin_delete(&mut self, number: u64, began: Duration) -> usize {
+    pub fn begin_delete(&mut self, queue: usize, number: u64, began: Duration) -> usize {
         let Some(message) = self.messages.get_mut(&number) else { return 0 };
-        message.deletes.push((Span { began, ended: Duration::MAX }, Certainty::Unknown));
+        message.deletes.push(Delete::begun(queue, began));
         message.deletes.len() - 1
+    }
+
+    /// Notes that a request which removes all messages of a queue begins: each one that is there, or is posted before
+    /// the end of the request, may be removed.
+    pub fn begin_removal_of_all(&mut self, queue: usize, began: Duration) {
+        self.removals.push((queue, Span { began, ended: Duration::MAX }));
+        let removed = self.messages.values_mut().filter(|message| message.queue == queue);
+        for message in removed {
+            message.deletes.push(Delete::begun(queue, began));
+        }
+    }
+
+    /// Notes that no message that is posted from now on is removed by that request.
+    pub fn end_removal_of_all(&mut self, queue: usize, began: Duration, ended: Duration) {
+        let is_that = |(of, span): &&mut (usize, Span)| *of == queue && span.began == began;
+        if let Some((_, span)) = self.removals.iter_mut().find(is_that) {
+            span.ended = ended;
+        }
     }
 
     /// Notes the outcome of a delete.
     pub fn end_delete(&mut self, number: u64, delete: usize, ended: Duration, certainty: Certainty) {
         let delete = self.messages.get_mut(&number).and_then(|message| message.deletes.get_mut(delete));
-        if let Some((span, outcome)) = delete {
-            span.ended = ended;
-            *outcome = certainty;
+        if let Some(delete) = delete {
+            delete.span.ended = ended;
+            delete.certainty = certainty;
         }
     }
 
@@ -217,7 +269,7 @@ impl History {
     /// may have been deleted.
     pub fn check_all_delivered(&mut self, since: Duration) {
         let is_lost = |message: &MessageHistory| {
-            let is_deleted = message.deletes.iter().any(|(_, certainty)| *certainty != Certainty::NotDone);
+            let is_deleted = message.deletes.iter().any(|delete| delete.certainty != Certainty::NotDone);
             let is_delivered = message.deliveries.iter().any(|delivery| delivery.span.began >= since);
             message.posted == Certainty::Done && !is_deleted && !is_delivered
         };
@@ -235,9 +287,11 @@ impl History {
             operations: self.operations,
             posted: count(messages.clone().filter(|message| message.posted == Certainty::Done)),
             delivered: messages.clone().map(|message| count(message.deliveries.iter())).sum(),
-            deleted: count(messages.filter(|message| {
-                message.deletes.iter().any(|(_, certainty)| *certainty == Certainty::Done)
-            })),
+            deleted: count(
+                messages.filter(|message| {
+                    message.deletes.iter().any(|delete| delete.certainty == Certainty::Done)
+                }),
+            ),
         }
     }
 }

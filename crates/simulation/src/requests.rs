@@ -128,6 +128,38 @@ impl ApiRequest {
         Self::new(Method::DELETE, format!("/queues/{queue}/messages/{id}{claim}"), None)
     }
 
+    /// Adds a pool.
+    pub fn put_pool(pool: &str, uri: &str) -> Self {
+        Self::new(Method::PUT, format!("/pools/{pool}"), Some(json!({"uri": uri, "weight": 1})))
+    }
+
+    /// Begins to move a queue to a pool.
+    pub fn migrate(queue: &str, pool: &str) -> Self {
+        Self::new(Method::POST, format!("/queues/{queue}/migrate"), Some(json!({"pool": pool})))
+    }
+
+    /// Turns the migration of a queue round.
+    pub fn cancel_migration(queue: &str) -> Self {
+        Self::new(Method::DELETE, format!("/queues/{queue}/migrate"), None)
+    }
+
+    /// Removes all messages of a queue.
+    pub fn purge(queue: &str) -> Self {
+        let body = json!({"resource_types": ["messages"]});
+        Self::new(Method::POST, format!("/queues/{queue}/purge"), Some(body))
+    }
+
+    /// Deletes a queue with its messages.
+    pub fn delete_queue(queue: &str) -> Self {
+        Self::new(Method::DELETE, format!("/queues/{queue}"), None)
+    }
+
+    /// Deletes several messages, each of which is under one of the claims or under none.
+    pub fn delete_each(queue: &str, ids: &[String], claim: &str) -> Self {
+        let path = format!("/queues/{queue}/messages/batch?ids={}&claim_ids={claim}", ids.join(","));
+        Self::new(Method::DELETE, path, None)
+    }
+
     /// Counts the messages of a queue.
     pub fn stats(queue: &str) -> Self {
         Self::new(Method::GET, format!("/queues/{queue}/stats"), None)

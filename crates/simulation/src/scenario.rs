@@ -61,8 +61,23 @@ pub struct Scenario {
     pub steps: usize,
     /// The longest pause between two steps of a client, in milliseconds.
     pub pause_millis: u64,
+    /// What clients do beside posts, claims and deletes.
+    pub verbs: Verbs,
     /// How often each fault happens.
     pub rates: FaultRates,
+}
+
+/// What clients do beside posts, claims and deletes of messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Verbs {
+    /// Queues move between pools.
+    pub migrations: bool,
+    /// Messages that were claimed twice move to queues of dead letters.
+    pub dead_letters: bool,
+    /// Queues are purged.
+    pub purges: bool,
+    /// Standard queues are deleted, and created again by the next post.
+    pub queue_deletions: bool,
 }
 
 impl Scenario {
@@ -88,6 +103,12 @@ impl Scenario {
             clients: random.random_range(1..=6),
             steps: random.random_range(10..=60),
             pause_millis: [100, 1_000, 5_000, 20_000][random.random_range(0..4)],
+            verbs: Verbs {
+                migrations: random.random_range(0..3) == 0,
+                dead_letters: random.random_range(0..3) == 0,
+                purges: random.random_range(0..6) == 0,
+                queue_deletions: random.random_range(0..6) == 0,
+            },
             rates,
         }
     }

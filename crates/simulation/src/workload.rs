@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::client::{Client, HeldClaim, HeldMessage, queue_name};
 use crate::cluster::Cluster;
-use crate::history::{Certainty, History};
+use crate::history::{Certainty, DEAD_LETTERS, History};
 use crate::requests::{ApiRequest, Outcome, Posting};
 use crate::scenario::Scenario;
 use crate::world::World;
@@ -45,8 +45,20 @@ impl Workload {
     /// Creates the queues, before faults happen.
     pub async fn create_queues(&self) {
         let client = self.client("setup".into());
+        for (index, uri) in self.scenario.cluster.pools.iter().enumerate().skip(1) {
+            if !self.repeat(&client, &ApiRequest::put_pool(&pool_name(index), uri)).await {
+                self.history.lock().violation(format!("{uri} cannot be added"));
+            }
+        }
         for queue in 0..self.scenario.queues {
-            let attributes = if is_fifo(queue) { json!({"_fifo": true}) } else { json!({}) };
+            let mut attributes = json!({});
+            if is_fifo(queue) {
+                attributes["_fifo"] = json!(true);
+            }
+            if self.scenario.verbs.dead_letters {
+                attributes["_max_claim_count"] = json!(2);
+                attributes["_dead_letter_queue"] = json!(queue_name(DEAD_LETTERS + queue));
+            }
             let request = ApiRequest::put_queue(&queue_name(queue), attributes);
             if !self.repeat(&client, &request).await {
                 self.history.lock().violation(format!("{} cannot be created", queue_name(queue)));
@@ -89,6 +101,11 @@ impl Workload {
         let client = self.client("cleaner".into());
         for queue in 0..self.scenario.queues {
             self.empty_queue(&client, queue).await;
+        }
+        if self.scenario.verbs.dead_letters {
+            for queue in 0..self.scenario.queues {
+                self.empty_queue(&client, DEAD_LETTERS + queue).await;
+            }
         }
         self.history.lock().check_all_delivered(since);
     }
@@ -133,16 +150,21 @@ impl Workload {
         let end = self.world().elapsed() + RECOVERY;
         let mut last = "no answer".to_owned();
         while self.world().elapsed() < end {
-            if let Outcome::Done(body) = client.send(&ApiRequest::stats(&queue_name(queue))).await {
-                if body["messages"]["total"] == 0 {
-                    return;
-                }
-                last = body["messages"].to_string();
+            match client.send(&ApiRequest::stats(&queue_name(queue))).await {
+                Outcome::Missing => return,
+                Outcome::Done(body) if body["messages"]["total"] == 0 => return,
+                Outcome::Done(body) => last = body["messages"].to_string(),
+                Outcome::Refused(_) | Outcome::Unknown => {}
             }
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
         self.history.lock().violation(format!("{} is empty and counts {last}", queue_name(queue)));
     }
+}
+
+/// Returns the name of the pool at a place in the list.
+fn pool_name(index: usize) -> String {
+    if index == 0 { "default".into() } else { format!("pool{index}") }
 }
 
 fn is_fifo(queue: usize) -> bool {
@@ -174,11 +196,30 @@ impl Worker {
         match self.world.below(100) {
             0..=34 => self.post(queue).await,
             35..=59 => self.claim(queue).await,
-            60..=84 => self.delete_held().await,
+            60..=80 => self.delete_held().await,
+            81..=84 => self.delete_claim().await,
             85..=89 => self.release().await,
             90..=94 => self.renew().await,
             95..=96 => self.delete_seen().await,
-            _ => drop(self.client.send(&ApiRequest::stats(&queue_name(queue))).await),
+            97 => drop(self.client.send(&ApiRequest::stats(&queue_name(queue))).await),
+            _ => self.administer(queue).await,
+        }
+    }
+
+    /// Moves, purges or deletes a queue, if the scenario has that.
+    async fn administer(&self, queue: usize) {
+        let (name, verbs) = (queue_name(queue), self.scenario.verbs);
+        match self.world.below(4) {
+            0 | 1 if verbs.migrations => {
+                let pool = pool_name(self.pick(self.scenario.cluster.pools.len()));
+                self.client.send(&ApiRequest::migrate(&name, &pool)).await;
+            }
+            2 if verbs.migrations => drop(self.client.send(&ApiRequest::cancel_migration(&name)).await),
+            2 if verbs.purges => self.client.remove_all(queue, &ApiRequest::purge(&name)).await,
+            3 if verbs.queue_deletions && !is_fifo(queue) && !verbs.dead_letters => {
+                self.client.remove_all(queue, &ApiRequest::delete_queue(&name)).await;
+            }
+            _ => drop(self.client.send(&ApiRequest::stats(&name)).await),
         }
     }
 
@@ -218,6 +259,15 @@ impl Worker {
             self.claims.remove(index);
         }
         self.client.delete(queue, &message, Some(&id)).await;
+    }
+
+    /// Deletes all messages of a claim that are left.
+    async fn delete_claim(&mut self) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let (queue, claim) = self.claims.remove(self.pick(self.claims.len()));
+        self.client.delete_each(queue, &claim.messages, &claim.id).await;
     }
 
     /// Deletes a message that this client has held at some time, without its claim.

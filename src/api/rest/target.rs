@@ -21,6 +21,7 @@ pub fn of(head: &Parts, identity: &Identity, limits: &Limits) -> RequestTarget {
     RequestTarget {
         slot: slot(&head.uri, identity),
         is_repeatable: is_repeatable(&head.method, &head.uri),
+        is_read: head.method.is_safe(),
         may_wait: PlaceKind::of_query(head.uri.query().unwrap_or_default()) == PlaceKind::LongPoll,
         most_bytes: most_bytes(&head.method, &head.uri, limits),
         deadline: time(&head.method, &head.uri),

@@ -80,6 +80,7 @@ impl SqsCall {
         RequestTarget {
             slot: self.request.queue(Part::Subject).map(QueueRef::slot),
             is_repeatable: operation.may_be_done_twice(),
+            is_read: !operation.is_change(),
             may_wait: operation == Operation::ReceiveMessage,
             most_bytes: limits::SQS_REQUEST_BYTES,
             deadline: operation.deadline().time,

@@ -15,6 +15,7 @@ use super::queues;
 use crate::api::error::{ApiError, ErrorBody, Errors, NoRoom};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, reply};
+use crate::api::pipeline::forward::earlier::EarlierAttempts;
 use crate::api::pipeline::forward::peer::RequestId;
 use crate::api::query::{Query, required};
 use crate::api::trace::TraceHeaders;
@@ -128,6 +129,7 @@ pub async fn delete(
     State(broker): State<Broker>,
     asked: QueueRequest,
     Extension(RequestId(request_id)): Extension<RequestId>,
+    earlier: EarlierAttempts,
     Query(query): Query<BatchDeletionQuery>,
 ) -> Result<Response, ApiError> {
     let texts = bounded("ids", Some(required("ids", query.ids.as_deref())?), broker.limits())?;
@@ -139,7 +141,9 @@ pub async fn delete(
     let mut outcomes = broker.messages_delete_each(&asked.queue, &known, held).await?.into_iter();
     let result = |(text, id): (&str, Option<MessageId>)| match id.and_then(|_| outcomes.next()) {
         None | Some(Ok(())) => BatchResult::done(StatusCode::NO_CONTENT, text.to_owned(), None),
-        Some(Err(error)) => BatchResult::failed(error, Some(text.to_owned()), &request_id),
+        Some(Err(error)) => {
+            BatchResult::failed(earlier.judge_error(error), Some(text.to_owned()), &request_id)
+        }
     };
     let results = texts.into_iter().zip(ids).map(result).collect();
     Ok(reply(StatusCode::OK, &BatchResults { results, durability: None }))

@@ -15,6 +15,7 @@ use super::forwards::{ForwardBody, queue};
 use crate::api::error::{ApiError, ErrorBody, Errors, NoRoom};
 use crate::api::extract::{CallerHeaders, ClaimPath, Path, QueuePath, QueueRequest};
 use crate::api::json::{Json, Object, RequestBody, not_null, reply};
+use crate::api::pipeline::forward::earlier::EarlierAttempts;
 use crate::api::pipeline::forward::peer::RequestId;
 use crate::api::sqs::BoundedList;
 use crate::api::trace::TraceHeaders;
@@ -323,6 +324,7 @@ pub async fn post(
     State(broker): State<Broker>,
     asked: QueueRequest,
     Extension(RequestId(request_id)): Extension<RequestId>,
+    earlier: EarlierAttempts,
     Path(ClaimPath { claim_id }): Path<ClaimPath>,
     Json(body): Json<SettleRequest>,
 ) -> Result<Response, ApiError> {
@@ -342,7 +344,7 @@ pub async fn post(
     let result = |(name, is_id): (String, bool)| {
         let missing = || Err(Error::NotFound { resource: Resource::ClaimedMessage, name: name.clone() });
         let outcome = is_id.then(|| outcomes.next()).flatten().unwrap_or_else(missing);
-        SettleResult::new(name, outcome, &request_id)
+        SettleResult::new(name, outcome.map_err(|error| earlier.judge_error(error)), &request_id)
     };
     let results = names.into_iter().map(result).collect();
     Ok(reply(StatusCode::OK, &SettleResults { results }))

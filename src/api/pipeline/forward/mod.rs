@@ -12,6 +12,7 @@
 //! again only if it is certain that nothing was written, or if the request is repeatable. Otherwise the client is told
 //! that the outcome is unknown.
 
+pub mod earlier;
 mod in_flight;
 pub mod peer;
 mod replayable_body;
@@ -39,6 +40,7 @@ use angarium_core::ids::Slot;
 use angarium_core::limits;
 use angarium_core::probe;
 use angarium_metrics::{ForwardMeter, ForwardResult};
+use earlier::EarlierAttempts;
 use in_flight::InFlightForward;
 use peer::{ForwardedRequest, MOVED, PeerOrigin, WaitedTime, passed_back, passed_on, take_delivery};
 use replayable_body::ReplayableBody;
@@ -54,6 +56,8 @@ pub struct RequestTarget {
     pub slot: Option<Slot>,
     /// Whether the request may be made twice with the same effect as once.
     pub is_repeatable: bool,
+    /// Whether the request changes nothing.
+    pub is_read: bool,
     /// Whether the request may wait for a message.
     pub may_wait: bool,
     /// Max bytes of the request body.
@@ -86,9 +90,23 @@ enum AttemptResult {
     /// The request waited for a message at another replica while this replica is about to stop: it is made again
     /// without waiting.
     CutShort,
-    /// Another replica serves the slot, and nothing was done here, or the request is repeatable. The response is the
-    /// client's answer if no attempt succeeds in time.
-    Moved(Slot, Response),
+    /// Another replica serves the slot, or there is no answer of it and the request is repeatable.
+    Moved(MovedAttempt),
+}
+
+/// An attempt that another one may follow.
+struct MovedAttempt {
+    slot: Slot,
+    /// The client's answer if no attempt succeeds in time.
+    response: Response,
+    /// Whether this attempt may have been carried out.
+    is_in_doubt: bool,
+}
+
+impl MovedAttempt {
+    fn not_done(slot: Slot, response: Response) -> Self {
+        Self { slot, response, is_in_doubt: false }
+    }
 }
 
 /// A request that may be made more than once.
@@ -101,6 +119,8 @@ struct Attempt {
     began: Instant,
     /// Time that the request waited before it reached this replica.
     waited: Duration,
+    /// The attempts before.
+    earlier: EarlierAttempts,
 }
 
 impl Relay {
@@ -138,12 +158,16 @@ impl Relay {
         let (parts, body) = http.into_parts();
         let target = local.target(&parts, &identity, &call);
         if let Some(max_wait) = parts.extensions.get::<PeerOrigin>().map(|from| from.max_wait) {
+            let earlier = parts.extensions.get::<EarlierAttempts>().copied().unwrap_or_default();
             let admitted = AdmittedRequest { http: Request::from_parts(parts, body), identity, call };
-            return self.serve_for_peer(local.serve_once(admitted), target.slot, max_wait).await;
+            let response = self.serve_for_peer(local.serve_once(admitted), target.slot, max_wait).await;
+            return earlier.judge(response);
         }
         let waited = parts.extensions.get::<WaitedTime>().copied().unwrap_or_default().0;
         let (body, began) = (ReplayableBody::new(body), Instant::now());
-        self.serve_anywhere(Attempt { parts, body, identity, call, target, began, waited }, local).await
+        let earlier = EarlierAttempts::default();
+        self.serve_anywhere(Attempt { parts, body, identity, call, target, began, waited, earlier }, local)
+            .await
     }
 
     /// Serves a forwarded request, at the last hop: when another replica owns the slot, it answers "moved" and does not
@@ -179,9 +203,9 @@ impl Relay {
         loop {
             let seen = slot.map(|slot| self.sight(slot));
             let since = Instant::now();
-            let (moved, response) = match self.attempt(&asking, local, seen.clone()).await {
-                AttemptResult::Done(response) => return response,
-                AttemptResult::Moved(moved, response) => (moved, response),
+            let moved = match self.attempt(&asking, local, seen.clone()).await {
+                AttemptResult::Done(response) => return asking.earlier.judge(response),
+                AttemptResult::Moved(moved) => moved,
                 AttemptResult::CutShort => {
                     asking.waited = limits::FORWARD_WAITED;
                     continue;
@@ -191,9 +215,11 @@ impl Relay {
             let began = *trouble.get_or_insert(since);
             let began = if since.elapsed() > limits::FORWARD_STEP { Instant::now() } else { began };
             trouble = Some(began);
+            let MovedAttempt { slot: moved, response, is_in_doubt } = moved;
             if began.elapsed() > limits::FORWARD_WAIT {
-                return response;
+                return asking.earlier.judge(response);
             }
+            asking.earlier.are_in_doubt |= is_in_doubt && !asking.target.is_read;
             let before = seen.filter(|seen| seen.slot == moved);
             let before = before.map_or(SlotLocation::Nowhere, |seen| seen.location);
             // The replica that answered may have an older or a newer slot table than this one.
@@ -227,12 +253,12 @@ impl Relay {
         };
         match &**error {
             Error::Moved(slot) if seen.as_ref().is_none_or(|seen| seen.slot == *slot) => {
-                AttemptResult::Moved(*slot, response)
+                AttemptResult::Moved(MovedAttempt::not_done(*slot, response))
             }
             // The queue may have been closed while the request ran.
             Error::Unavailable { .. } | Error::Busy(_) => match seen {
                 Some(SlotSighting { slot, location }) if self.broker.slot_location(slot) != location => {
-                    AttemptResult::Moved(slot, response)
+                    AttemptResult::Moved(MovedAttempt::not_done(slot, response))
                 }
                 _ => AttemptResult::Done(response),
             },
@@ -272,7 +298,8 @@ impl Relay {
         self.meter.note(result_of(&sent), began.elapsed());
         match sent {
             Ok(answer) if answer.headers().contains_key(MOVED) => {
-                AttemptResult::Moved(slot, ApiError::from(Error::Moved(slot)).into_response())
+                let response = ApiError::from(Error::Moved(slot)).into_response();
+                AttemptResult::Moved(MovedAttempt::not_done(slot, response))
             }
             Ok(mut response) => {
                 response.extensions_mut().insert(PeerResponseMark);
@@ -280,13 +307,13 @@ impl Relay {
             }
             Err(PeerFailure::NotSent(why)) => {
                 let error = Error::unavailable(Part::Coordination, format!("replica {address}: {why}"));
-                AttemptResult::Moved(slot, ApiError::from(error).into_response())
+                AttemptResult::Moved(MovedAttempt::not_done(slot, ApiError::from(error).into_response()))
             }
             Err(PeerFailure::Unknown(why)) => {
                 let error = Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
                 let response = ApiError::from(error).into_response();
                 if asking.target.is_repeatable {
-                    AttemptResult::Moved(slot, response)
+                    AttemptResult::Moved(MovedAttempt { slot, response, is_in_doubt: true })
                 } else {
                     AttemptResult::Done(response)
                 }
@@ -325,6 +352,7 @@ impl Relay {
             id: parts.extensions.get()?,
             waited: asking.waited(),
             max_wait: asking.target.deadline,
+            earlier: asking.earlier,
         };
         *request.headers_mut() = passed_on(&parts.headers, &self.secret, &origin);
         asking.call.add_headers(request.headers_mut());
@@ -337,6 +365,7 @@ impl Attempt {
     async fn serve_here(&self, local: &Protocols) -> Response {
         let mut parts = self.parts.clone();
         parts.extensions.insert(WaitedTime(self.waited()));
+        parts.extensions.insert(self.earlier);
         let http = Request::from_parts(parts, self.body.again());
         local.serve_attempt(http, &self.identity, &self.call).await
     }

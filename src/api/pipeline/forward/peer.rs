@@ -7,7 +7,8 @@
 //! | `x-angarium-source` | the client's address and whether it uses TLS, as the first replica has found, sealed with the secret: an older version forwards a header that a client sends, and adds none of its own |
 //! | `x-angarium-request-id` | the id of the request |
 //! | `x-angarium-waited` | milliseconds that a long poll has waited already |
-//! | `x-angarium-max_wait` | milliseconds after which the sender no longer waits |
+//! | `x-angarium-patience` | milliseconds after which the sender no longer waits |
+//! | `x-angarium-doubt` | an earlier attempt of the same request has no answer, and may have been carried out |
 //! | `x-angarium-moved` | on an answer: the replica does not serve the slot, and has done nothing |
 //! | `x-angarium-hands` | on an answer: the project, the queue and the claim that it delivers, form-encoded |
 
@@ -20,6 +21,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
+use super::earlier::EarlierAttempts;
 use crate::api::delivery::DeliveryMark;
 use crate::api::pipeline::identity::Identity;
 use angarium_cluster::peer_client;
@@ -34,6 +36,7 @@ const SOURCE: HeaderName = HeaderName::from_static("x-angarium-source");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-angarium-request-id");
 const WAITED: HeaderName = HeaderName::from_static("x-angarium-waited");
 const MAX_WAIT: HeaderName = HeaderName::from_static("x-angarium-patience");
+const DOUBT: HeaderName = HeaderName::from_static("x-angarium-doubt");
 
 /// Prefix of the headers between replicas. Such headers of a client are not forwarded.
 const OURS: &str = "x-angarium-";
@@ -106,12 +109,14 @@ pub struct ForwardedRequest<'a> {
     pub waited: Duration,
     /// How long this replica waits for the answer.
     pub max_wait: Duration,
+    /// The attempts before.
+    pub earlier: EarlierAttempts,
 }
 
 /// Builds the headers of a forwarded request.
 pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRequest<'_>) -> HeaderMap {
-    let ForwardedRequest { identity, source, id, waited, max_wait } = *request;
-    let mut passed = HeaderMap::with_capacity(headers.len() + 7);
+    let ForwardedRequest { identity, source, id, waited, max_wait, earlier } = *request;
+    let mut passed = HeaderMap::with_capacity(headers.len() + 8);
     for (name, value) in headers.iter().filter(|(name, _)| is_passed_on(name)) {
         passed.append(name.clone(), value.clone());
     }
@@ -125,6 +130,9 @@ pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRe
     passed.insert(REQUEST_ID, visible(&id.0));
     passed.insert(WAITED, millis(waited));
     passed.insert(MAX_WAIT, millis(max_wait));
+    if earlier.are_in_doubt {
+        passed.insert(DOUBT, HeaderValue::from_static("1"));
+    }
     passed
 }
 
@@ -181,6 +189,7 @@ pub fn is_admitted(secret: &PeerSecret, request: &Request) -> bool {
 pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
     let Some((id, from, waited)) = error_body(request.headers()) else { return false };
     let source = unsealed(request.headers(), &id, secret);
+    let earlier = EarlierAttempts { are_in_doubt: request.headers().contains_key(DOUBT) };
     let extensions = request.extensions_mut();
     // The source of this connection is the other replica, not the client.
     extensions.remove::<Source>();
@@ -188,6 +197,7 @@ pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
     extensions.insert(id);
     extensions.insert(from);
     extensions.insert(waited);
+    extensions.insert(earlier);
     true
 }
 
@@ -213,7 +223,7 @@ mod tests {
 
     fn forwarded<'a>(identity: &'a Identity, id: &'a RequestId) -> ForwardedRequest<'a> {
         let (waited, max_wait) = (Duration::ZERO, Duration::ZERO);
-        ForwardedRequest { identity, source: None, id, waited, max_wait }
+        ForwardedRequest { identity, source: None, id, waited, max_wait, earlier: EarlierAttempts::default() }
     }
 
     #[test]
