@@ -7,6 +7,7 @@ use super::{Catalogue, OwnedSlot, PoolEntry, QueueEntry, QueueRecord, failed, fr
 use angarium_coordination::{Node, Op, Refusal, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 
 /// The stored record of a deleted queue.
@@ -57,7 +58,8 @@ impl Catalogue {
             Op::Delete { path: layout::queue(slot.slot, queue) },
             Op::create(layout::dropped(slot.slot, record.id), to_json(&DroppedRecord::of(record)?)),
         ];
-        match self.commit_as_owner(slot, &[], &ops).await {
+        let ops = if is_on(Mutation::DeleteWithoutNote) { &ops[..1] } else { &ops[..] };
+        match self.commit_as_owner(slot, &[], ops).await {
             Ok(_) | Err(TreeError::Refused { op: 0, why: Refusal::NoNode }) => {
                 self.remove_if_empty(slot, queue).await;
                 Ok(())

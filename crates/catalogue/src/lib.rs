@@ -51,6 +51,7 @@ pub use angarium_coordination::{Link, Session};
 
 use angarium_coordination::{Coordination, Node, TreeError};
 use angarium_core::error::{Error, Part};
+use angarium_core::mutation::{Mutation, is_on};
 use schema::SchemaInForce;
 use sync::Syncs;
 use tokio::sync::watch::Receiver;
@@ -86,6 +87,9 @@ impl Catalogue {
 
     /// Checks that the lease lasts: data of the tree in memory still holds.
     pub fn check_lease(&self) -> Result<(), Error> {
+        if is_on(Mutation::IgnoreLease) {
+            return Ok(());
+        }
         self.tree.check_lease().map_err(failed)
     }
 
@@ -108,7 +112,9 @@ impl Catalogue {
 fn failed(error: TreeError) -> Error {
     match error {
         error @ TreeError::Damaged(_) => Error::damaged(Part::Coordination, error),
-        error if error.nothing_written() => Error::unavailable(Part::Coordination, error),
+        error if error.nothing_written() || is_on(Mutation::FailCommitInDoubt) => {
+            Error::unavailable(Part::Coordination, error)
+        }
         error => Error::unknown(Part::Coordination, error),
     }
 }

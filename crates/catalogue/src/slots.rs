@@ -10,6 +10,7 @@ use super::{Catalogue, failed, from_json, layout, to_json};
 use angarium_coordination::{CommitResult, Fence, Mode, Op, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
+use angarium_core::mutation::{Mutation, is_on};
 
 /// Max attempts when owners change at the same time. An ending session removes its owner nodes.
 const TRIES: usize = 4;
@@ -175,6 +176,9 @@ impl Catalogue {
         fences: &[Fence],
         ops: &[Op],
     ) -> Result<CommitResult, TreeError> {
+        if fences.is_empty() && is_on(Mutation::CommitWithoutSlotFence) {
+            return self.tree.commit(&[], ops).await;
+        }
         let mut all = vec![slot.fence()];
         all.extend_from_slice(fences);
         let outcome = self.tree.commit(&all, ops).await;

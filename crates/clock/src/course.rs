@@ -2,6 +2,7 @@
 //! coordination servers without a step. Pure: monotonic time is an argument.
 
 use crate::limits;
+use angarium_core::mutation::{Mutation, is_on};
 
 /// The state of tree time. In all methods, `passed` is monotonic time in milliseconds.
 #[derive(Clone, Debug)]
@@ -52,7 +53,8 @@ impl Course {
     fn applied(&self, passed: u64) -> (i64, u64) {
         let unseen = u64::try_from(limits::CLOCK_SLEW_UNSEEN.as_millis()).unwrap_or(u64::MAX);
         let elapsed = passed.saturating_sub(self.from);
-        let max = i64::try_from(elapsed.min(unseen) / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX);
+        let slew = i64::try_from(elapsed.min(unseen) / limits::CLOCK_SLEW_PARTS).unwrap_or(i64::MAX);
+        let max = if is_on(Mutation::BelieveClockStep) { i64::MAX } else { slew };
         (self.correction.clamp(-max, max), self.lead.min(elapsed / limits::CLOCK_LEAD_PARTS))
     }
 

@@ -25,6 +25,7 @@ pub mod maps;
 pub mod message;
 pub mod message_attribute;
 pub mod move_task;
+pub mod mutation;
 pub mod names;
 pub mod network;
 pub mod outcome;

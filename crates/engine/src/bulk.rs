@@ -7,6 +7,7 @@ use angarium_core::claim::Holdings;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::Header;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// The purges of a queue that are in progress.
@@ -70,7 +71,8 @@ impl QueueEngine {
         let mut changing = self.hidden.values().filter(|hidden| is_changing(hidden.why));
         // One without a known header may be any message.
         let is_later = |header: &Header| header.id > last;
-        self.purges.shown == shown && changing.all(|hidden| hidden.header.as_ref().is_some_and(is_later))
+        (self.purges.shown == shown || is_on(Mutation::PurgeInOnePass))
+            && changing.all(|hidden| hidden.header.as_ref().is_some_and(is_later))
     }
 
     /// Begins to remove messages for a client that holds claims: all of them, or none when one is under a claim of

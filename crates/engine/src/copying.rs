@@ -16,6 +16,7 @@ use super::queue::QueueEngine;
 use angarium_core::dedup::DedupKey;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// Whether a message in this state is copied. A message in transfer stays until the transfer has ended.
@@ -42,7 +43,7 @@ impl QueueEngine {
             let id = header.id;
             // If only the pool knows which messages are in transfer, this one may be, and block its group.
             let is_in_transfer = self.in_transfer.has(id).unwrap_or(self.is_ordered());
-            if self.hidden.contains_key(&id) || is_in_transfer {
+            if (self.hidden.contains_key(&id) && !is_on(Mutation::CopyClaims)) || is_in_transfer {
                 continue;
             }
             let header = self.take_out(id).unwrap_or(header);

@@ -7,6 +7,7 @@ use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
 use angarium_core::ids::MessageId;
 use angarium_core::message::Header;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
 
@@ -69,7 +70,8 @@ impl QueueEngine {
                 continue;
             }
             let known = self.ready(id).unwrap_or(&header);
-            if changed.contains(&id) || !known.is_expired(now, self.settings.retention) {
+            let has_changed = changed.contains(&id) && !is_on(Mutation::SweepOldHeaders);
+            if has_changed || !known.is_expired(now, self.settings.retention) {
                 continue;
             }
             let header = self.take_out(id).unwrap_or(header);

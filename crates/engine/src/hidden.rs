@@ -11,6 +11,7 @@ use super::release::Release;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// Why a message is hidden.
@@ -158,8 +159,8 @@ impl HiddenMessages {
     /// Records that the pool stores a claimed message with the header of this end of its claim.
     pub(super) fn store_ending(&mut self, id: MessageId, ending: Release) {
         match ending.ready {
-            Some(_) => self.note_put_off(id),
-            None => self.note_unclaimed(id),
+            Some(_) if !is_on(Mutation::MiscountShortRelease) => self.note_put_off(id),
+            Some(_) | None => self.note_unclaimed(id),
         }
     }
 

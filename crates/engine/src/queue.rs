@@ -22,6 +22,7 @@ use angarium_core::claim::ClaimTerms;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::limits;
 use angarium_core::message::{Header, Message, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// The state of one queue.
@@ -158,7 +159,8 @@ impl QueueEngine {
         let mut claim = Claim::new(terms, expires, BTreeSet::new());
         for (mut header, attempt) in messages {
             // A settle took it out of the claim. If it is available again, its claims have greater numbers.
-            let has_left = header.state.is_kept() || header.state.is_in_transfer();
+            let is_kept = header.state.is_kept() && !is_on(Mutation::ClaimKeptMessage);
+            let has_left = is_kept || header.state.is_in_transfer();
             if has_left || header.grant() > attempt {
                 continue;
             }
@@ -271,7 +273,8 @@ impl QueueEngine {
             if !matches!(why, Some(HiddenReason::Taking | HiddenReason::Leaving)) {
                 continue;
             }
-            self.claimed -= u64::from(why == Some(HiddenReason::Taking));
+            self.claimed -=
+                u64::from(why == Some(HiddenReason::Taking) && !is_on(Mutation::CountAfterPutBack));
             if let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header) {
                 self.show(header, None);
             }
@@ -314,6 +317,7 @@ impl QueueEngine {
                 }
                 if let Some(refill) = &mut self.refill
                     && ready.header.id > self.ready_cache.cursor()
+                    && !is_on(Mutation::MissWakeInRefill)
                 {
                     refill.change(ready.clone());
                 }

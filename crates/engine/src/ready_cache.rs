@@ -15,6 +15,7 @@ use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
 use angarium_core::message::{Header, Message};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// A ready message. After a claim of it has ended, only the header is here; the body is read at the next claim.
@@ -137,9 +138,11 @@ impl ReadyCache {
 
     /// Adds a message that became ready after it was hidden or not ready. Beyond the cursor it stays in the pool only.
     pub(super) fn put_back(&mut self, ready: ReadyMessage) {
-        if ready.header.id > self.cursor {
+        if ready.header.id > self.cursor || is_on(Mutation::ForgetReleaseBelowCursor) {
             // It may have come from another queue, with an id greater than all of this queue.
-            self.tail = self.tail.max(ready.header.id);
+            if !is_on(Mutation::IgnoreArrivalBeyondTail) {
+                self.tail = self.tail.max(ready.header.id);
+            }
             return;
         }
         self.insert(ready);

@@ -13,6 +13,7 @@ use super::ready_cache::ReadyMessage;
 use crate::limits;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Message, State};
+use angarium_core::mutation::{Mutation, is_on};
 
 /// A page to read from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +107,9 @@ impl QueueEngine {
         let end = if posted.is_some() { self.ready_cache.tail() } else { reaches.min(refill.until) };
         let known = page.into_iter().filter(|message| message.header.id <= refill.until);
         let read = known.chain(posted.into_iter().flatten()).map(ReadyMessage::from);
-        let read = read.filter(|ready| !state.removed.contains(&ready.header.id));
+        let read = read.filter(|ready| {
+            !state.removed.contains(&ready.header.id) || is_on(Mutation::RestoreRemovalByRefill)
+        });
         let ready: Vec<ReadyMessage> = if state.changed.is_empty() {
             read.collect()
         } else {
@@ -116,8 +119,12 @@ impl QueueEngine {
             merged.into_values().collect()
         };
         let hidden = &self.hidden;
-        self.ready_cache
-            .extend(ready.into_iter().filter(|ready| !hidden.contains_key(&ready.header.id)), end);
+        self.ready_cache.extend(
+            ready.into_iter().filter(|ready| {
+                !hidden.contains_key(&ready.header.id) || is_on(Mutation::ShowHiddenByRefill)
+            }),
+            end,
+        );
     }
 
     /// The page could not be read.

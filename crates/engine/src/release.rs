@@ -5,6 +5,7 @@ use super::hidden::{HiddenMessage, HiddenReason};
 use super::queue::QueueEngine;
 use angarium_core::ids::ClaimId;
 use angarium_core::message::{Header, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::outcome::{Event, EventKind};
 use angarium_core::time::Timestamp;
 
@@ -125,14 +126,17 @@ impl QueueEngine {
         let event = claim.end_event(ending);
         for message in claim.messages {
             match self.hidden.get_mut(&message) {
-                Some(HiddenMessage { why: why @ HiddenReason::Removing(_), header, .. }) => {
+                Some(HiddenMessage { why: why @ HiddenReason::Removing(_), header, .. })
+                    if !is_on(Mutation::ShowDeleteAtExpiry) =>
+                {
                     *why = HiddenReason::Removing(None);
                     header.iter_mut().for_each(|header| ending.apply(header, event.as_ref()));
                     self.hidden.note_unclaimed(message);
                 }
                 // It is still claimed if it was being removed when the end began, and the removal failed.
                 Some(HiddenMessage {
-                    why: HiddenReason::Returning(_) | HiddenReason::Claimed(_), ..
+                    why: HiddenReason::Returning(_) | HiddenReason::Claimed(_) | HiddenReason::Removing(_),
+                    ..
                 }) => {
                     let hidden = self.hidden.remove(&message);
                     if let Some(mut header) = hidden.and_then(|hidden| hidden.header) {

@@ -5,6 +5,7 @@ use super::queue::QueueEngine;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// The next step to remove a message.
@@ -44,7 +45,7 @@ impl QueueEngine {
         match self.remove_known(id, claim, now) {
             Some(decided) => decided,
             None => match self.in_transfer.has(id) {
-                Some(true) => Err(in_transfer_error()),
+                Some(true) if !is_on(Mutation::DeleteMovingMessage) => Err(in_transfer_error()),
                 // Only the pool knows whether it exists, or is in transfer to another queue.
                 is_in_transfer if claim.is_some() || is_in_transfer.is_none() => {
                     Ok(Removal::AskPool(PoolLookup(self.in_transfer.times())))
@@ -131,7 +132,8 @@ impl QueueEngine {
             hidden.removals += 1;
             return Removal::Begun;
         }
-        let hidden = match self.take_out(id) {
+        let ready = if is_on(Mutation::ClaimDuringDelete) { None } else { self.take_out(id) };
+        let hidden = match ready {
             Some(header) => HiddenMessage::new(header, HiddenReason::Removing(None)),
             None => HiddenMessage {
                 // While it is hidden no page of scheduled messages wakes it, and the schedule may forget that there
@@ -220,7 +222,7 @@ impl QueueEngine {
         let is_certain = |hidden: &&HiddenMessage| {
             hidden.removals == 1
                 && matches!(hidden.why, HiddenReason::Removing(Some(_)))
-                && hidden.is_stored_ready
+                && (hidden.is_stored_ready || is_on(Mutation::TrustOldHint))
         };
         hidden.filter(is_certain).filter_map(|hidden| hidden.header.as_ref())
     }

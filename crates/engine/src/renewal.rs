@@ -5,6 +5,7 @@ use super::queue::QueueEngine;
 use angarium_core::claim::ClaimTerms;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::message::Header;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::outcome::Holder;
 use angarium_core::time::Timestamp;
 
@@ -79,7 +80,9 @@ impl QueueEngine {
         let Some(claim) = self.claims.get_mut(id) else { return };
         claim.is_renewing = false;
         claim.terms = terms;
-        claim.expires = expires;
+        if !is_on(Mutation::RenewInRecordOnly) {
+            claim.expires = expires;
+        }
         for message in &claim.messages {
             if let Some(header) = self.hidden.get_mut(message).and_then(|hidden| hidden.header.as_mut()) {
                 terms.extend(header, expires);

@@ -11,6 +11,7 @@ use super::queue::QueueEngine;
 use crate::limits;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// The schedule of a queue.
@@ -135,7 +136,8 @@ impl QueueEngine {
             // Its removal may have begun since, so the reason does not tell.
             header.state = if *may_be_delayed { State::Scheduled } else { State::Ready };
             self.in_transfer.forget(*id);
-            if matches!(*why, HiddenReason::Waking | HiddenReason::Publishing)
+            if (matches!(*why, HiddenReason::Waking | HiddenReason::Publishing)
+                || is_on(Mutation::ReviveRemovalByWake))
                 && let Some(header) = self.hidden.remove(id).and_then(|hidden| hidden.header)
             {
                 self.show(header, None);
@@ -160,7 +162,7 @@ impl QueueEngine {
     pub fn finish_wake(&mut self, next: Option<Timestamp>) {
         self.schedule.is_waking = false;
         self.schedule.reading = None;
-        if let Some(next) = next {
+        if let Some(next) = next.filter(|_| !is_on(Mutation::ForgetLaterWake)) {
             self.schedule.expect(next);
         }
     }

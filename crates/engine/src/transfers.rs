@@ -19,6 +19,7 @@ use super::requeue::forget_claims;
 use angarium_core::ids::MessageId;
 use angarium_core::limits;
 use angarium_core::message::{Header, Life, Peer, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// The fate of a prepared entry at the target.
@@ -123,7 +124,9 @@ impl QueueEngine {
             };
             let group = hidden.header.as_ref().and_then(|header| header.group.clone());
             self.hidden.mark_in_transfer(*id);
-            if let Some(groups) = &mut self.groups {
+            if let Some(groups) = &mut self.groups
+                && !is_on(Mutation::ReadMovingMessageAgain)
+            {
                 groups.gone(*id, group.as_ref());
             }
         }

@@ -87,6 +87,16 @@ pub struct HistoryCounts {
     pub deleted: u64,
 }
 
+impl HistoryCounts {
+    /// Adds the numbers of another history.
+    pub fn merge(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.posted += other.posted;
+        self.delivered += other.delivered;
+        self.deleted += other.deleted;
+    }
+}
+
 impl History {
     /// Creates a history without messages. With dead letters the order within groups is not checked.
     pub fn new(has_dead_letters: bool) -> Self {

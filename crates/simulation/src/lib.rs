@@ -10,6 +10,7 @@ pub mod panics;
 pub mod pool;
 pub mod process;
 pub mod requests;
+pub mod rounds;
 pub mod run;
 pub mod scenario;
 pub mod scheduler;

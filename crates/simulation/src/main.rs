@@ -1,20 +1,17 @@
-//! `simulation`: runs seeds, one after the other or side by side, and shows what a failing one did.
+//! `simulation`: runs seeds side by side, shows what a failing one did, and shows that deliberate defects are noticed.
 #![expect(clippy::print_stdout, reason = "it is a command")]
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use angarium_simulation::faults::FaultCounts;
 use angarium_simulation::logs;
-use angarium_simulation::run::{Report, run};
+use angarium_simulation::rounds::{Round, RoundLimits, Sums};
+use angarium_simulation::run::run;
 use angarium_simulation::scenario::Scenario;
 use angarium_simulation::trace::Trace;
 use clap::Parser;
-use parking_lot::Mutex;
 
-/// Runs brokers over a simulated tree, simulated pools and a simulated network. One seed determines a run.
+/// Runs clusters over a simulated tree, simulated pools and a simulated network. One seed determines a run.
 #[derive(Parser)]
 struct Arguments {
     /// The first seed.
@@ -35,28 +32,39 @@ struct Arguments {
     /// Number of seeds that run at the same time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+    /// Deliberate defects of the product, by name, or `all`: for each, runs seeds until one fails. Needs the feature
+    /// `mutations`.
+    #[cfg(feature = "mutations")]
+    #[arg(long, value_delimiter = ',')]
+    mutations: Vec<String>,
 }
 
-/// The sums over all seeds.
-#[derive(Default)]
-struct Sums {
-    seeds: u64,
-    operations: u64,
-    delivered: u64,
-    simulated: Duration,
-    faults: FaultCounts,
-    failed: Vec<(u64, Vec<String>)>,
+impl Arguments {
+    fn limits(&self) -> RoundLimits {
+        let end = self.minutes.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
+        RoundLimits { first: self.first, seeds: self.seeds, end, jobs: self.jobs, twice: self.twice }
+    }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    #[cfg(feature = "mutations")]
+    if !arguments.mutations.is_empty() {
+        return seek(&arguments);
+    }
     if let Some(seed) = arguments.replay {
         return replay(seed);
     }
-    let sums = run_all(&arguments);
-    if sums.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let sums = Round::new(arguments.limits()).run(|seed, violation| println!("seed {seed}: {violation}"));
+    print(&sums);
+    exit_code(sums.failed.is_empty())
 }
 
+fn exit_code(is_good: bool) -> ExitCode {
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs one seed, with all that happens in it.
 fn replay(seed: u64) -> ExitCode {
     logs::keep();
     let scenario = Scenario::of_seed(seed);
@@ -64,73 +72,57 @@ fn replay(seed: u64) -> ExitCode {
     report.lines.iter().for_each(|line| println!("{line}"));
     println!("{scenario:?}");
     report.violations.iter().for_each(|violation| println!("seed {seed}: {violation}"));
-    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    exit_code(report.violations.is_empty())
 }
 
-fn run_all(arguments: &Arguments) -> Sums {
-    let (next, sums) = (AtomicU64::new(arguments.first), Mutex::new(Sums::default()));
-    let began = Instant::now();
-    let end = arguments.minutes.map(|minutes| began + Duration::from_secs(60 * minutes));
-    thread::scope(|scope| {
-        for _ in 0..arguments.jobs {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let is_over = end.is_some_and(|end| Instant::now() >= end);
-                    if is_over || seed >= arguments.first + arguments.seeds {
-                        return;
-                    }
-                    let report = run_seed(seed, arguments.twice);
-                    sums.lock().add(seed, report);
-                }
-            });
+/// Runs seeds with each of the mutations until one fails.
+#[cfg(feature = "mutations")]
+fn seek(arguments: &Arguments) -> ExitCode {
+    use angarium_core::mutation::{Mutation, choose};
+    let is_named =
+        |mutation: &Mutation| arguments.mutations.iter().any(|name| name == "all" || name == mutation.name());
+    let chosen: Vec<Mutation> = Mutation::ALL.iter().copied().filter(is_named).collect();
+    let mut missed = Vec::new();
+    for mutation in &chosen {
+        choose(Some(*mutation));
+        let began = Instant::now();
+        let sums = Round::new(arguments.limits()).until_failure();
+        let seconds = began.elapsed().as_secs();
+        match sums.failed.first() {
+            Some((seed, why)) => {
+                let (name, rule, seeds) = (mutation.name(), mutation.rule(), sums.seeds);
+                println!("{name} ({rule}): found after {seeds} seeds, {seconds} s: seed {seed}: {why}");
+            }
+            None => {
+                println!("{} ({}): MISSED, {} seeds", mutation.name(), mutation.rule(), sums.seeds);
+                missed.push(mutation.name());
+            }
         }
-    });
-    let sums = sums.into_inner();
-    sums.print(began.elapsed());
-    sums
+    }
+    choose(None);
+    println!(
+        "{} of {} mutations found; missed: {}",
+        chosen.len() - missed.len(),
+        chosen.len(),
+        missed.join(", ")
+    );
+    exit_code(missed.is_empty() && !chosen.is_empty())
 }
 
-fn run_seed(seed: u64, twice: bool) -> Report {
-    let scenario = Scenario::of_seed(seed);
-    let mut report = run(&scenario, Trace::hashed());
-    if twice && run(&scenario, Trace::hashed()).trace_hash != report.trace_hash {
-        report.violations.push("two runs have different traces".into());
+fn print(sums: &Sums) {
+    let seconds = sums.took.as_secs_f64();
+    println!(
+        "{} seeds in {seconds:.0} s, {:.1} a second; {:.1} hours simulated; {} requests, {} messages posted, {} faults",
+        sums.seeds,
+        f64::from(u32::try_from(sums.seeds).unwrap_or(u32::MAX)) / seconds,
+        sums.simulated.as_secs_f64() / 3_600.0,
+        sums.counts.operations,
+        sums.counts.posted,
+        sums.faults.total()
+    );
+    for (fault, count) in &sums.faults.0 {
+        println!("  {fault:?}: {count}");
     }
-    report
-}
-
-impl Sums {
-    fn add(&mut self, seed: u64, report: Report) {
-        self.seeds += 1;
-        self.operations += report.counts.operations;
-        self.delivered += report.counts.delivered;
-        self.simulated += report.simulated;
-        self.faults.merge(&report.faults);
-        if !report.violations.is_empty() {
-            report.violations.iter().for_each(|violation| println!("seed {seed}: {violation}"));
-            self.failed.push((seed, report.violations));
-        }
-    }
-
-    fn print(&self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        println!(
-            "{} seeds in {seconds:.1} s, {:.1} a second; {:.1} hours simulated; {} requests, {} deliveries, {} faults",
-            self.seeds,
-            f64::from(u32::try_from(self.seeds).unwrap_or(u32::MAX)) / seconds,
-            self.simulated.as_secs_f64() / 3_600.0,
-            self.operations,
-            self.delivered,
-            self.faults.total()
-        );
-        for (fault, count) in &self.faults.0 {
-            println!("  {fault:?}: {count}");
-        }
-        println!(
-            "{} seeds failed: {:?}",
-            self.failed.len(),
-            self.failed.iter().map(|(seed, _)| seed).collect::<Vec<_>>()
-        );
-    }
+    let failed: Vec<String> = sums.failed.iter().map(|(seed, _)| seed.to_string()).collect();
+    println!("{} seeds failed {}", failed.len(), failed.join(" "));
 }

@@ -8,7 +8,7 @@ use angarium_core::maps::HashKeys;
 use parking_lot::Mutex;
 
 use crate::cluster::{Cluster, START_MILLIS};
-use crate::faults::FaultCounts;
+use crate::faults::{Fault, FaultCounts};
 use crate::history::{History, HistoryCounts};
 use crate::pool::Storages;
 use crate::scenario::Scenario;
@@ -24,8 +24,11 @@ const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 /// How long a cluster may take to be complete when no fault happens.
 const COMPLETION: Duration = Duration::from_secs(300);
 
-/// After this time no claim of a client lives: a request may hang for three minutes, and then claim for 200 seconds.
-const CLAIMS_END: Duration = Duration::from_secs(400);
+/// After this time no claim of a client lives.
+const CLAIMS_END: Duration = Duration::from_secs(230);
+
+/// As [`CLAIMS_END`], if requests hang: such a request may arrive after three minutes, and then claim.
+const HUNG_CLAIMS_END: Duration = Duration::from_secs(400);
 
 /// The outcome of a run.
 #[derive(Debug, Default)]
@@ -112,7 +115,8 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     workload.run_clients().await;
     world.heal();
     await_complete(&cluster, history).await;
-    tokio::time::sleep(CLAIMS_END).await;
+    let hung = [Fault::ClientHung, Fault::PeerHung].into_iter().any(|fault| scenario.rates.of(fault) > 0);
+    tokio::time::sleep(if hung { HUNG_CLAIMS_END } else { CLAIMS_END }).await;
     workload.empty_queues().await;
 }
 

@@ -8,6 +8,7 @@ use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 
 /// The epoch of an owner of a slot; each owner has a greater one. It is the number of rebuilds of the tree, then the
@@ -160,6 +161,9 @@ impl Changes {
             self.notes.retain(|note| !removed.contains(&(note.kind, &note.key[..])));
         }
         self.notes.extend_from_slice(&later.notes);
+        if is_on(Mutation::RemoveNewDedupNote) {
+            self.notes.retain(|note| !self.note_removes.contains(&(note.kind, note.key.clone())));
+        }
     }
 }
 

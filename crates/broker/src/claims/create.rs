@@ -10,6 +10,7 @@ use angarium_core::claim::{ClaimLimit, ClaimTerms, ClaimWait, Claimer};
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::Header;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
@@ -60,7 +61,7 @@ impl DeliveryGuard {
 
 impl Drop for DeliveryGuard {
     fn drop(&mut self) {
-        let Some(claim) = self.claim.take() else { return };
+        let Some(claim) = self.claim.take().filter(|_| !is_on(Mutation::KeepLostDelivery)) else { return };
         let (claims, at, from) = (self.claims.clone(), self.at.clone(), self.from.take());
         self.claims.0.replica.tasks.spawn(async move {
             let ended = match from {
@@ -139,7 +140,10 @@ impl Claims {
                 Ok(ClaimChoice { chosen: None, arrivals }) => {
                     return self.0.slots.check_ours(slot).map(|()| ClaimChoice { chosen: None, arrivals });
                 }
-                Err(_) if slot.closed.is_cancelled() && start.elapsed() < wait.duration() => {}
+                Err(_)
+                    if slot.closed.is_cancelled()
+                        && start.elapsed() < wait.duration()
+                        && !is_on(Mutation::EndWaitAtRecovery) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -180,7 +184,9 @@ impl Claims {
         let bodies = match self.record(&claim, &chosen, now).await {
             Ok(bodies) => bodies,
             // The chosen messages go to the next waiter.
-            Err(error) if error.nothing_written() => return Err(error),
+            Err(error) if error.nothing_written() || is_on(Mutation::PutBackClaimInDoubt) => {
+                return Err(error);
+            }
             Err(error) => {
                 chosen.queue.grant_in_doubt(id, terms, &chosen.ids(), self.0.replica.clock.now());
                 chosen.used();
@@ -224,7 +230,9 @@ impl Claims {
         };
         let (slot, id) = (queue.slot(), claim.id);
         let is_new_bucket = slot.is_new_bucket(id);
-        self.0.replica.catalogue.claim_create(&slot.owned, id, &record, is_new_bucket).await?;
-        Ok(bodies)
+        match self.0.replica.catalogue.claim_create(&slot.owned, id, &record, is_new_bucket).await {
+            Err(Error::Unknown { .. }) if is_on(Mutation::GrantClaimInDoubt) => Ok(bodies),
+            recorded => recorded.map(|()| bodies),
+        }
     }
 }

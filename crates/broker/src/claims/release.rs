@@ -10,6 +10,7 @@ use angarium_catalogue::Schema;
 use angarium_core::delay::Delay;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::ClaimId;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::outcome::EventKind;
 use angarium_core::time::Timestamp;
@@ -87,8 +88,8 @@ impl Claims {
         for BegunRelease { claim, headers } in begun {
             let has_headers = headers.is_some();
             let outcome = match headers {
-                Some(outcome) => settled(outcome).await,
-                None => Ok(()),
+                Some(outcome) if !is_on(Mutation::DeleteClaimBeforeHeaders) => settled(outcome).await,
+                Some(_) | None => Ok(()),
             };
             match outcome {
                 Ok(()) => {

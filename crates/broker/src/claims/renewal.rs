@@ -4,6 +4,7 @@ use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
@@ -118,7 +119,11 @@ impl Claims {
             attempt: attempt.as_ref().map(AttemptRecord::from),
             by: by.as_ref().map(Holder::to_string),
         };
-        let outcome = self.0.replica.catalogue.claim_update(&queue.slot().owned, id, &record).await;
+        let outcome = if is_on(Mutation::RenewInMemoryOnly) {
+            Ok(true)
+        } else {
+            self.0.replica.catalogue.claim_update(&queue.slot().owned, id, &record).await
+        };
         let renewed = NewClaim { id, terms, client, attempt, by, expires };
         let again = retry_at(self.0.replica.clock.now());
         let (result, is_open) = match outcome {

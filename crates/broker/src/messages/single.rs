@@ -3,6 +3,7 @@
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Message, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_engine::LookupResult;
 
@@ -78,6 +79,11 @@ impl Messages {
         claim: Option<ClaimId>,
     ) -> Result<Option<WriteOutcome>, Error> {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(None) };
+        if is_on(Mutation::SkipDeleteWithoutClaim)
+            && queue.decide(|engine| engine.hold(id)).flatten().is_none()
+        {
+            return Ok(None);
+        }
         let now = self.0.slots.claim_time();
         let mut begun = queue.begin_delete(id, now, |engine, now| engine.begin_remove(id, claim, now))?;
         loop {

@@ -24,6 +24,7 @@ use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Message};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_storage::{Direction, Order, Position};
 
 use crate::limits;
@@ -122,7 +123,9 @@ impl Migrations {
     /// Waits until no caller writes or reads as if the queue were in the older pool alone, then writes the
     /// deduplication ids to the newer pool.
     async fn prepare_copy(&self, phase: &CopyPhase) -> Result<(), Error> {
-        settled(phase.queue.submit(Change::remove_copied(Vec::new()))?).await?;
+        if !is_on(Mutation::LeavePoolInDoubt) {
+            settled(phase.queue.submit(Change::remove_copied(Vec::new()))?).await?;
+        }
         phase.migration.readers.wait().await;
         let mut after = None;
         loop {
@@ -162,7 +165,7 @@ impl Migrations {
         }
         let Some(CopyStores { older, .. }) = self.stores_of(phase)? else { return Ok(CopyTick::Over) };
         // Other data in the older pool is removed when the migration ends.
-        if older.holds_any(phase.queue.id()).await? {
+        if !is_on(Mutation::LeavePoolEarly) && older.holds_any(phase.queue.id()).await? {
             return Ok(round);
         }
         self.copy_settle_notes(phase, &older).await?;

@@ -2,6 +2,7 @@
 
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_engine::{GroupBounds, QueueEngine, StoredTotals};
 
 use crate::limits;
@@ -24,7 +25,9 @@ impl OpenQueues {
             for (key, id, expires) in
                 page.iter().filter_map(|note| read_dedup_note(note).map(|(key, id)| (key, id, note.expires)))
             {
-                engine.restore_dedup(key, id, expires);
+                if !is_on(Mutation::ForgetDedupAtOpen) {
+                    engine.restore_dedup(key, id, expires);
+                }
             }
             match page.last() {
                 Some(last) if page.len() >= limits::NOTES_PAGE => after = Some(last.key.clone()),

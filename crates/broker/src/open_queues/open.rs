@@ -6,6 +6,7 @@ use angarium_catalogue::{AttemptRecord, ClaimRecord, QueueRecord, Schema};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::outcome::Holder;
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
@@ -30,7 +31,7 @@ impl OpenQueues {
             return Ok(Some(open));
         }
         let gate = queue.hold_gate().await;
-        if let Some(open) = queue.handle() {
+        if let Some(open) = queue.handle().filter(|_| !is_on(Mutation::OpenQueueTwice)) {
             return Ok(Some(open));
         }
         let Some(record) = queue.record().await? else { return Ok(None) };
@@ -127,7 +128,7 @@ async fn restore_claims(
     no_sooner: Timestamp,
 ) -> Result<RestoredClaims, Error> {
     let mut restored = RestoredClaims::default();
-    for (id, claim) in claims {
+    for (id, claim) in claims.into_iter().filter(|_| !is_on(Mutation::ForgetClaimsAtOpen)) {
         let expires = Timestamp::from_millis(claim.expires).max(no_sooner);
         let ids: Vec<MessageId> = claim.messages.iter().map(|message| message.id).collect();
         let found = store.get(queue, &ids).await?;

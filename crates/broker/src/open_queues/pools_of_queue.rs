@@ -7,6 +7,7 @@ use tokio_util::task::TaskTracker;
 use angarium_catalogue::{Placement, QueueRecord};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
+use angarium_core::mutation::{Mutation, is_on};
 
 use crate::open_queues::OpenQueues;
 use crate::slot::migration::Migration;
@@ -58,7 +59,7 @@ impl OpenQueues {
         let left: Vec<MessageId> = left.iter().map(|message| message.header.id).collect();
         let both = newer.get(id, &left).await.map_err(|error| newer.failed(error))?;
         let both: Vec<MessageId> = both.iter().map(|message| message.header.id).collect();
-        if both.is_empty() {
+        if both.is_empty() || is_on(Mutation::KeepTwoCopies) {
             return Ok(());
         }
         match queue.slot().remove_unopened(older_name, id, both) {

@@ -18,6 +18,7 @@ use tracing::{debug, warn};
 use angarium_catalogue::{DroppedQueue, QueueRecord};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_storage::DropResult;
 
@@ -188,6 +189,7 @@ impl Queues {
         let contents = self.closed_contents(queue, record).await;
         let closed = slot.close_queue(at, record.id, contents);
         if let Some(queue) = &closed
+            && !is_on(Mutation::DeleteQueueInUse)
             && timeout(limits::CLOSE_DEADLINE, queue.unused()).await.is_err()
         {
             slot.lose("a queue was closed with unfinished work");
@@ -285,7 +287,7 @@ impl SlotCleaning {
     async fn empty_pools(&self, queue: &DroppedQueue, gone: &mut HashSet<PoolName>) -> Result<(), Error> {
         let (parts, slot) = (&self.queues.0, &self.slot);
         for name in &queue.placement {
-            if gone.contains(name) {
+            if gone.contains(name) || is_on(Mutation::SkipCleaningOfPools) {
                 continue;
             }
             if parts.pools.is_lost(name) {

@@ -9,6 +9,7 @@ use angarium_core::claim::ClaimTerms;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::message::{Header, Retention};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
@@ -262,7 +263,9 @@ impl LockedSlot<'_> {
             if let Some(open) = self.state.queues.get_mut(queue) {
                 open.engine.release_failed(*claim, headers);
             }
-            self.state.note_deadline(Deadline { at: again, claim: *claim, queue: queue.clone() });
+            if !is_on(Mutation::LoseExpiryRetry) {
+                self.state.note_deadline(Deadline { at: again, claim: *claim, queue: queue.clone() });
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{ClaimId, QueueId};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
@@ -95,6 +96,9 @@ impl Slot {
     /// Removes the records of the claims on deleted queues. The slot has the ids of those claims in memory, so it reads
     /// no record.
     pub(crate) async fn clear_orphans(self: &Arc<Self>, queues: &[QueueId]) -> Result<(), Error> {
+        if is_on(Mutation::KeepOrphanClaims) {
+            return Ok(());
+        }
         let orphans = self.lock().take_orphans(queues);
         let claims: Vec<ClaimId> = orphans.iter().flat_map(|orphans| &orphans.claims).copied().collect();
         let outcome = self.around.replica.catalogue.claims_delete(&self.owned, &claims).await;

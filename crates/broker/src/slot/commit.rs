@@ -28,6 +28,7 @@ use angarium_core::durability::Durability;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::maps::{HashMap, HashSet};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::quota::Amount;
 use angarium_storage::{Batch, Changes, QueueChanges};
@@ -91,7 +92,7 @@ impl SlotState {
     ) -> (Vec<(QueueRef, NextStep)>, HashSet<PoolName>) {
         let (mut next, mut pools) = (Vec::new(), HashSet::default());
         if let Some(writer) = self.writers.get_mut(pool) {
-            writer.seq += u64::from(outcome == Outcome::Done);
+            writer.seq += u64::from(outcome == Outcome::Done && !is_on(Mutation::ReuseBatchNumber));
             writer.is_closed |= outcome == Outcome::Unknown;
         }
         for write in writes {
@@ -189,7 +190,7 @@ impl SlotState {
                 open.engine.dedup_posted(&changes::duplicates(&notes));
                 open.engine.posted(appends);
                 self.note_wake(at);
-                serves
+                serves.filter(|_| !is_on(Mutation::LoseWakeAfterPost))
             }
             Purpose::Wake => {
                 open.engine.woken(&changes::ids(&updates));
@@ -199,7 +200,7 @@ impl SlotState {
             }
             Purpose::MarkInTransfer => {
                 open.engine.mark_in_transfer(&changes::ids(&updates));
-                Some(NextStep::Move)
+                (!is_on(Mutation::LoseMoveOfDeadLetters)).then_some(NextStep::Move)
             }
             Purpose::Remove | Purpose::RemoveTransferred => {
                 let over = open.engine.removed(&removes);
@@ -345,7 +346,8 @@ impl Slot {
     /// transfers.
     pub(crate) async fn settle(self: &Arc<Self>, pool: &PoolName, writes: Vec<Write>, outcome: Outcome) {
         let outcomes = || writes.iter().map(|write| write.outcome(outcome));
-        if outcome == Outcome::Unknown || outcomes().any(|outcome| outcome == Outcome::Unknown) {
+        let is_unknown = outcome == Outcome::Unknown || outcomes().any(|outcome| outcome == Outcome::Unknown);
+        if is_unknown && !is_on(Mutation::KeepSlotInDoubt) {
             // Before any waiter learns of it: a later request must not be answered from this memory.
             self.lose("a batch has no known outcome");
         }
@@ -404,7 +406,9 @@ impl Slot {
                 if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool, failures).await };
             meter.note(writes.iter().map(|write| write.change.changes().len()).sum(), began.elapsed());
             match outcome {
-                Outcome::Full => self.send_without_posts(pool, writes, &*store).await,
+                Outcome::Full if !is_on(Mutation::RefuseDeleteWhenFull) => {
+                    self.send_without_posts(pool, writes, &*store).await
+                }
                 Outcome::Damaged => self.send_apart(pool, writes, &*store).await,
                 outcome => self.settle(pool, writes, outcome).await,
             }

@@ -13,6 +13,7 @@ use angarium_core::group::{DedupId, GroupName};
 use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
 use angarium_core::message::{Message, NewMessage};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_storage::Note;
@@ -71,7 +72,8 @@ pub(crate) struct DedupPost {
 
 /// When a deduplication id that is posted now expires.
 pub(crate) fn dedup_expires(now: Timestamp) -> Timestamp {
-    now.plus_seconds(core_limits::DEDUP_SECONDS)
+    let parts = if is_on(Mutation::ForgetDedupEarly) { 10 } else { 1 };
+    now.plus_seconds(core_limits::DEDUP_SECONDS / parts)
 }
 
 impl DedupPost {
@@ -112,7 +114,7 @@ impl DedupPost {
         // Keys from before a change of the scope are in the other scope.
         let before = || queue.engine.first_post(DedupKey::of(&id, scope.other(), group), now);
         if let Some(duplicate) = queue.engine.first_post(key, now).or_else(before) {
-            if !duplicate.is_durable {
+            if !duplicate.is_durable && !is_on(Mutation::AnswerDuplicateInDoubt) {
                 self.awaited.push(PendingDuplicate { index: self.ids.len(), message: new });
             }
             self.ids.push(duplicate.id);
@@ -132,7 +134,8 @@ impl DedupPost {
     pub(crate) fn add(&mut self, message: Message, key: Option<DedupKey>, now: Timestamp) {
         let id = message.header.id;
         if let Some(key) = key {
-            self.notes.push(dedup_note(&key, id, dedup_expires(now)));
+            let at_once = is_on(Mutation::ExpireDedupNoteAtOnce);
+            self.notes.push(dedup_note(&key, id, if at_once { now } else { dedup_expires(now) }));
             self.own.insert(key, id);
         }
         self.ids.push(id);

@@ -9,6 +9,7 @@ use tracing::debug;
 
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
 use angarium_storage::StoreError;
 
@@ -42,9 +43,12 @@ impl Slot {
         let (slot, name) = (Arc::clone(self), name.clone());
         let fence = async move {
             let (_fencing, _guard) = (fencing, slot.lost_on_panic());
-            let last = fence(&slot, &store).await?;
+            let skips = is_on(Mutation::OpenPoolWithoutFence);
+            let last = if skips { MessageId::ZERO } else { fence(&slot, &store).await? };
             let mut state = slot.lock();
-            state.ids.skip_to(last);
+            if !is_on(Mutation::IgnoreLastId) {
+                state.ids.skip_to(last);
+            }
             let meter = slot.around.replica.meter.commits(name.as_str());
             state.writers.insert(name, SlotWriter::new(id, store, meter));
             Ok(())

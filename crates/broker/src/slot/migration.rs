@@ -12,6 +12,7 @@ use angarium_core::dedup::DedupKey;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::Message;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_engine::must_copy;
@@ -157,7 +158,7 @@ impl QueueHandle {
         let gone: Vec<MessageId> = hidden.iter().filter(|id| !ids.contains(id)).copied().collect();
         queue.engine.not_copied(&gone);
         // A removal that has begun was sent to both pools: the copy must not follow it.
-        go.retain(|message| queue.engine.copy_read(&message.header));
+        go.retain(|message| queue.engine.copy_read(&message.header) || is_on(Mutation::CopyAfterDelete));
         let ids: Vec<MessageId> = go.iter().map(|message| message.header.id).collect();
         if ids.is_empty() {
             return Ok(None);

@@ -9,6 +9,7 @@ use angarium_core::claim::ClaimLimit;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::limits;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_engine::{ClaimSelection, Refill};
 use angarium_storage::{Direction, Order, Page, Position};
@@ -136,7 +137,9 @@ impl QueueHandle {
                 Some(cause)
             }
         };
-        state.serve(&self.at);
+        if !is_on(Mutation::LoseWakeAfterRefill) {
+            state.serve(&self.at);
+        }
         drop(state);
         if let Some(cause) = failure {
             self.slot.around.replica.task_failed(

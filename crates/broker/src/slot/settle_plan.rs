@@ -11,6 +11,7 @@ use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::limits as core_limits;
 use angarium_core::limits::Limits;
 use angarium_core::message::{Header, Life, Message, NewMessage, Peer, Retention, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::outcome::{Arrival, ArrivalLife, Event, EventKind, Extras, Keep, Reason};
 use angarium_core::settle::{Forward, MessageState, Retry, SettleEntry, Settled, Verdict};
@@ -74,7 +75,8 @@ impl SettleTerms<'_> {
         let settled = Settled { state, ids };
         let key = SettleKey { claim: self.claim, message: id };
         let expires = self.now.plus_seconds(core_limits::SETTLE_SECONDS);
-        let notes = vec![settle_note(&key, &settled, expires)];
+        let mut notes = vec![settle_note(&key, &settled, expires)];
+        notes.retain(|_| !is_on(Mutation::SettleWithoutNote));
         let removes = if header.is_none() { vec![id] } else { Vec::new() };
         let updates = header.into_iter().map(without_empty_extras).collect();
         Ok(SettlePlan {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::{Header, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 
@@ -56,7 +57,10 @@ impl Slot {
         others.extend(&state.dropped);
         for (queue, headers) in expired.into_iter().filter(|(queue, _)| !others.contains(queue)) {
             let claimed = state.claimed_unopened(queue);
-            let gone: Vec<&Header> = headers.iter().filter(|header| !claimed.contains(&header.id)).collect();
+            let gone: Vec<&Header> = headers
+                .iter()
+                .filter(|header| !claimed.contains(&header.id) || is_on(Mutation::SweepUnderClaim))
+                .collect();
             if gone.is_empty() {
                 continue;
             }

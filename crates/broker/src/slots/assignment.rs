@@ -23,6 +23,7 @@ use angarium_cluster::view::AssignmentView;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::limits as core_limits;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::millis;
 
 use crate::limits;
@@ -332,6 +333,7 @@ impl Slots {
     pub(crate) fn note(&self, following: &mut FollowedCluster, change: MetaChange) {
         match change {
             MetaChange::Pools => self.0.assignment.pools.notify_one(),
+            MetaChange::Components if is_on(Mutation::OverlookReplicas) => {}
             MetaChange::Components => {
                 self.0.assignment.time.notify_one();
                 following.are_components_new = true;

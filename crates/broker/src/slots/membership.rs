@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -13,6 +14,7 @@ use angarium_catalogue::{Component, ComponentState, Link, OwnedSlot, ReachReport
 use angarium_cluster as cluster;
 use angarium_cluster::replicas::Replica;
 use angarium_core::error::Error;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
 
@@ -28,6 +30,8 @@ pub(crate) struct Membership {
     started: Timestamp,
     /// The published state, and the node of the registry. The lock is held for single reads or writes.
     said: Mutex<(ComponentState, String)>,
+    /// Notified when the registry may not have the published state.
+    unpublished: Notify,
     /// The session in which the registry node and the owner nodes are in place. Written by one task.
     held: AtomicU64,
     /// The lock is held for single look-ups.
@@ -62,7 +66,7 @@ impl ExpiryHold {
     /// Checks the session, and returns the time by which the expiry of claims is judged.
     pub(crate) fn claim_time(&mut self, now: Timestamp) -> Timestamp {
         let session = self.session.borrow_and_update();
-        if session.has_changed() {
+        if session.has_changed() && !is_on(Mutation::ExpireWithoutHold) {
             self.until = now.plus_seconds(limits::EXPIRY_HOLD_SECONDS);
         }
         if session.link == Link::Connected && now >= self.until {
@@ -79,7 +83,8 @@ impl Membership {
         let hold = ExpiryHold { session, until: Timestamp::default(), calm: Timestamp::default() };
         let said = Mutex::new((ComponentState::Starting, node));
         let (held, asked) = (AtomicU64::new(generation), Mutex::new(Instant::now()));
-        Self { replica, started, said, held, report: Mutex::default(), hold: Mutex::new(hold), asked }
+        let (report, hold) = (Mutex::default(), Mutex::new(hold));
+        Self { replica, started, said, unpublished: Notify::new(), held, report, hold, asked }
     }
 
     /// Notes a request of a client that should use another replica.
@@ -165,7 +170,8 @@ impl Slots {
         self.0.membership.hold.lock().claim_time(self.0.replica.clock.now())
     }
 
-    /// Publishes the state of this replica. If that fails, the next registration publishes it.
+    /// Publishes the state of this replica. If that fails, it is published again until the registry has it: without
+    /// the state `Running` the replica would serve nothing.
     pub(crate) async fn set_state(&self, state: ComponentState) {
         let membership = &self.0.membership;
         let node = {
@@ -173,11 +179,35 @@ impl Slots {
             said.0 = state;
             said.1.clone()
         };
-        let me = membership.component(state);
-        match self.0.replica.catalogue.component_update(&node, &me).await {
+        if !self.try_publish(&node, state).await && !is_on(Mutation::PublishStateOnce) {
+            membership.unpublished.notify_one();
+        }
+    }
+
+    /// Writes a state to the registry. Returns false when the registry may not have it.
+    async fn try_publish(&self, node: &str, state: ComponentState) -> bool {
+        let me = self.0.membership.component(state);
+        match self.0.replica.catalogue.component_update(node, &me).await {
             Ok(true) => {}
+            // The next registration has the state.
             Ok(false) => debug!("replica not registered yet"),
-            Err(error) => self.0.replica.task_failed("publish replica state", "registry", &error),
+            Err(error) => {
+                self.0.replica.task_failed("publish replica state", "registry", &error);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Publishes the present state until the registry has it, or until the session has changed.
+    async fn publish_again(&self) {
+        let mut pause = PAUSE.0;
+        while self.0.replica.sleep_tick(pause).await && self.check_member().is_ok() {
+            let (state, node) = self.0.membership.said.lock().clone();
+            if self.try_publish(&node, state).await {
+                return;
+            }
+            pause = PAUSE.1.min(pause * 2);
         }
     }
 
@@ -194,6 +224,7 @@ impl Slots {
                 biased;
                 () = self.0.replica.stop.cancelled() => return,
                 changed = session.changed() => if changed.is_err() { return },
+                () = self.0.membership.unpublished.notified() => self.publish_again().await,
             }
         }
     }

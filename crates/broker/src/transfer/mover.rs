@@ -17,6 +17,7 @@ use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Life, Message, MessageTtl, Peer, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::outcome::{Arrival, ArrivalLife};
 use angarium_core::time::Timestamp;
@@ -207,8 +208,15 @@ impl MessageTransfers {
         let ttl = source.queue.transfer_terms().and_then(|terms| terms.dead_letter_ttl);
         let peer = Arc::new(Peer { at: source.queue.at().clone(), queue: Some(source.queue.id()) });
         let dead = dead_letters(messages.iter().map(|message| &message.header));
+        if is_on(Mutation::RemoveBeforePrepare) {
+            let ids = messages.iter().map(|message| message.header.id).collect();
+            self.remove_at_source(source, ids, dead).await?;
+        }
         let prepared = self.prepare(target, &peer, ttl, messages).await?;
         let ids = prepared.iter().map(|header| header.id).collect();
+        if is_on(Mutation::PublishBeforeRemoval) {
+            target.queue.wake(prepared.clone()).await?;
+        }
         answer_of(source.queue.at(), self.remove_at_source(source, ids, dead))
             .await
             .map_err(Error::into_unknown)?;
@@ -264,6 +272,9 @@ impl MessageTransfers {
             match fates.get(&header.id) {
                 Some(TransferFate::Publish) => publish.push(header),
                 Some(TransferFate::Drop) => drop.push(header.id),
+                Some(TransferFate::Wait) | None if is_on(Mutation::PublishWithoutAsking) => {
+                    publish.push(header)
+                }
                 Some(TransferFate::Wait) | None => waits = Pass::Waits,
             }
         }

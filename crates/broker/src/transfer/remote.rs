@@ -25,6 +25,7 @@ use angarium_cluster::peer_client::{
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, Slot as SlotNumber};
 use angarium_core::message::{Header, Message, MessageTtl, Peer, State};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_engine::TransferFate;
 use angarium_storage::Epoch;
@@ -239,7 +240,7 @@ impl MessageTransfers {
             let transaction = self.0.replica.catalogue.slot_transaction(slot).await?;
             self.0.target_epochs.note(slot, Epoch { generation: self.0.replica.generation, transaction });
         }
-        if self.0.target_epochs.note(slot, epoch) {
+        if self.0.target_epochs.note(slot, epoch) || is_on(Mutation::IgnoreTargetEpoch) {
             return Ok(());
         }
         Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"))
@@ -252,7 +253,7 @@ impl MessageTransfers {
         ids: Vec<MessageId>,
         dead: u64,
     ) -> Result<(), Error> {
-        if ids.is_empty() {
+        if ids.is_empty() || is_on(Mutation::SkipRemovalAtSource) {
             return Ok(());
         }
         source.queue.transfer_change(Change::remove_transferred(ids)).await?;

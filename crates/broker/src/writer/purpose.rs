@@ -2,6 +2,7 @@
 
 use angarium_core::attributes::Attributes;
 use angarium_core::durability::Durability;
+use angarium_core::mutation::{Mutation, is_on};
 
 /// Why a queue is changed. The properties of a write, and its effect on the engine, follow from its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,9 @@ impl Purpose {
 
     /// The pools that the write is sent to.
     pub(crate) fn route(self) -> PoolRoute {
+        if self == Self::Remove && is_on(Mutation::DeleteInOnePool) {
+            return PoolRoute::Newer;
+        }
         self.properties().route
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tracing::debug;
 
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
 use angarium_storage::{Batch, PoolStore, StoreError};
 
@@ -35,18 +36,24 @@ pub(crate) async fn send(
     let mut may_be_done = false;
     let mut pause = FIRST_PAUSE;
     for attempt in 1..=TRIES {
-        let failure = match store.commit(batch).await {
+        let renumbered = is_on(Mutation::RenumberRepeat)
+            .then(|| Batch { seq: batch.seq + u64::from(attempt - 1), ..batch.clone() });
+        let failure = match store.commit(renumbered.as_ref().unwrap_or(batch)).await {
             Ok(()) => return Outcome::Done,
             Err(failure) => failure,
         };
         may_be_done |= !failure.nothing_written();
         match failure {
+            StoreError::Unknown(_) if is_on(Mutation::FailBatchInDoubt) => return Outcome::NotDone,
+            StoreError::Unknown(_) if is_on(Mutation::AcknowledgeBatchInDoubt) => return Outcome::Done,
+            StoreError::WentBack if is_on(Mutation::IgnoreWentBack) => return Outcome::NotDone,
+            StoreError::Fenced(_) if is_on(Mutation::FailBatchAfterFence) => return Outcome::NotDone,
             StoreError::Stamped(_) | StoreError::Fenced(_) | StoreError::Stale | StoreError::WentBack => {
                 failures.note("write batches", format_args!("slot {} pool {pool}", batch.slot.0), &failure);
                 return Outcome::Unknown;
             }
             // If an earlier attempt may have been applied, the next one finds out.
-            StoreError::Full if !may_be_done => return Outcome::Full,
+            StoreError::Full if !may_be_done || is_on(Mutation::RefuseDoubtAsFull) => return Outcome::Full,
             StoreError::Damaged(_) if !may_be_done => return Outcome::Damaged,
             StoreError::Full
             | StoreError::Damaged(_)

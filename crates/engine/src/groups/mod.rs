@@ -27,6 +27,7 @@ use super::ready_cache::ReadyMessage;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Message};
+use angarium_core::mutation::{Mutation, is_on};
 pub(crate) use reading::GroupPage;
 use reading::{GroupListing, GroupReads};
 pub use reading::{GroupRead, Heads};
@@ -77,7 +78,9 @@ impl Group {
 
     /// The first message that blocks it; `hidden` is the first hidden one.
     fn blocked_at(&self, hidden: Option<MessageId>) -> Option<MessageId> {
-        [hidden, self.delayed.keys().next().copied()].into_iter().flatten().min()
+        let hidden = hidden.filter(|_| !is_on(Mutation::IgnoreHiddenInGroup));
+        let delayed = self.delayed.keys().next().copied().filter(|_| !is_on(Mutation::IgnoreDelayInGroup));
+        [hidden, delayed].into_iter().flatten().min()
     }
 
     /// Whether messages that may be taken can exist beyond its reach.

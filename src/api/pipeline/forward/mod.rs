@@ -38,6 +38,7 @@ use angarium_core::access::PeerSecret;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
 use angarium_core::limits;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::probe;
 use angarium_metrics::{ForwardMeter, ForwardResult};
 use earlier::EarlierAttempts;
@@ -216,9 +217,10 @@ impl Relay {
             let began = if since.elapsed() > limits::FORWARD_STEP { Instant::now() } else { began };
             trouble = Some(began);
             let MovedAttempt { slot: moved, response, is_in_doubt } = moved;
-            if began.elapsed() > limits::FORWARD_WAIT {
+            if began.elapsed() > limits::FORWARD_WAIT || is_on(Mutation::StopAtMove) {
                 return asking.earlier.judge(response);
             }
+            let is_in_doubt = is_in_doubt && !is_on(Mutation::ForgetAttemptInDoubt);
             asking.earlier.are_in_doubt |= is_in_doubt && !asking.target.is_read;
             let before = seen.filter(|seen| seen.slot == moved);
             let before = before.map_or(SlotLocation::Nowhere, |seen| seen.location);
@@ -310,9 +312,12 @@ impl Relay {
                 AttemptResult::Moved(MovedAttempt::not_done(slot, ApiError::from(error).into_response()))
             }
             Err(PeerFailure::Unknown(why)) => {
-                let error = Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
+                let why = format!("replica {address}: {why}");
+                let make =
+                    if is_on(Mutation::RefuseForwardInDoubt) { Error::unavailable } else { Error::unknown };
+                let error = make(Part::Coordination, why);
                 let response = ApiError::from(error).into_response();
-                if asking.target.is_repeatable {
+                if asking.target.is_repeatable || is_on(Mutation::RepeatForwardInDoubt) {
                     AttemptResult::Moved(MovedAttempt { slot, response, is_in_doubt: true })
                 } else {
                     AttemptResult::Done(response)
