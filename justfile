@@ -37,6 +37,10 @@ ci:
 release:
     tests/release
 
+# simulate whole clusters from seeds, such as --seeds 10000 --minutes 10
+simulate *args:
+    tests/simulation {{args}}
+
 # kill the service under load, so many rounds
 crash rounds="100":
     tests/crash {{rounds}}

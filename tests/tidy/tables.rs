@@ -218,6 +218,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "clock/lib.rs",
             "cluster/connection.rs",
             "cluster/random.rs",
+            "cluster/tasks.rs",
             "coordination",
             "journal",
             "keystone",

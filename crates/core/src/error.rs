@@ -358,15 +358,6 @@ impl Error {
         }
     }
 
-    /// Returns this error as it is for a request of which an earlier attempt may have been carried out. Only an invalid
-    /// request is certain to have been refused each time.
-    pub fn after_unknown_attempt(&self) -> Option<Self> {
-        let is_certain = matches!(self, Self::Invalid { .. }) || !self.nothing_written();
-        let why =
-            || format!("an earlier attempt has no answer, and the last one is refused: {}", self.detail());
-        (!is_certain).then(|| Self::unknown(Part::Server, why()))
-    }
-
     /// Whether `error`, or a cause of it, means that a request did not arrive in time.
     pub fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
         matches!(Self::within(error), Some(Self::Late))

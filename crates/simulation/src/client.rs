@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::faults::Fault;
-use crate::history::{Certainty, DEAD_LETTERS, History, Span};
+use crate::history::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, History, Span};
 use crate::network::send_from_client;
 use crate::requests::{ApiRequest, Outcome, Posting};
 use crate::world::World;
@@ -19,24 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// The least part of its time to live for which a claim is relied on, in percent: tree time may run faster by a tenth
 /// while it follows a step of the servers' clock.
 const LEASE_PERCENT: u64 = 85;
-
-/// A message that a client holds.
-#[derive(Clone, Debug)]
-pub struct HeldMessage {
-    /// The number that is its body.
-    pub number: u64,
-    /// Its id.
-    pub id: String,
-}
-
-/// A claim that a client holds.
-#[derive(Clone, Debug)]
-pub struct HeldClaim {
-    /// Its id.
-    pub id: String,
-    /// Its messages.
-    pub messages: Vec<HeldMessage>,
-}
 
 /// A client.
 pub struct Client {
@@ -120,8 +102,9 @@ impl Client {
         let messages: Vec<HeldMessage> = body["messages"].as_array().map(held).unwrap_or_default();
         let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
         self.world().note(|| format!("{} holds {numbers:?} by claim {id}", self.name));
-        self.history.lock().deliver(queue, id, &numbers, span, lease(ttl));
-        Some(HeldClaim { id: id.to_owned(), messages })
+        let claim = HeldClaim { id: id.to_owned(), messages };
+        self.history.lock().deliver(queue, &claim, span, lease(ttl));
+        Some(claim)
     }
 
     /// Deletes a message, under a claim or without one.

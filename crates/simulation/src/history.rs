@@ -33,6 +33,8 @@ struct MessageHistory {
     group: Option<String>,
     post: Span,
     posted: Certainty,
+    /// The id of the first delivery.
+    id: Option<String>,
     deliveries: Vec<Delivery>,
     deletes: Vec<Delete>,
 }
@@ -46,6 +48,24 @@ struct Delivery {
     lease: Duration,
     /// When its holder began to give it up, if it did.
     released: Option<Duration>,
+}
+
+/// A message that a client holds.
+#[derive(Clone, Debug)]
+pub struct HeldMessage {
+    /// The number that is its body.
+    pub number: u64,
+    /// Its id.
+    pub id: String,
+}
+
+/// A claim that a client holds.
+#[derive(Clone, Debug)]
+pub struct HeldClaim {
+    /// Its id.
+    pub id: String,
+    /// Its messages.
+    pub messages: Vec<HeldMessage>,
 }
 
 /// A request that deletes a message in a queue. If the message has moved on to the dead letters, it does nothing.
@@ -70,6 +90,8 @@ pub struct History {
     operations: u64,
     /// Whether messages leave their queue by themselves, so that a later one of their group may come next.
     has_dead_letters: bool,
+    /// Whether pools may lose what they have answered, so that messages may be lost or return.
+    is_relaxed: bool,
     /// Requests that remove all messages of a queue.
     removals: Vec<(usize, Span)>,
 }
@@ -98,9 +120,10 @@ impl HistoryCounts {
 }
 
 impl History {
-    /// Creates a history without messages. With dead letters the order within groups is not checked.
-    pub fn new(has_dead_letters: bool) -> Self {
-        Self { has_dead_letters, ..Self::default() }
+    /// Creates a history without messages. With dead letters the order within groups is not checked; in relaxed queues
+    /// neither that nor what a pool may lose by a fail-over.
+    pub fn new(has_dead_letters: bool, is_relaxed: bool) -> Self {
+        Self { has_dead_letters, is_relaxed, ..Self::default() }
     }
 
     /// Counts a request.
@@ -118,8 +141,11 @@ impl History {
         std::mem::take(&mut self.violations)
     }
 
-    /// Notes that the post of a message begins.
+    /// Notes that the post of a message begins, or is repeated with its deduplication id.
     pub fn begin_post(&mut self, number: u64, queue: usize, group: Option<String>, began: Duration) {
+        if self.messages.contains_key(&number) {
+            return;
+        }
         let post = Span { began, ended: Duration::MAX };
         let removals = self.removals.iter().filter(|(of, span)| *of == queue && began <= span.ended);
         let deletes = removals
@@ -130,6 +156,7 @@ impl History {
             group,
             post,
             posted: Certainty::Unknown,
+            id: None,
             deliveries: Vec::new(),
             deletes,
         };
@@ -139,23 +166,40 @@ impl History {
     /// Notes the outcome of a post.
     pub fn end_post(&mut self, number: u64, ended: Duration, posted: Certainty) {
         let Some(message) = self.messages.get_mut(&number) else { return };
+        // A repeated post that is refused does not undo an earlier attempt without an answer.
+        let is_first = message.post.ended == Duration::MAX;
         message.post.ended = ended;
-        message.posted = posted;
-        if posted == Certainty::NotDone && !message.deliveries.is_empty() {
+        if is_first || posted == Certainty::Done {
+            message.posted = posted;
+        }
+        if message.posted == Certainty::NotDone && !message.deliveries.is_empty() {
             self.violation(format!("message {number} was delivered, and its post was refused"));
         }
     }
 
     /// Notes the messages of a claim, in the order of the answer. `lease` is the least time that the claim lives.
-    pub fn deliver(&mut self, queue: usize, claim: &str, numbers: &[u64], span: Span, lease: Duration) {
-        for (place, number) in numbers.iter().enumerate() {
+    pub fn deliver(&mut self, queue: usize, claim: &HeldClaim, span: Span, lease: Duration) {
+        let numbers: Vec<u64> = claim.messages.iter().map(|message| message.number).collect();
+        for (place, HeldMessage { number, id }) in claim.messages.iter().enumerate() {
+            self.check_id(*number, id);
+            let claim = claim.id.as_str();
             self.check_delivery(queue, claim, *number, span);
-            if !self.has_dead_letters {
+            if !self.has_dead_letters && !self.is_relaxed {
                 self.check_order(queue, *number, &numbers[..place], span);
             }
             if let Some(message) = self.messages.get_mut(number) {
                 message.deliveries.push(Delivery { claim: claim.to_owned(), span, lease, released: None });
             }
+        }
+    }
+
+    /// A message with a deduplication id is stored once.
+    fn check_id(&mut self, number: u64, id: &str) {
+        let Some(message) = self.messages.get_mut(&number) else { return };
+        let first = message.id.get_or_insert_with(|| id.to_owned());
+        if first != id {
+            let text = format!("message {number} is stored twice, as {first} and {id}");
+            self.violation(text);
         }
     }
 
@@ -175,14 +219,16 @@ impl History {
         let is_deleted = |delete: &Delete| {
             delete.queue == queue && delete.certainty == Certainty::Done && delete.span.ended <= span.began
         };
-        if message.deletes.iter().any(is_deleted) {
+        if message.deletes.iter().any(is_deleted) && !self.is_relaxed {
             broken.push(format!("message {number} was delivered by claim {claim} after its delete"));
         }
         let is_held = |other: &&Delivery| {
             let ends = other.released.unwrap_or(other.span.began + other.lease);
             other.claim != claim && other.span.ended <= span.began && span.ended < ends
         };
-        if let Some(other) = message.deliveries.iter().find(is_held) {
+        // A delete that a pool has lost ended the claim, and the message returns.
+        let may_return = self.is_relaxed && !message.deletes.is_empty();
+        if let Some(other) = message.deliveries.iter().find(is_held).filter(|_| !may_return) {
             broken.push(format!("message {number} is under two claims, {} and {claim}", other.claim));
         }
         if message.deliveries.iter().any(|other| other.claim == claim) {
@@ -222,7 +268,7 @@ impl History {
         });
     }
 
-    /// Notes that the renewal of a claim begins: from here on the claim may end when the new time is over.
+    /// Notes that the renewal of a claim begins: from here on the claim may end with the new time.
     pub fn begin_renewal(&mut self, claim: &str, began: Duration, lease: Duration) {
         self.change_deliveries(claim, |delivery| {
             delivery.lease = delivery.lease.min(began.saturating_sub(delivery.span.began) + lease);
@@ -278,6 +324,9 @@ impl History {
     /// Checks, once nothing is left to claim, that every message that should be there was delivered after `since`, or
     /// may have been deleted.
     pub fn check_all_delivered(&mut self, since: Duration) {
+        if self.is_relaxed {
+            return;
+        }
         let is_lost = |message: &MessageHistory| {
             let is_deleted = message.deletes.iter().any(|delete| delete.certainty != Certainty::NotDone);
             let is_delivered = message.deliveries.iter().any(|delivery| delivery.span.began >= since);
@@ -305,6 +354,9 @@ impl History {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 fn count<T>(items: impl Iterator<Item = T>) -> u64 {
     u64::try_from(items.count()).unwrap_or(u64::MAX)

@@ -4,6 +4,7 @@ pub mod client;
 pub mod cluster;
 pub mod faults;
 pub mod history;
+pub mod leftovers;
 pub mod logs;
 pub mod network;
 pub mod panics;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::faults::FaultCounts;
 use crate::history::HistoryCounts;
 use crate::run::{Report, run};
-use crate::scenario::Scenario;
+use crate::scenario::{REGRESSIONS, Scenario};
 use crate::trace::Trace;
 
 /// The bounds of a round.
@@ -44,9 +44,10 @@ pub struct Sums {
     pub failed: Vec<(u64, String)>,
 }
 
-/// A round.
+/// A round. It begins with the seeds that have failed before.
 pub struct Round {
     limits: RoundLimits,
+    /// The number of seeds that have begun.
     next: AtomicU64,
     is_over: AtomicBool,
     sums: Mutex<Sums>,
@@ -55,12 +56,7 @@ pub struct Round {
 impl Round {
     /// Creates a round.
     pub fn new(limits: RoundLimits) -> Self {
-        Self {
-            limits,
-            next: AtomicU64::new(limits.first),
-            is_over: AtomicBool::new(false),
-            sums: Mutex::default(),
-        }
+        Self { limits, next: AtomicU64::new(0), is_over: AtomicBool::new(false), sums: Mutex::default() }
     }
 
     /// Runs all seeds, and calls `show` with each broken promise.
@@ -87,10 +83,14 @@ impl Round {
     }
 
     fn run_seeds(&self, show: &(impl Fn(u64, &str) + Sync)) {
+        let regressions = REGRESSIONS.len();
         loop {
-            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
             let is_late = self.limits.end.is_some_and(|end| Instant::now() >= end);
-            let is_last = seed >= self.limits.first.saturating_add(self.limits.seeds);
+            let regression = usize::try_from(index).ok().and_then(|index| REGRESSIONS.get(index)).copied();
+            let place = index.saturating_sub(u64::try_from(regressions).unwrap_or(0));
+            let seed = regression.unwrap_or_else(|| self.limits.first.saturating_add(place));
+            let is_last = regression.is_none() && place >= self.limits.seeds;
             if is_late || is_last || self.is_over.load(Ordering::Relaxed) {
                 return;
             }

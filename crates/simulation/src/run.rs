@@ -16,7 +16,7 @@ use crate::trace::Trace;
 use crate::tree::Ensemble;
 use crate::workload::Workload;
 use crate::world::World;
-use crate::{logs, panics, weather};
+use crate::{leftovers, logs, panics, weather};
 
 /// The longest time that a run may take, in simulated time.
 const LONGEST: Duration = Duration::from_secs(6 * 3_600);
@@ -78,7 +78,7 @@ pub fn run(scenario: &Scenario, trace: Trace) -> Report {
 }
 
 async fn run_in_world(scenario: &Scenario, world: World) -> Report {
-    let history = Arc::new(Mutex::new(History::new(scenario.verbs.dead_letters)));
+    let history = Arc::new(Mutex::new(History::new(scenario.verbs.dead_letters, scenario.verbs.relaxed)));
     let ended = tokio::time::timeout(LONGEST, run_phases(scenario, &world, &history)).await;
     if ended.is_err() {
         history.lock().violation(format!("the run has no end within {LONGEST:?}"));
@@ -102,7 +102,8 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     let ensemble = Ensemble::new(world.clone(), START_MILLIS);
     let storages = Storages::new(world.clone());
     for uri in &scenario.cluster.pools {
-        storages.add(uri.trim_start_matches("sim://"), Durability::Sync);
+        let class = if scenario.verbs.relaxed { Durability::Relaxed } else { Durability::Sync };
+        storages.add(uri.trim_start_matches("sim://"), class);
     }
     let cluster = Cluster::new(world.clone(), ensemble, storages, scenario.cluster.clone());
     (0..cluster.size()).for_each(|node| cluster.start(node));
@@ -118,6 +119,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     let hung = [Fault::ClientHung, Fault::PeerHung].into_iter().any(|fault| scenario.rates.of(fault) > 0);
     tokio::time::sleep(if hung { HUNG_CLAIMS_END } else { CLAIMS_END }).await;
     workload.empty_queues().await;
+    leftovers::check(&cluster, history).await;
 }
 
 async fn await_complete(cluster: &Cluster, history: &Arc<Mutex<History>>) {

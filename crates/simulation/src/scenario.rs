@@ -8,6 +8,9 @@ use crate::cluster::ClusterSettings;
 use crate::faults::{Fault, FaultRates};
 use crate::scheduler::Policy;
 
+/// Seeds that have failed with the present workload. Every round begins with them.
+pub const REGRESSIONS: &[u64] = &[545, 10_147];
+
 /// Faults of requests, which are drawn for each request, and their greatest rates.
 const REQUEST_FAULTS: &[(Fault, u32)] = &[
     (Fault::TreeRefused, 2_000),
@@ -78,6 +81,8 @@ pub struct Verbs {
     pub purges: bool,
     /// Standard queues are deleted, and created again by the next post.
     pub queue_deletions: bool,
+    /// Pools and queues do not sync what they answer.
+    pub relaxed: bool,
 }
 
 impl Scenario {
@@ -108,6 +113,7 @@ impl Scenario {
                 dead_letters: random.random_range(0..3) == 0,
                 purges: random.random_range(0..6) == 0,
                 queue_deletions: random.random_range(0..6) == 0,
+                relaxed: random.random_range(0..10) == 0,
             },
             rates,
         }

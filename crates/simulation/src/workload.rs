@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::client::{Client, HeldClaim, HeldMessage, queue_name};
+use crate::client::{Client, queue_name};
 use crate::cluster::Cluster;
-use crate::history::{Certainty, DEAD_LETTERS, History};
+use crate::history::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, History};
 use crate::requests::{ApiRequest, Outcome, Posting};
 use crate::scenario::Scenario;
 use crate::world::World;
@@ -54,6 +54,9 @@ impl Workload {
             let mut attributes = json!({});
             if is_fifo(queue) {
                 attributes["_fifo"] = json!(true);
+            }
+            if self.scenario.verbs.relaxed {
+                attributes["_durability"] = json!("relaxed");
             }
             if self.scenario.verbs.dead_letters {
                 attributes["_max_claim_count"] = json!(2);
@@ -152,7 +155,7 @@ impl Workload {
         while self.world().elapsed() < end {
             match client.send(&ApiRequest::stats(&queue_name(queue))).await {
                 Outcome::Missing => return,
-                Outcome::Done(body) if body["messages"]["total"] == 0 => return,
+                Outcome::Done(body) if is_empty(&body["messages"]) => return,
                 Outcome::Done(body) => last = body["messages"].to_string(),
                 Outcome::Refused(_) | Outcome::Unknown => {}
             }
@@ -160,6 +163,11 @@ impl Workload {
         }
         self.history.lock().violation(format!("{} is empty and counts {last}", queue_name(queue)));
     }
+}
+
+/// Whether the numbers of a queue are those of an empty one.
+fn is_empty(counts: &Value) -> bool {
+    ["total", "claimed", "delayed", "in_transfer"].iter().all(|kind| counts[kind] == 0)
 }
 
 /// Returns the name of the pool at a place in the list.
@@ -232,11 +240,16 @@ impl Worker {
         let count = 1 + self.world.below(3);
         // The messages of one post to a group are one after the other.
         let group = is_fifo(queue).then(|| format!("g{}", self.world.below(3)));
-        let delay = if !is_fifo(queue) && self.world.below(10) == 0 { 1 + self.world.below(30) } else { 0 };
+        let delay = if self.world.below(10) == 0 { 1 + self.world.below(30) } else { 0 };
         let posting =
             |_| Posting { number: self.numbers.fetch_add(1, Ordering::Relaxed), group: group.clone(), delay };
         let postings: Vec<Posting> = (0..count).map(posting).collect();
-        self.client.post(queue, &postings).await;
+        // In a FIFO queue the deduplication id makes a repeated post safe.
+        let mut tries = if is_fifo(queue) { 3 } else { 1 };
+        while self.client.post(queue, &postings).await == Certainty::Unknown && tries > 1 {
+            tries -= 1;
+            tokio::time::sleep(Duration::from_millis(self.world.below(3_000))).await;
+        }
     }
 
     async fn claim(&mut self, queue: usize) {

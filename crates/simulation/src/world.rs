@@ -196,8 +196,8 @@ impl World {
         }
     }
 
-    /// Sends a request to a server, which carries it out by `serve`, and returns the answer. The request goes on when the
-    /// sender is dropped.
+    /// Sends a request to a server, which carries it out by `serve`, and returns the answer. The request continues when
+    /// the sender is dropped.
     pub async fn request<T: Send + 'static>(
         &self,
         faults: RequestFaults,

@@ -2,6 +2,7 @@
 //! two operations must start again (P9).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, PoolSettings};
 use angarium_catalogue::{Catalogue, ComponentState};
@@ -23,7 +24,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::faulty::{Fault, FaultyTree, Plan};
-use super::one_pool;
+use super::{MAX_WAIT, one_pool};
 use angarium_testbed::zookeeper::ZooKeeper;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -160,4 +161,31 @@ async fn concurrent_services_admit_one() {
     let [Ok(broker)] = &serving[..] else { panic!("one serves") };
     let created = broker.queue_create(&super::queue("q"), angarium_core::queue::Metadata::empty()).await;
     created.unwrap();
+}
+
+/// A single commit of a start without an answer, whichever it is, leaves a replica that serves or one that did not start.
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_commit_of_a_start_leaves_a_serving_replica() {
+    let mut started = 0;
+    for commit in 0..12 {
+        let Embedded { tree, journal, .. } = &embedded().await;
+        let plan = Plan::default();
+        plan.next(&[Fault::UnknownBefore]);
+        plan.skip(commit);
+        let catalogue = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
+        let settings = one_pool(Arc::new(EmbeddedPool::new(journal.clone())));
+        let clock = Clock::manual(NOW.as_millis());
+        let Ok(broker) = Broker::start(catalogue, &settings, replica(1), clock, Limits::ZAQAR).await else {
+            continue;
+        };
+        started += 1;
+        let begun = Instant::now();
+        let (at, metadata) = (super::queue("q"), angarium_core::queue::Metadata::empty());
+        while let Err(error) = broker.queue_create(&at, metadata.clone()).await {
+            assert!(begun.elapsed() < MAX_WAIT, "commit {commit} of the start: {error:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        broker.stop().await;
+    }
+    assert!(started > 0);
 }

@@ -98,7 +98,7 @@ impl Leader {
         self.log.push_back(Arc::new(transaction));
     }
 
-    /// Makes another server the leader. Every session that it hears starts its timeout again.
+    /// Makes another server the leader. The timeout of every live session starts again.
     pub(super) fn change(&mut self, server: usize, step_millis: i64) {
         self.server = server;
         self.epoch += 1;

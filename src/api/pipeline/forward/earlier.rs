@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::error::ApiError;
-use angarium_core::error::Error;
+use angarium_core::error::{Error, Part};
 
 /// The earlier attempts of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct EarlierAttempts {
 impl EarlierAttempts {
     /// Returns an error of the last attempt as it is for the whole request.
     pub fn judge_error(self, error: Error) -> Error {
-        let unknown = if self.are_in_doubt { error.after_unknown_attempt() } else { None };
+        let unknown = if self.are_in_doubt { after_unknown_attempt(&error) } else { None };
         unknown.unwrap_or(error)
     }
 
@@ -28,11 +28,21 @@ impl EarlierAttempts {
     /// already.
     pub fn judge(self, response: Response) -> Response {
         let error = response.extensions().get::<ApiError>().filter(|_| self.are_in_doubt);
-        match error.and_then(|ApiError(error)| error.after_unknown_attempt()) {
+        match error.and_then(|ApiError(error)| after_unknown_attempt(error)) {
             Some(unknown) => ApiError::from(unknown).into_response(),
             None => response,
         }
     }
+}
+
+/// Returns the unknown outcome in place of a refusal; none if the error is the same for each attempt. Only an invalid
+/// request is certain to have been refused each time.
+fn after_unknown_attempt(error: &Error) -> Option<Error> {
+    if matches!(error, Error::Invalid { .. }) || !error.nothing_written() {
+        return None;
+    }
+    let why = format!("an earlier attempt has no answer, and the last one is refused: {}", error.detail());
+    Some(Error::unknown(Part::Server, why))
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for EarlierAttempts {
@@ -48,7 +58,7 @@ mod tests {
     use axum::http::StatusCode;
 
     use super::*;
-    use angarium_core::error::{InvalidPart, Part};
+    use angarium_core::error::InvalidPart;
 
     fn judged(earlier: EarlierAttempts, error: Error) -> (StatusCode, bool) {
         let response = earlier.judge(ApiError::from(error).into_response());

@@ -1,0 +1,49 @@
+//! The judge of what a run leaves behind: once all queues are empty, no pool has a message and the tree has no claim and no
+//! deleted queue that is still to be cleaned.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::cluster::Cluster;
+use crate::history::History;
+
+/// How long the brokers may take to clean up.
+const CLEANING: Duration = Duration::from_secs(400);
+
+/// Waits until nothing is left, and notes what stays.
+pub async fn check(cluster: &Cluster, history: &Arc<Mutex<History>>) {
+    let end = cluster.world().elapsed() + CLEANING;
+    loop {
+        let left = leftovers(cluster);
+        if left.is_empty() {
+            return;
+        }
+        if cluster.world().elapsed() > end {
+            left.into_iter().take(3).for_each(|text| history.lock().violation(text));
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+}
+
+fn leftovers(cluster: &Cluster) -> Vec<String> {
+    let mut left = Vec::new();
+    for storage in cluster.storages().all() {
+        let queues = storage.snapshot().queues;
+        let filled = queues.iter().filter(|(_, held)| !held.entries.is_empty());
+        left.extend(filled.map(|(queue, held)| {
+            format!("pool {} has {} messages of queue {queue:?} left", storage.name(), held.entries.len())
+        }));
+    }
+    let tree = cluster.ensemble().dump();
+    left.extend(tree.keys().filter(|path| is_leftover(path)).map(|path| format!("the tree has {path} left")));
+    left
+}
+
+/// Whether a node is that of a claim or of a deleted queue.
+fn is_leftover(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    matches!(parts[..], ["", "run", _, "claims", _, _] | ["", "run", _, "dropped", _])
+}
