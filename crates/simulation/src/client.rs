@@ -99,7 +99,8 @@ impl Client {
         let Some(id) = body["id"].as_str() else {
             return Some(HeldClaim { id: String::new(), messages: Vec::new() });
         };
-        let messages: Vec<HeldMessage> = body["messages"].as_array().map(held).unwrap_or_default();
+        let messages: Vec<HeldMessage> =
+            body["messages"].as_array().map(|messages| held(messages)).unwrap_or_default();
         let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
         self.world().note(|| format!("{} holds {numbers:?} by claim {id}", self.name));
         let claim = HeldClaim { id: id.to_owned(), messages };
@@ -189,7 +190,7 @@ fn certainty(outcome: &Outcome) -> Certainty {
     }
 }
 
-fn held(messages: &Vec<Value>) -> Vec<HeldMessage> {
+fn held(messages: &[Value]) -> Vec<HeldMessage> {
     let one = |message: &Value| {
         Some(HeldMessage { number: message["body"].as_u64()?, id: message["id"].as_str()?.to_owned() })
     };
