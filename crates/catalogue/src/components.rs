@@ -192,15 +192,45 @@ impl Catalogue {
     /// Replaces the reach report in the record of a replica. Other fields stay, because other replicas write them.
     /// Returns false when the node has ended with its session.
     pub async fn component_report(&self, node: &str, report: &ReachReport) -> Result<bool, Error> {
-        for _ in 0..TRIES {
-            let Some(found) = self.node(node).await? else { return Ok(false) };
+        let changed = self.component_change(node, |mut component| {
             let ReachReport { unreached, used_pools } = report.clone();
-            let me = Component { unreached: Some(unreached), used_pools, ..from_json(&found)? };
+            component.unreached = Some(unreached);
+            component.used_pools = used_pools;
+            component
+        });
+        Ok(changed.await?.is_some())
+    }
+
+    /// Writes the state of a replica into its record, except that a draining replica stays draining: an operator may
+    /// have ordered that meanwhile. Returns the state that the record has; none when the node has ended with its session.
+    pub async fn component_publish(
+        &self,
+        node: &str,
+        state: ComponentState,
+    ) -> Result<Option<ComponentState>, Error> {
+        let changed = self.component_change(node, |mut component| {
+            if component.state != ComponentState::Draining {
+                component.state = state;
+            }
+            component
+        });
+        Ok(changed.await?.map(|component| component.state))
+    }
+
+    /// Changes the record of a replica, under the version that was read. Returns the record; none when there is none.
+    async fn component_change(
+        &self,
+        node: &str,
+        change: impl Fn(Component) -> Component,
+    ) -> Result<Option<Component>, Error> {
+        for _ in 0..TRIES {
+            let Some(found) = self.node(node).await? else { return Ok(None) };
+            let me = change(from_json(&found)?);
             let set = Op::Set { path: node.to_owned(), data: to_json(&me), version: Some(found.version) };
             match self.tree.commit(&[], &[set]).await {
-                Ok(_) => return Ok(true),
+                Ok(_) => return Ok(Some(me)),
                 Err(TreeError::Refused { why: Refusal::BadVersion, .. }) => {}
-                Err(TreeError::Refused { why: Refusal::NoNode, .. }) => return Ok(false),
+                Err(TreeError::Refused { why: Refusal::NoNode, .. }) => return Ok(None),
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -209,7 +239,7 @@ impl Catalogue {
 
     /// Replaces the record of a replica at the node that [`Catalogue::component_join`] returned. Returns false when the
     /// node has ended with its session.
-    pub async fn component_update(&self, node: &str, me: &Component) -> Result<bool, Error> {
+    async fn component_update(&self, node: &str, me: &Component) -> Result<bool, Error> {
         let set = Op::Set { path: node.to_owned(), data: to_json(me), version: None };
         match self.tree.commit(&[], &[set]).await {
             Ok(_) => Ok(true),

@@ -1,6 +1,5 @@
 //! Kept connections to other replicas. The task that waits for a response drives the connection itself: a task in
 //! between would need two extra wake-ups per request. This module never inspects a request.
-use angarium_core::maps::HashMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -20,6 +19,8 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::peers::PeerFailure;
+
+use angarium_core::maps::HashMap;
 
 use crate::limits;
 

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use angarium_core::maps::HashMap;
-
 use uuid::Uuid;
 
 use angarium_catalogue::{Component, ComponentState, UnreachedParts};
 use angarium_core::ids::Slot;
+use angarium_core::maps::HashMap;
 use angarium_engine::placement::{Candidate, rendezvous};
 
 /// Min number of other replicas needed to decide that a replica is cut off. With fewer, it is unknown which side fails.

@@ -1,7 +1,6 @@
 //! Authorization: roles, tokens, and the rights that a token grants. `config` reads the file of tokens, `api` reads
 //! requests.
 
-use crate::maps::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use rand::RngCore;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::maps::HashMap;
 use crate::names::ProjectId;
 
 /// The rights of a caller. A greater role includes the rights of each lesser role.

@@ -1,9 +1,9 @@
 //! The keys with which SQS clients sign their requests, and the project that each grants. `config` reads the file of
 //! keys.
 
-use crate::maps::HashMap;
 use std::fmt;
 
+use crate::maps::HashMap;
 use crate::names::ProjectId;
 
 /// An access key of SQS.

@@ -6,8 +6,6 @@
 
 mod key;
 
-use crate::maps::HashMap;
-
 use serde_json::value::RawValue;
 
 use crate::backoff::Backoff;
@@ -16,6 +14,7 @@ use crate::dedup::DedupScope;
 use crate::durability::Durability;
 use crate::error::{Error, InvalidPart};
 use crate::limits::{self, Limits};
+use crate::maps::HashMap;
 use crate::message::{MessageTtl, Retention};
 use crate::names::{FlavorName, QueueName};
 use crate::outcome::Keep;

@@ -23,10 +23,11 @@ static KEYS: OnceLock<[u64; 2]> = OnceLock::new();
 pub struct HashKeys;
 
 impl HashKeys {
-    /// Sets the keys of the process, so that maps have the same order in each run. Returns false, and changes nothing,
-    /// once a key was hashed. With known keys a client can slow maps down: only a simulation sets them.
+    /// Sets the keys of the process, so that maps have the same order in each run. Returns false when the process has
+    /// others, because a key was hashed before. With known keys a client can slow maps down: only a simulation sets
+    /// them.
     pub fn fix(keys: [u64; 2]) -> bool {
-        KEYS.set(keys).is_ok()
+        *KEYS.get_or_init(|| keys) == keys
     }
 }
 
@@ -51,5 +52,6 @@ mod tests {
         let orders = [(); 2].map(|()| (0..100).collect::<HashSet<u32>>().into_iter().collect::<Vec<_>>());
         assert_eq!(orders[0], orders[1]);
         assert!(!HashKeys::fix([3, 4]), "a key was hashed");
+        assert_eq!(HashKeys.hash_one(7), HashKeys.hash_one(7));
     }
 }

@@ -100,9 +100,9 @@ mutations! {
     DeleteQueueInUse = "delete-queue-in-use", "P4";
     /// A replica does not notice that others start or end.
     OverlookReplicas = "overlook-replicas", "P4";
-
     /// A replica whose state was not published does not publish it again.
     PublishStateOnce = "publish-state-once", "P4";
+
     /// The source of a transfer removes the message before the target has it.
     RemoveBeforePrepare = "remove-before-prepare", "P5";
     /// The target of a transfer publishes the message before the source has removed it.

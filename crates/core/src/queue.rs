@@ -1,13 +1,12 @@
 //! A queue: its metadata and its statistics.
 
-use crate::maps::HashMap;
-
 use serde_json::value::RawValue;
 
 use crate::attributes::{self, Attributes, IgnoredAttribute};
 use crate::error::{Error, InvalidPart};
 use crate::ids::MessageId;
 use crate::limits::Limits;
+use crate::maps::HashMap;
 use crate::time::Timestamp;
 
 /// The metadata of a queue: a JSON object, stored as its text, and the values of its reserved keys.

@@ -2,9 +2,8 @@
 //!
 //! Every existing queue counts, and every message counts until it is removed from its pool, in any state.
 
-use crate::maps::HashMap;
-
 use crate::error::Error;
+use crate::maps::HashMap;
 use crate::message::NewMessage;
 use crate::names::ProjectId;
 use crate::region::Accounts;

@@ -2,12 +2,12 @@
 //!
 //! Only ordered queues use it. It grows with the number of claimed messages, never with the number of waiting ones.
 
-use angarium_core::maps::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashMap;
 
 /// The blocking messages of each group.
 #[derive(Debug, Default)]

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use angarium_core::maps::HashMap;
 use std::ops::Bound;
 
 use super::hidden::HiddenReason;
@@ -11,6 +10,7 @@ use super::release::Release;
 use angarium_core::claim::ClaimTerms;
 use angarium_core::group::AttemptId;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
+use angarium_core::maps::HashMap;
 use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use angarium_core::maps::HashMap;
 use std::ops::Bound;
 
 use super::queue::QueueEngine;
 use angarium_core::dedup::DedupKey;
 use angarium_core::ids::MessageId;
 use angarium_core::limits;
+use angarium_core::maps::HashMap;
 use angarium_core::time::Timestamp;
 
 /// The first post of a message, to which duplicates refer.

@@ -1,11 +1,10 @@
 //! Expired messages: a claim that meets one hides it, and a sweep finds the others in the pool's order of expiry.
 
-use angarium_core::maps::HashSet;
-
 use super::copying::outside_group;
 use super::hidden::{HiddenMessage, HiddenReason, RemovalKind};
 use super::queue::QueueEngine;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashSet;
 use angarium_core::message::Header;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;

@@ -4,10 +4,10 @@
 //! The time is added each time when messages are taken, by the number of messages in flight just before. Between two
 //! measurements this number only decreases, so no group is charged too much. Two spans count: the current one, and the
 //! one before.
-use angarium_core::maps::HashMap;
 
 use crate::limits;
 use angarium_core::group::GroupName;
+use angarium_core::maps::HashMap;
 use angarium_core::time::Timestamp;
 
 /// A shorter interval (in milliseconds) is added to the next measurement.

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use angarium_core::maps::{HashMap, HashSet};
-
 use super::blocking::Blocking;
 use super::group_load::GroupLoad;
 use super::lookahead::Lookahead;
 use super::release::Release;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::message::{Header, State};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;

@@ -4,7 +4,6 @@
 //! Every message here is ready: a message that becomes hidden is forgotten at once. The look-ahead may be incomplete:
 //! the ready cache serves the others when it reaches them. It keeps headers only, at most [`limits::AHEAD_MESSAGES`].
 
-use angarium_core::maps::HashSet;
 use std::collections::BTreeMap;
 
 use super::queue::QueueEngine;
@@ -14,6 +13,7 @@ use super::refill::Refill;
 use crate::limits;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashSet;
 use angarium_core::message::{Header, Message, State};
 
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 //! The queue changes while a page is read. Messages that were removed meanwhile are left out of the page, messages
 //! that became ready take precedence over it, and posted messages are added after it (P2).
 
-use angarium_core::maps::HashSet;
 use std::collections::BTreeMap;
 
 use super::groups::Groups;
@@ -12,6 +11,7 @@ use super::ready_cache::ReadyMessage;
 
 use crate::limits;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashSet;
 use angarium_core::message::{Message, State};
 use angarium_core::mutation::{Mutation, is_on};
 

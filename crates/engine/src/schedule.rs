@@ -3,13 +3,13 @@
 //! The pool has them in order of time; memory has only the time of the next one, so a million of them cost no memory. A
 //! message that becomes ready is hidden until that is durable. Then its position is that of its id: messages with
 //! greater ids follow it, even if they were ready before (P2).
-use angarium_core::maps::HashSet;
 
 use super::hidden::{HiddenMessage, HiddenReason};
 use super::queue::QueueEngine;
 
 use crate::limits;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashSet;
 use angarium_core::message::{Header, State};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;

@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 
-use angarium_core::maps::HashMap;
 use std::hash::Hash;
+
+use angarium_core::maps::HashMap;
 
 /// A position in a line. It is never reused, also not by a later line of the same name: a waiter that leaves late never
 /// removes another one.

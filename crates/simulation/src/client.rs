@@ -139,10 +139,8 @@ impl Client {
         let began = self.world().elapsed();
         self.history.lock().begin_removal_of_all(queue, began);
         let outcome = self.send(request).await;
-        // A request without an answer may be carried out at any time.
-        if certainty(&outcome) != Certainty::Unknown {
-            self.history.lock().end_removal_of_all(queue, began, self.world().elapsed());
-        }
+        let ended = self.world().elapsed();
+        self.history.lock().end_removal_of_all(queue, began, ended, certainty(&outcome));
     }
 
     /// Releases a claim.
@@ -156,8 +154,10 @@ impl Client {
         let began = self.world().elapsed();
         self.history.lock().begin_renewal(claim, began, lease(ttl));
         let outcome = self.send(&ApiRequest::renew(&queue_name(queue), claim, ttl)).await;
-        if certainty(&outcome) == Certainty::Done {
-            self.history.lock().renew(claim, began, lease(ttl));
+        match certainty(&outcome) {
+            Certainty::Done => self.history.lock().renew(claim, began, lease(ttl)),
+            Certainty::NotDone => {}
+            Certainty::Unknown => self.history.lock().doubt_renewal(claim, began, lease(ttl)),
         }
     }
 }

@@ -33,6 +33,9 @@ pub const START_MILLIS: u64 = 1_800_000_000_000;
 /// How long a process waits for its first session with the tree.
 const TREE_START: Duration = Duration::from_secs(30);
 
+/// Number of slots of every installation.
+const SLOTS: usize = 256;
+
 /// Limits that no request of a run reaches.
 const REQUESTS: RequestLimits = RequestLimits {
     requests: 10_000,
@@ -142,9 +145,24 @@ impl Cluster {
         }
     }
 
-    /// Whether all replicas run and serve.
-    pub fn is_complete(&self) -> bool {
-        self.0.nodes.lock().iter().all(|node| node.listeners.is_some())
+    /// Whether all replicas run, as the registry has them, and every slot has an owner.
+    pub fn is_whole(&self) -> bool {
+        if self.0.nodes.lock().iter().any(|node| node.listeners.is_none()) {
+            return false;
+        }
+        let (mut running, mut owners) = (0, 0);
+        for (path, data) in self.0.ensemble.dump() {
+            let parts: Vec<&str> = path.split('/').collect();
+            match parts[..] {
+                ["", "meta", "components", "replica", _] => {
+                    let record: serde_json::Value = serde_json::from_slice(&data).unwrap_or_default();
+                    running += usize::from(record["state"] == "running");
+                }
+                ["", "meta", "slots", _, "owner"] => owners += 1,
+                _ => {}
+            }
+        }
+        running == self.size() && owners == SLOTS
     }
 
     /// Starts a replica that has no process, and tries again until it serves. Returns at once.

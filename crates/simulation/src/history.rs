@@ -46,6 +46,8 @@ struct Delivery {
     span: Span,
     /// The least time for which its holder may rely on the claim, from the begin of the request.
     lease: Duration,
+    /// The least lease by a renewal without an answer, which may still shorten the claim.
+    doubtful_lease: Duration,
     /// When its holder began to give it up, if it did.
     released: Option<Duration>,
 }
@@ -79,6 +81,12 @@ struct Delete {
 impl Delete {
     fn begun(queue: usize, began: Duration) -> Self {
         Self { queue, span: Span { began, ended: Duration::MAX }, certainty: Certainty::Unknown }
+    }
+}
+
+impl Delivery {
+    fn new(claim: &str, span: Span, lease: Duration) -> Self {
+        Self { claim: claim.to_owned(), span, lease, doubtful_lease: Duration::MAX, released: None }
     }
 }
 
@@ -188,7 +196,7 @@ impl History {
                 self.check_order(queue, *number, &numbers[..place], span);
             }
             if let Some(message) = self.messages.get_mut(number) {
-                message.deliveries.push(Delivery { claim: claim.to_owned(), span, lease, released: None });
+                message.deliveries.push(Delivery::new(claim, span, lease));
             }
         }
     }
@@ -223,7 +231,9 @@ impl History {
             broken.push(format!("message {number} was delivered by claim {claim} after its delete"));
         }
         let is_held = |other: &&Delivery| {
-            let ends = other.released.unwrap_or(other.span.began + other.lease);
+            let ends = other
+                .released
+                .unwrap_or(other.span.began.saturating_add(other.lease.min(other.doubtful_lease)));
             other.claim != claim && other.span.ended <= span.began && span.ended < ends
         };
         // A delete that a pool has lost ended the claim, and the message returns.
@@ -275,6 +285,14 @@ impl History {
         });
     }
 
+    /// Notes that a renewal that began at `began` has no answer.
+    pub fn doubt_renewal(&mut self, claim: &str, began: Duration, lease: Duration) {
+        self.change_deliveries(claim, |delivery| {
+            let end = began.saturating_sub(delivery.span.began) + lease;
+            delivery.doubtful_lease = delivery.doubtful_lease.min(end);
+        });
+    }
+
     /// Notes that a claim was renewed by a request that began at `began`.
     pub fn renew(&mut self, claim: &str, began: Duration, lease: Duration) {
         self.change_deliveries(claim, |delivery| {
@@ -304,11 +322,31 @@ impl History {
         }
     }
 
-    /// Notes that no message that is posted from now on is removed by that request.
-    pub fn end_removal_of_all(&mut self, queue: usize, began: Duration, ended: Duration) {
+    /// Notes the outcome of that request. Once it is done, every message that was there before it is gone.
+    pub fn end_removal_of_all(
+        &mut self,
+        queue: usize,
+        began: Duration,
+        ended: Duration,
+        certainty: Certainty,
+    ) {
+        if certainty == Certainty::Unknown {
+            // It may be carried out at any time.
+            return;
+        }
         let is_that = |(of, span): &&mut (usize, Span)| *of == queue && span.began == began;
         if let Some((_, span)) = self.removals.iter_mut().find(is_that) {
             span.ended = ended;
+        }
+        for message in self.messages.values_mut().filter(|message| message.queue == queue) {
+            let was_there = message.posted == Certainty::Done && message.post.ended <= began;
+            let of_removal = message.deletes.iter_mut().find(|delete| delete.span.began == began);
+            if let Some(delete) = of_removal
+                && (was_there || certainty == Certainty::NotDone)
+            {
+                delete.span.ended = ended;
+                delete.certainty = certainty;
+            }
         }
     }
 

@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
     let sums = Round::new(arguments.limits()).run(|seed, violation| println!("seed {seed}: {violation}"));
     print(&sums);
-    exit_code(sums.failed.is_empty())
+    exit_code(sums.failed.is_empty() && sums.seeds > 0)
 }
 
 fn exit_code(is_good: bool) -> ExitCode {
@@ -81,6 +81,12 @@ fn seek(arguments: &Arguments) -> ExitCode {
     use angarium_core::mutation::{Mutation, choose};
     let is_named =
         |mutation: &Mutation| arguments.mutations.iter().any(|name| name == "all" || name == mutation.name());
+    let names: Vec<&str> = Mutation::ALL.iter().map(|mutation| mutation.name()).collect();
+    let unknown = |name: &&String| *name != "all" && !names.contains(&name.as_str());
+    if let Some(name) = arguments.mutations.iter().find(unknown) {
+        println!("there is no mutation {name}; there are: {}", names.join(", "));
+        return ExitCode::FAILURE;
+    }
     let chosen: Vec<Mutation> = Mutation::ALL.iter().copied().filter(is_named).collect();
     let mut missed = Vec::new();
     for mutation in &chosen {
@@ -89,6 +95,11 @@ fn seek(arguments: &Arguments) -> ExitCode {
         let sums = Round::new(arguments.limits()).until_failure();
         let seconds = began.elapsed().as_secs();
         match sums.failed.first() {
+            // The seed must be good without the defect.
+            Some((seed, _)) if !is_good_without(*seed) => {
+                println!("{}: seed {seed} fails without the defect too", mutation.name());
+                missed.push(mutation.name());
+            }
             Some((seed, why)) => {
                 let (name, rule, seeds) = (mutation.name(), mutation.rule(), sums.seeds);
                 println!("{name} ({rule}): found after {seeds} seeds, {seconds} s: seed {seed}: {why}");
@@ -107,6 +118,12 @@ fn seek(arguments: &Arguments) -> ExitCode {
         missed.join(", ")
     );
     exit_code(missed.is_empty() && !chosen.is_empty())
+}
+
+#[cfg(feature = "mutations")]
+fn is_good_without(seed: u64) -> bool {
+    angarium_core::mutation::choose(None);
+    run(&Scenario::of_seed(seed), Trace::hashed()).violations.is_empty()
 }
 
 fn print(sums: &Sums) {

@@ -57,8 +57,8 @@ impl Report {
 
 /// Runs a scenario.
 pub fn run(scenario: &Scenario, trace: Trace) -> Report {
-    // The same for all runs of the process.
-    HashKeys::fix([1, 2]);
+    // The same for all runs, also of other processes.
+    let is_fixed = HashKeys::fix([1, 2]);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -69,11 +69,20 @@ pub fn run(scenario: &Scenario, trace: Trace) -> Report {
         let world = World::new(scenario.seed, scenario.cluster.policy, trace);
         let _logs = logs::show_in(&world);
         let (tasks, scenario) = (world.scheduler().tasks(), scenario.clone());
-        let report = tasks.spawn(async move { run_in_world(&scenario, world).await }).await;
+        let scheduler = world.scheduler().clone();
+        let running = tasks.spawn(async move { run_in_world(&scenario, world).await });
+        let report = tokio::select! {
+            biased;
+            report = running => report,
+            () = scheduler.exhausted() => return Report::failed("no end after the max number of steps".into()),
+        };
         report.unwrap_or_else(|error| Report::failed(error.to_string()))
     });
     drop(runtime);
     report.violations.extend(panics.take());
+    if !is_fixed {
+        report.violations.push("maps were used before the run, so their order is random".into());
+    }
     report
 }
 
@@ -124,9 +133,9 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
 
 async fn await_complete(cluster: &Cluster, history: &Arc<Mutex<History>>) {
     let end = cluster.world().elapsed() + COMPLETION;
-    while !cluster.is_complete() {
+    while !cluster.is_whole() {
         if cluster.world().elapsed() > end {
-            history.lock().violation("a replica does not start".into());
+            history.lock().violation("a replica does not run, or a slot has no owner".into());
             return;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -14,7 +14,11 @@ use angarium_cluster::tasks::{TaskControl, Tasks};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+
+/// More steps than any run needs: a run with so many makes no progress.
+pub const MAX_STEPS: u64 = 50_000_000;
 
 /// How the next task is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,7 @@ struct State {
     /// The turn, while no task is ready.
     turn: Option<Waker>,
     steps: u64,
+    exhausted: Arc<Notify>,
 }
 
 impl fmt::Debug for Scheduler {
@@ -63,6 +68,7 @@ impl Scheduler {
             admitted: None,
             turn: None,
             steps: 0,
+            exhausted: Arc::default(),
         })))
     }
 
@@ -74,6 +80,12 @@ impl Scheduler {
     /// Returns the number of steps that tasks have made.
     pub fn steps(&self) -> u64 {
         self.0.lock().steps
+    }
+
+    /// Waits until the tasks have made [`MAX_STEPS`] steps. From then on none makes a step.
+    pub async fn exhausted(&self) {
+        let exhausted = Arc::clone(&self.0.lock().exhausted);
+        exhausted.notified().await;
     }
 
     /// Chooses tasks, for ever. It is the only task that does not wait for its turn.
@@ -157,6 +169,10 @@ impl Future for Turns {
             Phase::Gathering => (Phase::Choosing, true),
             Phase::Choosing => {
                 let mut state = self.scheduler.0.lock();
+                if state.steps >= MAX_STEPS {
+                    state.exhausted.notify_one();
+                    return Poll::Pending;
+                }
                 let chosen = state.choose();
                 state.admitted = chosen;
                 match chosen.and_then(|chosen| state.ready.remove(&chosen)) {

@@ -22,7 +22,7 @@ pub fn of(head: &Parts, identity: &Identity, limits: &Limits) -> RequestTarget {
         slot: slot(&head.uri, identity),
         is_repeatable: is_repeatable(&head.method, &head.uri),
         is_read: head.method.is_safe(),
-        may_wait: PlaceKind::of_query(head.uri.query().unwrap_or_default()) == PlaceKind::LongPoll,
+        may_wait: may_wait(&head.method, &head.uri),
         most_bytes: most_bytes(&head.method, &head.uri, limits),
         deadline: time(&head.method, &head.uri),
     }
@@ -67,6 +67,17 @@ fn is_repeatable(method: &Method, uri: &Uri) -> bool {
     }
 }
 
+/// Whether a request waits for a message: a claim, or a look at the outcome of one. Others ignore the parameter.
+fn may_wait(method: &Method, uri: &Uri) -> bool {
+    let below = uri.path().strip_prefix(QUEUES).and_then(|rest| rest.split_once('/'));
+    let waits = match (method, below) {
+        (&Method::POST, Some((_, rest))) => rest == "claims",
+        (&Method::GET, Some((_, rest))) => rest.starts_with("messages/"),
+        _ => false,
+    };
+    waits && PlaceKind::of_query(uri.query().unwrap_or_default()) == PlaceKind::LongPoll
+}
+
 /// Returns the max bytes of the body that the handler accepts.
 fn most_bytes(method: &Method, uri: &Uri, limits: &Limits) -> usize {
     let path = uri.path();
@@ -94,6 +105,20 @@ mod tests {
         ] {
             let uri = target.parse().unwrap();
             assert_eq!(time(&method, &uri), Duration::from_secs(seconds), "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn only_claims_and_looks_at_a_message_wait() {
+        for (method, target, waits) in [
+            (Method::POST, "/v2/queues/q/claims?wait=20", true),
+            (Method::GET, "/v2/queues/q/messages/m?wait=20", true),
+            (Method::POST, "/v2/queues/q/claims", false),
+            (Method::POST, "/v2/queues/q/messages?wait=20", false),
+            (Method::DELETE, "/v2/queues/q/messages/m?wait=20", false),
+            (Method::POST, "/v2/queues/q/claims/c/settle?wait=20", false),
+        ] {
+            assert_eq!(may_wait(&method, &target.parse().unwrap()), waits, "{method} {target}");
         }
     }
 

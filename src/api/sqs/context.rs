@@ -6,6 +6,7 @@ use super::account::RegionalQueues;
 use super::decode::Dialect;
 use super::pauses::Pauses;
 use super::resolution::ResolvedRequest;
+use crate::api::pipeline::forward::earlier::EarlierAttempts;
 use angarium_broker::Broker;
 use angarium_core::limits;
 use angarium_core::names::QueueRef;
@@ -29,6 +30,8 @@ pub struct Context<'a> {
     pub aws_trace: Option<String>,
     /// Time that the request has waited already, at other replicas or for its slot.
     pub waited: Duration,
+    /// The attempts of the request before this one.
+    pub earlier: EarlierAttempts,
     /// Limits of a request.
     pub most: ContextLimits,
     /// Minimum pauses between certain operations.

@@ -58,7 +58,8 @@ pub async fn batch(context: &Context<'_>, asked: DeleteMessageBatch) -> Result<O
             let id = entry.id.clone().unwrap_or_default();
             let result = entry.handle().ok_or_else(|| Fault::missing(HANDLE)).and_then(|handle| {
                 let told = |error| Fault::of_parameter(error, &[(HANDLE, handle)]);
-                outcomes.next().map_or(Ok(()), |outcome| outcome.map_err(told))
+                let outcome = outcomes.next().unwrap_or(Ok(()));
+                outcome.map_err(|error| told(context.earlier.judge_shared(error)))
             });
             (id.clone(), result.map(|()| BatchSuccess::new(id)))
         })

@@ -23,6 +23,7 @@ use super::resolution::{Part, ResolvedRequest};
 use super::sender::ProvenSender;
 use super::settings::SqsSettings;
 use crate::api::pipeline::forward::RequestTarget;
+use crate::api::pipeline::forward::earlier::EarlierAttempts;
 use crate::api::pipeline::forward::peer::{PeerOrigin, RequestId, WaitedTime};
 use crate::api::pipeline::identity::{Authentication, Identity};
 use crate::api::pipeline::refusal::AdmissionRefusal;
@@ -200,6 +201,7 @@ impl Endpoint {
             trace: head.extensions.get::<TraceContext>().cloned(),
             aws_trace: aws_trace.map(str::to_owned),
             waited: head.extensions.get::<WaitedTime>().copied().unwrap_or_default().0,
+            earlier: head.extensions.get::<EarlierAttempts>().copied().unwrap_or_default(),
             most: self.settings.most,
             pauses: self.settings.pauses,
         };

@@ -1,7 +1,6 @@
 //! Draining a pool. The pool takes no new queue, and each replica migrates the queues of its slots to pools that
 //! placement chooses, a few at a time. The pool's record holds the drain, so it continues after a restart and with the
 //! next owner of a slot.
-use angarium_core::maps::{HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +11,7 @@ use tracing::debug;
 use angarium_catalogue::Schema;
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::Slot;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::pool::{DrainTerms, PoolChange, PoolState};
 use angarium_core::queue::Metadata;

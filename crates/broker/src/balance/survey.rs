@@ -2,7 +2,6 @@
 //! totals that pools keep. Reading changes nothing. A plan that is carried out begins migrations at the owners of the
 //! queues.
 
-use angarium_core::maps::HashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use angarium_catalogue::Placement;
 use angarium_cluster::peer_client::{MIGRATE, PeerMigrationRequest};
 use angarium_core::error::Error;
 use angarium_core::ids::{QueueId, Slot};
+use angarium_core::maps::HashMap;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::pool::PoolState;
 use angarium_engine::placement::balance::{self, Load, Share};

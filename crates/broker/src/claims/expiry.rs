@@ -1,5 +1,4 @@
 //! Expiry of claims, by the pool of their queue: claims in a hanging pool wait for that pool and delay no other claims.
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -7,6 +6,7 @@ use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
+use angarium_core::maps::HashMap;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_engine::Release;

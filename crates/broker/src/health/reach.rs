@@ -3,7 +3,6 @@
 //! ([`crate::stores::usage_notes`]). From the answers of the others it decides whether clients should use a replica
 //! without a session.
 
-use angarium_core::maps::HashMap;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use uuid::Uuid;
 use angarium_catalogue::{ReachReport, UnreachedParts};
 use angarium_cluster::peer_client::PeerStatus;
 use angarium_core::error::Error;
+use angarium_core::maps::HashMap;
 use angarium_core::names::PoolName;
 
 use crate::health::Health;

@@ -11,7 +11,6 @@
 //! messages count until the pool reports the new totals. An entry belongs to the epoch of the slot that made it: the
 //! ledger ignores an object of the slot from an earlier epoch.
 
-use angarium_core::maps::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{QueueId, Slot as SlotNumber};
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::ProjectId;
 use angarium_core::quota::{Amount, Holdings, Quota};
 use angarium_storage::{Epoch, Totals};

@@ -1,6 +1,6 @@
 //! The log of stored queue attributes that have no effect.
-use angarium_core::maps::HashSet;
 
+use angarium_core::maps::HashSet;
 use angarium_core::names::QueueRef;
 use angarium_core::queue::Metadata;
 use parking_lot::Mutex;

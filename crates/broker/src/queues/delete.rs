@@ -9,7 +9,6 @@
 //! that discards them needs no pool that answers. After the commit the queue is gone for every caller, and a new queue
 //! may have its name, under another id. The note makes sure that its messages and claims are removed too, by any later
 //! owner of the slot.
-use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout, timeout_at};
@@ -18,6 +17,7 @@ use tracing::{debug, warn};
 use angarium_catalogue::{DroppedQueue, QueueRecord};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::maps::HashSet;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_storage::DropResult;

@@ -5,7 +5,6 @@
 //! A project is counted when it is first needed: its queues are listed, and each pool is asked for their totals. From
 //! then on every batch returns the new totals of its queues, so messages are never counted one by one and the sums do
 //! not drift. Projects without a quota are not counted and cost nothing.
-use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -18,6 +17,7 @@ use angarium_cluster::peer_client::{HOLDINGS, HoldingsRequest, HoldingsResponse}
 use angarium_core::error::Error;
 use angarium_core::ids::{QueueId, Slot as SlotNumber};
 use angarium_core::limits as core_limits;
+use angarium_core::maps::HashSet;
 use angarium_core::names::{PoolName, ProjectId, QueueName, QueueRef};
 use angarium_core::quota::{Amount, Holdings, Quota};
 

@@ -2,7 +2,6 @@
 //! once would starve other requests. The listings of one account run a few at a time. The bound is per account because
 //! a client chooses the region, and with it the project.
 
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use angarium_core::error::Error;
 use angarium_core::limits;
+use angarium_core::maps::HashMap;
 use angarium_core::names::ProjectId;
 use angarium_core::region::Accounts;
 

@@ -2,13 +2,13 @@
 //! counted over all its regions. The directory of a slot is read once per recovery of the slot, however many accounts
 //! are counted. Only its projects `ACCOUNT@REGION` are kept.
 
-use angarium_core::maps::HashMap;
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
 use angarium_core::error::Error;
 use angarium_core::ids::Slot as SlotNumber;
+use angarium_core::maps::HashMap;
 use angarium_core::names::ProjectId;
 use angarium_core::region::Accounts;
 use angarium_storage::Epoch;

@@ -1,11 +1,11 @@
 //! The messages of one step of a redrive task: chosen among the ready ones, marked in transfer to their targets, and
 //! observed until they have left.
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashMap;
 use angarium_core::message::{Header, Peer, State};
 use angarium_core::move_task::{MoveFailure, MoveTask};
 use angarium_core::names::QueueRef;

@@ -4,7 +4,6 @@
 //! After the recovery of a slot each of its queues is checked once, with three reads of its pool. A queue with entries
 //! in transfer, or under migration, is opened, and its mover or copy phase continues. This happens in the background, a
 //! few queues at a time.
-use angarium_core::maps::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use angarium_catalogue::QueueRecord;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot as SlotNumber;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::PoolName;
 use angarium_storage::Epoch;
 

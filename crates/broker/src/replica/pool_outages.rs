@@ -1,11 +1,10 @@
 //! Whether each pool can be reached, as this replica last found it. Changes are logged, with the length of the outage.
 
-use angarium_core::maps::HashMap;
-
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{debug, error, info};
 
+use angarium_core::maps::HashMap;
 use angarium_core::names::PoolName;
 use angarium_core::time::millis;
 

@@ -1,12 +1,12 @@
 //! Deleted queues of a slot: refusing settles before a deletion, closing a queue for it, and when to clean up after
 //! deleted queues.
-use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{ClaimId, QueueId};
+use angarium_core::maps::HashSet;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;

@@ -3,13 +3,13 @@
 //! At most [`limits::SLOT_COUNTED`] closed queues, the deepest ones, have figures of their own; the others are one sum
 //! ([`crate::slot::remainder`]). The last page of metrics before a queue was closed read its contents, or
 //! [`crate::counting::background`] reads them.
-use angarium_core::maps::{HashMap, HashSet};
 
 use crate::slot::count_progress::{CountProgress, Share};
 use crate::slot::figure_sums::{Contents, FigureSums};
 use crate::slot::figures::{FigureSet, QueueDisplay};
 use crate::slot::remainder::{ClosedChange, Contradiction, Remainder};
 use angarium_core::ids::QueueId;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 use angarium_engine::ClaimedCounts;

@@ -10,13 +10,13 @@
 //! counted yet. A queue that is opened or deleted leaves: pages of metrics read open queues themselves. A damaged queue
 //! leaves too; the figures leave it out.
 
-use angarium_core::maps::{HashMap, HashSet};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use angarium_core::ids::QueueId;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 

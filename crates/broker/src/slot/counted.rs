@@ -1,5 +1,4 @@
 //! The totals that a slot enters in the ledger after its batches.
-use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -8,6 +7,7 @@ use tokio_util::task::TaskTracker;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::QueueId;
+use angarium_core::maps::HashSet;
 use angarium_core::names::{PoolName, QueueRef};
 
 use crate::ledger::quota_ledger::{Ledger, PoolCount};

@@ -2,7 +2,6 @@
 //!
 //! The note of a message is in the batch of the message, so both are durable or neither. A duplicate is answered once
 //! the first post is durable; if the first post failed, the duplicate is posted.
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,6 +11,7 @@ use angarium_core::error::{Error, InvalidPart};
 use angarium_core::group::{DedupId, GroupName};
 use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
+use angarium_core::maps::HashMap;
 use angarium_core::message::{Message, NewMessage};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;

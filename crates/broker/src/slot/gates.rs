@@ -5,7 +5,6 @@
 //! in the order of their names. The gate of the removals of transferred messages from a queue is taken after that of
 //! the transfers; while it is held, the source queue may be opened.
 
-use angarium_core::maps::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use angarium_catalogue::Placement;
+use angarium_core::maps::HashMap;
 use angarium_core::names::PoolName;
 
 /// Number of gates that are kept before unused ones are removed.

@@ -1,5 +1,4 @@
 //! The migration of an open queue to another pool.
-use angarium_core::maps::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -11,6 +10,7 @@ use angarium_catalogue::{MigrationRecord, Placement};
 use angarium_core::dedup::DedupKey;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::maps::HashSet;
 use angarium_core::message::Message;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};

@@ -13,10 +13,10 @@
 //! whether that queue is in the sum already. Such a change waits until the queue is found by its name, or until all
 //! queues are counted: then the queue is in the sum.
 
-use angarium_core::maps::{HashMap, HashSet};
 use std::collections::BTreeSet;
 
 use angarium_core::ids::QueueId;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::time::Timestamp;
 
 use crate::limits;

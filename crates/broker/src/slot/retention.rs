@@ -1,9 +1,9 @@
 //! The earliest retained messages of open and closed queues, as a slot knows them ([`crate::sweeps::retained`]).
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::maps::HashMap;
 use angarium_core::message::{Header, Retention};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;

@@ -1,9 +1,9 @@
 //! Removal of expired messages of a slot: the part of the slot's memory in it. Engines spare messages under claims.
-use angarium_core::maps::{HashMap, HashSet};
 use std::sync::Arc;
 
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::message::{Header, State};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};

@@ -1,5 +1,4 @@
 //! The replicas, for operators. Only the drain changes one.
-use angarium_core::maps::HashMap;
 
 use uuid::Uuid;
 
@@ -8,6 +7,7 @@ use angarium_cluster::view::AssignmentView;
 use angarium_core::access::{PeerSecret, new_token};
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::Slot;
+use angarium_core::maps::HashMap;
 
 use crate::slots::Slots;
 

@@ -1,7 +1,7 @@
 //! The session of this replica with the tree. After a lost session the replica registers again and shows as owner of
 //! its slots again; after every suspension no claim expires for a moment.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -30,7 +30,8 @@ pub(crate) struct Membership {
     started: Timestamp,
     /// The published state, and the node of the registry. The lock is held for single reads or writes.
     said: Mutex<(ComponentState, String)>,
-    /// Notified when the registry may not have the published state.
+    /// Whether the registry may not have the published state, and the notice that it became so.
+    is_unpublished: AtomicBool,
     unpublished: Notify,
     /// The session in which the registry node and the owner nodes are in place. Written by one task.
     held: AtomicU64,
@@ -84,7 +85,8 @@ impl Membership {
         let said = Mutex::new((ComponentState::Starting, node));
         let (held, asked) = (AtomicU64::new(generation), Mutex::new(Instant::now()));
         let (report, hold) = (Mutex::default(), Mutex::new(hold));
-        Self { replica, started, said, unpublished: Notify::new(), held, report, hold, asked }
+        let (is_unpublished, unpublished) = (AtomicBool::new(false), Notify::new());
+        Self { replica, started, said, is_unpublished, unpublished, held, report, hold, asked }
     }
 
     /// Notes a request of a client that should use another replica.
@@ -173,40 +175,45 @@ impl Slots {
     /// Publishes the state of this replica. If that fails, it is published again until the registry has it: without
     /// the state `Running` the replica would serve nothing.
     pub(crate) async fn set_state(&self, state: ComponentState) {
+        self.0.membership.said.lock().0 = state;
+        if !self.publish().await && !is_on(Mutation::PublishStateOnce) {
+            self.0.membership.is_unpublished.store(true, Ordering::Release);
+            self.0.membership.unpublished.notify_one();
+        }
+    }
+
+    /// Writes the present state to the registry. Returns false when the registry may not have it.
+    async fn publish(&self) -> bool {
         let membership = &self.0.membership;
-        let node = {
-            let mut said = membership.said.lock();
-            said.0 = state;
-            said.1.clone()
-        };
-        if !self.try_publish(&node, state).await && !is_on(Mutation::PublishStateOnce) {
-            membership.unpublished.notify_one();
-        }
-    }
-
-    /// Writes a state to the registry. Returns false when the registry may not have it.
-    async fn try_publish(&self, node: &str, state: ComponentState) -> bool {
-        let me = self.0.membership.component(state);
-        match self.0.replica.catalogue.component_update(node, &me).await {
-            Ok(true) => {}
-            // The next registration has the state.
-            Ok(false) => debug!("replica not registered yet"),
-            Err(error) => {
-                self.0.replica.task_failed("publish replica state", "registry", &error);
-                return false;
+        loop {
+            let (state, node) = membership.said.lock().clone();
+            match self.0.replica.catalogue.component_publish(&node, state).await {
+                Ok(Some(ComponentState::Draining)) => membership.note_draining(),
+                Ok(Some(_)) => {}
+                // The next registration has the state.
+                Ok(None) => debug!("replica not registered yet"),
+                Err(error) => {
+                    self.0.replica.task_failed("publish replica state", "registry", &error);
+                    return false;
+                }
+            }
+            // The state may have changed meanwhile.
+            if membership.state() == state {
+                membership.is_unpublished.store(false, Ordering::Release);
+                return true;
             }
         }
-        true
     }
 
-    /// Publishes the present state until the registry has it, or until the session has changed.
+    /// Waits until a state could not be published, then publishes the present one until the registry has it. Cancel
+    /// safe.
     async fn publish_again(&self) {
+        let membership = &self.0.membership;
+        while !membership.is_unpublished.load(Ordering::Acquire) {
+            membership.unpublished.notified().await;
+        }
         let mut pause = PAUSE.0;
-        while self.0.replica.sleep_tick(pause).await && self.check_member().is_ok() {
-            let (state, node) = self.0.membership.said.lock().clone();
-            if self.try_publish(&node, state).await {
-                return;
-            }
+        while self.0.replica.sleep_tick(pause).await && !self.publish().await {
             pause = PAUSE.1.min(pause * 2);
         }
     }
@@ -224,7 +231,7 @@ impl Slots {
                 biased;
                 () = self.0.replica.stop.cancelled() => return,
                 changed = session.changed() => if changed.is_err() { return },
-                () = self.0.membership.unpublished.notified() => self.publish_again().await,
+                () = self.publish_again() => {}
             }
         }
     }

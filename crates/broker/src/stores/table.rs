@@ -1,5 +1,4 @@
 //! The open pools: the storage of each name, opened, checked and exchanged while requests use it.
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -18,6 +17,7 @@ use crate::stores::refusal::storage_refusal;
 use angarium_catalogue::{Catalogue, PoolEntry, System};
 use angarium_cluster::random::Random;
 use angarium_core::error::{Error, Part};
+use angarium_core::maps::HashMap;
 use angarium_core::names::PoolName;
 use angarium_core::pool::PoolUri;
 use angarium_engine::placement::Algorithm;

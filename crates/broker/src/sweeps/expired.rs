@@ -2,7 +2,6 @@
 //!
 //! The pools keep an order by expiry over all queues of a slot, so the cost of a sweep depends on the expired messages
 //! that it finds: not on the backlog, and not on the number of queues. Queues that are not open stay closed.
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
@@ -14,6 +13,7 @@ use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::{QueueId, Slot as SlotNumber};
 use angarium_core::limits as core_limits;
+use angarium_core::maps::HashMap;
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
 use angarium_engine::ClaimedCounts;

@@ -1,10 +1,10 @@
 //! Removal of the notes of settles that have expired.
-use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
 use angarium_core::error::{Error, Part};
+use angarium_core::maps::HashSet;
 
 use crate::limits;
 use crate::slot::queue_handle::QueueHandle;

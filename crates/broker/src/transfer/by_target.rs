@@ -1,6 +1,5 @@
 //! Transfers out of one queue in progress: one task for each target, and the results of ended tasks.
 
-use angarium_core::maps::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -11,6 +10,7 @@ use tokio::time::timeout;
 
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::message::{Header, State};
 use angarium_core::names::QueueRef;
 

@@ -5,7 +5,6 @@
 //! messages that were prepared here by the answer of their source. It begins when messages are marked in transfer, and
 //! when a queue with such entries is opened, which [`crate::redrive::unfinished`] ensures; it ends when there are none.
 //! A target that cannot be reached is tried again with growing pauses; its messages stay hidden meanwhile.
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashMap;
 use angarium_core::message::{Header, Life, Message, MessageTtl, Peer, State};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;

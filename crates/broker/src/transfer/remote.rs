@@ -12,7 +12,6 @@
 //! The next owner that opens the target finds an aborted transfer, and requests the states from the source's owner. A
 //! replaced owner of the target may still have a request in progress that removes messages. So each request has the
 //! epoch of its sender, and the source's owner refuses requests of an earlier epoch than the latest it has received.
-use angarium_core::maps::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -24,6 +23,7 @@ use angarium_cluster::peer_client::{
 };
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, Slot as SlotNumber};
+use angarium_core::maps::HashMap;
 use angarium_core::message::{Header, Message, MessageTtl, Peer, State};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};

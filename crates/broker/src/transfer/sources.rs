@@ -1,11 +1,11 @@
 //! Entries in transfer of a queue in its pools: keeping messages at their sources when their target is deleted, and
 //! forwarded messages that have not left a queue.
-use angarium_core::maps::HashSet;
 use std::sync::Arc;
 
 use angarium_catalogue::QueueRecord;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::maps::HashSet;
 use angarium_core::message::{Header, Message, Peer, State};
 use angarium_storage::{Direction, Order, Position};
 

@@ -20,12 +20,11 @@ mod room;
 
 use std::collections::BTreeMap;
 
-use angarium_core::maps::HashMap;
-
 use super::blocking::Blocking;
 use super::ready_cache::ReadyMessage;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashMap;
 use angarium_core::message::{Header, Message};
 use angarium_core::mutation::{Mutation, is_on};
 pub(crate) use reading::GroupPage;

@@ -3,7 +3,6 @@
 //! The queue changes while a page is read. Messages that were posted meanwhile are left for the next page; after any
 //! other change the page is read again (P2).
 
-use angarium_core::maps::{HashMap, HashSet};
 use std::collections::VecDeque;
 
 use super::{Group, GroupCoverage, Groups};
@@ -13,6 +12,7 @@ use crate::limits;
 use crate::ready_cache::ReadyMessage;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::message::{Message, State};
 
 /// A read from the pool. Messages beyond `until` may belong to posts whose outcome is unknown.

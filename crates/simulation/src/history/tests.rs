@@ -174,3 +174,29 @@ fn repeated_post_is_done_when_one_attempt_is() {
     deliver(&mut history, "a", &[0], 10);
     assert_eq!(violations(history), [""; 0]);
 }
+
+#[test]
+fn unanswered_renewal_may_still_shorten_the_claim() {
+    let mut history = posted();
+    deliver(&mut history, "a", &[0], 10);
+    history.begin_renewal("a", at(12), at(5));
+    history.doubt_renewal("a", at(12), at(5));
+    history.begin_renewal("a", at(14), at(200));
+    history.renew("a", at(14), at(200));
+    deliver(&mut history, "b", &[0], 60);
+    assert_eq!(violations(history), [""; 0]);
+}
+
+#[test]
+fn message_from_before_a_purge_is_gone_after_it() {
+    let mut history = posted();
+    history.begin_removal_of_all(0, at(5));
+    history.end_removal_of_all(0, at(5), at(6), Certainty::Done);
+    deliver(&mut history, "a", &[0], 10);
+    assert_eq!(violations(history), ["message 0 was delivered by claim a after its delete"]);
+    let mut history = posted();
+    history.begin_removal_of_all(0, at(5));
+    history.end_removal_of_all(0, at(5), at(6), Certainty::NotDone);
+    history.check_all_delivered(at(7));
+    assert_eq!(violations(history).len(), 3);
+}

@@ -1,6 +1,7 @@
 //! The attempts of a request that came before the present one, and how they change the meaning of a refusal.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -22,6 +23,12 @@ impl EarlierAttempts {
     pub fn judge_error(self, error: Error) -> Error {
         let unknown = if self.are_in_doubt { after_unknown_attempt(&error) } else { None };
         unknown.unwrap_or(error)
+    }
+
+    /// As [`EarlierAttempts::judge_error`], for an error of several entries.
+    pub fn judge_shared(self, error: Arc<Error>) -> Arc<Error> {
+        let unknown = if self.are_in_doubt { after_unknown_attempt(&error) } else { None };
+        unknown.map_or(error, Arc::new)
     }
 
     /// Returns the answer of the last attempt as it is for the whole request. An answer of another replica is that

@@ -162,7 +162,7 @@ impl Relay {
             let earlier = parts.extensions.get::<EarlierAttempts>().copied().unwrap_or_default();
             let admitted = AdmittedRequest { http: Request::from_parts(parts, body), identity, call };
             let response = self.serve_for_peer(local.serve_once(admitted), target.slot, max_wait).await;
-            return earlier.judge(response);
+            return peer::with_earlier(earlier.judge(response), earlier);
         }
         let waited = parts.extensions.get::<WaitedTime>().copied().unwrap_or_default().0;
         let (body, began) = (ReplayableBody::new(body), Instant::now());
@@ -208,6 +208,7 @@ impl Relay {
                 AttemptResult::Done(response) => return asking.earlier.judge(response),
                 AttemptResult::Moved(moved) => moved,
                 AttemptResult::CutShort => {
+                    asking.earlier.are_in_doubt |= !asking.target.is_read;
                     asking.waited = limits::FORWARD_WAITED;
                     continue;
                 }
@@ -304,6 +305,12 @@ impl Relay {
                 AttemptResult::Moved(MovedAttempt::not_done(slot, response))
             }
             Ok(mut response) => {
+                let judged = peer::take_earlier(response.headers_mut());
+                if asking.earlier.are_in_doubt && judged != asking.earlier && is_failure(response.status()) {
+                    // An older version does not know of the earlier attempts.
+                    let error = Error::unknown(Part::Coordination, "an earlier attempt has no answer");
+                    return AttemptResult::Done(ApiError::from(error).into_response());
+                }
                 response.extensions_mut().insert(PeerResponseMark);
                 AttemptResult::Done(response)
             }
@@ -383,6 +390,10 @@ impl Attempt {
     fn waits(&self) -> bool {
         self.waited < limits::FORWARD_WAITED && self.target.may_wait
     }
+}
+
+fn is_failure(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
 }
 
 /// Returns the result of an exchange with another replica, for the metrics.

@@ -8,7 +8,7 @@
 //! | `x-angarium-request-id` | the id of the request |
 //! | `x-angarium-waited` | milliseconds that a long poll has waited already |
 //! | `x-angarium-patience` | milliseconds after which the sender no longer waits |
-//! | `x-angarium-doubt` | an earlier attempt of the same request has no answer, and may have been carried out |
+//! | `x-angarium-doubt` | an earlier attempt of the same request has no answer, and may have been carried out; on an answer: it takes that into account |
 //! | `x-angarium-moved` | on an answer: the replica does not serve the slot, and has done nothing |
 //! | `x-angarium-hands` | on an answer: the project, the queue and the claim that it delivers, form-encoded |
 
@@ -177,6 +177,19 @@ pub fn take_delivery(headers: &mut HeaderMap) -> Option<DeliveryMark> {
         }
     }
     Some(DeliveryMark { queue: QueueRef { project: project?, name: queue? }, claim: claim? })
+}
+
+/// Marks an answer that was given in the knowledge of earlier attempts.
+pub fn with_earlier(mut response: Response, earlier: EarlierAttempts) -> Response {
+    if earlier.are_in_doubt {
+        response.headers_mut().insert(DOUBT, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Removes the mark of [`with_earlier`] from an answer, and returns the earlier attempts that its sender knew of.
+pub fn take_earlier(headers: &mut HeaderMap) -> EarlierAttempts {
+    EarlierAttempts { are_in_doubt: headers.remove(DOUBT).is_some() }
 }
 
 /// Whether the sender of a request is a replica.
