@@ -8,6 +8,8 @@ mod page;
 mod reference;
 mod shell;
 
+use angarium_core::mutation::Mutation;
+
 /// The most bytes of the README.
 const README_BYTES: usize = 8_192;
 
@@ -30,6 +32,16 @@ fn prose_is_wrapped() {
     let paths: Vec<String> = page::all().into_iter().filter(|path| path != "CHANGELOG.md").collect();
     let wide: Vec<_> = paths.iter().flat_map(long).collect();
     assert!(wide.is_empty(), "wider than 120 columns:\n{}", wide.join("\n"));
+}
+
+#[test]
+fn mutations_of_the_simulation_are_those_of_the_code() {
+    let page = page::read("docs/architecture/simulation.md");
+    let rows = page.lines().skip_while(|line| *line != "| rule | mutation | seeds |").skip(2);
+    let rows = rows.take_while(|line| line.starts_with("| P"));
+    let named: Vec<String> = rows.map(|row| row.split(" | ").take(2).collect::<Vec<_>>().join(" ")).collect();
+    let row = |mutation: &Mutation| format!("| {} `{}`", mutation.rule(), mutation.name());
+    assert_eq!(named, Mutation::ALL.iter().map(row).collect::<Vec<_>>());
 }
 
 #[test]

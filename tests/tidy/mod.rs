@@ -38,6 +38,15 @@ fn every_dependency_has_a_home() {
     assert!(homeless.is_empty(), "in only one of the manifests and CRATES: {homeless:?}");
 }
 
+/// The defects of `core::mutation` are compiled in by the simulation alone.
+#[test]
+fn no_part_of_the_program_asks_for_mutations() {
+    let manifests = source::program_manifests();
+    let asking: Vec<_> = manifests.iter().filter(|manifest| manifest.contains("mutations")).collect();
+    let [core] = &asking[..] else { panic!("one part has the feature: {asking:?}") };
+    assert!(core.contains("name = \"angarium-core\"") && core.contains("mutations = []"), "{core}");
+}
+
 #[test]
 fn every_row_is_about_something() {
     let sources = Source::program();
