@@ -169,7 +169,7 @@ impl Cluster {
     pub fn start(&self, number: usize) {
         let process = {
             let mut nodes = self.0.nodes.lock();
-            let node = &mut nodes[number];
+            let Some(node) = nodes.get_mut(number) else { return };
             if node.process.is_some() {
                 return;
             }
@@ -238,11 +238,17 @@ impl Cluster {
         Ok(PoolSettings { first, opener: Arc::new(opener), placement: Algorithm::default() })
     }
 
+    /// Forgets all processes at the end of a run. Each refers to the others, and so to itself.
+    pub fn clear(&self) {
+        let ended = std::mem::take(&mut *self.0.nodes.lock());
+        drop(ended);
+    }
+
     /// Forgets a process that has ended, unless another one has taken its place.
     fn forget(&self, number: usize, process: &Process) {
         let ended = {
             let mut nodes = self.0.nodes.lock();
-            let node = &mut nodes[number];
+            let Some(node) = nodes.get_mut(number) else { return };
             if node.process.as_ref().is_none_or(|current| current.name() != process.name()) {
                 return;
             }

@@ -129,6 +129,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     tokio::time::sleep(if hung { HUNG_CLAIMS_END } else { CLAIMS_END }).await;
     workload.empty_queues().await;
     leftovers::check(&cluster, history).await;
+    cluster.clear();
 }
 
 async fn await_complete(cluster: &Cluster, history: &Arc<Mutex<History>>) {
