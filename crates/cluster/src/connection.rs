@@ -1,5 +1,6 @@
 //! Kept connections to other replicas. The task that waits for a response drives the connection itself: a task in
 //! between would need two extra wake-ups per request. This module never inspects a request.
+
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;

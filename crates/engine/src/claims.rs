@@ -1,7 +1,6 @@
 //! The claims of one queue: the messages of each, and its deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
-
 use std::ops::Bound;
 
 use super::hidden::HiddenReason;

@@ -4,7 +4,6 @@
 //! Until that note is durable, the entry here must not answer a duplicate.
 
 use std::collections::BTreeSet;
-
 use std::ops::Bound;
 
 use super::queue::QueueEngine;

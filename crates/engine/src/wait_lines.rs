@@ -4,7 +4,6 @@
 //! no waiter is overtaken. A line belongs to a name, so a claim can wait for a queue that does not exist yet.
 
 use std::collections::VecDeque;
-
 use std::hash::Hash;
 
 use angarium_core::maps::HashMap;

@@ -45,8 +45,6 @@ pub struct Report {
     pub counts: HistoryCounts,
     /// The simulated time.
     pub simulated: Duration,
-    /// Steps that tasks have made.
-    pub steps: u64,
 }
 
 impl Report {
@@ -103,7 +101,6 @@ async fn run_in_world(scenario: &Scenario, world: World) -> Report {
         faults: world.faults(),
         counts: history.counts(),
         simulated: world.elapsed(),
-        steps: world.scheduler().steps(),
     }
 }
 

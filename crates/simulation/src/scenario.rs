@@ -49,7 +49,7 @@ const WEATHER_FAULTS: &[(Fault, u32)] = &[
     (Fault::ProcessPause, 3_000),
 ];
 
-/// What is drawn from the seed, and what the caller has taken out of it to make a failure smaller.
+/// The cluster, the load and the faults of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The seed.

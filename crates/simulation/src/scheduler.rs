@@ -77,11 +77,6 @@ impl Scheduler {
         Tasks::controlled(Arc::new(self.clone()))
     }
 
-    /// Returns the number of steps that tasks have made.
-    pub fn steps(&self) -> u64 {
-        self.0.lock().steps
-    }
-
     /// Waits until the tasks have made [`MAX_STEPS`] steps. From then on none makes a step.
     pub async fn exhausted(&self) {
         let exhausted = Arc::clone(&self.0.lock().exhausted);

@@ -178,7 +178,7 @@ impl NaivePool {
         self.queues.get(&queue).cloned().unwrap_or_default()
     }
 
-    /// The queues that a batch ever changed, without those that were dropped.
+    /// The queues that a batch ever changed, except the dropped ones.
     pub fn queues(&self) -> &BTreeMap<QueueId, NaiveQueue> {
         &self.queues
     }

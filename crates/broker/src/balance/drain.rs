@@ -1,6 +1,7 @@
 //! Draining a pool. The pool takes no new queue, and each replica migrates the queues of its slots to pools that
 //! placement chooses, a few at a time. The pool's record holds the drain, so it continues after a restart and with the
 //! next owner of a slot.
+
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

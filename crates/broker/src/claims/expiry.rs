@@ -1,4 +1,5 @@
 //! Expiry of claims, by the pool of their queue: claims in a hanging pool wait for that pool and delay no other claims.
+
 use std::sync::Arc;
 
 use tokio::time::timeout;

@@ -9,6 +9,7 @@
 //! that discards them needs no pool that answers. After the commit the queue is gone for every caller, and a new queue
 //! may have its name, under another id. The note makes sure that its messages and claims are removed too, by any later
 //! owner of the slot.
+
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout, timeout_at};

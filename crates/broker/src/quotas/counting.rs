@@ -5,6 +5,7 @@
 //! A project is counted when it is first needed: its queues are listed, and each pool is asked for their totals. From
 //! then on every batch returns the new totals of its queues, so messages are never counted one by one and the sums do
 //! not drift. Projects without a quota are not counted and cost nothing.
+
 use std::sync::Arc;
 
 use futures_util::future::join_all;

@@ -1,5 +1,6 @@
 //! The messages of one step of a redrive task: chosen among the ready ones, marked in transfer to their targets, and
 //! observed until they have left.
+
 use std::sync::Arc;
 
 use angarium_core::envelope::Envelope;

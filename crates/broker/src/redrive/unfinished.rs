@@ -4,6 +4,7 @@
 //! After the recovery of a slot each of its queues is checked once, with three reads of its pool. A queue with entries
 //! in transfer, or under migration, is opened, and its mover or copy phase continues. This happens in the background, a
 //! few queues at a time.
+
 use std::sync::Arc;
 use std::time::Duration;
 

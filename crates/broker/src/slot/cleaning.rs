@@ -1,5 +1,6 @@
 //! Deleted queues of a slot: refusing settles before a deletion, closing a queue for it, and when to clean up after
 //! deleted queues.
+
 use std::sync::Arc;
 
 use tokio::time::timeout;

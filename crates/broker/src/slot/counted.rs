@@ -1,4 +1,5 @@
 //! The totals that a slot enters in the ledger after its batches.
+
 use std::sync::Arc;
 
 use futures_util::future::join_all;

@@ -2,6 +2,7 @@
 //!
 //! The note of a message is in the batch of the message, so both are durable or neither. A duplicate is answered once
 //! the first post is durable; if the first post failed, the duplicate is posted.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

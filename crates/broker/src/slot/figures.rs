@@ -9,6 +9,7 @@
 //! A queue with a name is shown in its state at that moment. The others share one sum: each has in it the figures of
 //! its last read. Such a queue stays due while some of its messages are claimed, since claims expire without a change.
 //! The figures of closed queues are kept in [`crate::slot::closed_figures`].
+
 use std::sync::Arc;
 
 use angarium_core::ids::QueueId;

@@ -1,4 +1,5 @@
 //! The migration of an open queue to another pool.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 

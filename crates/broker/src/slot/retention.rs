@@ -1,4 +1,5 @@
 //! The earliest retained messages of open and closed queues, as a slot knows them ([`crate::sweeps::retained`]).
+
 use std::sync::Arc;
 
 use angarium_core::error::Error;

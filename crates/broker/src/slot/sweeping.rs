@@ -1,4 +1,5 @@
 //! Removal of expired messages of a slot: the part of the slot's memory in it. Engines spare messages under claims.
+
 use std::sync::Arc;
 
 use angarium_core::error::Error;

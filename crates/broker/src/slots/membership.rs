@@ -197,8 +197,9 @@ impl Slots {
                     return false;
                 }
             }
-            // The state may have changed meanwhile.
-            if membership.state() == state {
+            // The state may have changed meanwhile. Under the lock no change, and no failure to publish one, comes between.
+            let said = membership.said.lock();
+            if said.0 == state {
                 membership.is_unpublished.store(false, Ordering::Release);
                 return true;
             }

@@ -1,4 +1,5 @@
 //! The open pools: the storage of each name, opened, checked and exchanged while requests use it.
+
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};

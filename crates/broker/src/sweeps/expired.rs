@@ -2,6 +2,7 @@
 //!
 //! The pools keep an order by expiry over all queues of a slot, so the cost of a sweep depends on the expired messages
 //! that it finds: not on the backlog, and not on the number of queues. Queues that are not open stay closed.
+
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;

@@ -1,4 +1,5 @@
 //! Removal of the notes of settles that have expired.
+
 use std::sync::Arc;
 
 use tokio::time::timeout;

@@ -5,6 +5,7 @@
 //! messages that were prepared here by the answer of their source. It begins when messages are marked in transfer, and
 //! when a queue with such entries is opened, which [`crate::redrive::unfinished`] ensures; it ends when there are none.
 //! A target that cannot be reached is tried again with growing pauses; its messages stay hidden meanwhile.
+
 use std::sync::Arc;
 
 use bytes::Bytes;

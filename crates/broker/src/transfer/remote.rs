@@ -12,6 +12,7 @@
 //! The next owner that opens the target finds an aborted transfer, and requests the states from the source's owner. A
 //! replaced owner of the target may still have a request in progress that removes messages. So each request has the
 //! epoch of its sender, and the source's owner refuses requests of an earlier epoch than the latest it has received.
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;

@@ -1,5 +1,6 @@
 //! Entries in transfer of a queue in its pools: keeping messages at their sources when their target is deleted, and
 //! forwarded messages that have not left a queue.
+
 use std::sync::Arc;
 
 use angarium_catalogue::QueueRecord;

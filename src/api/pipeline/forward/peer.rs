@@ -240,6 +240,24 @@ mod tests {
     }
 
     #[test]
+    fn earlier_attempts_are_told_and_acknowledged() {
+        for are_in_doubt in [false, true] {
+            let (earlier, secret) = (EarlierAttempts { are_in_doubt }, PeerSecret::new("s"));
+            let project = ProjectId::new("p").unwrap();
+            let identity = Identity { project, role: Role::Admin, is_anonymous: false };
+            let id = RequestId("req-1".into());
+            let facts = ForwardedRequest { earlier, ..forwarded(&identity, &id) };
+            let mut request = Request::new(Body::empty());
+            *request.headers_mut() = passed_on(&HeaderMap::new(), &secret, &facts);
+            assert!(note(&mut request, &secret));
+            assert_eq!(request.extensions().get(), Some(&earlier));
+            let mut answer = with_earlier(Response::new(Body::empty()), earlier);
+            assert_eq!(take_earlier(answer.headers_mut()), earlier);
+            assert!(answer.headers().is_empty());
+        }
+    }
+
+    #[test]
     fn forwarded_headers_arrive_unchanged() {
         let mut headers = HeaderMap::new();
         headers.insert("client-id", HeaderValue::from_static("c"));
