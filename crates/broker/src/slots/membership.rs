@@ -197,7 +197,7 @@ impl Slots {
                     return false;
                 }
             }
-            // The state may have changed meanwhile. Under the lock no change, and no failure to publish one, comes between.
+            // The state may have changed meanwhile. A change after this lock marks its own failure after this mark.
             let said = membership.said.lock();
             if said.0 == state {
                 membership.is_unpublished.store(false, Ordering::Release);
