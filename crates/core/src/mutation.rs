@@ -132,6 +132,8 @@ mutations! {
     CopyAfterDelete = "copy-after-delete", "P6";
     /// A queue leaves its older pool although messages are in it.
     LeavePoolEarly = "leave-pool-early", "P6";
+    /// A queue leaves a pool when reads of one order after the other find no message.
+    LeavePoolByHeads = "leave-pool-by-heads", "P6";
     /// The copy phase begins while writes to the older pool are in progress.
     LeavePoolInDoubt = "leave-pool-in-doubt", "P6";
 

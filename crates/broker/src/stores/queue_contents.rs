@@ -2,12 +2,14 @@
 //!
 //! The opening of a queue relies on totals that are not zero. Where they are zero it reads the head of the order:
 //! totals may be wrong after a crash, and a message that is taken as absent is never delivered again. Whether a queue
-//! may leave a pool is decided by the heads alone: totals that are too low would drop messages, and totals that are too
-//! high would keep the queue waiting forever.
+//! may leave a pool is decided by one read of its entries: totals that are too low would drop messages, and totals that
+//! are too high would keep the queue waiting forever. Heads of several orders would miss a message that changes its
+//! state between the reads.
 
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_engine::StoredTotals;
 use angarium_storage::{Direction, Order, Page, Totals};
 
@@ -62,12 +64,15 @@ impl QueueStore {
 impl NamedStore {
     /// Whether a queue has an entry in this pool, in any state.
     pub(crate) async fn holds_any(&self, queue: QueueId) -> Result<bool, Error> {
-        for order in [Order::Ready, Order::Aside, Order::Kept] {
-            if self.head(queue, order).await?.is_some() {
-                return Ok(true);
+        if is_on(Mutation::LeavePoolByHeads) {
+            for order in [Order::Ready, Order::Aside, Order::Kept] {
+                if self.head(queue, order).await?.is_some() {
+                    return Ok(true);
+                }
             }
+            return Ok(false);
         }
-        Ok(false)
+        self.store.holds_any(queue).await.map_err(|error| self.failed(error))
     }
 
     /// Whether a queue has a prepared or moving entry in this pool, or one without a target. If its first entry is a

@@ -158,6 +158,10 @@ impl PoolReads for CountingPool {
         self.pool.get(queue, ids).await
     }
 
+    async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError> {
+        self.pool.holds_any(queue).await
+    }
+
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.totals.fetch_add(1, Ordering::Relaxed);
         self.hold.pass(queue).await;

@@ -260,6 +260,11 @@ impl PoolReads for FaultyPool {
         Ok(found)
     }
 
+    async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError> {
+        self.answers().await?;
+        self.pool.holds_any(queue).await
+    }
+
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         self.answers().await?;
         let totals = self.pool.totals(queue).await?;

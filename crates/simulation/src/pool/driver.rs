@@ -257,6 +257,11 @@ impl PoolReads for SimulatedPool {
         self.read_queue("get", queue, move |held| held.get(&ids), Vec::len).await
     }
 
+    async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError> {
+        let read = |held: &NaiveQueue| held.totals().messages > 0;
+        self.read_queue("holds any", queue, read, |holds| usize::from(*holds)).await
+    }
+
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         let count = |totals: &Totals| usize::try_from(totals.messages).unwrap_or(usize::MAX);
         self.read_queue("totals", queue, NaiveQueue::totals, count).await

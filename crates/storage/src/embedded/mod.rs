@@ -264,6 +264,10 @@ impl PoolReads for EmbeddedPool {
         self.read(move |view| scan::get(view, queue, &ids)).await
     }
 
+    async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError> {
+        self.read(move |view| scan::holds_any(view, queue)).await
+    }
+
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         let value = self.journal.get(Space::Totals, queue.as_bytes()).map_err(failed)?;
         Ok(QueueTotals::decode(value.as_ref())?.totals)

@@ -23,6 +23,17 @@ pub(super) fn totals(view: &View, queue: QueueId) -> Result<QueueTotals, StoreEr
     QueueTotals::decode(value.as_ref())
 }
 
+/// Whether a queue has an entry in any state.
+pub(super) fn holds_any(view: &View, queue: QueueId) -> Result<bool, StoreError> {
+    let bounds = Bounds { messages: 1, bytes: 0 };
+    for order in [Order::Ready, Order::Aside, Order::Kept] {
+        if !page(view, queue, order, Direction::Up, None, bounds)?.messages.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Sums the totals of all queues.
 pub(super) fn usage(view: &View) -> Result<Usage, StoreError> {
     let mut usage = Usage::default();

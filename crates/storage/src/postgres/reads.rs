@@ -103,6 +103,7 @@ const GET: &str = concat!(
 const NOTES: &str = "
     SELECT key, value, expires FROM notes
     WHERE queue = $1::uuid AND kind = $2::int2 AND key >= $3::bytea ORDER BY key LIMIT $4::int8";
+const HOLDS_ANY: &str = "SELECT EXISTS (SELECT FROM entries WHERE queue = $1::uuid) AS holds_any";
 const TOTALS: &str = "SELECT messages, bytes, scheduled, aside, kept FROM queues WHERE queue = $1::uuid";
 
 const USAGE: &str = "
@@ -212,6 +213,11 @@ impl PoolReads for PostgresPool {
         let ids: Vec<Uuid> = ids.iter().copied().map(id_key).collect();
         let rows = self.read(GET, &[&queue_key(queue), &ids]).await?;
         rows.iter().map(stored::message).collect()
+    }
+
+    async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError> {
+        let rows = self.read(HOLDS_ANY, &[&queue_key(queue)]).await?;
+        rows.first().map_or(Ok(false), |row| column(row, "holds_any"))
     }
 
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {

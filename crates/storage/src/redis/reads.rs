@@ -244,6 +244,13 @@ impl PoolReads for RedisPool {
         Ok(found)
     }
 
+    async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError> {
+        let session = self.reads.session().await?;
+        let mut command = redis::cmd("EXISTS");
+        command.arg(session.keys.of_queue(queue, "entries"));
+        Ok(number(&self.reads.query(session, &command).await?)? > 0)
+    }
+
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
         let session = self.reads.session().await?;
         let bytes = session.keys.of_slot(queue.slot(), "bytes");

@@ -128,6 +128,8 @@ conformance! { [embedded, redis_server, redis_cluster, postgres_server] {
     }
     states {
         each_state_is_shown_where_it_belongs
+        entry_in_any_state_is_held
+        entry_is_held_while_it_changes_its_state
         entries_are_found_by_id_in_any_state
         totals_tell_states_apart
         update_moves_an_entry_from_any_state_to_any_other

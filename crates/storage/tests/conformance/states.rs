@@ -1,5 +1,8 @@
 //! States of entries: the orders that show each, and the effect of an update of the state.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use angarium_core::message::{Header, Message, State};
 use angarium_storage::{Changes, Direction, Order, Position, QueueChanges, Totals};
 
@@ -49,6 +52,43 @@ pub async fn totals_tell_states_apart(storage: &mut dyn Storage) {
     let totals = owner.store.totals(queue(SLOT, 1)).await.unwrap();
     assert_eq!(totals, Totals { messages: 7, bytes: 70, scheduled: 1, in_transfer: 3, kept: 2 });
     assert_eq!(totals.ready(), 1);
+}
+
+pub async fn entry_in_any_state_is_held(storage: &mut dyn Storage) {
+    let mut owner = with_one_of_each(storage).await;
+    let others = queue(SLOT, 2);
+    assert!(owner.store.holds_any(queue(SLOT, 1)).await.unwrap());
+    assert!(!owner.store.holds_any(others).await.unwrap());
+    for message in one_of_each() {
+        owner.append(others, std::slice::from_ref(&message)).await;
+        assert!(owner.store.holds_any(others).await.unwrap(), "{:?}", message.header.state);
+        owner.remove(others, &[message.header.id]).await;
+        assert!(!owner.store.holds_any(others).await.unwrap(), "{:?}", message.header.state);
+    }
+}
+
+pub async fn entry_is_held_while_it_changes_its_state(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let queue = queue(SLOT, 1);
+    let states = [
+        message(1, "\"1\""),
+        scheduled(message(1, "\"1\""), 30),
+        settled(message(1, "\"1\""), State::Done, 10),
+    ];
+    owner.append(queue, &states[..1]).await;
+    let (store, is_over) = (Arc::clone(&owner.store), AtomicBool::new(false));
+    let changing = async {
+        for message in states.iter().cycle().take(150) {
+            owner.update(queue, std::slice::from_ref(&message.header)).await;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    };
+    let reading = async {
+        while !is_over.load(Ordering::Relaxed) {
+            assert!(store.holds_any(queue).await.unwrap());
+        }
+    };
+    tokio::join!(changing, reading);
 }
 
 pub async fn update_moves_an_entry_from_any_state_to_any_other(storage: &mut dyn Storage) {
