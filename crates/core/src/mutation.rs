@@ -115,6 +115,9 @@ mutations! {
     IgnoreTargetEpoch = "ignore-target-epoch", "P5";
     /// A message in transfer to another queue can be deleted at its source.
     DeleteMovingMessage = "delete-moving-message", "P5";
+    /// A transfer into a queue of the same replica trusts what it read before its turn, so messages that another replica's
+    /// request has brought there meanwhile arrive again.
+    TransferTwice = "transfer-twice", "P5";
     /// A page of a FIFO group that was read before a message was marked in transfer shows the message as ready.
     ReadMovingMessageAgain = "read-moving-message-again", "P5";
     /// Dead letters are marked in transfer, and no task moves them.

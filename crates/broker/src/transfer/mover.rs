@@ -194,14 +194,35 @@ impl MessageTransfers {
         };
         let queue = self.0.open_queues.open_or_make_target(&named, made.metadata()?, made.check()).await?;
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
-        let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
-        let moved = self.carry_over(source, &side, messages).await;
+        let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
+        let moved = match self.read_leaving(source, target, messages).await {
+            Ok(messages) if messages.is_empty() => Ok(()),
+            Ok(messages) => self.carry_over(source, &side, messages).await,
+            Err(error) => Err(error),
+        };
         if moved.is_ok() {
             source.queue.transfers_arrived(&ids);
         }
         // The mover of the target settles the remaining entries, if any.
         queue.start_mover();
         moved
+    }
+
+    /// Reads messages at their source again. An earlier transfer, by another replica's request, may have brought them to
+    /// the target while this one waited for its turn, and a client may have claimed or deleted them there since.
+    async fn read_leaving(
+        &self,
+        source: &Side,
+        target: &QueueRef,
+        messages: Vec<Message>,
+    ) -> Result<Vec<Message>, Error> {
+        if is_on(Mutation::TransferTwice) {
+            return Ok(messages);
+        }
+        let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
+        let mut found = source.store.get(source.queue.id(), &ids).await?;
+        found.retain(|message| matches!(&message.header.state, State::Moving(to) if to.at == *target));
+        Ok(found)
     }
 
     /// Runs the steps; each begins when the one before is durable.
