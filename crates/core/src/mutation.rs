@@ -4,7 +4,7 @@
 //! reads it is compiled away.
 
 #[cfg(feature = "mutations")]
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Defines [`Mutation`] by a table: what the code does wrong, the variant, its name, the protocol rule that it breaks.
 macro_rules! mutations {
@@ -216,16 +216,28 @@ mutations! {
 #[cfg(feature = "mutations")]
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
+/// How often the product has read each point in this process.
+#[cfg(feature = "mutations")]
+static REACHED: [AtomicU64; Mutation::ALL.len()] = [const { AtomicU64::new(0) }; Mutation::ALL.len()];
+
 /// Chooses the defect of this process, or none.
 #[cfg(feature = "mutations")]
 pub fn choose(mutation: Option<Mutation>) {
     CHOSEN.store(mutation.map_or(0, |mutation| mutation as usize + 1), Ordering::Relaxed);
 }
 
+/// Returns how often the product has reached the point of a mutation in this process: the place where its rule decides
+/// something.
+#[cfg(feature = "mutations")]
+pub fn reached(mutation: Mutation) -> u64 {
+    REACHED[mutation as usize].load(Ordering::Relaxed)
+}
+
 /// Returns whether this process has the defect.
 #[cfg(feature = "mutations")]
 #[inline]
 pub fn is_on(mutation: Mutation) -> bool {
+    REACHED[mutation as usize].fetch_add(1, Ordering::Relaxed);
     CHOSEN.load(Ordering::Relaxed) == mutation as usize + 1
 }
 

@@ -1,17 +1,24 @@
 //! A client: it sends requests through a load balancer, and notes in the history what it learns.
 
+mod receipts;
+mod settles;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use angarium::api::Front;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::faults::Fault;
-use crate::history::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, History, Span};
+use crate::history::{Certainty, DEAD_LETTERS, EmptyWait, HeldClaim, HeldMessage, History, PostTerms, Span};
 use crate::network::send_from_client;
+use crate::process::Process;
 use crate::requests::{ApiRequest, Outcome, Posting};
 use crate::world::World;
+
+pub use settles::PlannedEntry;
 
 /// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -19,6 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// The least part of its time to live for which a claim is relied on, in percent: tree time may run faster by a tenth
 /// while it follows a step of the servers' clock.
 const LEASE_PERCENT: u64 = 85;
+
+/// The longest time to an answer while no fault can happen, beside the wait that the request allows.
+const CALM_ANSWER: Duration = Duration::from_secs(5);
+
+/// Refusals that no fault explains, but the state of the message: it is claimed, or on its way to another queue. The
+/// last one is the answer of SQS for a receipt of an earlier receive.
+const CALM_REFUSALS: &[&str] =
+    &["busy", "claim_ended", "claimed", "not_claimed", "InvalidParameterValueException"];
+
+/// The shortest wait of a claim that is judged when it gets no message, in seconds.
+const JUDGED_WAIT: u64 = 4;
 
 /// A client.
 pub struct Client {
@@ -37,15 +55,17 @@ impl Client {
         self.cluster.world()
     }
 
+    fn pick_replica(&self) -> usize {
+        usize::try_from(self.world().below(100)).unwrap_or(0) % self.cluster.size()
+    }
+
     /// Sends a request to some replica, and waits for the outcome.
     pub async fn send(&self, request: &ApiRequest) -> Outcome {
         let world = self.world();
         world.note(|| format!("{} {}", self.name, request.text()));
         self.history.lock().count_operation();
-        let size = self.cluster.size();
-        let first = usize::try_from(world.below(100)).unwrap_or(0) % size;
-        let running = (0..size).find_map(|step| self.cluster.client_service((first + step) % size));
-        let outcome = match running {
+        let began = world.elapsed();
+        let outcome = match running(&self.cluster, self.pick_replica()) {
             None => {
                 world.hop().await;
                 Outcome::Refused("no replica runs".into())
@@ -62,14 +82,48 @@ impl Client {
             }
         };
         world.note(|| format!("{} {}: {}", self.name, request.text(), outcome.text()));
+        self.history.lock().count_outcome(&outcome.text());
+        self.check_calm(request, &outcome, world.elapsed() - began);
         outcome
+    }
+
+    /// Sends a request a second time, within some seconds. Its answer is not read.
+    fn send_again(&self, request: &ApiRequest) {
+        let (world, cluster, request) = (self.world().clone(), self.cluster.clone(), request.to_http());
+        let (first, pause) = (self.pick_replica(), Duration::from_millis(world.below(3_000)));
+        self.world().spawn(async move {
+            tokio::time::sleep(pause).await;
+            if let Some((process, service)) = running(&cluster, first) {
+                drop(send_from_client(&world, process, service, request).await);
+            }
+        });
+    }
+
+    /// Without faults no request is refused for a failure, and each is answered in time.
+    fn check_calm(&self, request: &ApiRequest, outcome: &Outcome, took: Duration) {
+        let mut history = self.history.lock();
+        if !history.is_calm() {
+            return;
+        }
+        let is_expected = match outcome {
+            Outcome::Done(_) | Outcome::Missing => true,
+            Outcome::Refused(code) => CALM_REFUSALS.contains(&code.as_str()),
+            Outcome::Unknown => false,
+        };
+        if !is_expected {
+            history.violation(format!("{} without faults: {}", request.text(), outcome.text()));
+        }
+        if took > CALM_ANSWER + Duration::from_secs(request.wait()) {
+            history.violation(format!("{} without faults took {took:?}", request.text()));
+        }
     }
 
     /// Posts messages.
     pub async fn post(&self, queue: usize, postings: &[Posting]) -> Certainty {
         let began = self.world().elapsed();
+        self.world().note(|| format!("{} posts {}", self.name, numbers_of(postings)));
         for posting in postings {
-            self.history.lock().begin_post(posting.number, queue, posting.group.clone(), began);
+            self.history.lock().begin_post(posting.number, &terms(queue, posting), began);
         }
         let outcome = self.send(&ApiRequest::post(&queue_name(queue), postings)).await;
         let posted = certainty(&outcome);
@@ -93,10 +147,17 @@ impl Client {
             Outcome::Done(body) => body,
             // A queue that does not exist has no messages.
             Outcome::Missing => Value::Null,
-            Outcome::Refused(_) | Outcome::Unknown => return None,
+            Outcome::Refused(_) => return None,
+            Outcome::Unknown => {
+                self.history.lock().doubt_claim(queue, began);
+                return None;
+            }
         };
         let span = Span { began, ended: self.world().elapsed() };
         let Some(id) = body["id"].as_str() else {
+            if wait >= JUDGED_WAIT {
+                self.history.lock().wait_in_vain(EmptyWait { queue, span });
+            }
             return Some(HeldClaim { id: String::new(), messages: Vec::new() });
         };
         let messages: Vec<HeldMessage> =
@@ -104,15 +165,23 @@ impl Client {
         let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
         self.world().note(|| format!("{} holds {numbers:?} by claim {id}", self.name));
         let claim = HeldClaim { id: id.to_owned(), messages };
-        self.history.lock().deliver(queue, &claim, span, lease(ttl));
+        self.history.lock().deliver(queue, &claim, span, lease(ttl), ttl);
         Some(claim)
     }
 
     /// Deletes a message, under a claim or without one.
     pub async fn delete(&self, queue: usize, message: &HeldMessage, claim: Option<&str>) -> Certainty {
         let delete = self.history.lock().begin_delete(queue, message.number, self.world().elapsed());
-        let outcome = self.send(&ApiRequest::delete(&queue_name(queue), &message.id, claim)).await;
-        let deleted = certainty(&outcome);
+        let request = ApiRequest::delete(&queue_name(queue), &message.id, claim);
+        let is_duplicated = self.world().happens(Fault::ClientDuplicated);
+        if is_duplicated {
+            self.send_again(&request);
+        }
+        let deleted = match certainty(&self.send(&request).await) {
+            // The other one may be carried out.
+            Certainty::NotDone if is_duplicated => Certainty::Unknown,
+            deleted => deleted,
+        };
         self.history.lock().end_delete(message.number, delete, self.world().elapsed(), deleted);
         deleted
     }
@@ -143,16 +212,25 @@ impl Client {
         self.history.lock().end_removal_of_all(queue, began, ended, certainty(&outcome));
     }
 
-    /// Releases a claim.
-    pub async fn release(&self, queue: usize, claim: &str) {
-        self.history.lock().release(claim, self.world().elapsed());
-        self.send(&ApiRequest::release(&queue_name(queue), claim)).await;
+    /// Releases a claim. Its messages can be claimed again after `delay` seconds.
+    pub async fn release(&self, queue: usize, claim: &str, delay: u64) {
+        let began = self.world().elapsed();
+        self.history.lock().release(claim, began);
+        let name = queue_name(queue);
+        let request = match delay {
+            0 => ApiRequest::release(&name, claim),
+            _ => ApiRequest::release_later(&name, claim, delay),
+        };
+        if certainty(&self.send(&request).await) == Certainty::Done {
+            let span = Span { began, ended: self.world().elapsed() };
+            self.history.lock().end_release(claim, span, delay);
+        }
     }
 
     /// Renews a claim for `ttl` seconds.
     pub async fn renew(&self, queue: usize, claim: &str, ttl: u64) {
         let began = self.world().elapsed();
-        self.history.lock().begin_renewal(claim, began, lease(ttl));
+        self.history.lock().begin_renewal(claim, began, lease(ttl), ttl);
         let outcome = self.send(&ApiRequest::renew(&queue_name(queue), claim, ttl)).await;
         match certainty(&outcome) {
             Certainty::Done => self.history.lock().renew(claim, began, lease(ttl)),
@@ -162,12 +240,31 @@ impl Client {
     }
 }
 
+/// Returns the first replica from a number on that runs, as a load balancer finds it.
+fn running(cluster: &Cluster, first: usize) -> Option<(Process, Front)> {
+    let size = cluster.size();
+    (0..size).find_map(|step| cluster.client_service((first + step) % size))
+}
+
 /// Returns the name of a queue.
 pub fn queue_name(queue: usize) -> String {
     match queue.checked_sub(DEAD_LETTERS) {
         Some(source) => format!("dead{source}"),
         None => format!("q{queue}"),
     }
+}
+
+/// Returns the numbers of messages, each with its delay if it has one.
+fn numbers_of<'a>(postings: impl IntoIterator<Item = &'a Posting>) -> String {
+    let one = |posting: &Posting| match posting.delay {
+        0 => posting.number.to_string(),
+        delay => format!("{} in {delay} s", posting.number),
+    };
+    postings.into_iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn terms(queue: usize, posting: &Posting) -> PostTerms {
+    PostTerms { queue, group: posting.group.clone(), delay: posting.delay, ttl: posting.ttl }
 }
 
 fn entry_certainty(entry: &Value) -> Certainty {
@@ -192,7 +289,12 @@ fn certainty(outcome: &Outcome) -> Certainty {
 
 fn held(messages: &[Value]) -> Vec<HeldMessage> {
     let one = |message: &Value| {
-        Some(HeldMessage { number: message["body"].as_u64()?, id: message["id"].as_str()?.to_owned() })
+        Some(HeldMessage { number: number_of(&message["body"])?, id: message["id"].as_str()?.to_owned() })
     };
     messages.iter().filter_map(one).collect()
+}
+
+/// Returns the number that is a body. One that was sent through SQS is a text.
+fn number_of(body: &Value) -> Option<u64> {
+    body.as_u64().or_else(|| body.as_str()?.parse().ok())
 }

@@ -1,5 +1,6 @@
 //! The replicas of a run: each is a process with a broker and its API, which is started again after it has ended.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ struct Inner {
     storages: Storages,
     settings: ClusterSettings,
     nodes: Mutex<Vec<Node>>,
+    /// The ends of the times for which nothing that the first replica sends reaches the second one.
+    cuts: Mutex<BTreeMap<(usize, usize), Duration>>,
 }
 
 /// The shape of a cluster.
@@ -90,7 +93,7 @@ impl Cluster {
     /// Creates a cluster without running replicas.
     pub fn new(world: World, ensemble: Ensemble, storages: Storages, settings: ClusterSettings) -> Self {
         let nodes = Mutex::new((0..settings.replicas).map(|_| Node::default()).collect());
-        Self(Arc::new(Inner { world, ensemble, storages, settings, nodes }))
+        Self(Arc::new(Inner { world, ensemble, storages, settings, nodes, cuts: Mutex::default() }))
     }
 
     /// Returns the world that it is in.
@@ -120,9 +123,25 @@ impl Cluster {
         Some((node.process.clone()?, node.listeners.as_ref()?.front.clone()))
     }
 
+    /// Lets nothing that a replica sends reach another one for a while.
+    pub fn cut(&self, from: usize, to: usize, time: Duration) {
+        self.0.cuts.lock().insert((from, to), self.0.world.elapsed() + time);
+    }
+
+    /// Whether what a replica sends to another one is lost now.
+    pub fn is_cut(&self, from: usize, to: usize) -> bool {
+        let end = self.0.cuts.lock().get(&(from, to)).copied();
+        !self.0.world.is_healed() && end.is_some_and(|end| self.0.world.elapsed() < end)
+    }
+
+    /// Returns the number of the replica at an address.
+    pub fn number_of(address: &str) -> Option<usize> {
+        address.strip_prefix("replica-")?.strip_suffix(":1")?.parse().ok()
+    }
+
     /// Returns the process of the replica at an address and its API for replicas, if it runs.
     pub fn peer_service(&self, address: &str) -> Option<(Process, PeerFront)> {
-        let number: usize = address.strip_prefix("replica-")?.strip_suffix(":1")?.parse().ok()?;
+        let number = Self::number_of(address)?;
         let nodes = self.0.nodes.lock();
         let node = nodes.get(number)?;
         Some((node.process.clone()?, node.listeners.as_ref()?.peers.clone()))
@@ -218,7 +237,7 @@ impl Cluster {
         let settings = self.pool_settings(process)?;
         let broker = Broker::start(catalogue, &settings, replica, clock.clone(), Limits::ZAQAR).await?;
         let secret = broker.peer_secret().await?;
-        let peers = Arc::new(SimulatedPeers::new(self.clone(), process.name().to_owned()));
+        let peers = Arc::new(SimulatedPeers::new(self.clone(), number, process.name().to_owned()));
         broker.meet(PeerClient::new(peers.clone(), secret.clone()));
         let relay = Relay::new(broker.clone(), peers, secret.clone());
         let off = Authentication::Off(Arc::default());

@@ -21,6 +21,8 @@ pub enum Fault {
     TreeSessionEnded,
     /// Another server of the tree leads, and its clock differs.
     TreeLeaderChanged,
+    /// Another server of the tree leads, and its clock differs by minutes.
+    TreeClockStepped,
     /// A server of the tree stays behind the leader for seconds.
     TreeServerBehind,
     /// A request to a pool is refused before it is sent.
@@ -35,6 +37,8 @@ pub enum Fault {
     PoolHung,
     /// A pool has no room for new messages for a while.
     PoolFull,
+    /// No server of a pool answers for a while.
+    PoolDown,
     /// A pool fails over and loses its writes since the last synced one.
     PoolRolledBack,
     /// A request to another replica is refused before it is sent.
@@ -47,6 +51,10 @@ pub enum Fault {
     PeerSlow,
     /// A request to another replica takes minutes.
     PeerHung,
+    /// Nothing that one replica sends reaches another one for a while: neither requests nor answers.
+    PeerCut,
+    /// A request of a client arrives twice.
+    ClientDuplicated,
     /// A request of a client is refused before it is sent.
     ClientRefused,
     /// A request of a client is lost on its way.
@@ -78,6 +86,11 @@ impl FaultRates {
     /// Sets the rate of a fault.
     pub fn set(&mut self, fault: Fault, rate: u32) {
         self.0.insert(fault, rate);
+    }
+
+    /// Returns the faults that can happen, in order.
+    pub fn possible(&self) -> impl Iterator<Item = Fault> + '_ {
+        self.0.iter().filter(|(_, rate)| **rate > 0).map(|(fault, _)| *fault)
     }
 
     /// Returns the rate of a fault.

@@ -3,92 +3,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The number of the queue of dead letters of a queue is that of the queue plus this.
-pub const DEAD_LETTERS: usize = 1_000;
+mod lives;
+mod records;
+mod settles;
+#[cfg(test)]
+mod tests;
 
-/// Times of a request: when its client sent it, and when the client had the answer or gave up.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    /// When the request began.
-    pub began: Duration,
-    /// When the client had its answer, or gave up.
-    pub ended: Duration,
-}
+use records::{Delay, Delete, Delivery, MessageHistory, Removal, Visibility, longest, shortest};
+use settles::Settle;
 
-/// Whether a change was made, as its client knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Certainty {
-    /// It was made.
-    Done,
-    /// It was not made, and never will be.
-    NotDone,
-    /// It may have been made, or may be made later.
-    Unknown,
-}
+pub use lives::EmptyWait;
+pub use records::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, PostTerms, Span};
+pub use settles::{Effect, EntryAnswer, SettleTerms};
 
-/// The history of one message.
-#[derive(Clone, Debug)]
-struct MessageHistory {
-    queue: usize,
-    group: Option<String>,
-    post: Span,
-    posted: Certainty,
-    /// The id of the first delivery.
-    id: Option<String>,
-    deliveries: Vec<Delivery>,
-    deletes: Vec<Delete>,
-}
-
-/// One delivery of a message.
-#[derive(Clone, Debug)]
-struct Delivery {
-    claim: String,
-    span: Span,
-    /// The least time for which its holder may rely on the claim, from the begin of the request.
-    lease: Duration,
-    /// The least lease by a renewal without an answer, which may still shorten the claim.
-    doubtful_lease: Duration,
-    /// When its holder began to give it up, if it did.
-    released: Option<Duration>,
-}
-
-/// A message that a client holds.
-#[derive(Clone, Debug)]
-pub struct HeldMessage {
-    /// The number that is its body.
-    pub number: u64,
-    /// Its id.
-    pub id: String,
-}
-
-/// A claim that a client holds.
-#[derive(Clone, Debug)]
-pub struct HeldClaim {
-    /// Its id.
-    pub id: String,
-    /// Its messages.
-    pub messages: Vec<HeldMessage>,
-}
-
-/// A request that deletes a message in a queue. If the message has moved on to the dead letters, it does nothing.
-#[derive(Clone, Copy, Debug)]
-struct Delete {
-    queue: usize,
-    span: Span,
-    certainty: Certainty,
-}
-
-impl Delete {
-    fn begun(queue: usize, began: Duration) -> Self {
-        Self { queue, span: Span { began, ended: Duration::MAX }, certainty: Certainty::Unknown }
-    }
-}
-
-impl Delivery {
-    fn new(claim: &str, span: Span, lease: Duration) -> Self {
-        Self { claim: claim.to_owned(), span, lease, doubtful_lease: Duration::MAX, released: None }
-    }
-}
+/// Seconds that a message lives at least after its claim has ended.
+const GRACE: u64 = 60;
 
 /// The histories of all messages of a run.
 #[derive(Debug, Default)]
@@ -96,12 +25,22 @@ pub struct History {
     messages: BTreeMap<u64, MessageHistory>,
     violations: Vec<String>,
     operations: u64,
+    /// How many requests had each outcome.
+    outcomes: BTreeMap<String, u64>,
     /// Whether messages leave their queue by themselves, so that a later one of their group may come next.
     has_dead_letters: bool,
     /// Whether pools may lose what they have answered, so that messages may be lost or return.
     is_relaxed: bool,
     /// Requests that remove all messages of a queue.
     removals: Vec<(usize, Span)>,
+    /// The entries of all settles.
+    settles: Vec<Settle>,
+    /// When claims without an answer began, with their queue.
+    claims_in_doubt: Vec<(usize, Duration)>,
+    /// Claims that waited and got no message, while no fault could happen.
+    empty_waits: Vec<EmptyWait>,
+    /// Whether no fault can happen now, so that every request succeeds in time.
+    is_calm: bool,
 }
 
 /// Numbers of a history.
@@ -139,6 +78,16 @@ impl History {
         self.operations += 1;
     }
 
+    /// Counts the outcome of a request.
+    pub fn count_outcome(&mut self, outcome: &str) {
+        *self.outcomes.entry(outcome.to_owned()).or_default() += 1;
+    }
+
+    /// Returns how many requests had each outcome.
+    pub fn outcomes(&self) -> &BTreeMap<String, u64> {
+        &self.outcomes
+    }
+
     /// Notes a broken promise.
     pub fn violation(&mut self, text: String) {
         self.violations.push(text);
@@ -149,55 +98,115 @@ impl History {
         std::mem::take(&mut self.violations)
     }
 
-    /// Notes that the post of a message begins, or is repeated with its deduplication id.
-    pub fn begin_post(&mut self, number: u64, queue: usize, group: Option<String>, began: Duration) {
-        if self.messages.contains_key(&number) {
-            return;
-        }
-        let post = Span { began, ended: Duration::MAX };
-        let removals = self.removals.iter().filter(|(of, span)| *of == queue && began <= span.ended);
-        let deletes = removals
-            .map(|(queue, span)| Delete { queue: *queue, span: *span, certainty: Certainty::Unknown })
-            .collect();
-        let history = MessageHistory {
-            queue,
-            group,
-            post,
-            posted: Certainty::Unknown,
-            id: None,
-            deliveries: Vec::new(),
-            deletes,
-        };
-        self.messages.insert(number, history);
+    /// Sets whether no fault can happen from now on.
+    pub fn set_calm(&mut self, is_calm: bool) {
+        self.is_calm = is_calm;
     }
 
-    /// Notes the outcome of a post.
+    /// Whether no fault can happen now.
+    pub fn is_calm(&self) -> bool {
+        self.is_calm
+    }
+
+    /// Notes that the post of a message begins, or is repeated with its deduplication id.
+    pub fn begin_post(&mut self, number: u64, terms: &PostTerms, began: Duration) {
+        let deletes = self.pending_removals(terms.queue, began);
+        let message = self.messages.entry(number).or_insert_with(|| {
+            let mut message = MessageHistory::begun(terms.clone(), began);
+            message.deletes = deletes;
+            message
+        });
+        message.posts += 1;
+        message.open_posts += 1;
+        if message.posted == Certainty::NotDone {
+            message.posted = Certainty::Unknown;
+        }
+    }
+
+    /// Returns the removals of all messages of a queue which may reach one that comes to it now.
+    fn pending_removals(&self, queue: usize, now: Duration) -> Vec<Delete> {
+        let removals = self.removals.iter().filter(|(of, span)| *of == queue && now <= span.ended);
+        let delete = |(queue, span): &(usize, Span)| Delete {
+            span: *span,
+            ..Delete::begun(*queue, span.began, Removal::All)
+        };
+        removals.map(delete).collect()
+    }
+
+    /// Notes the outcome of a post. Several posts of one message may be in progress: it is refused when all are.
     pub fn end_post(&mut self, number: u64, ended: Duration, posted: Certainty) {
         let Some(message) = self.messages.get_mut(&number) else { return };
-        // A repeated post that is refused does not undo an earlier attempt without an answer.
-        let is_first = message.post.ended == Duration::MAX;
+        message.open_posts = message.open_posts.saturating_sub(1);
+        message.is_post_in_doubt |= posted == Certainty::Unknown;
+        let is_in_doubt = message.is_post_in_doubt || message.open_posts > 0;
+        let outcome = match posted {
+            Certainty::NotDone if is_in_doubt => Certainty::Unknown,
+            other => other,
+        };
+        self.set_posted(number, ended, outcome);
+    }
+
+    /// Sets the outcome of a post or a forward, unless it is known to be stored.
+    fn set_posted(&mut self, number: u64, ended: Duration, posted: Certainty) {
+        let Some(message) = self.messages.get_mut(&number) else { return };
         message.post.ended = ended;
-        if is_first || posted == Certainty::Done {
+        if message.posted != Certainty::Done {
             message.posted = posted;
+            if posted == Certainty::Done && message.terms.delay > 0 {
+                let PostTerms { queue, delay, .. } = message.terms;
+                let over = ended + longest(delay);
+                let until = message.post.began + shortest(delay);
+                message.delays.push(Delay { queue, since: Duration::ZERO, until, over });
+            }
         }
         if message.posted == Certainty::NotDone && !message.deliveries.is_empty() {
             self.violation(format!("message {number} was delivered, and its post was refused"));
         }
     }
 
-    /// Notes the messages of a claim, in the order of the answer. `lease` is the least time that the claim lives.
-    pub fn deliver(&mut self, queue: usize, claim: &HeldClaim, span: Span, lease: Duration) {
+    /// Notes the messages of a claim for `ttl` seconds, in the order of the answer. `lease` is the least time that the
+    /// claim lives.
+    pub fn deliver(&mut self, queue: usize, claim: &HeldClaim, span: Span, lease: Duration, ttl: u64) {
         let numbers: Vec<u64> = claim.messages.iter().map(|message| message.number).collect();
         for (place, HeldMessage { number, id }) in claim.messages.iter().enumerate() {
             self.check_id(*number, id);
             let claim = claim.id.as_str();
+            self.learn_from_delivery(queue, claim, *number, span);
             self.check_delivery(queue, claim, *number, span);
+            self.check_delays(queue, *number, span);
             if !self.has_dead_letters && !self.is_relaxed {
                 self.check_order(queue, *number, &numbers[..place], span);
             }
-            if let Some(message) = self.messages.get_mut(number) {
-                message.deliveries.push(Delivery::new(claim, span, lease));
-            }
+            let Some(message) = self.messages.get_mut(number) else { continue };
+            let mut delivery = Delivery {
+                queue,
+                claim: claim.to_owned(),
+                span,
+                lease,
+                doubtful_lease: Duration::MAX,
+                released: None,
+                is_settled: false,
+                over: span.ended + longest(ttl),
+                life: span.ended + longest(ttl + GRACE),
+            };
+            let changes = message.visibilities.iter().filter(|change| change.span.ended >= span.began);
+            changes.for_each(|change| delivery.change(change));
+            message.deliveries.push(delivery);
+        }
+    }
+
+    /// A delayed message is not delivered before its time.
+    fn check_delays(&mut self, queue: usize, number: u64, span: Span) {
+        let Some(message) = self.messages.get(&number).filter(|_| !self.is_relaxed) else { return };
+        let is_early =
+            |delay: &Delay| delay.queue == queue && span.began >= delay.since && span.ended < delay.until;
+        // A repeated post that a purge has made a new one has a delay of its own.
+        let early =
+            message.delays.iter().find(|delay| is_early(delay)).filter(|_| !message.may_be_stored_again());
+        if let Some(Delay { until, .. }) = early {
+            let text =
+                format!("message {number} was delivered by {queue} at {:?}, before {until:?}", span.ended);
+            self.violation(text);
         }
     }
 
@@ -205,7 +214,10 @@ impl History {
     fn check_id(&mut self, number: u64, id: &str) {
         let Some(message) = self.messages.get_mut(&number) else { return };
         let first = message.id.get_or_insert_with(|| id.to_owned());
-        if first != id {
+        let differs = first != id;
+        // A fail-over can undo a post with its deduplication id.
+        if differs && !message.may_be_stored_again() && !self.is_relaxed {
+            let first = message.id.clone().unwrap_or_default();
             let text = format!("message {number} is stored twice, as {first} and {id}");
             self.violation(text);
         }
@@ -218,16 +230,21 @@ impl History {
         };
         let mut broken = Vec::new();
         // The queue of dead letters of a queue has its messages.
-        if message.queue != queue % DEAD_LETTERS {
-            broken.push(format!("message {number} of queue {} was delivered by {queue}", message.queue));
+        if !message.may_be_in(queue) {
+            broken
+                .push(format!("message {number} of queue {} was delivered by {queue}", message.terms.queue));
         }
         if message.posted == Certainty::NotDone {
             broken.push(format!("message {number} was delivered, and its post was refused"));
         }
         let is_deleted = |delete: &Delete| {
-            delete.queue == queue && delete.certainty == Certainty::Done && delete.span.ended <= span.began
+            delete.queue == queue
+                && delete.certainty == Certainty::Done
+                && delete.span.ended <= span.began
+                && !message.may_have_returned(delete)
         };
-        if message.deletes.iter().any(is_deleted) && !self.is_relaxed {
+        let may_return = self.is_relaxed || message.may_be_stored_again();
+        if message.deletes.iter().any(is_deleted) && !may_return {
             broken.push(format!("message {number} was delivered by claim {claim} after its delete"));
         }
         let is_held = |other: &&Delivery| {
@@ -237,7 +254,7 @@ impl History {
             other.claim != claim && other.span.ended <= span.began && span.ended < ends
         };
         // A delete that a pool has lost ended the claim, and the message returns.
-        let may_return = self.is_relaxed && !message.deletes.is_empty();
+        let may_return = may_return && !message.deletes.is_empty();
         if let Some(other) = message.deliveries.iter().find(is_held).filter(|_| !may_return) {
             broken.push(format!("message {number} is under two claims, {} and {claim}", other.claim));
         }
@@ -249,8 +266,8 @@ impl History {
 
     /// Within a group of a FIFO queue no message is delivered before an earlier one that is certainly there.
     fn check_order(&mut self, queue: usize, number: u64, before: &[u64], span: Span) {
-        let Some(message) = self.messages.get(&number) else { return };
-        let Some(group) = &message.group else { return };
+        let Some(message) = self.messages.get(&number).filter(|message| message.is_ordered()) else { return };
+        let Some(group) = &message.terms.group else { return };
         let overtakes = |(other, earlier): &(&u64, &MessageHistory)| {
             let is_there = earlier.posted == Certainty::Done
                 && earlier.post.ended <= message.post.began
@@ -260,8 +277,9 @@ impl History {
                     .all(|delete| delete.certainty == Certainty::NotDone || delete.span.began >= span.ended);
             // Numbers are given in the order in which posts begin.
             **other < number
-                && earlier.queue == queue
-                && earlier.group.as_ref() == Some(group)
+                && earlier.terms.queue == queue
+                && earlier.terms.group.as_ref() == Some(group)
+                && earlier.is_ordered()
                 && is_there
                 && !before.contains(other)
         };
@@ -278,10 +296,28 @@ impl History {
         });
     }
 
-    /// Notes that the renewal of a claim begins: from here on the claim may end with the new time.
-    pub fn begin_renewal(&mut self, claim: &str, began: Duration, lease: Duration) {
+    /// Notes that a claim was released, so that its messages can be claimed again after `delay` seconds. A release of a
+    /// claim that has ended by itself has the same answer, and delays nothing.
+    pub fn end_release(&mut self, claim: &str, span: Span, delay: u64) {
+        for message in self.messages.values_mut() {
+            let deliveries = message.deliveries.iter_mut().filter(|delivery| delivery.claim == claim);
+            for delivery in deliveries {
+                let (until, over) = (span.began + shortest(delay), span.ended + longest(delay));
+                let is_held = !delivery.is_settled && span.ended < delivery.span.began + delivery.lease;
+                let since = if is_held { span.ended } else { Duration::MAX };
+                if delay > 0 {
+                    message.delays.push(Delay { queue: delivery.queue, since, until, over });
+                }
+                delivery.over = delivery.over.min(span.ended);
+            }
+        }
+    }
+
+    /// Notes that the renewal of a claim for `ttl` seconds begins: from here on the claim may end with the new time.
+    pub fn begin_renewal(&mut self, claim: &str, began: Duration, lease: Duration, ttl: u64) {
         self.change_deliveries(claim, |delivery| {
             delivery.lease = delivery.lease.min(began.saturating_sub(delivery.span.began) + lease);
+            delivery.extend(began, ttl);
         });
     }
 
@@ -300,6 +336,31 @@ impl History {
         });
     }
 
+    /// Notes that a change of the visibility of a message to `ttl` seconds begins. It concerns each holder of the
+    /// message. Returns its number among the changes of the message.
+    pub fn begin_visibility(&mut self, number: u64, began: Duration, lease: Duration, ttl: u64) -> usize {
+        let Some(message) = self.messages.get_mut(&number) else { return 0 };
+        let change = Visibility { span: Span::open(began), lease, ttl };
+        for delivery in &mut message.deliveries {
+            delivery.change(&change);
+        }
+        message.visibilities.push(change);
+        message.visibilities.len() - 1
+    }
+
+    /// Notes that a change of visibility has an outcome: it concerns no claim that begins later.
+    pub fn end_visibility(&mut self, number: u64, change: usize, ended: Duration) {
+        let message = self.messages.get_mut(&number);
+        if let Some(change) = message.and_then(|message| message.visibilities.get_mut(change)) {
+            change.span.ended = ended;
+        }
+    }
+
+    /// Notes that a claim in a queue has no answer: it may hold messages.
+    pub fn doubt_claim(&mut self, queue: usize, began: Duration) {
+        self.claims_in_doubt.push((queue, began));
+    }
+
     fn change_deliveries(&mut self, claim: &str, change: impl Fn(&mut Delivery)) {
         let deliveries = self.messages.values_mut().flat_map(|message| &mut message.deliveries);
         deliveries.filter(|delivery| delivery.claim == claim).for_each(change);
@@ -308,17 +369,17 @@ impl History {
     /// Notes that a delete of a message begins. Returns its number among the deletes of the message.
     pub fn begin_delete(&mut self, queue: usize, number: u64, began: Duration) -> usize {
         let Some(message) = self.messages.get_mut(&number) else { return 0 };
-        message.deletes.push(Delete::begun(queue, began));
+        message.deletes.push(Delete::begun(queue, began, Removal::Delete));
         message.deletes.len() - 1
     }
 
     /// Notes that a request which removes all messages of a queue begins: each one that is there, or is posted before
     /// the end of the request, may be removed.
     pub fn begin_removal_of_all(&mut self, queue: usize, began: Duration) {
-        self.removals.push((queue, Span { began, ended: Duration::MAX }));
-        let removed = self.messages.values_mut().filter(|message| message.queue == queue);
+        self.removals.push((queue, Span::open(began)));
+        let removed = self.messages.values_mut().filter(|message| message.may_be_in(queue));
         for message in removed {
-            message.deletes.push(Delete::begun(queue, began));
+            message.deletes.push(Delete::begun(queue, began, Removal::All));
         }
     }
 
@@ -338,7 +399,7 @@ impl History {
         if let Some((_, span)) = self.removals.iter_mut().find(is_that) {
             span.ended = ended;
         }
-        for message in self.messages.values_mut().filter(|message| message.queue == queue) {
+        for message in self.messages.values_mut().filter(|message| message.terms.queue == queue) {
             let was_there = message.posted == Certainty::Done && message.post.ended <= began;
             let of_removal = message.deletes.iter_mut().find(|delete| delete.span.began == began);
             if let Some(delete) = of_removal
@@ -366,9 +427,13 @@ impl History {
             return;
         }
         let is_lost = |message: &MessageHistory| {
-            let is_deleted = message.deletes.iter().any(|delete| delete.certainty != Certainty::NotDone);
+            let is_deleted = message
+                .deletes
+                .iter()
+                .any(|delete| delete.certainty != Certainty::NotDone && delete.why != Removal::Move);
             let is_delivered = message.deliveries.iter().any(|delivery| delivery.span.began >= since);
-            message.posted == Certainty::Done && !is_deleted && !is_delivered
+            let is_long = message.terms.ttl.is_none();
+            message.posted == Certainty::Done && is_long && !is_deleted && !is_delivered
         };
         let lost: Vec<u64> =
             self.messages.iter().filter(|(_, message)| is_lost(message)).map(|(number, _)| *number).collect();
@@ -392,9 +457,6 @@ impl History {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
 
 fn count<T>(items: impl Iterator<Item = T>) -> u64 {
     u64::try_from(items.count()).unwrap_or(u64::MAX)

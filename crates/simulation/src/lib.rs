@@ -12,7 +12,8 @@
 //! | 5 | `weather` | faults of processes, sessions and storages |
 //! | 5 | `requests`, `history`, `client` | requests as HTTP; what clients learnt, and the judges; one client |
 //! | 6 | `scenario`, `workload`, `leftovers` | what a seed draws; what clients do; the judge of what stays |
-//! | 7 | `run`, `rounds`, `logs`, `panics` | one run; many of them; the log and the panics of its tasks |
+//! | 7 | `run`, `logs`, `panics` | one run; the log and the panics of its tasks |
+//! | 8 | `rounds`, `shrink` | many runs; a smaller scenario that fails too |
 //!
 //! A run: `run` draws the scenario, starts the replicas and waits until they serve. Faults begin, clients work, faults
 //! end. When the cluster is whole again all queues are emptied, and every promise is judged.
@@ -37,6 +38,7 @@ pub mod rounds;
 pub mod run;
 pub mod scenario;
 pub mod scheduler;
+pub mod shrink;
 pub mod trace;
 pub mod tree;
 pub mod weather;

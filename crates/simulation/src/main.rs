@@ -8,8 +8,12 @@ use angarium_simulation::logs;
 use angarium_simulation::rounds::{Round, RoundLimits, Sums};
 use angarium_simulation::run::run;
 use angarium_simulation::scenario::Scenario;
+use angarium_simulation::shrink::shrink;
 use angarium_simulation::trace::Trace;
 use clap::Parser;
+
+/// The greatest number of scenarios that are tried to make one smaller.
+const SHRINK_RUNS: u32 = 400;
 
 /// Runs clusters over a simulated tree, simulated pools and a simulated network. One seed determines a run.
 #[derive(Parser)]
@@ -26,6 +30,9 @@ struct Arguments {
     /// Runs one seed, and prints all that happens in it.
     #[arg(long)]
     replay: Option<u64>,
+    /// Makes the scenario of a failing seed smaller, and prints all that happens in the smallest one that fails.
+    #[arg(long)]
+    shrink: Option<u64>,
     /// Runs each seed twice, and compares the traces.
     #[arg(long)]
     twice: bool,
@@ -53,7 +60,12 @@ fn main() -> ExitCode {
         return seek(&arguments);
     }
     if let Some(seed) = arguments.replay {
-        return replay(seed);
+        return replay(&Scenario::of_seed(seed));
+    }
+    if let Some(seed) = arguments.shrink {
+        let shrunk = shrink(Scenario::of_seed(seed), SHRINK_RUNS);
+        println!("the smallest of {} scenarios:", shrunk.runs);
+        return replay(&shrunk.scenario);
     }
     let sums = Round::new(arguments.limits()).run(|seed, violation| println!("seed {seed}: {violation}"));
     print(&sums);
@@ -64,14 +76,13 @@ fn exit_code(is_good: bool) -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs one seed, with all that happens in it.
-fn replay(seed: u64) -> ExitCode {
+/// Runs one scenario, and prints all that happens in it.
+fn replay(scenario: &Scenario) -> ExitCode {
     logs::keep();
-    let scenario = Scenario::of_seed(seed);
-    let report = run(&scenario, Trace::kept());
+    let report = run(scenario, Trace::kept());
     report.lines.iter().for_each(|line| println!("{line}"));
     println!("{scenario:?}");
-    report.violations.iter().for_each(|violation| println!("seed {seed}: {violation}"));
+    report.violations.iter().for_each(|violation| println!("seed {}: {violation}", scenario.seed));
     exit_code(report.violations.is_empty())
 }
 
@@ -140,6 +151,26 @@ fn print(sums: &Sums) {
     for (fault, count) in &sums.faults.0 {
         println!("  {fault:?}: {count}");
     }
+    let outcomes = sums.outcomes.iter().map(|(outcome, count)| format!("{outcome} {count}"));
+    println!("outcomes: {}", outcomes.collect::<Vec<_>>().join(", "));
+    #[cfg(feature = "mutations")]
+    print_coverage();
     let failed: Vec<String> = sums.failed.iter().map(|(seed, _)| seed.to_string()).collect();
     println!("{} seeds failed {}", failed.len(), failed.join(" "));
+}
+
+/// Prints, for each protocol rule, how many of its points the product has reached, and those that it has not.
+#[cfg(feature = "mutations")]
+fn print_coverage() {
+    use angarium_core::mutation::{Mutation, reached};
+    let mut rules: Vec<&str> = Mutation::ALL.iter().map(|mutation| mutation.rule()).collect();
+    rules.dedup();
+    let of_rule = |rule: &&str| {
+        let points: Vec<&Mutation> = Mutation::ALL.iter().filter(|point| point.rule() == *rule).collect();
+        let met = points.iter().filter(|point| reached(***point) > 0).count();
+        format!("{rule} {met}/{}", points.len())
+    };
+    println!("points of the rules reached: {}", rules.iter().map(of_rule).collect::<Vec<_>>().join(", "));
+    let missed = Mutation::ALL.iter().filter(|point| reached(**point) == 0).map(|point| point.name());
+    println!("not reached: {}", missed.collect::<Vec<_>>().join(", "));
 }

@@ -122,7 +122,9 @@ impl Drop for Connection {
 /// The way of one replica to the others.
 pub struct SimulatedPeers {
     cluster: Cluster,
-    /// The process that sends.
+    /// The replica that sends.
+    number: usize,
+    /// Its process.
     from: String,
 }
 
@@ -133,9 +135,25 @@ impl fmt::Debug for SimulatedPeers {
 }
 
 impl SimulatedPeers {
-    /// Creates the way of the process `from`.
-    pub fn new(cluster: Cluster, from: String) -> Self {
-        Self { cluster, from }
+    /// Creates the way of the process `from` of a replica.
+    pub fn new(cluster: Cluster, number: usize, from: String) -> Self {
+        Self { cluster, number, from }
+    }
+
+    /// Sends a request. While what one of the two sends is lost, there is no answer.
+    async fn exchange(
+        &self,
+        to: usize,
+        served: impl Future<Output = Option<Response<Bytes>>> + Send + 'static,
+    ) -> Result<Response<Bytes>, Loss> {
+        if self.cluster.is_cut(self.number, to) {
+            std::future::pending::<()>().await;
+        }
+        let answer = self.cluster.world().exchange(PEER_FAULTS, served).await;
+        if self.cluster.is_cut(to, self.number) {
+            std::future::pending::<()>().await;
+        }
+        answer
     }
 }
 
@@ -148,7 +166,8 @@ impl PeerTransport for SimulatedPeers {
         max_wait: Duration,
     ) -> Result<Response<Bytes>, PeerFailure> {
         let world = self.cluster.world();
-        let Some((process, service)) = self.cluster.peer_service(address) else {
+        let to = Cluster::number_of(address);
+        let (Some(to), Some((process, service))) = (to, self.cluster.peer_service(address)) else {
             world.hop().await;
             return Err(PeerFailure::NotSent("nothing listens there".into()));
         };
@@ -156,7 +175,7 @@ impl PeerTransport for SimulatedPeers {
         world.note(|| format!("{} sends {path} to {}", self.from, process.name()));
         let connection = Connection::open(world);
         let served = serve(process, service, request, connection.task.clone());
-        let answer = tokio::time::timeout(max_wait, world.exchange(PEER_FAULTS, served)).await;
+        let answer = tokio::time::timeout(max_wait, self.exchange(to, served)).await;
         if matches!(answer, Ok(Ok(_))) {
             connection.finish();
         }

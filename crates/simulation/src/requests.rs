@@ -1,10 +1,18 @@
 //! Requests of clients as HTTP requests, and their answers as a client can tell them apart.
 
+mod settles;
+mod sqs;
+
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
 use crate::world::Loss;
+
+pub use settles::{SettleEntry, Verdict};
+
+/// Seconds that messages live which stay for the whole run: two weeks.
+pub const LONG_TTL: u64 = 1_209_600;
 
 /// The outcome of a request, as its client knows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +42,9 @@ impl Outcome {
         if response.status().is_success() {
             return Self::Done(body);
         }
+        if let Some(kind) = body["__type"].as_str() {
+            return Self::of_sqs_error(kind);
+        }
         let code = body["code"].as_str().unwrap_or("none");
         match body["nothing_written"].as_bool() {
             Some(true) if response.status().as_u16() == 404 => Self::Missing,
@@ -59,6 +70,10 @@ pub struct ApiRequest {
     method: Method,
     path: String,
     body: Option<Value>,
+    /// The operation of SQS that it is; none for a request of REST.
+    operation: Option<&'static str>,
+    /// Seconds for which the service may wait before it answers.
+    wait: u64,
 }
 
 /// One message to post.
@@ -70,11 +85,20 @@ pub struct Posting {
     pub group: Option<String>,
     /// Its delay in seconds, 0 for none.
     pub delay: u64,
+    /// Its life in seconds; none for two weeks.
+    pub ttl: Option<u64>,
+    /// Seconds that its outcome is kept.
+    pub keep: u64,
 }
 
 impl ApiRequest {
     fn new(method: Method, path: String, body: Option<Value>) -> Self {
-        Self { method, path: format!("/v2{path}"), body }
+        Self { method, path: format!("/v2{path}"), body, operation: None, wait: 0 }
+    }
+
+    /// Returns the seconds for which the service may wait before it answers.
+    pub fn wait(&self) -> u64 {
+        self.wait
     }
 
     /// Creates or changes a queue.
@@ -82,10 +106,11 @@ impl ApiRequest {
         Self::new(Method::PUT, format!("/queues/{queue}"), Some(attributes))
     }
 
-    /// Posts messages that live for two weeks.
+    /// Posts messages.
     pub fn post(queue: &str, postings: &[Posting]) -> Self {
         let message = |posting: &Posting| {
-            let mut message = json!({"body": posting.number, "ttl": 1_209_600});
+            let ttl = posting.ttl.unwrap_or(LONG_TTL);
+            let mut message = json!({"body": posting.number, "ttl": ttl, "keep": posting.keep});
             if let Some(group) = &posting.group {
                 message["group"] = json!(group);
                 message["dedup_id"] = json!(posting.number.to_string());
@@ -108,7 +133,7 @@ impl ApiRequest {
     /// Claims messages, and waits at most `wait` seconds for one.
     pub fn claim_waiting(queue: &str, limit: u64, ttl: u64, wait: u64) -> Self {
         let path = format!("/queues/{queue}/claims?limit={limit}&wait={wait}");
-        Self::new(Method::POST, path, Some(json!({"ttl": ttl, "grace": 60})))
+        Self { wait, ..Self::new(Method::POST, path, Some(json!({"ttl": ttl, "grace": 60}))) }
     }
 
     /// Renews a claim for `ttl` seconds.
@@ -122,6 +147,11 @@ impl ApiRequest {
         Self::new(Method::DELETE, format!("/queues/{queue}/claims/{claim}"), None)
     }
 
+    /// Releases a claim. Its messages can be claimed again after `delay` seconds.
+    pub fn release_later(queue: &str, claim: &str, delay: u64) -> Self {
+        Self::new(Method::DELETE, format!("/queues/{queue}/claims/{claim}?delay={delay}"), None)
+    }
+
     /// Deletes a message, under a claim or without one.
     pub fn delete(queue: &str, id: &str, claim: Option<&str>) -> Self {
         let claim = claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
@@ -131,6 +161,21 @@ impl ApiRequest {
     /// Adds a pool.
     pub fn put_pool(pool: &str, uri: &str) -> Self {
         Self::new(Method::PUT, format!("/pools/{pool}"), Some(json!({"uri": uri, "weight": 1})))
+    }
+
+    /// Changes the weight of a pool.
+    pub fn weigh_pool(pool: &str, weight: u64) -> Self {
+        Self::new(Method::PATCH, format!("/pools/{pool}"), Some(json!({"weight": weight})))
+    }
+
+    /// Begins to move all queues of a pool to others.
+    pub fn drain_pool(pool: &str) -> Self {
+        Self::new(Method::POST, format!("/pools/{pool}/drain"), None)
+    }
+
+    /// Ends the drain of a pool. Queues that have moved stay where they are.
+    pub fn end_drain(pool: &str) -> Self {
+        Self::new(Method::DELETE, format!("/pools/{pool}/drain"), None)
     }
 
     /// Begins to move a queue to a pool.
@@ -146,6 +191,12 @@ impl ApiRequest {
     /// Removes all messages of a queue.
     pub fn purge(queue: &str) -> Self {
         let body = json!({"resource_types": ["messages"]});
+        Self::new(Method::POST, format!("/queues/{queue}/purge"), Some(body))
+    }
+
+    /// Removes the messages of a queue that are kept with their outcome.
+    pub fn purge_kept(queue: &str) -> Self {
+        let body = json!({"resource_types": ["kept"]});
         Self::new(Method::POST, format!("/queues/{queue}/purge"), Some(body))
     }
 
@@ -172,13 +223,21 @@ impl ApiRequest {
             .method(self.method.clone())
             .uri(&self.path)
             .header("host", "localhost")
-            .header("client-id", "3381af92-2b9e-11e3-b191-71861300734c")
-            .header("content-type", "application/json");
+            .header("client-id", "3381af92-2b9e-11e3-b191-71861300734c");
+        let request = match self.operation {
+            None => request.header("content-type", "application/json"),
+            Some(operation) => request
+                .header("content-type", "application/x-amz-json-1.0")
+                .header("x-amz-target", format!("AmazonSQS.{operation}")),
+        };
         request.body(body).expect("a path of names and numbers is a URI")
     }
 
     /// A short text for the trace.
     pub fn text(&self) -> String {
-        format!("{} {}", self.method, self.path)
+        match self.operation {
+            None => format!("{} {}", self.method, self.path),
+            Some(operation) => format!("{operation} {}", self.body.as_ref().map_or("", sqs::queue_of)),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Rounds of many seeds, which run side by side on threads of their own.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +35,8 @@ pub struct Sums {
     pub seeds: u64,
     /// What clients did.
     pub counts: HistoryCounts,
+    /// How many requests had each outcome.
+    pub outcomes: BTreeMap<String, u64>,
     /// Simulated time.
     pub simulated: Duration,
     /// Real time.
@@ -114,6 +117,9 @@ impl Sums {
     fn add(&mut self, seed: u64, report: Report) {
         self.seeds += 1;
         self.counts.merge(report.counts);
+        for (outcome, count) in report.outcomes {
+            *self.outcomes.entry(outcome).or_default() += count;
+        }
         self.simulated += report.simulated;
         self.faults.merge(&report.faults);
         self.failed.extend(report.violations.into_iter().next().map(|violation| (seed, violation)));

@@ -1,5 +1,6 @@
 //! One run: a cluster in the world of a seed, its load, its healing, and the judgement.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::cluster::{Cluster, START_MILLIS};
 use crate::faults::{Fault, FaultCounts};
 use crate::history::{History, HistoryCounts};
 use crate::pool::Storages;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Verb};
 use crate::trace::Trace;
 use crate::tree::Ensemble;
 use crate::workload::Workload;
@@ -25,10 +26,10 @@ const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 const COMPLETION: Duration = Duration::from_secs(300);
 
 /// After this time no claim of a client lives.
-const CLAIMS_END: Duration = Duration::from_secs(230);
+const CLAIMS_END: Duration = Duration::from_secs(280);
 
 /// As [`CLAIMS_END`], if requests hang: such a request may arrive after three minutes, and then claim.
-const HUNG_CLAIMS_END: Duration = Duration::from_secs(400);
+const HUNG_CLAIMS_END: Duration = Duration::from_secs(460);
 
 /// The outcome of a run.
 #[derive(Debug, Default)]
@@ -43,6 +44,8 @@ pub struct Report {
     pub faults: FaultCounts,
     /// What clients did.
     pub counts: HistoryCounts,
+    /// How many requests had each outcome.
+    pub outcomes: BTreeMap<String, u64>,
     /// The simulated time.
     pub simulated: Duration,
 }
@@ -85,7 +88,9 @@ pub fn run(scenario: &Scenario, trace: Trace) -> Report {
 }
 
 async fn run_in_world(scenario: &Scenario, world: World) -> Report {
-    let history = Arc::new(Mutex::new(History::new(scenario.verbs.dead_letters, scenario.verbs.relaxed)));
+    let (has_dead_letters, is_relaxed) =
+        (scenario.verbs.has(Verb::DeadLetters), scenario.verbs.has(Verb::Relaxed));
+    let history = Arc::new(Mutex::new(History::new(has_dead_letters, is_relaxed)));
     let ended = tokio::time::timeout(LONGEST, run_phases(scenario, &world, &history)).await;
     if ended.is_err() {
         history.lock().violation(format!("the run has no end within {LONGEST:?}"));
@@ -100,6 +105,7 @@ async fn run_in_world(scenario: &Scenario, world: World) -> Report {
         lines: world.take_lines(),
         faults: world.faults(),
         counts: history.counts(),
+        outcomes: history.outcomes().clone(),
         simulated: world.elapsed(),
     }
 }
@@ -108,7 +114,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     let ensemble = Ensemble::new(world.clone(), START_MILLIS);
     let storages = Storages::new(world.clone());
     for uri in &scenario.cluster.pools {
-        let class = if scenario.verbs.relaxed { Durability::Relaxed } else { Durability::Sync };
+        let class = if scenario.verbs.has(Verb::Relaxed) { Durability::Relaxed } else { Durability::Sync };
         storages.add(uri.trim_start_matches("sim://"), class);
     }
     let cluster = Cluster::new(world.clone(), ensemble, storages, scenario.cluster.clone());
@@ -122,8 +128,11 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     workload.run_clients().await;
     world.heal();
     await_complete(&cluster, history).await;
+    workload.restore_pools().await;
     let hung = [Fault::ClientHung, Fault::PeerHung].into_iter().any(|fault| scenario.rates.of(fault) > 0);
     tokio::time::sleep(if hung { HUNG_CLAIMS_END } else { CLAIMS_END }).await;
+    // A drain that hung may have begun meanwhile.
+    workload.restore_pools().await;
     workload.empty_queues().await;
     leftovers::check(&cluster, history).await;
     cluster.clear();

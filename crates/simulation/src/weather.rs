@@ -32,6 +32,25 @@ async fn pass_second(cluster: &Cluster) {
         let step = i64::try_from(world.below(4_000)).unwrap_or(0) - 2_000;
         cluster.ensemble().change_leader(step);
     }
+    if world.happens(Fault::TreeClockStepped) {
+        let step = i64::try_from(world.below(600_000)).unwrap_or(0) - 300_000;
+        cluster.ensemble().change_leader(step);
+    }
+    if cluster.size() > 1 && world.happens(Fault::PeerCut) {
+        cut(cluster, node);
+    }
+    pass_pools(cluster);
+}
+
+/// Loses all that a replica sends to another one for a while.
+fn cut(cluster: &Cluster, from: usize) {
+    let others = u64::try_from(cluster.size()).unwrap_or(1).saturating_sub(1).max(1);
+    let to = (from + 1 + usize::try_from(cluster.world().below(others)).unwrap_or(0)) % cluster.size();
+    cluster.cut(from, to, some_seconds(cluster.world(), 30));
+}
+
+fn pass_pools(cluster: &Cluster) {
+    let world = cluster.world();
     if let Some(storage) = cluster.storages().any() {
         if world.happens(Fault::PoolFull) {
             let pause = some_seconds(world, 30);
@@ -40,6 +59,15 @@ async fn pass_second(cluster: &Cluster) {
             world.spawn(async move {
                 tokio::time::sleep(pause).await;
                 full.set_full(false);
+            });
+        }
+        if world.happens(Fault::PoolDown) {
+            let pause = Duration::from_millis(5_000 + world.below(55_000));
+            storage.set_down(true);
+            let down = storage.clone();
+            world.spawn(async move {
+                tokio::time::sleep(pause).await;
+                down.set_down(false);
             });
         }
         if world.draws(Fault::PoolRolledBack) {

@@ -2,6 +2,9 @@
 
 use super::*;
 
+mod lives;
+mod settles;
+
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -14,7 +17,8 @@ fn span(began: u64, ended: u64) -> Span {
 fn posted() -> History {
     let mut history = History::new(false, false);
     for number in 0..3 {
-        history.begin_post(number, 0, Some("g".into()), at(number + 1));
+        let terms = PostTerms { group: Some("g".into()), ..PostTerms::default() };
+        history.begin_post(number, &terms, at(number + 1));
         history.end_post(number, at(number + 1), Certainty::Done);
     }
     history
@@ -26,7 +30,7 @@ fn claim_of(id: &str, numbers: &[u64]) -> HeldClaim {
 }
 
 fn deliver(history: &mut History, claim: &str, numbers: &[u64], began: u64) {
-    history.deliver(0, &claim_of(claim, numbers), span(began, began + 1), at(60));
+    history.deliver(0, &claim_of(claim, numbers), span(began, began + 1), at(60), 60);
 }
 
 fn violations(mut history: History) -> Vec<String> {
@@ -79,14 +83,14 @@ fn overlapping_claims_are_noticed() {
 fn renewed_claim_holds_from_its_renewal() {
     let mut history = posted();
     deliver(&mut history, "a", &[0], 10);
-    history.begin_renewal("a", at(40), at(60));
+    history.begin_renewal("a", at(40), at(60), 60);
     history.renew("a", at(40), at(60));
     deliver(&mut history, "b", &[0], 90);
     assert_eq!(violations(history), ["message 0 is under two claims, a and b"]);
     // While a renewal to a shorter time has no answer, the claim may end by that.
     let mut history = posted();
     deliver(&mut history, "a", &[0], 10);
-    history.begin_renewal("a", at(12), at(5));
+    history.begin_renewal("a", at(12), at(5), 5);
     deliver(&mut history, "b", &[0], 20);
     assert_eq!(violations(history), [""; 0]);
 }
@@ -100,23 +104,23 @@ fn delivery_after_delete_is_noticed() {
     assert_eq!(violations(history), ["message 0 was delivered by claim a after its delete"]);
     // A delete in the source does not reach the queue of dead letters.
     let mut history = History::new(true, false);
-    history.begin_post(0, 0, None, at(1));
+    history.begin_post(0, &PostTerms::default(), at(1));
     history.end_post(0, at(2), Certainty::Done);
     let delete = history.begin_delete(0, 0, at(5));
     history.end_delete(0, delete, at(6), Certainty::Done);
-    history.deliver(DEAD_LETTERS, &claim_of("a", &[0]), span(10, 11), at(60));
+    history.deliver(DEAD_LETTERS, &claim_of("a", &[0]), span(10, 11), at(60), 60);
     assert_eq!(violations(history), [""; 0]);
 }
 
 #[test]
 fn delivery_of_refused_post_is_noticed() {
     let mut history = History::new(false, false);
-    history.begin_post(0, 0, None, at(1));
+    history.begin_post(0, &PostTerms::default(), at(1));
     history.end_post(0, at(2), Certainty::NotDone);
     deliver(&mut history, "a", &[0], 10);
     assert_eq!(violations(history), ["message 0 was delivered, and its post was refused"]);
     let mut history = History::new(false, false);
-    history.begin_post(0, 0, None, at(1));
+    history.begin_post(0, &PostTerms::default(), at(1));
     deliver(&mut history, "a", &[0], 2);
     history.end_post(0, at(9), Certainty::NotDone);
     assert_eq!(violations(history), ["message 0 was delivered, and its post was refused"]);
@@ -125,7 +129,7 @@ fn delivery_of_refused_post_is_noticed() {
 #[test]
 fn foreign_and_repeated_deliveries_are_noticed() {
     let mut history = posted();
-    history.deliver(1, &claim_of("a", &[0]), span(10, 11), at(60));
+    history.deliver(1, &claim_of("a", &[0]), span(10, 11), at(60), 60);
     deliver(&mut history, "b", &[7], 10);
     let mut other = posted();
     deliver(&mut other, "a", &[0, 0], 10);
@@ -153,7 +157,7 @@ fn second_id_of_a_message_is_noticed() {
     deliver(&mut history, "a", &[0], 10);
     let other = HeldMessage { number: 0, id: "other".into() };
     let claim = HeldClaim { id: "b".into(), messages: vec![other] };
-    history.deliver(0, &claim, span(80, 81), at(60));
+    history.deliver(0, &claim, span(80, 81), at(60), 60);
     assert_eq!(violations(history), ["message 0 is stored twice, as id-0 and other"]);
 }
 
@@ -161,14 +165,14 @@ fn second_id_of_a_message_is_noticed() {
 fn repeated_post_is_done_when_one_attempt_is() {
     let mut history = History::new(false, false);
     for (ended, certainty) in [(2, Certainty::Unknown), (4, Certainty::NotDone), (6, Certainty::Done)] {
-        history.begin_post(0, 0, None, at(ended - 1));
+        history.begin_post(0, &PostTerms::default(), at(ended - 1));
         history.end_post(0, at(ended), certainty);
     }
     history.check_all_delivered(at(8));
     assert_eq!(violations(history), ["message 0 is lost"]);
     let mut history = History::new(false, false);
     for (ended, certainty) in [(2, Certainty::Unknown), (4, Certainty::NotDone)] {
-        history.begin_post(0, 0, None, at(ended - 1));
+        history.begin_post(0, &PostTerms::default(), at(ended - 1));
         history.end_post(0, at(ended), certainty);
     }
     deliver(&mut history, "a", &[0], 10);
@@ -179,9 +183,9 @@ fn repeated_post_is_done_when_one_attempt_is() {
 fn unanswered_renewal_may_still_shorten_the_claim() {
     let mut history = posted();
     deliver(&mut history, "a", &[0], 10);
-    history.begin_renewal("a", at(12), at(5));
+    history.begin_renewal("a", at(12), at(5), 5);
     history.doubt_renewal("a", at(12), at(5));
-    history.begin_renewal("a", at(14), at(200));
+    history.begin_renewal("a", at(14), at(200), 200);
     history.renew("a", at(14), at(200));
     deliver(&mut history, "b", &[0], 60);
     assert_eq!(violations(history), [""; 0]);

@@ -1,0 +1,98 @@
+//! The judges at the end of a run: no message was delivered after its life, and no claim waited in vain beside a ready
+//! message.
+
+use std::time::Duration;
+
+use super::records::{Delivery, LATEST, MessageHistory, longest};
+use super::{Certainty, GRACE, History, Span};
+
+/// The longest claim of a run, in seconds.
+const LONGEST_CLAIM: u64 = 300;
+
+/// A claim that waited and got no message, while no fault could happen.
+#[derive(Clone, Copy, Debug)]
+pub struct EmptyWait {
+    /// The queue.
+    pub queue: usize,
+    /// When it began, and when it was answered.
+    pub span: Span,
+}
+
+impl History {
+    /// Notes a claim that waited and got no message.
+    pub fn wait_in_vain(&mut self, wait: EmptyWait) {
+        if self.is_calm() {
+            self.empty_waits.push(wait);
+        }
+    }
+
+    /// Checks that no message was delivered after its life. A claim that holds a message extends its life, also one
+    /// whose client has no answer.
+    pub fn check_lives(&mut self) {
+        let is_late = |message: &MessageHistory, delivery: &Delivery| {
+            let doubtful = self
+                .claims_in_doubt
+                .iter()
+                .filter(|(queue, began)| message.may_be_in(*queue) && *began < delivery.span.ended);
+            let doubtful = doubtful.map(|(_, began)| *began + LATEST + longest(LONGEST_CLAIM + GRACE));
+            let before = message.deliveries.iter().filter(|other| other.span.began < delivery.span.ended);
+            let others = before.filter(|other| other.claim != delivery.claim).map(|other| other.life);
+            let end = others.chain(doubtful).chain(life_of_post(message)).max();
+            end.is_some_and(|end| delivery.span.began > end)
+        };
+        let mortal = self.messages.iter().filter(|(_, message)| message.terms.ttl.is_some());
+        let late: Vec<u64> = mortal
+            .filter(|(_, message)| message.deliveries.iter().any(|delivery| is_late(message, delivery)))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in late {
+            self.violation(format!("message {number} was delivered after its life"));
+        }
+    }
+
+    /// Checks that no claim waited in vain while a message was ready for the second half of its wait.
+    pub fn check_waits(&mut self) {
+        if self.has_dead_letters || self.is_relaxed {
+            return;
+        }
+        let mut missed = Vec::new();
+        for EmptyWait { queue, span } in &self.empty_waits {
+            let second_half = Span { began: span.began + (span.ended - span.began) / 2, ended: span.ended };
+            let ready = self.messages.iter().find(|(_, message)| is_ready(message, *queue, second_half));
+            missed.extend(ready.map(|(number, _)| (*queue, *number)));
+        }
+        for (queue, number) in missed {
+            self.violation(format!(
+                "a claim of queue {queue} waited in vain, and message {number} was ready"
+            ));
+        }
+    }
+}
+
+/// Returns the latest end of the life of a message without claims, if it has one within the run.
+fn life_of_post(message: &MessageHistory) -> Option<Duration> {
+    let ttl = message.terms.ttl?;
+    let posted = match message.posted {
+        Certainty::Done => message.post.ended,
+        Certainty::NotDone | Certainty::Unknown => message.post.began + LATEST,
+    };
+    Some(posted + longest(message.terms.delay + ttl))
+}
+
+/// Whether a message of a standard queue could certainly be claimed during a whole time.
+fn is_ready(message: &MessageHistory, queue: usize, time: Span) -> bool {
+    let is_free = |delivery: &Delivery| delivery.over <= time.began || delivery.span.began >= time.ended;
+    message.terms.queue == queue
+        && message.terms.group.is_none()
+        && message.terms.ttl.is_none()
+        && message.forwarded_by.is_none()
+        && message.arrivals.is_empty()
+        && message.posted == Certainty::Done
+        && message.post.ended <= time.began
+        && message.delays.iter().all(|delay| delay.over <= time.began)
+        && message
+            .deletes
+            .iter()
+            .all(|delete| delete.certainty == Certainty::NotDone || delete.span.began >= time.ended)
+        && message.deliveries.iter().all(is_free)
+}

@@ -1,0 +1,133 @@
+//! The load: what clients do while faults happen, and how the queues are emptied once all is well again.
+//!
+//! - `worker` is one client and its steps; `settles` and `receipts` have those of settles and of SQS.
+//! - `emptying` is the end: it restores the pools and takes all messages out.
+
+mod emptying;
+mod receipts;
+mod settles;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::client::{Client, queue_name};
+use crate::cluster::Cluster;
+use crate::history::{DEAD_LETTERS, History};
+use crate::requests::{ApiRequest, LONG_TTL, Outcome};
+use crate::scenario::{Scenario, Verb};
+use crate::world::World;
+
+use worker::Worker;
+
+/// Times that a claim of a run may live, in seconds.
+const CLAIM_TTLS: [u64; 3] = [60, 90, 200];
+
+/// How long a queue may refuse or leave requests unanswered once all is well.
+const RECOVERY: Duration = Duration::from_secs(300);
+
+/// The load of a run.
+pub struct Workload {
+    cluster: Cluster,
+    scenario: Scenario,
+    history: Arc<Mutex<History>>,
+    numbers: Arc<AtomicU64>,
+}
+
+impl Workload {
+    /// Creates the load of a scenario.
+    pub fn new(cluster: Cluster, scenario: Scenario, history: Arc<Mutex<History>>) -> Self {
+        Self { cluster, scenario, history, numbers: Arc::default() }
+    }
+
+    fn client(&self, name: String) -> Client {
+        Client::new(name, self.cluster.clone(), Arc::clone(&self.history))
+    }
+
+    fn world(&self) -> &World {
+        self.cluster.world()
+    }
+
+    /// Creates the queues, before faults happen.
+    pub async fn create_queues(&self) {
+        let client = self.client("setup".into());
+        for (index, uri) in self.scenario.cluster.pools.iter().enumerate().skip(1) {
+            if !self.repeat(&client, &ApiRequest::put_pool(&pool_name(index), uri)).await {
+                self.history.lock().violation(format!("{uri} cannot be added"));
+            }
+        }
+        for queue in 0..self.scenario.queues {
+            let mut attributes = json!({});
+            if is_fifo(queue) {
+                attributes["_fifo"] = json!(true);
+            }
+            if self.scenario.verbs.has(Verb::Relaxed) {
+                attributes["_durability"] = json!("relaxed");
+            }
+            if self.scenario.verbs.has(Verb::Sqs) {
+                // Messages of SQS live as long as their queue tells.
+                attributes["_default_message_ttl"] = json!(LONG_TTL);
+            }
+            if self.scenario.verbs.has(Verb::DeadLetters) {
+                attributes["_max_claim_count"] = json!(2);
+                attributes["_dead_letter_queue"] = json!(queue_name(DEAD_LETTERS + queue));
+            }
+            self.create_queue(&client, queue, attributes).await;
+            if self.scenario.verbs.has(Verb::Sqs) && self.scenario.verbs.has(Verb::DeadLetters) {
+                let attributes = json!({"_default_message_ttl": LONG_TTL});
+                self.create_queue(&client, DEAD_LETTERS + queue, attributes).await;
+            }
+        }
+    }
+
+    async fn create_queue(&self, client: &Client, queue: usize, attributes: Value) {
+        let request = ApiRequest::put_queue(&queue_name(queue), attributes);
+        if !self.repeat(client, &request).await {
+            self.history.lock().violation(format!("{} cannot be created", queue_name(queue)));
+        }
+    }
+
+    /// Repeats a request until it succeeds. Returns false when it does not in time.
+    async fn repeat(&self, client: &Client, request: &ApiRequest) -> bool {
+        let end = self.world().elapsed() + RECOVERY;
+        while self.world().elapsed() < end {
+            if matches!(client.send(request).await, Outcome::Done(_)) {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        false
+    }
+
+    /// Runs all clients to their end.
+    pub async fn run_clients(&self) {
+        let clients = (0..self.scenario.clients).map(|number| {
+            let client = self.client(format!("client-{number}"));
+            let second = self.client(format!("client-{number}b"));
+            Worker::new(
+                client,
+                second,
+                self.world().clone(),
+                self.scenario.clone(),
+                Arc::clone(&self.numbers),
+            )
+        });
+        let clients = clients.map(Worker::run);
+        self.history.lock().set_calm(self.scenario.is_calm);
+        futures_util::future::join_all(clients).await;
+        self.history.lock().set_calm(false);
+    }
+}
+
+/// Returns the name of the pool at a place in the list.
+fn pool_name(index: usize) -> String {
+    if index == 0 { "default".into() } else { format!("pool{index}") }
+}
+
+fn is_fifo(queue: usize) -> bool {
+    queue % 2 == 1
+}

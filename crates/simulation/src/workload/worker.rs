@@ -1,0 +1,204 @@
+//! One client and its steps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::settles::{KEEP, is_kept};
+use super::{CLAIM_TTLS, is_fifo, pool_name};
+use crate::client::{Client, queue_name};
+use crate::history::{Certainty, HeldClaim, HeldMessage};
+use crate::requests::{ApiRequest, Posting};
+use crate::scenario::{Scenario, Verb};
+use crate::world::World;
+
+/// After this time a post is not repeated: the repeat may take four minutes, and ids are remembered for five.
+const REPEATABLE: Duration = Duration::from_secs(30);
+
+/// One client at work.
+pub(super) struct Worker {
+    pub(super) client: Client,
+    /// Posts messages a second time, with the same deduplication id.
+    second: Client,
+    pub(super) world: World,
+    pub(super) scenario: Scenario,
+    numbers: Arc<AtomicU64>,
+    pub(super) claims: Vec<(usize, HeldClaim)>,
+    /// Receipts of messages, each the id of a claim of one message.
+    pub(super) receipts: Vec<(usize, HeldClaim)>,
+    /// Messages that the client has held at some time.
+    pub(super) seen: Vec<(usize, HeldMessage)>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        client: Client,
+        second: Client,
+        world: World,
+        scenario: Scenario,
+        numbers: Arc<AtomicU64>,
+    ) -> Self {
+        let (claims, receipts, seen) = (Vec::new(), Vec::new(), Vec::new());
+        Self { client, second, world, scenario, numbers, claims, receipts, seen }
+    }
+
+    pub(super) async fn run(mut self) {
+        for _ in 0..self.scenario.steps {
+            let pause = self.world.below(self.scenario.pause_millis + 1);
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            self.step().await;
+        }
+    }
+
+    async fn step(&mut self) {
+        let queue = self.pick(self.scenario.queues);
+        let is_sqs = self.scenario.verbs.has(Verb::Sqs) && !is_fifo(queue);
+        match self.world.below(100) {
+            0..=33 if is_sqs && self.world.below(2) == 0 => self.send_message(queue).await,
+            0..=33 => self.post(queue).await,
+            34..=57 if is_sqs && self.world.below(2) == 0 => self.receive(queue).await,
+            34..=57 => self.claim(queue).await,
+            58..=75 if !self.receipts.is_empty() && self.world.below(2) == 0 => self.use_receipt().await,
+            58..=75 if self.scenario.verbs.has(Verb::Settles) && self.world.below(2) == 0 => {
+                self.settle().await
+            }
+            58..=75 => self.delete_held().await,
+            76..=80 => self.delete_claim().await,
+            81..=86 => self.release().await,
+            87..=91 => self.renew().await,
+            92..=94 => self.delete_seen().await,
+            95 => drop(self.client.send(&ApiRequest::stats(&queue_name(queue))).await),
+            _ => self.administer(queue).await,
+        }
+    }
+
+    /// Moves, purges or deletes a queue, or drains or weighs a pool, if the scenario has that.
+    async fn administer(&self, queue: usize) {
+        let (name, verbs) = (queue_name(queue), &self.scenario.verbs);
+        let pool = pool_name(self.pick(self.scenario.cluster.pools.len()));
+        let request = match self.world.below(7) {
+            0 | 1 if verbs.has(Verb::Migrations) => ApiRequest::migrate(&name, &pool),
+            2 if verbs.has(Verb::Migrations) => ApiRequest::cancel_migration(&name),
+            2 if verbs.has(Verb::Purges) => {
+                self.client.remove_all(queue, &ApiRequest::purge(&name)).await;
+                return;
+            }
+            3 if verbs.has(Verb::QueueDeletions) && !is_fifo(queue) && !verbs.has(Verb::DeadLetters) => {
+                self.client.remove_all(queue, &ApiRequest::delete_queue(&name)).await;
+                return;
+            }
+            4 if verbs.has(Verb::Pools) => ApiRequest::drain_pool(&pool),
+            5 if verbs.has(Verb::Pools) => ApiRequest::end_drain(&pool),
+            6 if verbs.has(Verb::Pools) => ApiRequest::weigh_pool(&pool, 5 * self.world.below(3)),
+            _ => ApiRequest::stats(&name),
+        };
+        self.client.send(&request).await;
+    }
+
+    pub(super) fn pick(&self, count: usize) -> usize {
+        let bound = u64::try_from(count.max(1)).unwrap_or(1);
+        usize::try_from(self.world.below(bound)).unwrap_or(0)
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns a group of a FIFO queue; none for a standard queue.
+    pub(super) fn group_of(&self, queue: usize) -> Option<String> {
+        is_fifo(queue).then(|| format!("g{}", self.world.below(3)))
+    }
+
+    /// Mostly no delay, and else at most 30 seconds.
+    pub(super) fn some_delay(&self) -> u64 {
+        if self.world.below(10) == 0 { 1 + self.world.below(30) } else { 0 }
+    }
+
+    async fn post(&self, queue: usize) {
+        let verbs = &self.scenario.verbs;
+        let count = 1 + self.world.below(3);
+        // The messages of one post to a group are one after the other.
+        let (group, delay) = (self.group_of(queue), self.some_delay());
+        let is_short = verbs.has(Verb::ShortLives) && self.world.below(3) == 0;
+        let ttl = is_short.then(|| 60 + self.world.below(61));
+        let posting = |_| {
+            let number = self.next_number();
+            let keep = if is_kept(verbs, number) { KEEP } else { 0 };
+            Posting { number, group: group.clone(), delay, ttl, keep }
+        };
+        let postings: Vec<Posting> = (0..count).map(posting).collect();
+        if is_fifo(queue) && verbs.has(Verb::Duplicates) && self.world.below(3) == 0 {
+            let pause = Duration::from_millis(self.world.below(2) * self.world.below(500));
+            let repeat = async {
+                tokio::time::sleep(pause).await;
+                self.second.post(queue, &postings).await
+            };
+            futures_util::future::join(self.client.post(queue, &postings), repeat).await;
+            return;
+        }
+        // In a FIFO queue the deduplication id makes a repeated post safe while it is remembered: also the last attempt
+        // must not be carried out later than five minutes after the first.
+        let end = self.world.elapsed() + REPEATABLE;
+        let mut tries = if is_fifo(queue) { 3 } else { 1 };
+        while self.client.post(queue, &postings).await == Certainty::Unknown && tries > 1 {
+            tries -= 1;
+            tokio::time::sleep(Duration::from_millis(self.world.below(3_000))).await;
+            if self.world.elapsed() > end {
+                return;
+            }
+        }
+    }
+
+    async fn claim(&mut self, queue: usize) {
+        let ttl = CLAIM_TTLS[self.pick(CLAIM_TTLS.len())];
+        let wait = if self.world.below(4) == 0 { 1 + self.world.below(20) } else { 0 };
+        let limit = 1 + self.world.below(6);
+        let Some(claim) = self.client.claim(queue, limit, ttl, wait).await else { return };
+        if !claim.messages.is_empty() {
+            self.seen.extend(claim.messages.iter().map(|message| (queue, message.clone())));
+            self.claims.push((queue, claim));
+        }
+    }
+
+    /// Deletes the first message of a claim, under the claim.
+    async fn delete_held(&mut self) {
+        let index = self.pick(self.claims.len());
+        let Some((queue, claim)) = self.claims.get_mut(index) else { return };
+        let (queue, id, message) = (*queue, claim.id.clone(), claim.messages.remove(0));
+        if claim.messages.is_empty() {
+            self.claims.remove(index);
+        }
+        self.client.delete(queue, &message, Some(&id)).await;
+    }
+
+    /// Deletes all messages of a claim that are left.
+    async fn delete_claim(&mut self) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let (queue, claim) = self.claims.remove(self.pick(self.claims.len()));
+        self.client.delete_each(queue, &claim.messages, &claim.id).await;
+    }
+
+    /// Deletes a message that this client has held at some time, without its claim.
+    async fn delete_seen(&self) {
+        let Some((queue, message)) = self.seen.get(self.pick(self.seen.len())) else { return };
+        self.client.delete(*queue, message, None).await;
+    }
+
+    async fn release(&mut self) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let (queue, claim) = self.claims.remove(self.pick(self.claims.len()));
+        let is_later = self.scenario.verbs.has(Verb::LaterReleases) && self.world.below(2) == 0;
+        let delay = if is_later { 1 + self.world.below(40) } else { 0 };
+        self.client.release(queue, &claim.id, delay).await;
+    }
+
+    async fn renew(&self) {
+        let Some((queue, claim)) = self.claims.get(self.pick(self.claims.len())) else { return };
+        let ttl = CLAIM_TTLS[self.pick(CLAIM_TTLS.len())];
+        self.client.renew(*queue, &claim.id, ttl).await;
+    }
+}
