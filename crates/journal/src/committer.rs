@@ -22,12 +22,13 @@ use tracing::{debug, error, info, warn};
 
 use super::current::Current;
 use super::disk::RoomWatch;
+use super::group::StoreGroup;
 use super::log::{Numbering, Witness};
 use super::mend::{self, Refused, Scope};
 use super::reclaim::Reclaimer;
 use super::stall::{Queue, QueueEnd, Stall, StallWatch};
 use super::store::{Acceptance, Store};
-use super::work::{self, Work, WorkReceiver};
+use super::work::Work;
 use super::{JournalError, Txn, rescue};
 use crate::limits;
 use angarium_clock::Clock;
@@ -94,16 +95,11 @@ impl Committer {
     }
 
     /// Queues work. An error means that the work never runs.
-    pub(super) fn submit<T: Send + 'static>(
-        &self,
-        durability: Durability,
-        work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
-    ) -> Result<WorkReceiver<T>, JournalError> {
+    pub(super) fn submit(&self, work: Box<dyn Work>) -> Result<(), JournalError> {
         self.current.check_open()?;
-        let (work, answer) = work::new(durability, work);
         let Some(queue) = &self.queue else { return Err(JournalError::Closed("shutdown".into())) };
         match queue.try_send(work) {
-            Ok(()) => Ok(answer),
+            Ok(()) => Ok(()),
             Err(TrySendError::Full(_)) => Err(JournalError::Busy),
             Err(TrySendError::Disconnected(_)) => {
                 self.lost();
@@ -254,14 +250,16 @@ impl Run {
             }
         };
         let durability = group.iter().map(|piece| piece.durability()).max().unwrap_or_default();
-        let mut txn = Txn::new(&store, durability, self.room.left(), self.clock.now());
+        let (left, now) = (self.room.left(), self.clock.now());
+        let mut writes = StoreGroup::new(&store, durability);
+        let mut txn = Txn::new(&mut writes, left, now);
         for piece in &mut group {
             piece.run(&mut txn);
         }
+        let written = txn.bytes();
         self.stall.hold(group);
         let position = self.numbering.next(store.database.seqno());
-        let written = txn.bytes();
-        let wrote = txn.commit(position).map_err(|failure| self.failed(&failure))?;
+        let wrote = writes.commit(now, position).map_err(|failure| self.failed(&failure))?;
         if wrote {
             self.numbering.wrote();
         }

@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::View;
 use super::log::{self, number};
+use super::snapshot::StoreSnapshot;
 use super::store::Store;
 use super::{SPACES, rescue};
 use crate::limits;
@@ -59,7 +60,7 @@ impl StoreCopy {
 
     /// Returns a view of the copy.
     pub fn view(&self) -> View {
-        View::of(Arc::clone(&self.store))
+        View::of(Box::new(StoreSnapshot::of(Arc::clone(&self.store))))
     }
 
     /// Returns the numbers and names of its key spaces.

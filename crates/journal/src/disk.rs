@@ -46,14 +46,15 @@ impl Room {
 /// The room at the last look at the disk, less the bytes written since. A single group may write more than the reserve,
 /// and so may the groups between two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RoomLeft {
+pub struct RoomLeft {
     /// Bytes that were free beyond the reserve; none when less than the reserve was free.
     above: Option<u64>,
     written: u64,
 }
 
 impl RoomLeft {
-    pub(super) fn of(space: Option<DiskSpace>, reserve: u64) -> Self {
+    /// Returns what is left of `space` beyond `reserve` bytes.
+    pub fn of(space: Option<DiskSpace>, reserve: u64) -> Self {
         let free = space.map_or(u64::MAX, |space| space.free);
         Self { above: free.checked_sub(reserve), written: 0 }
     }

@@ -4,15 +4,21 @@
 //! in a fixed set of key spaces and does not know what they mean. All work that waits when a sync ends moves into the
 //! next sync, so a claim and a post share one fdatasync, and a power cut leaves a prefix of the commits.
 //!
+//! The handles [`Journal`], [`View`] and [`Txn`] know no database: they use the traits of `backend`, and
+//! `file_journal` implements these with the files, the committer's thread and the watch of both.
+//!
 //! Only this crate uses the `fjall` crate. Rules for using fjall 3.1: one writer thread, because a commit with a sync
 //! holds fjall's lock; a fixed number of key spaces, never one per queue; after a failed write, drop the store and open
 //! it again, because it is unknown how much of the write is on disk.
 
+mod backend;
 mod committer;
 mod copy;
 mod current;
 mod damage;
 mod disk;
+mod file_journal;
+mod group;
 mod inspect;
 pub mod limits;
 mod log;
@@ -20,6 +26,7 @@ mod lost;
 mod mend;
 mod reclaim;
 mod rescue;
+mod snapshot;
 mod stall;
 mod store;
 mod tables;
@@ -29,28 +36,24 @@ mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error as ThisError;
-use tracing::warn;
 
 use angarium_clock::Clock;
 use angarium_core::durability::Durability;
 use angarium_core::limits as core_limits;
-use committer::Committer;
+pub use backend::{Backend, GroupWrites, Pairs, ReadPlace, Snapshot};
 pub use copy::StoreCopy;
-use current::Current;
 pub use damage::MetDamage;
-use disk::RoomWatch;
-pub use disk::{DiskSpace, Room};
+pub use disk::{DiskSpace, Room, RoomLeft};
+use file_journal::FileJournal;
 pub use inspect::{Inspection, inspect};
-use log::Witness;
 pub use log::{Damage, Remedy};
-use store::{Acceptance, Store};
 pub use txn::Txn;
 pub use view::{ReadPair, View};
+pub use work::Work;
 
 /// A key space: a separate set of keys. The numbers and names of key spaces are stored on disk. A key space that a
 /// store of an earlier version lacks is created when the store is opened; a program of that version ignores it.
@@ -199,12 +202,7 @@ impl Default for JournalOptions {
 /// A handle to an open journal. Clones share the journal; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Journal {
-    path: PathBuf,
-    reserve: u64,
-    current: Arc<Current>,
-    committer: Arc<Committer>,
-    /// See [`Journal::is_checked`].
-    is_checked: Arc<AtomicBool>,
+    backend: Arc<dyn Backend>,
 }
 
 impl Journal {
@@ -219,16 +217,17 @@ impl Journal {
 
     /// Opens the journal below `path` like [`Self::open`], with other options.
     pub fn open_with(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
-        let store = Store::open(path, Acceptance::of(options), clock.wall())?;
-        clock.resume(store.last_write(path)?);
-        Self::start(path, clock, options, store)
+        FileJournal::open(path, clock, options).map(Self::over)
     }
 
     /// Opens another journal beside the first one. Its last write may be old, so it only moves `clock` forward.
     pub fn open_beside(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
-        let store = Store::open(path, Acceptance::of(options), clock.wall())?;
-        clock.not_before(store.last_write(path)?);
-        Self::start(path, clock, options, store)
+        FileJournal::open_beside(path, clock, options).map(Self::over)
+    }
+
+    /// Returns the journal over a backend.
+    pub fn over(backend: impl Backend) -> Self {
+        Self { backend: Arc::new(backend) }
     }
 
     /// Returns whether there is a journal, or a part of one, below `path`. False when its disk is not mounted. Costs up
@@ -237,49 +236,48 @@ impl Journal {
         log::is_begun(path)
     }
 
-    fn start(path: &Path, clock: &Clock, options: JournalOptions, store: Store) -> Result<Self, OpenError> {
-        let failed = |source| OpenError::File { path: path.to_owned(), source };
-        let mark = store.mark.clone();
-        let is_checked = Arc::new(AtomicBool::new(store.take_checked(path)?));
-        let (current, path) = (Arc::new(Current::new(store)), path.to_owned());
-        let witness = Witness::start(path.clone(), mark, Arc::clone(&current)).map_err(failed)?;
-        let (reserve, checked) = (options.reserve, Arc::clone(&is_checked));
-        if reserve < limits::SMALL_RESERVE {
-            warn!(path = %path.display(), reserve, enough = limits::SMALL_RESERVE, "disk reserve may not suffice");
-        }
-        let room = RoomWatch::new(path.clone(), reserve);
-        let committer =
-            Committer::start(Arc::clone(&current), path.clone(), clock.clone(), room, checked, witness);
-        committer.set_deadline(options.commit_deadline);
-        Ok(Self { path, reserve, current, committer: Arc::new(committer), is_checked })
-    }
-
     /// Returns whether the contents need no check by the journal's user: the journal is new, or there was no crash
     /// since the last check.
     pub fn is_checked(&self) -> bool {
-        self.is_checked.load(Ordering::Relaxed)
+        self.backend.is_checked()
     }
 
     /// Records that the journal's user has checked the contents. A clean close stores this; a crash loses it.
     pub fn note_checked(&self) {
-        self.is_checked.store(true, Ordering::Relaxed);
+        self.backend.note_checked();
     }
 
     /// Returns the value of a key after the last commit.
     pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
-        let store = self.current.store()?;
-        store.check_read(space, key)?;
-        let value = store.space(space).get(key).map_err(|failure| store.read_failed(space, &failure))?;
-        Ok(value.map(Bytes::from))
+        self.backend.get(space, key)
     }
 
     /// Returns a view of the state after the last commit, for reads that must be consistent with each other.
     pub fn view(&self) -> Result<View, JournalError> {
-        self.current.store().map(View::of)
+        self.backend.snapshot().map(View::of)
     }
 
-    /// Runs `work` on the committer's thread, in the order of the calls. Returns its result once everything that `work`
-    /// wrote and read is on disk.
+    /// Runs `read`, which may wait for the disk, where it blocks no other task: on a thread for blocking work, if the
+    /// backend reads a disk. A panic of `read` is [`JournalError::Read`].
+    pub async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, JournalError> {
+        match self.backend.read_place() {
+            ReadPlace::BlockingThread => {
+                let journal = self.clone();
+                let task = tokio::task::spawn_blocking(move || read(&journal));
+                task.await.map_err(|error| JournalError::Read(error.to_string().into()))
+            }
+            ReadPlace::Inline(before) => {
+                before.await;
+                Ok(read(self))
+            }
+        }
+    }
+
+    /// Runs `work` on the committer, in the order of the calls. Returns its result once everything that `work` wrote
+    /// and read is on disk.
     ///
     /// `work` sees the writes of all work before it. It must be short and must not block.
     pub async fn commit<T: Send + 'static>(
@@ -296,36 +294,38 @@ impl Journal {
         durability: Durability,
         work: impl FnOnce(&mut Txn<'_>) -> T + Send + 'static,
     ) -> Result<T, JournalError> {
-        self.committer.submit(durability, work)?.await.unwrap_or_else(|_| Err(self.committer.lost()))
+        let (work, answer) = work::new(durability, work);
+        self.backend.submit(work)?;
+        answer.await.unwrap_or_else(|_| Err(self.backend.lost()))
     }
 
     /// Returns the damage that reads have met; none when they met none.
     pub fn damage(&self) -> Option<MetDamage> {
-        self.current.damage().met()
+        self.backend.damage()
     }
 
     /// Returns the space of the journal's file system; none when the file system does not report it.
     pub fn disk_space(&self) -> Option<DiskSpace> {
-        DiskSpace::at(&self.path)
+        self.backend.disk_space()
     }
 
     /// Bytes of free space below which there is no room for new messages.
     pub fn reserve(&self) -> u64 {
-        self.reserve
+        self.backend.reserve()
     }
 
     /// Returns whether there is room for new messages now. A file system that does not report its space has room.
     pub fn room(&self) -> Room {
-        Room::of(self.disk_space(), self.reserve)
+        Room::of(self.disk_space(), self.reserve())
     }
 
     /// Checks that the journal accepts reads and writes. It does not while it is stalled or being opened again.
     pub fn check_open(&self) -> Result<(), JournalError> {
-        self.current.check_open()
+        self.backend.check_open()
     }
 
     /// Checks that the journal accepts reads and writes now, or will again without a restart.
     pub fn check_alive(&self) -> Result<(), JournalError> {
-        self.current.check_alive()
+        self.backend.check_alive()
     }
 }

@@ -137,6 +137,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::log::tests::store;
     use crate::{Journal, JournalOptions, Space};
 
     const MIB: u64 = 1 << 20;
@@ -176,7 +177,7 @@ mod tests {
         let path = directory.path().join("journal");
         let journal = Journal::open_with(&path, &Clock::manual(1), options).unwrap();
         change(&journal, false).await;
-        let store = journal.current.store().unwrap();
+        let store = store(&journal).unwrap();
         let tables = || store.space(Space::Entries).disk_space();
         until("the round of that write", || tables() > 8 * MIB).await;
         change(&journal, true).await;

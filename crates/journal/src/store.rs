@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use tracing::warn;
 
@@ -146,6 +147,13 @@ impl Store {
         &self.spaces[space as usize]
     }
 
+    /// Returns the value of a key after the last commit.
+    pub(super) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
+        self.check_read(space, key)?;
+        let value = self.space(space).get(key).map_err(|failure| self.read_failed(space, &failure))?;
+        Ok(value.map(Bytes::from))
+    }
+
     /// Records a failed read of `space` and returns the error for the caller.
     pub(super) fn read_failed(&self, space: Space, failure: &fjall::Error) -> JournalError {
         self.damage.judge(space, failure)
@@ -250,8 +258,6 @@ fn refusal(path: &Path, error: CheckError) -> OpenError {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::Journal;
     use angarium_clock::Clock;

@@ -4,22 +4,18 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use fjall::{OwnedWriteBatch, PersistMode};
 
+use super::backend::GroupWrites;
 use super::disk::RoomLeft;
-use super::log::{self, Position};
-use super::store::{Store, TIME_KEY};
 use super::{JournalError, Room, Space};
-use angarium_core::durability::Durability;
 use angarium_core::time::Timestamp;
 
 /// The writes of one group of work. Each piece of work reads the writes of the pieces before it.
 pub struct Txn<'a> {
-    store: &'a Store,
+    writes: &'a mut dyn GroupWrites,
     left: RoomLeft,
     /// Bytes of the keys and values of the group.
     bytes: usize,
-    batch: OwnedWriteBatch,
     now: Timestamp,
     /// Writes of the group to the spaces that work reads back. Messages are left out: no work decides anything by a
     /// message of the same group, and keeping them here would cost more than writing them.
@@ -31,13 +27,9 @@ fn is_read_back(space: Space) -> bool {
 }
 
 impl<'a> Txn<'a> {
-    pub(super) fn new(store: &'a Store, durability: Durability, left: RoomLeft, now: Timestamp) -> Self {
-        let mode = match durability {
-            Durability::Relaxed => PersistMode::Buffer,
-            Durability::Sync => PersistMode::SyncData,
-        };
-        let batch = store.database.batch().durability(Some(mode));
-        Self { store, left, bytes: 0, batch, now, written: HashMap::new() }
+    /// Begins a group at `now`, with the room that is left before it. `writes` receives the writes of its work.
+    pub fn new(writes: &'a mut dyn GroupWrites, left: RoomLeft, now: Timestamp) -> Self {
+        Self { writes, left, bytes: 0, now, written: HashMap::new() }
     }
 
     /// Returns when the group began. It is stored with the group as the time of the last write.
@@ -51,7 +43,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Returns the bytes of the keys and values that the group has written so far.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -61,29 +53,25 @@ impl<'a> Txn<'a> {
         if let Some(value) = self.written.get(&space).and_then(|written| written.get(key)) {
             return Ok(value.clone());
         }
-        self.store.check_read(space, key)?;
-        let value = self.store.space(space).get(key);
-        let value = value.map_err(|failure| self.store.read_failed(space, &failure))?;
-        Ok(value.map(Bytes::from))
+        self.writes.get(space, key)
     }
 
     /// Returns the length of a value in bytes, without reading the value where the store supports that.
     pub fn size_of(&self, space: Space, key: &[u8]) -> Result<Option<u32>, JournalError> {
-        self.store.check_read(space, key)?;
-        self.store.space(space).size_of(key).map_err(|failure| self.store.read_failed(space, &failure))
+        self.writes.size_of(space, key)
     }
 
     pub fn put(&mut self, space: Space, key: Bytes, value: Bytes) {
         self.note_bytes(key.len().saturating_add(value.len()));
         self.keep(space, &key, Some(&value));
-        self.batch.insert(self.store.space(space), key, value);
+        self.writes.put(space, key, value);
     }
 
     /// Removes a key. An absent key is no error.
     pub fn remove(&mut self, space: Space, key: Bytes) {
         self.note_bytes(key.len());
         self.keep(space, &key, None);
-        self.batch.remove(self.store.space(space), key);
+        self.writes.remove(space, key);
     }
 
     fn note_bytes(&mut self, bytes: usize) {
@@ -96,18 +84,5 @@ impl<'a> Txn<'a> {
         if is_read_back(space) {
             self.written.entry(space).or_default().insert(key.clone(), value.cloned());
         }
-    }
-
-    /// Writes the group with its position. Returns whether there was anything to write; a group without writes costs
-    /// nothing.
-    pub(super) fn commit(mut self, position: Position) -> Result<bool, fjall::Error> {
-        if self.batch.is_empty() {
-            return Ok(false);
-        }
-        let time = self.now.as_millis().to_be_bytes();
-        self.batch.insert(self.store.space(Space::Meta), TIME_KEY, time);
-        // The check of a log expects the position as the last item of a batch.
-        self.batch.insert(self.store.space(Space::Meta), log::KEY, position.encode());
-        self.batch.commit().map(|()| true)
     }
 }

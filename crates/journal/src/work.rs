@@ -5,12 +5,12 @@ use tokio::sync::oneshot;
 use super::{JournalError, Txn};
 use angarium_core::durability::Durability;
 
-/// A piece of work with the type of its answer hidden.
-pub(super) trait Work: Send {
+/// A piece of work for a committer, with the type of its answer hidden.
+pub trait Work: Send {
     /// Returns the durability that the outcome needs before the caller is answered.
     fn durability(&self) -> Durability;
 
-    /// Runs the work and keeps its answer.
+    /// Runs the work and keeps its answer. Call it once.
     fn run(&mut self, txn: &mut Txn<'_>);
 
     /// Sends the answer, or the error of `outcome`, to the caller.

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::batch::{BatchReader, Next};
 use super::tests::{
-    GROUPS, await_witness, copy, files, flush, key, killed_after, missing, open, value, write,
+    GROUPS, await_witness, copy, files, flush, key, killed_after, missing, open, store, value, write,
 };
 use crate::{Journal, JournalError, OpenError, SPACES, Space, StoreCopy, inspect};
 use angarium_core::durability::Durability;
@@ -50,8 +50,7 @@ fn refused(path: &Path) -> String {
 async fn needed_oldest_log_is_missed() {
     // All writes of `meta` are in tables, those of the other key spaces are not.
     let image = killed_after(|journal| {
-        let store = journal.current.store().unwrap();
-        store.space(Space::Meta).rotate_memtable_and_wait().unwrap();
+        store(journal).unwrap().space(Space::Meta).rotate_memtable_and_wait().unwrap();
     })
     .await;
     split(image.path(), &[21]);
@@ -127,13 +126,13 @@ async fn write_round_in_time(journal: &Journal, round: u32) {
 
 /// Flushes the key space of entries, unless the journal is being opened again.
 fn flush_entries(journal: &Journal) {
-    if let Ok(store) = journal.current.store() {
+    if let Ok(store) = store(journal) {
         _ = store.space(Space::Entries).rotate_memtable_and_wait();
     }
 }
 
 fn tables(journal: &Journal) -> Vec<PathBuf> {
-    let store = journal.current.store().unwrap();
+    let store = store(journal).unwrap();
     let tables = store.space(Space::Entries).tree.tree_config().path.join("tables");
     files(&tables)
 }
@@ -210,7 +209,7 @@ async fn merge_of_a_damaged_table_ends_no_other_work() {
         write_round_in_time(&journal, 2).await;
         flush_entries(&journal);
     }
-    let merged = journal.current.store().unwrap().space(Space::Entries).major_compact();
+    let merged = store(&journal).unwrap().space(Space::Entries).major_compact();
     assert!(merged.is_ok(), "{merged:?}");
     assert_eq!(refused_keys(&journal), after);
     drop(journal);
@@ -234,7 +233,7 @@ async fn merge_of_a_damaged_table_ends_no_other_work() {
 async fn await_keys(dir: &Path, journal: &Journal) {
     let start = Instant::now();
     let count = || {
-        let store = journal.current.store().unwrap();
+        let store = store(journal).unwrap();
         SPACES[1..].iter().map(|(space, _)| store.space(*space).table_count()).sum::<usize>()
     };
     let listed =

@@ -101,4 +101,4 @@ pub(super) enum CheckError {
 #[cfg(test)]
 mod hole_tests;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,17 +1,21 @@
 //! Tests with every kind of damage in every kind of file after the process was killed: either the store is not opened,
 //! or nothing is missing.
 
+use std::any::Any;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::file_journal::FileJournal;
 use crate::limits;
-use crate::{Journal, JournalOptions, OpenError, SPACES, Space};
+use crate::store::Store;
+use crate::{Journal, JournalError, JournalOptions, OpenError, SPACES, Space};
 use angarium_clock::Clock;
 use angarium_core::durability::Durability;
 
@@ -44,8 +48,14 @@ pub(super) async fn write(journal: &Journal, group: u32, durability: Durability)
     write.await.unwrap();
 }
 
+/// Returns the open store of a journal in files.
+pub(crate) fn store(journal: &Journal) -> Result<Arc<Store>, JournalError> {
+    let backend: &dyn Any = &*journal.backend;
+    backend.downcast_ref::<FileJournal>().unwrap().current.store()
+}
+
 pub(super) fn flush(journal: &Journal) {
-    let store = journal.current.store().unwrap();
+    let store = store(journal).unwrap();
     for (space, _) in SPACES {
         store.space(space).rotate_memtable_and_wait().unwrap();
     }

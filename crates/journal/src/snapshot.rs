@@ -1,0 +1,92 @@
+//! A snapshot of the database, with the store that it belongs to.
+
+use std::iter::once_with;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fjall::{Readable, Snapshot as DatabaseSnapshot};
+
+use super::backend::{Pairs, Snapshot};
+use super::store::Store;
+use super::{JournalError, ReadPair, Space};
+
+/// The state of a store at one moment. It keeps the files of that moment, and the store.
+pub(super) struct StoreSnapshot {
+    snapshot: DatabaseSnapshot,
+    store: Arc<Store>,
+}
+
+impl StoreSnapshot {
+    pub(super) fn of(store: Arc<Store>) -> Self {
+        Self { snapshot: store.database.snapshot(), store }
+    }
+
+    /// Chains the pairs before the lost keys, one error in their place, and the pairs after them. `shown` is the last
+    /// key that the caller may see.
+    fn parts(
+        &self,
+        space: Space,
+        first: &[u8],
+        last: Bound<&[u8]>,
+        shown: Option<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = ReadPair> + use<> {
+        let range = |from: Bound<&[u8]>, to: Bound<&[u8]>| {
+            let damage = Arc::clone(&self.store.damage);
+            let bounds = (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
+            let pairs = self.snapshot.range::<Vec<u8>, _>(self.store.space(space), bounds);
+            pairs.map(move |guard| pair(guard).map_err(|failure| damage.judge(space, &failure)))
+        };
+        let (before, lost, behind) = match self.store.lost.within(space, first, shown) {
+            None => (Some(range(Bound::Included(first), last)), None, None),
+            Some((lowest, highest)) => {
+                let is_before = lowest.first.as_slice() > first;
+                let is_behind = match last {
+                    Bound::Included(last) | Bound::Excluded(last) => last > highest.last.as_slice(),
+                    Bound::Unbounded => true,
+                };
+                let damage = Arc::clone(&self.store.damage);
+                let text = lowest.text().to_owned();
+                (
+                    is_before.then(|| range(Bound::Included(first), Bound::Excluded(&lowest.first))),
+                    Some(once_with(move || Err(damage.meet(space, &text)))),
+                    is_behind.then(|| range(Bound::Excluded(&highest.last), last)),
+                )
+            }
+        };
+        let (before, behind) = (before.into_iter().flatten(), behind.into_iter().flatten());
+        before.chain(lost.into_iter().flatten()).chain(behind)
+    }
+}
+
+impl Snapshot for StoreSnapshot {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
+        self.store.check_read(space, key)?;
+        let value = self.snapshot.get(self.store.space(space), key);
+        let value = value.map_err(|failure| self.store.read_failed(space, &failure))?;
+        Ok(value.map(Bytes::from))
+    }
+
+    fn scan(&self, space: Space, prefix: &[u8], from: &[u8]) -> Pairs {
+        // Nearly always nothing is lost, so the end of the prefix is not needed.
+        let end = if self.store.lost.is_empty() { None } else { end_of(prefix) };
+        Box::new(self.parts(space, from, Bound::Unbounded, end.as_deref()))
+    }
+
+    fn range(&self, space: Space, first: &[u8], last: &[u8]) -> Pairs {
+        Box::new(self.parts(space, first, Bound::Included(last), Some(last)))
+    }
+}
+
+/// Returns the smallest key above all keys that begin with `prefix`; none when there is no such key.
+fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
+    let length = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=length].to_vec();
+    end[length] += 1;
+    Some(end)
+}
+
+fn pair(guard: fjall::Guard) -> Result<(Bytes, Bytes), fjall::Error> {
+    let (key, value) = guard.into_inner()?;
+    Ok((key.into(), value.into()))
+}
