@@ -16,11 +16,11 @@ mod scan;
 mod stored;
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{
     Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolDeadlines, PoolReads,
@@ -58,14 +58,12 @@ impl EmbeddedPool {
         Self { journal, cursors: Mutex::default(), drops: Mutex::default(), counted }
     }
 
-    /// Runs a read, which may wait for the disk, on a blocking thread and not on a thread that serves requests.
+    /// Runs a read of one view.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&View) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let journal = self.journal.clone();
-        let task = tokio::task::spawn_blocking(move || read(&journal.view().map_err(failed)?));
-        task.await.map_err(|error| StoreError::NotSent(error.to_string()))?
+        self.journal.read(move |journal| read(&journal.view().map_err(failed)?)).await.map_err(failed)?
     }
 
     /// Removes or narrows buckets after a look-up. If that fails, the next look-up finds the same buckets empty again.
@@ -111,12 +109,11 @@ impl PoolStore for EmbeddedPool {
             *self.counted.lock() = Some(progress);
             return Ok(Recount::Done);
         }
-        let journal = self.journal.clone();
-        let step = tokio::task::spawn_blocking(move || {
-            let found = recount::step(&journal, &mut progress);
+        let step = self.journal.read(move |journal| {
+            let found = recount::step(journal, &mut progress);
             (progress, found)
         });
-        let (progress, found) = step.await.map_err(|error| StoreError::NotSent(error.to_string()))?;
+        let (progress, found) = step.await.map_err(failed)?;
         if progress.is_complete() {
             self.journal.note_checked();
         }
