@@ -8,6 +8,7 @@ mod listing;
 mod staged;
 mod stored;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,6 +27,9 @@ use angarium_journal::{Journal, JournalError, Space, Txn};
 pub use listing::nodes;
 use staged::StagedCommit;
 
+/// Starts a task that a tree needs beside its callers.
+pub type TaskSpawn = Arc<dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync>;
+
 /// The embedded tree.
 pub struct EmbeddedTree {
     journal: Journal,
@@ -33,6 +37,8 @@ pub struct EmbeddedTree {
     session: watch::Sender<Session>,
     /// Tasks that notify the watchers of commits whose callers have left.
     tasks: TaskTracker,
+    /// Starts these tasks; without it, the runtime of the caller does.
+    spawn: Option<TaskSpawn>,
 }
 
 impl EmbeddedTree {
@@ -50,17 +56,20 @@ impl EmbeddedTree {
             journal.commit(remove).await.map_err(not_sent)??;
         }
         let (session, _) = watch::channel(Session { generation: 1, link: Link::Connected });
-        Ok(Self { journal, watches: Arc::default(), session, tasks: TaskTracker::new() })
+        Ok(Self { journal, watches: Arc::default(), session, tasks: TaskTracker::new(), spawn: None })
     }
 
-    /// Runs `read` outside the threads that serve requests, because a read may wait for the disk.
+    /// Returns the tree with another way to start its tasks than the runtime of its callers.
+    pub fn with_spawn(self, spawn: TaskSpawn) -> Self {
+        Self { spawn: Some(spawn), ..self }
+    }
+
+    /// Runs a read.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Journal) -> Result<T, TreeError> + Send + 'static,
     ) -> Result<T, TreeError> {
-        let journal = self.journal.clone();
-        let done = tokio::task::spawn_blocking(move || read(&journal)).await;
-        done.unwrap_or_else(|error| Err(TreeError::NotSent(error.to_string())))
+        self.journal.read(read).await.map_err(not_sent)?
     }
 }
 
@@ -202,15 +211,15 @@ impl Drop for WatchNotifier<'_> {
         // Outside of a runtime no watcher is left.
         let Ok(runtime) = Handle::try_current() else { return };
         let (journal, watches) = (self.tree.journal.clone(), Arc::clone(&self.tree.watches));
-        self.tree.tasks.spawn_on(
-            async move {
-                // The journal runs work in order. When this work is done, the commit is done too, unless it was
-                // refused.
-                let _ = journal.commit(|_| ()).await;
-                ops.iter().for_each(|op| watches.changed(parent_if_numbered(op)));
-            },
-            &runtime,
-        );
+        let notify = async move {
+            // The journal runs work in order. When this work is done, the commit is done too, unless it was refused.
+            let _ = journal.commit(|_| ()).await;
+            ops.iter().for_each(|op| watches.changed(parent_if_numbered(op)));
+        };
+        match &self.tree.spawn {
+            Some(spawn) => spawn(Box::pin(self.tree.tasks.track_future(notify))),
+            None => drop(self.tree.tasks.spawn_on(notify, &runtime)),
+        }
     }
 }
 
