@@ -73,6 +73,20 @@ pub enum Fault {
     ProcessPause,
     /// A client leaves before it has its answer.
     ClientLeft,
+    /// A sync of a disk takes up to a minute.
+    DiskStalled,
+    /// A write to a disk fails. It may be there nevertheless.
+    DiskWriteFailed,
+    /// A sync of a disk fails. What it was for may be lost.
+    DiskSyncFailed,
+    /// A disk has no room for new messages for a while.
+    DiskFull,
+    /// A disk has no room at all for a while: each write fails.
+    DiskExhausted,
+    /// A process ends at an operation on its disk.
+    DiskCrash,
+    /// A machine without a process loses a part of the unsynced writes.
+    PowerCut,
 }
 
 /// How often each fault happens, of [`FaultRates::OUT_OF`] times that it can.

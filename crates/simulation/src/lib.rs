@@ -8,6 +8,7 @@
 //! | 2 | `world` | random values, delays, faults and trace of a run; requests on their way |
 //! | 3 | `process` | tasks of one replica that can be paused and ended together |
 //! | 3 | `tree`, `pool` | the simulated ensemble and storages, and the handle of each for a process |
+//! | 4 | `journal` | the simulated disk, and the journal of a process for its embedded tree and pool |
 //! | 4 | `cluster`, `network` | the replicas with their API; requests of clients and between replicas |
 //! | 5 | `weather` | faults of processes, sessions and storages |
 //! | 5 | `requests`, `history`, `client` | requests as HTTP; what clients learnt, and the judges; one client |
@@ -27,6 +28,7 @@ pub mod client;
 pub mod cluster;
 pub mod faults;
 pub mod history;
+pub mod journal;
 pub mod leftovers;
 pub mod logs;
 pub mod network;
