@@ -79,6 +79,8 @@ pub enum Fault {
     DiskWriteFailed,
     /// A sync of a disk fails. What it was for may be lost.
     DiskSyncFailed,
+    /// A read of a disk fails. The next one may succeed.
+    DiskReadFailed,
     /// A disk has no room for new messages for a while.
     DiskFull,
     /// A disk has no room at all for a while: each write fails.

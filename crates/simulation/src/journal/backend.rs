@@ -25,7 +25,7 @@ impl Drop for SimulatedJournal {
 impl Backend for SimulatedJournal {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
         let (store, group) = self.0.store()?;
-        Ok(store.disk.get(space, key, group))
+        store.disk.get(space, key, group)
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, JournalError> {
@@ -107,7 +107,7 @@ impl SimulatedSnapshot {
 
 impl Snapshot for SimulatedSnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
-        Ok(self.0.store.disk.get(space, key, self.0.group))
+        self.0.store.disk.get(space, key, self.0.group)
     }
 
     fn scan(&self, space: Space, _prefix: &[u8], from: &[u8]) -> Pairs {
@@ -131,17 +131,21 @@ impl Iterator for ViewPairs {
     type Item = ReadPair;
 
     fn next(&mut self) -> Option<ReadPair> {
-        let pair = self.view.store.disk.first(self.space, &self.bounds, self.view.group)?;
-        self.bounds.0 = Bound::Excluded(pair.0.clone());
-        Some(Ok(pair))
+        let pair = self.view.store.disk.first(self.space, &self.bounds, self.view.group).transpose()?;
+        if let Ok((key, _)) = &pair {
+            self.bounds.0 = Bound::Excluded(key.clone());
+        }
+        Some(pair)
     }
 }
 
 impl DoubleEndedIterator for ViewPairs {
     fn next_back(&mut self) -> Option<ReadPair> {
-        let pair = self.view.store.disk.last(self.space, &self.bounds, self.view.group)?;
-        self.bounds.1 = Bound::Excluded(pair.0.clone());
-        Some(Ok(pair))
+        let pair = self.view.store.disk.last(self.space, &self.bounds, self.view.group).transpose()?;
+        if let Ok((key, _)) = &pair {
+            self.bounds.1 = Bound::Excluded(key.clone());
+        }
+        Some(pair)
     }
 }
 
@@ -165,7 +169,7 @@ impl StagedGroup {
 
 impl GroupWrites for StagedGroup {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError> {
-        Ok(self.store.disk.get(space, key, self.before))
+        self.store.disk.get(space, key, self.before)
     }
 
     fn size_of(&self, space: Space, key: &[u8]) -> Result<Option<u32>, JournalError> {

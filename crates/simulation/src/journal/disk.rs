@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use angarium_journal::{DiskSpace, Space};
+use angarium_journal::{DiskSpace, JournalError, Space};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -89,7 +89,8 @@ impl Disk {
         self.note(|| format!("power is cut: {kept} of {before} groups stay"));
     }
 
-    /// Lets the process that uses the disk end after every `count`-th operation; none lets it live.
+    /// Lets the process that uses the disk end after every `count`-th operation until the world is healed; none lets it
+    /// live.
     pub fn crash_every(&self, count: Option<u64>) {
         self.0.state.lock().crash_every = count;
     }
@@ -236,16 +237,44 @@ impl Disk {
         is_ahead(self.0.state.lock().exhausted_until)
     }
 
-    pub(super) fn get(&self, space: Space, key: &[u8], group: u64) -> Option<Bytes> {
+    /// Returns the value of a key after a group, as the start of a process reads it.
+    pub(super) fn peek(&self, space: Space, key: &[u8], group: u64) -> Option<Bytes> {
         self.0.state.lock().versions.get(space, key, group)
     }
 
-    pub(super) fn first(&self, space: Space, bounds: &KeyBounds, group: u64) -> Option<(Bytes, Bytes)> {
-        self.0.state.lock().versions.first(space, bounds, group)
+    /// Returns the value of a key after a group.
+    pub(super) fn get(&self, space: Space, key: &[u8], group: u64) -> Result<Option<Bytes>, JournalError> {
+        self.check_read(space)?;
+        Ok(self.peek(space, key, group))
     }
 
-    pub(super) fn last(&self, space: Space, bounds: &KeyBounds, group: u64) -> Option<(Bytes, Bytes)> {
-        self.0.state.lock().versions.last(space, bounds, group)
+    /// Returns the first pair within bounds after a group.
+    pub(super) fn first(
+        &self,
+        space: Space,
+        bounds: &KeyBounds,
+        group: u64,
+    ) -> Result<Option<(Bytes, Bytes)>, JournalError> {
+        self.check_read(space)?;
+        Ok(self.0.state.lock().versions.first(space, bounds, group))
+    }
+
+    /// Returns the last pair within bounds after a group.
+    pub(super) fn last(
+        &self,
+        space: Space,
+        bounds: &KeyBounds,
+        group: u64,
+    ) -> Result<Option<(Bytes, Bytes)>, JournalError> {
+        self.check_read(space)?;
+        Ok(self.0.state.lock().versions.last(space, bounds, group))
+    }
+
+    fn check_read(&self, space: Space) -> Result<(), JournalError> {
+        if self.0.world.happens(Fault::DiskReadFailed) {
+            return Err(JournalError::Read(format!("key space {}: input/output error", space.name()).into()));
+        }
+        Ok(())
     }
 
     /// Returns the number of stored versions of all keys.

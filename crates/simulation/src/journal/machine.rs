@@ -108,9 +108,9 @@ impl ProcessJournal {
 /// Returns whether the contents need no check, and the time of the last group. Removes the record of a check.
 fn take_checked(disk: &Disk) -> (bool, Timestamp) {
     let (written, _) = disk.groups();
-    let time = disk.get(Space::Meta, TIME_KEY, written);
+    let time = disk.peek(Space::Meta, TIME_KEY, written);
     let millis = time.as_ref().and_then(|time| Some(u64::from_be_bytes(time[..].try_into().ok()?)));
-    let has_record = disk.get(Space::Meta, CHECKED_KEY, written).is_some();
+    let has_record = disk.peek(Space::Meta, CHECKED_KEY, written).is_some();
     if has_record {
         let record = (versions::number(Space::Meta), Bytes::from_static(CHECKED_KEY));
         disk.write(Writes::from([(record, None)]));

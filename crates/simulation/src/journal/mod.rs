@@ -11,12 +11,14 @@
 //! - `machine` opens it, with the tree and the pools over it.
 //!
 //! A write that takes too long refuses all work until it ends, one that fails closes the journal until it opens itself
-//! again, and each operation on the disk can be the last one of the process. Reads do not fail.
+//! again, and each operation on the disk can be the last one of the process. A read that fails may succeed when it is repeated.
 
 mod backend;
 mod committer;
 mod disk;
 mod machine;
+#[cfg(test)]
+mod promises;
 mod shared;
 #[cfg(test)]
 mod tests;

@@ -26,25 +26,25 @@ use crate::world::World;
 const ALWAYS: u32 = 100_000;
 
 /// A world with one disk.
-struct Scene {
-    world: World,
-    disk: Disk,
+pub(super) struct Scene {
+    pub(super) world: World,
+    pub(super) disk: Disk,
 }
 
 impl Scene {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let world = World::new(seed, Policy::Equal, Trace::kept());
         let disk = Disk::new(world.clone(), "a");
         Self { world, disk }
     }
 
-    fn begin(&self, faults: &[(Fault, u32)]) {
+    pub(super) fn begin(&self, faults: &[(Fault, u32)]) {
         let mut rates = FaultRates::default();
         faults.iter().for_each(|(fault, rate)| rates.set(*fault, *rate));
         self.world.begin_faults(rates);
     }
 
-    fn start(&self, name: &str) -> (Process, ProcessJournal) {
+    pub(super) fn start(&self, name: &str) -> (Process, ProcessJournal) {
         let process = Process::start(self.world.clone(), name.to_owned());
         let opened = ProcessJournal::open(&self.disk, &process, &clock(), JournalOptions::default());
         (process, opened.unwrap())
@@ -60,12 +60,12 @@ fn key(number: u64) -> Bytes {
 }
 
 /// Puts a key whose value is the key.
-async fn put(journal: &Journal, durability: Durability, number: u64) -> Result<(), JournalError> {
+pub(super) async fn put(journal: &Journal, durability: Durability, number: u64) -> Result<(), JournalError> {
     journal.commit_as(durability, move |txn| txn.put(Space::Tree, key(number), key(number))).await
 }
 
 /// The numbers of the stored keys.
-fn stored(journal: &Journal) -> Vec<u64> {
+pub(super) fn stored(journal: &Journal) -> Vec<u64> {
     let view = journal.view().unwrap();
     let pairs = view.scan(Space::Tree, &[0; 4], &[]);
     pairs.map(|pair| u64::from_be_bytes(pair.unwrap().0[..].try_into().unwrap())).collect()
@@ -347,7 +347,7 @@ async fn course(seed: u64) -> (Vec<String>, u64) {
     let scene = Scene::new(seed);
     let often = [Fault::DiskWriteFailed, Fault::DiskSyncFailed, Fault::DiskFull, Fault::DiskStalled];
     let mut rates: Vec<_> = often.map(|fault| (fault, 4_000)).into();
-    rates.extend([(Fault::DiskExhausted, 1_000), (Fault::DiskCrash, 1_000)]);
+    rates.extend([(Fault::DiskExhausted, 1_000), (Fault::DiskCrash, 1_000), (Fault::DiskReadFailed, 1_000)]);
     scene.begin(&rates);
     for start in 1..=6_u64 {
         let (process, opened) = scene.start(&format!("a.{start}"));

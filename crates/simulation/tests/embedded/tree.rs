@@ -16,6 +16,7 @@ mod ephemerals;
 mod nodes;
 #[path = "../../../coordination/tests/conformance/support.rs"]
 mod support;
+#[expect(dead_code, reason = "a function of it is for the tests of ZooKeeper")]
 #[path = "../../../coordination/tests/conformance/watches.rs"]
 mod watches;
 
