@@ -32,6 +32,7 @@ mod numbers;
 mod reads;
 #[path = "../../../storage/tests/conformance/reopening.rs"]
 mod reopening;
+mod replica;
 #[path = "../../../storage/tests/conformance/retained.rs"]
 mod retained;
 #[path = "../../../storage/tests/conformance/scans.rs"]
