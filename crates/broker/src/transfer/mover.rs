@@ -195,7 +195,8 @@ impl MessageTransfers {
         let queue = self.0.open_queues.open_or_make_target(&named, made.metadata()?, made.check()).await?;
         let side = queue.side()?.ok_or_else(|| queue.closed())?;
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
-        let moved = match self.read_leaving(source, target, messages).await {
+        let moving = self.read_moving(source, target, messages);
+        let moved = match answer_of(source.queue.at(), moving).await {
             Ok(messages) if messages.is_empty() => Ok(()),
             Ok(messages) => self.carry_over(source, &side, messages).await,
             Err(error) => Err(error),
@@ -208,9 +209,9 @@ impl MessageTransfers {
         moved
     }
 
-    /// Reads messages at their source again. An earlier transfer, by another replica's request, may have brought them to
-    /// the target while this one waited for its turn, and a client may have claimed or deleted them there since.
-    async fn read_leaving(
+    /// Reads messages at their source that are still marked for the target. While this transfer waited for the gate,
+    /// another one may have moved them there, and a client may have claimed or deleted them since.
+    async fn read_moving(
         &self,
         source: &Side,
         target: &QueueRef,
@@ -220,6 +221,7 @@ impl MessageTransfers {
             return Ok(messages);
         }
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
+        drop(messages);
         let mut found = source.store.get(source.queue.id(), &ids).await?;
         found.retain(|message| matches!(&message.header.state, State::Moving(to) if to.at == *target));
         Ok(found)
@@ -232,14 +234,14 @@ impl MessageTransfers {
         let dead = dead_letters(messages.iter().map(|message| &message.header));
         if is_on(Mutation::RemoveBeforePrepare) {
             let ids = messages.iter().map(|message| message.header.id).collect();
-            self.remove_at_source(source, ids, dead).await?;
+            self.remove_at_source(source, target, ids, dead).await?;
         }
         let prepared = self.prepare(target, &peer, ttl, messages).await?;
         let ids = prepared.iter().map(|header| header.id).collect();
         if is_on(Mutation::PublishBeforeRemoval) {
             target.queue.wake(prepared.clone()).await?;
         }
-        answer_of(source.queue.at(), self.remove_at_source(source, ids, dead))
+        answer_of(source.queue.at(), self.remove_at_source(source, target, ids, dead))
             .await
             .map_err(Error::into_unknown)?;
         target.queue.wake(prepared).await

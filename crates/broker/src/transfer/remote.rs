@@ -216,14 +216,20 @@ impl MessageTransfers {
     }
 
     /// Removes messages at their source, like `remove_sent`. The outgoing transfers of the source are held until the
-    /// outcome is known, even if the caller stops waiting: the next request for the messages waits for it.
+    /// outcome is known, even if the caller stops waiting: the next request for the messages waits for it. A request of
+    /// an earlier owner of the target that arrives after this is refused.
     pub(crate) async fn remove_at_source(
         &self,
         source: &Side,
+        target: &Side,
         ids: Vec<MessageId>,
         dead: u64,
     ) -> Result<(), Error> {
         let outgoing = self.0.slots.hold_outgoing(source.queue.at()).await;
+        let owner = target.queue.slot();
+        if !self.0.target_epochs.note(owner.owned.slot, owner.epoch) {
+            return Err(replaced_owner());
+        }
         let (transfers, queue) = (self.clone(), source.queue.clone());
         let removal = async move {
             let _outgoing = outgoing;
@@ -244,7 +250,7 @@ impl MessageTransfers {
         if self.0.target_epochs.note(slot, epoch) || is_on(Mutation::IgnoreTargetEpoch) {
             return Ok(());
         }
-        Err(Error::unavailable(Part::Coordination, "a later owner of the target has spoken"))
+        Err(replaced_owner())
     }
 
     /// Removes messages at their source that their target has, and counts the dead letters among them.
@@ -319,6 +325,10 @@ impl MessageTransfers {
         self.0.slots.check_ours(self.0.slots.queue(&peer.at).await?.slot())?;
         Ok(answer)
     }
+}
+
+fn replaced_owner() -> Error {
+    Error::unavailable(Part::Coordination, "the target has a later owner, which has sent requests")
 }
 
 /// Waits for an answer of the source of a transfer, at most [`limits::MOVE_SOURCE`]: the caller holds the transfers

@@ -13,6 +13,7 @@ use angarium_storage::PoolReads;
 
 use super::faulty::Fault;
 use super::outcomes::{Faulty, faulty};
+use super::recovery::{claim_when_served, take_slot_of};
 use super::settle::{entry, hold, name, settle_one, status};
 use super::transfers::{id_of, until};
 use super::{metadata, queue, whole};
@@ -96,6 +97,33 @@ async fn late_departure_removes_no_other_transfer() {
     }
     // That of its own transfer is carried out: the pool refuses it.
     depart(target.0, grant).await.unwrap_err();
+}
+
+/// The request was sent before the target had its present owner, which has transferred messages within this replica.
+#[tokio::test(flavor = "multi_thread")]
+async fn departure_to_replaced_owner_is_refused_after_local_transfer() {
+    let faulty = faulty().await;
+    let (whole, q, next) = (&faulty.whole, queue("q"), queue("next"));
+    whole.broker.queue_create(&next, metadata("{}")).await.unwrap();
+    let ids = whole.post(&q, 1, 3_600).await;
+    let source_id = id_of(&faulty.catalogue, "q").await.unwrap();
+    let transaction = faulty.catalogue.slot_transaction(next.slot()).await.unwrap();
+    let departure = || DepartureRequest {
+        source: (&q).into(),
+        source_id,
+        ids: ids.clone(),
+        grants: vec![0],
+        owner: OwnerEpoch { slot: next.slot().0, generation: 1, transaction },
+    };
+    whole.broker.remove_departed(departure()).await.unwrap();
+    take_slot_of(&faulty, "next").await;
+    assert!(claim_when_served(whole, "next").await.is_empty());
+    let (claim, _) = hold(&whole.broker, &q).await;
+    let moved = Verdict::Move { target: name("next"), delay: None };
+    settle_one(&whole.broker, &q, claim, entry(ids[0], moved)).await.unwrap();
+    assert_eq!(whole.claim_soon(&next, 1).await, ids);
+    let refused = whole.broker.remove_departed(departure()).await.unwrap_err();
+    assert_eq!(refused.error_code(), ErrorCode::Unavailable);
 }
 
 #[tokio::test(flavor = "multi_thread")]
