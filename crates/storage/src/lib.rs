@@ -228,9 +228,8 @@ pub trait PoolReads: Send + Sync + 'static {
     /// Reads the entries among `ids` that exist, in any state, in the order of `ids`.
     async fn get(&self, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError>;
 
-    /// Whether a queue has an entry, in any state. The answer is true of one moment: an entry that changes its state
-    /// meanwhile is not missed, as it could be by a scan of each order. It is found in the entries themselves, not in
-    /// the totals.
+    /// Returns whether a queue has an entry, in any state. The answer describes one moment: scans of one order after the
+    /// other would miss an entry that changes its state meanwhile. It does not depend on the counts of the totals.
     async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError>;
 
     /// Reads the totals of a queue, at the cost of one read.

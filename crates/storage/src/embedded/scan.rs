@@ -23,11 +23,15 @@ pub(super) fn totals(view: &View, queue: QueueId) -> Result<QueueTotals, StoreEr
     QueueTotals::decode(value.as_ref())
 }
 
-/// Whether a queue has an entry in any state.
+/// Returns whether a queue has an entry in any state.
 pub(super) fn holds_any(view: &View, queue: QueueId) -> Result<bool, StoreError> {
-    let bounds = Bounds { messages: 1, bytes: 0 };
-    for order in [Order::Ready, Order::Aside, Order::Kept] {
-        if !page(view, queue, order, Direction::Up, None, bounds)?.messages.is_empty() {
+    // No ready entry is before this position, and the removed ones there are slow to pass.
+    let low = totals(view, queue)?.low;
+    for (space, first) in
+        [(Space::Entries, low), (Space::Aside, MessageId::ZERO), (Space::Kept, MessageId::ZERO)]
+    {
+        let first = stored::entry_key(queue, first);
+        if view.scan(space, queue.as_bytes(), &first).next().transpose().map_err(failed)?.is_some() {
             return Ok(true);
         }
     }

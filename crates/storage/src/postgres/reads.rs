@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::PostgresPool;
 use super::errors::Failure;
 use super::stored::{self, bound, column, id_key, millis, queue_key, unsigned};
+use crate::header::damaged;
 use crate::{Direction, GroupHead, Note, Order, Page, PoolReads, Position, StoreError, Totals, Usage};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
@@ -103,7 +104,13 @@ const GET: &str = concat!(
 const NOTES: &str = "
     SELECT key, value, expires FROM notes
     WHERE queue = $1::uuid AND kind = $2::int2 AND key >= $3::bytea ORDER BY key LIMIT $4::int8";
-const HOLDS_ANY: &str = "SELECT EXISTS (SELECT FROM entries WHERE queue = $1::uuid) AS holds_any";
+/// One statement, so all parts see one state. Each has the bounds of its order, because dead rows before them are slow.
+const HOLDS_ANY: &str = "
+    SELECT EXISTS (
+        SELECT FROM entries WHERE queue = $1::uuid AND NOT aside AND id >= COALESCE(
+            (SELECT low FROM queues WHERE queue = $1::uuid), '00000000-0000-0000-0000-000000000000'::uuid))
+    OR EXISTS (SELECT FROM entries WHERE queue = $1::uuid AND state BETWEEN 1 AND 4)
+    OR EXISTS (SELECT FROM entries WHERE queue = $1::uuid AND state IN (5, 6)) AS holds_any";
 const TOTALS: &str = "SELECT messages, bytes, scheduled, aside, kept FROM queues WHERE queue = $1::uuid";
 
 const USAGE: &str = "
@@ -217,7 +224,7 @@ impl PoolReads for PostgresPool {
 
     async fn holds_any(&self, queue: QueueId) -> Result<bool, StoreError> {
         let rows = self.read(HOLDS_ANY, &[&queue_key(queue)]).await?;
-        rows.first().map_or(Ok(false), |row| column(row, "holds_any"))
+        rows.first().map_or_else(|| Err(damaged("an answer")), |row| column(row, "holds_any"))
     }
 
     async fn totals(&self, queue: QueueId) -> Result<Totals, StoreError> {
