@@ -115,8 +115,8 @@ mutations! {
     IgnoreTargetEpoch = "ignore-target-epoch", "P5";
     /// A message in transfer to another queue can be deleted at its source.
     DeleteMovingMessage = "delete-moving-message", "P5";
-    /// A transfer into a queue of the same replica trusts what it read before its turn, so messages that another replica's
-    /// request has brought there meanwhile arrive again.
+    /// A transfer into a queue of the same replica uses what it read before it waited for the gate, so messages that
+    /// another transfer has moved there meanwhile arrive again.
     TransferTwice = "transfer-twice", "P5";
     /// A page of a FIFO group that was read before a message was marked in transfer shows the message as ready.
     ReadMovingMessageAgain = "read-moving-message-again", "P5";
@@ -176,6 +176,9 @@ mutations! {
     IgnoreHiddenInGroup = "ignore-hidden-in-group", "P10";
     /// Delayed messages do not block their group.
     IgnoreDelayInGroup = "ignore-delay-in-group", "P10";
+
+    /// An embedded pool answers a batch before it is synced.
+    AnswerBeforeSync = "answer-before-sync", "P11";
 
     /// A post without an answer from the pool counts as refused when its repeat finds the pool full.
     RefuseDoubtAsFull = "refuse-doubt-as-full", "P12";

@@ -1,4 +1,4 @@
-//! What a journal needs of the database below it. [`super::Journal`], [`super::View`] and [`super::Txn`] are plain
+//! The seam between a journal and its database. [`super::Journal`], [`super::View`] and [`super::Txn`] are plain
 //! handles over these traits. `file_journal` has the database in files; another backend, in memory for instance,
 //! implements them outside of this crate and is passed to [`super::Journal::over`].
 
@@ -13,7 +13,7 @@ use super::{DiskSpace, JournalError, MetDamage, ReadPair, Space, Work};
 pub enum ReadPlace {
     /// On a thread that may block, because a read may wait for the disk.
     BlockingThread,
-    /// In the task of the caller, after this future.
+    /// In the task of the caller, once this future has resolved.
     Inline(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
@@ -35,7 +35,8 @@ pub trait Backend: Any + Send + Sync {
     /// writes of a group of them durable, and settles each piece. An error means that the piece never runs.
     fn submit(&self, work: Box<dyn Work>) -> Result<(), JournalError>;
 
-    /// Returns the error for a piece of work that was dropped before it was settled: the committer has ended.
+    /// Closes the journal for good, because a piece of work was dropped before it was settled: the committer has ended.
+    /// Returns the error for that piece.
     fn lost(&self) -> JournalError;
 
     /// Returns the damage that reads have met; none when they met none.

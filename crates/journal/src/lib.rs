@@ -258,7 +258,7 @@ impl Journal {
     }
 
     /// Runs `read`, which may wait for the disk, where it blocks no other task: on a thread for blocking work, if the
-    /// backend reads a disk. A panic of `read` is [`JournalError::Read`].
+    /// backend reads a disk. There a panic of `read` is [`JournalError::Read`].
     pub async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Self) -> T + Send + 'static,

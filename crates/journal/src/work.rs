@@ -10,7 +10,7 @@ pub trait Work: Send {
     /// Returns the durability that the outcome needs before the caller is answered.
     fn durability(&self) -> Durability;
 
-    /// Runs the work and keeps its answer. Call it once.
+    /// Runs the work and keeps its answer. A second call loses the answer.
     fn run(&mut self, txn: &mut Txn<'_>);
 
     /// Sends the answer, or the error of `outcome`, to the caller.

@@ -20,8 +20,8 @@ use crate::world::World;
 
 pub use settles::PlannedEntry;
 
-/// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(150);
+/// The longest time for which a client waits for an answer.
+const MAX_WAIT: Duration = Duration::from_secs(150);
 
 /// The least part of its time to live for which a claim is relied on, in percent: tree time may run faster by a tenth
 /// while it follows a step of the servers' clock.
@@ -31,7 +31,7 @@ const LEASE_PERCENT: u64 = 85;
 const CALM_ANSWER: Duration = Duration::from_secs(5);
 
 /// Refusals that no fault explains, but the state of the message: it is claimed, or on its way to another queue. The
-/// last one is the answer of SQS for a receipt of an earlier receive.
+/// last one is the answer of SQS when no receive holds the message.
 const CALM_REFUSALS: &[&str] =
     &["busy", "claim_ended", "claimed", "not_claimed", "InvalidParameterValueException"];
 
@@ -71,13 +71,13 @@ impl Client {
                 Outcome::Refused("no replica runs".into())
             }
             Some((process, service)) => {
-                let patience = if world.happens(Fault::ClientLeft) {
+                let max_wait = if world.happens(Fault::ClientLeft) {
                     Duration::from_millis(world.below(200))
                 } else {
-                    PATIENCE
+                    MAX_WAIT
                 };
                 let sent = send_from_client(world, process, service, request.to_http());
-                let answer = tokio::time::timeout(patience, sent).await;
+                let answer = tokio::time::timeout(max_wait, sent).await;
                 answer.map_or(Outcome::Unknown, Outcome::of)
             }
         };
@@ -106,7 +106,8 @@ impl Client {
             return;
         }
         let is_expected = match outcome {
-            Outcome::Done(_) | Outcome::Missing => true,
+            Outcome::Done(_) => true,
+            Outcome::Missing => request.names_part(),
             Outcome::Refused(code) => CALM_REFUSALS.contains(&code.as_str()),
             Outcome::Unknown => false,
         };
@@ -221,9 +222,12 @@ impl Client {
             0 => ApiRequest::release(&name, claim),
             _ => ApiRequest::release_later(&name, claim, delay),
         };
-        if certainty(&self.send(&request).await) == Certainty::Done {
-            let span = Span { began, ended: self.world().elapsed() };
-            self.history.lock().end_release(claim, span, delay);
+        let released = certainty(&self.send(&request).await);
+        let span = Span { began, ended: self.world().elapsed() };
+        match released {
+            Certainty::Done => self.history.lock().end_release(claim, span, delay),
+            Certainty::NotDone => self.history.lock().keep(claim, began),
+            Certainty::Unknown => {}
         }
     }
 

@@ -11,16 +11,20 @@ use angarium_clock::Clock;
 use angarium_cluster::peer_client::PeerClient;
 use angarium_cluster::random::Random;
 use angarium_cluster::replicas::Replica;
-use angarium_coordination::Coordination;
+use angarium_coordination::{Coordination, embedded};
 use angarium_core::error::{Error, Part};
 use angarium_core::limits::Limits;
 use angarium_core::names::PoolName;
 use angarium_core::pool::PoolUri;
 use angarium_engine::placement::Algorithm;
+use angarium_journal::{Journal, JournalOptions, View};
+use angarium_storage::open::Opener;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::faults::Fault;
+use crate::journal::{CrashHook, Disk, EMBEDDED, ProcessJournal};
 use crate::network::SimulatedPeers;
 use crate::pool::{SimulatedOpener, Storages};
 use crate::process::Process;
@@ -33,6 +37,9 @@ pub const START_MILLIS: u64 = 1_800_000_000_000;
 
 /// How long a process waits for its first session with the tree.
 const TREE_START: Duration = Duration::from_secs(30);
+
+/// The greatest number of elements of a path in the tree.
+const MAX_DEPTH: u8 = 8;
 
 /// Number of slots of every installation.
 const SLOTS: usize = 256;
@@ -56,6 +63,8 @@ struct Inner {
     storages: Storages,
     settings: ClusterSettings,
     nodes: Mutex<Vec<Node>>,
+    /// The disk of the only replica, if its tree and its first pool are in the embedded store.
+    disk: Option<Disk>,
     /// The ends of the times for which nothing that the first replica sends reaches the second one.
     cuts: Mutex<BTreeMap<(usize, usize), Duration>>,
 }
@@ -67,6 +76,8 @@ pub struct ClusterSettings {
     pub replicas: usize,
     /// URIs of its pools; the first one is there from the start.
     pub pools: Vec<String>,
+    /// Whether there is one replica with its tree and its first pool in the embedded store.
+    pub is_embedded: bool,
     /// How the next task is chosen.
     pub policy: Policy,
 }
@@ -86,14 +97,33 @@ struct Listeners {
     front: Front,
     peers: PeerFront,
     broker: Broker,
-    tree: Arc<TreeHandle>,
+    tree: ReplicaTree,
+}
+
+/// The tree of a process.
+#[derive(Clone)]
+enum ReplicaTree {
+    /// A connection to the ensemble.
+    Ensemble(Arc<TreeHandle>),
+    /// The tree in its journal.
+    Embedded(Arc<dyn Coordination>, Arc<ProcessJournal>),
+}
+
+impl ReplicaTree {
+    fn coordination(&self) -> Arc<dyn Coordination> {
+        match self {
+            Self::Ensemble(tree) => Arc::clone(tree) as Arc<dyn Coordination>,
+            Self::Embedded(tree, _) => Arc::clone(tree),
+        }
+    }
 }
 
 impl Cluster {
     /// Creates a cluster without running replicas.
     pub fn new(world: World, ensemble: Ensemble, storages: Storages, settings: ClusterSettings) -> Self {
         let nodes = Mutex::new((0..settings.replicas).map(|_| Node::default()).collect());
-        Self(Arc::new(Inner { world, ensemble, storages, settings, nodes, cuts: Mutex::default() }))
+        let disk = settings.is_embedded.then(|| Disk::new(world.clone(), "of replica-0"));
+        Self(Arc::new(Inner { world, ensemble, storages, settings, nodes, disk, cuts: Mutex::default() }))
     }
 
     /// Returns the world that it is in.
@@ -154,7 +184,42 @@ impl Cluster {
 
     /// Returns the connection of a replica to the tree, if it runs.
     pub fn tree(&self, node: usize) -> Option<Arc<TreeHandle>> {
-        Some(Arc::clone(&self.0.nodes.lock().get(node)?.listeners.as_ref()?.tree))
+        match &self.0.nodes.lock().get(node)?.listeners.as_ref()?.tree {
+            ReplicaTree::Ensemble(tree) => Some(Arc::clone(tree)),
+            ReplicaTree::Embedded(..) => None,
+        }
+    }
+
+    /// Whether the tree and the first pool are in the embedded store.
+    pub fn is_embedded(&self) -> bool {
+        self.0.disk.is_some()
+    }
+
+    /// Lets the process with the embedded store end after every so many operations on its disk, until the world is
+    /// healed.
+    pub fn crash_every(&self, operations: Option<u64>) {
+        if let Some(disk) = &self.0.disk {
+            disk.crash_every(operations);
+        }
+    }
+
+    /// Returns the open journal of the replica with the embedded store, if it runs.
+    pub fn journal(&self) -> Option<Journal> {
+        match &self.0.nodes.lock().first()?.listeners.as_ref()?.tree {
+            ReplicaTree::Ensemble(_) => None,
+            ReplicaTree::Embedded(_, journal) => Some(journal.journal()),
+        }
+    }
+
+    /// Returns the data of all nodes of the tree; none of an embedded one while no process serves it.
+    pub fn nodes(&self) -> BTreeMap<String, Bytes> {
+        if self.0.disk.is_none() {
+            return self.0.ensemble.dump();
+        }
+        let view = self.journal().and_then(|journal| journal.view().ok());
+        let nodes =
+            |view: &View| (1..=MAX_DEPTH).flat_map(|depth| embedded::nodes(view, depth, "/")).collect();
+        view.map(|view| nodes(&view)).unwrap_or_default()
     }
 
     /// Ends the session of a replica with the tree.
@@ -170,7 +235,7 @@ impl Cluster {
             return false;
         }
         let (mut running, mut owners) = (0, 0);
-        for (path, data) in self.0.ensemble.dump() {
+        for (path, data) in self.nodes() {
             let parts: Vec<&str> = path.split('/').collect();
             match parts[..] {
                 ["", "meta", "components", "replica", _] => {
@@ -216,14 +281,13 @@ impl Cluster {
     /// Builds the broker of a process and its API.
     async fn run(&self, number: usize, process: &Process) -> Result<(), Error> {
         let world = &self.0.world;
-        // The broker waits at its stop for its own tasks only.
-        let for_tree = process.tasks();
-        let spawn: ProcessSpawn = Arc::new(move |task| drop(for_tree.spawn(task)));
-        let tree = TreeHandle::open(self.0.ensemble.clone(), process.name().to_owned(), spawn);
-        let tree = Arc::new(tree);
-        tree.ready(TREE_START)
-            .await
-            .map_err(|error| Error::unavailable(Part::Coordination, error.to_string()))?;
+        // The clock of each machine is off by up to a second.
+        let clock = Clock::of_runtime(START_MILLIS + world.elapsed_millis() + world.below(1_000));
+        let tree = match &self.0.disk {
+            None => self.connect(process).await,
+            Some(disk) => self.open_journal(disk, process, &clock).await,
+        };
+        let tree = tree.map_err(|error| Error::unavailable(Part::Coordination, error.to_string()))?;
         let instance = u128::try_from(number + 1).unwrap_or(1);
         let address = format!("replica-{number}:1");
         let replica = Replica {
@@ -231,10 +295,8 @@ impl Cluster {
             tasks: process.tasks(),
             ..Replica::new(Uuid::from_u128(instance), format!("host-{number}"), address)
         };
-        // The clock of each machine is off by up to a second.
-        let clock = Clock::of_runtime(START_MILLIS + world.elapsed_millis() + world.below(1_000));
-        let catalogue = Catalogue::new(Arc::clone(&tree) as Arc<dyn Coordination>);
-        let settings = self.pool_settings(process)?;
+        let catalogue = Catalogue::new(tree.coordination());
+        let settings = self.pool_settings(process, &tree)?;
         let broker = Broker::start(catalogue, &settings, replica, clock.clone(), Limits::ZAQAR).await?;
         let secret = broker.peer_secret().await?;
         let peers = Arc::new(SimulatedPeers::new(self.clone(), number, process.name().to_owned()));
@@ -250,11 +312,38 @@ impl Cluster {
         Ok(())
     }
 
-    fn pool_settings(&self, process: &Process) -> Result<PoolSettings, Error> {
-        let uri = PoolUri::new(&self.0.settings.pools[0])?;
-        let first = Some(FirstPool { name: PoolName::new("default")?, uri, weight: 1 });
-        let opener = SimulatedOpener::new(self.0.storages.clone(), process.name().to_owned());
-        Ok(PoolSettings { first, opener: Arc::new(opener), placement: Algorithm::default() })
+    /// Connects a process to the ensemble.
+    async fn connect(&self, process: &Process) -> anyhow::Result<ReplicaTree> {
+        // The broker waits at its stop for its own tasks only.
+        let for_tree = process.tasks();
+        let spawn: ProcessSpawn = Arc::new(move |task| drop(for_tree.spawn(task)));
+        let tree = TreeHandle::open(self.0.ensemble.clone(), process.name().to_owned(), spawn);
+        tree.ready(TREE_START).await?;
+        Ok(ReplicaTree::Ensemble(Arc::new(tree)))
+    }
+
+    /// Opens the journal of a process and the tree in it.
+    async fn open_journal(
+        &self,
+        disk: &Disk,
+        process: &Process,
+        clock: &Clock,
+    ) -> anyhow::Result<ReplicaTree> {
+        let (cluster, ending) = (self.clone(), process.clone());
+        let crash: CrashHook = Arc::new(move || cluster.end(0, &ending, Duration::from_secs(1)));
+        let journal = ProcessJournal::open_with(disk, process, clock, JournalOptions::default(), crash)?;
+        let tree = Arc::new(journal.tree().await?);
+        Ok(ReplicaTree::Embedded(tree, Arc::new(journal)))
+    }
+
+    fn pool_settings(&self, process: &Process, tree: &ReplicaTree) -> Result<PoolSettings, Error> {
+        let others = SimulatedOpener::new(self.0.storages.clone(), process.name().to_owned());
+        let (uri, opener): (&str, Arc<dyn Opener>) = match tree {
+            ReplicaTree::Ensemble(_) => (&self.0.settings.pools[0], Arc::new(others)),
+            ReplicaTree::Embedded(_, journal) => (EMBEDDED, Arc::new(journal.opener(others))),
+        };
+        let first = Some(FirstPool { name: PoolName::new("default")?, uri: PoolUri::new(uri)?, weight: 1 });
+        Ok(PoolSettings { first, opener, placement: Algorithm::default() })
     }
 
     /// Forgets all processes at the end of a run. Each refers to the others, and so to itself.
@@ -282,8 +371,18 @@ impl Cluster {
     pub fn crash(&self, number: usize, pause: Duration) {
         let Some(process) = self.process(number) else { return };
         self.0.world.count(Fault::ProcessCrash);
+        self.end(number, &process, pause);
+    }
+
+    /// Ends a process at once, perhaps with the power of its machine.
+    fn end(&self, number: usize, process: &Process, pause: Duration) {
         process.crash();
-        self.forget(number, &process);
+        self.forget(number, process);
+        if let Some(disk) = &self.0.disk
+            && self.0.world.below(2) == 0
+        {
+            disk.cut_power();
+        }
         self.start_after(number, pause);
     }
 
@@ -304,7 +403,10 @@ impl Cluster {
             // Clients have a moment to get their answers.
             tokio::time::sleep(Duration::from_secs(1)).await;
             broker.stop().await;
-            tree.close().await;
+            tree.coordination().close().await;
+            if let ReplicaTree::Embedded(_, journal) = tree {
+                journal.close().await;
+            }
         };
         let task = process.tasks().spawn(stopping);
         self.0.world.spawn(async move {

@@ -77,7 +77,7 @@ pub enum Fault {
     DiskStalled,
     /// A write to a disk fails. It may be there nevertheless.
     DiskWriteFailed,
-    /// A sync of a disk fails. What it was for may be lost.
+    /// A sync of a disk fails. The writes before it may be lost.
     DiskSyncFailed,
     /// A read of a disk fails. The next one may succeed.
     DiskReadFailed,
@@ -89,6 +89,25 @@ pub enum Fault {
     DiskCrash,
     /// A machine without a process loses a part of the unsynced writes.
     PowerCut,
+}
+
+impl Fault {
+    /// Whether it is one of the ensemble, or of the connection to it.
+    pub fn is_of_tree(self) -> bool {
+        matches!(
+            self,
+            Self::TreeRefused
+                | Self::TreeLost
+                | Self::TreeUnanswered
+                | Self::TreeSlow
+                | Self::TreeHung
+                | Self::TreeCut
+                | Self::TreeSessionEnded
+                | Self::TreeLeaderChanged
+                | Self::TreeClockStepped
+                | Self::TreeServerBehind
+        )
+    }
 }
 
 /// How often each fault happens, of [`FaultRates::OUT_OF`] times that it can.

@@ -13,7 +13,7 @@ use records::{Delay, Delete, Delivery, MessageHistory, Removal, Visibility, long
 use settles::Settle;
 
 pub use lives::EmptyWait;
-pub use records::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, PostTerms, Span};
+pub use records::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, LATEST, PostTerms, Span};
 pub use settles::{Effect, EntryAnswer, SettleTerms};
 
 /// Seconds that a message lives at least after its claim has ended.
@@ -27,7 +27,7 @@ pub struct History {
     operations: u64,
     /// How many requests had each outcome.
     outcomes: BTreeMap<String, u64>,
-    /// Whether messages leave their queue by themselves, so that a later one of their group may come next.
+    /// Whether messages leave their queue by themselves, so that a later one of their group may be next.
     has_dead_letters: bool,
     /// Whether pools may lose what they have answered, so that messages may be lost or return.
     is_relaxed: bool,
@@ -123,7 +123,7 @@ impl History {
         }
     }
 
-    /// Returns the removals of all messages of a queue which may reach one that comes to it now.
+    /// Returns the removals of all messages of a queue which may reach one that arrives now.
     fn pending_removals(&self, queue: usize, now: Duration) -> Vec<Delete> {
         let removals = self.removals.iter().filter(|(of, span)| *of == queue && now <= span.ended);
         let delete = |(queue, span): &(usize, Span)| Delete {
@@ -186,6 +186,7 @@ impl History {
                 doubtful_lease: Duration::MAX,
                 released: None,
                 is_settled: false,
+                may_be_split: false,
                 over: span.ended + longest(ttl),
                 life: span.ended + longest(ttl + GRACE),
             };
@@ -201,12 +202,8 @@ impl History {
         let is_early =
             |delay: &Delay| delay.queue == queue && span.began >= delay.since && span.ended < delay.until;
         // A repeated post that a purge has made a new one has a delay of its own.
-        let early =
-            message.delays.iter().find(|delay| is_early(delay)).filter(|_| !message.may_be_stored_again());
-        if let Some(Delay { until, .. }) = early {
-            let text =
-                format!("message {number} was delivered by {queue} at {:?}, before {until:?}", span.ended);
-            self.violation(text);
+        if message.delays.iter().any(is_early) && !message.may_be_stored_again() {
+            self.violation(format!("message {number} was delivered before its time"));
         }
     }
 
@@ -296,6 +293,15 @@ impl History {
         });
     }
 
+    /// Notes that the release of a claim that began at `began` was refused: its holder keeps it.
+    pub fn keep(&mut self, claim: &str, began: Duration) {
+        self.change_deliveries(claim, |delivery| {
+            if delivery.released == Some(began) {
+                delivery.released = None;
+            }
+        });
+    }
+
     /// Notes that a claim was released, so that its messages can be claimed again after `delay` seconds. A release of a
     /// claim that has ended by itself has the same answer, and delays nothing.
     pub fn end_release(&mut self, claim: &str, span: Span, delay: u64) {
@@ -303,7 +309,9 @@ impl History {
             let deliveries = message.deliveries.iter_mut().filter(|delivery| delivery.claim == claim);
             for delivery in deliveries {
                 let (until, over) = (span.began + shortest(delay), span.ended + longest(delay));
-                let is_held = !delivery.is_settled && span.ended < delivery.span.began + delivery.lease;
+                let lease = delivery.lease.min(delivery.doubtful_lease);
+                let is_whole = !delivery.is_settled && !delivery.may_be_split;
+                let is_held = is_whole && span.ended < delivery.span.began.saturating_add(lease);
                 let since = if is_held { span.ended } else { Duration::MAX };
                 if delay > 0 {
                     message.delays.push(Delay { queue: delivery.queue, since, until, over });
@@ -332,7 +340,9 @@ impl History {
     /// Notes that a claim was renewed by a request that began at `began`.
     pub fn renew(&mut self, claim: &str, began: Duration, lease: Duration) {
         self.change_deliveries(claim, |delivery| {
-            delivery.lease = began.saturating_sub(delivery.span.began) + lease;
+            if !delivery.may_be_split {
+                delivery.lease = began.saturating_sub(delivery.span.began) + lease;
+            }
         });
     }
 
@@ -391,17 +401,28 @@ impl History {
         ended: Duration,
         certainty: Certainty,
     ) {
-        if certainty == Certainty::Unknown {
-            // It may be carried out at any time.
-            return;
-        }
         let is_that = |(of, span): &&mut (usize, Span)| *of == queue && span.began == began;
         if let Some((_, span)) = self.removals.iter_mut().find(is_that) {
-            span.ended = ended;
+            span.ended = if certainty == Certainty::Unknown { began + LATEST } else { ended };
         }
-        for message in self.messages.values_mut().filter(|message| message.terms.queue == queue) {
-            let was_there = message.posted == Certainty::Done && message.post.ended <= began;
-            let of_removal = message.deletes.iter_mut().find(|delete| delete.span.began == began);
+        if certainty == Certainty::Unknown {
+            return;
+        }
+        for message in self.messages.values_mut() {
+            // A message that was forwarded arrives some time after the answer.
+            let has_arrived = message.forwarded_by.is_none()
+                || message
+                    .deliveries
+                    .iter()
+                    .any(|delivery| delivery.queue == queue && delivery.span.ended <= began);
+            let was_there = has_arrived
+                && message.terms.queue == queue
+                && message.posted == Certainty::Done
+                && message.post.ended <= began;
+            let is_of_removal = |delete: &&mut Delete| {
+                delete.why == Removal::All && delete.queue == queue && delete.span.began == began
+            };
+            let of_removal = message.deletes.iter_mut().find(is_of_removal);
             if let Some(delete) = of_removal
                 && (was_there || certainty == Certainty::NotDone)
             {

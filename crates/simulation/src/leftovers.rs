@@ -1,9 +1,10 @@
-//! The judge of what a run leaves behind: once all queues are empty, no pool has a message and the tree has no claim and no
-//! deleted queue that is still to be cleaned.
+//! The judge of what a run leaves behind: once all queues are empty, no pool has a message and the tree has no claim
+//! and no deleted queue that is still to be cleaned.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use angarium_storage::embedded::{AuditedQueue, audit};
 use parking_lot::Mutex;
 
 use crate::cluster::Cluster;
@@ -37,7 +38,19 @@ fn leftovers(cluster: &Cluster) -> Vec<String> {
             format!("pool {} has {} messages of queue {queue:?} left", storage.name(), held.entries.len())
         }));
     }
-    let tree = cluster.ensemble().dump();
+    let view = cluster.journal().and_then(|journal| journal.view().ok());
+    if cluster.is_embedded() && view.is_none() {
+        left.push("the embedded store is not open".into());
+    }
+    if let Some(view) = view {
+        let audit = audit(&view);
+        let is_left = |queue: &&AuditedQueue| queue.counted.messages > 0 || !queue.is_whole();
+        left.extend(
+            audit.queues.iter().filter(is_left).map(|queue| format!("the embedded pool has {queue:?}")),
+        );
+        left.extend(audit.unlisted);
+    }
+    let tree = cluster.nodes();
     left.extend(tree.keys().filter(|path| is_leftover(path)).map(|path| format!("the tree has {path} left")));
     left
 }

@@ -1,5 +1,5 @@
-//! Whole clusters in one thread, from one seed. `docs/architecture/simulation.md` has the reasons and the use. This file
-//! is the map of the crate and has no code.
+//! Whole clusters in one thread, from one seed. `docs/architecture/simulation.md` has the reasons and the use. This
+//! file is the map of the crate and has no code.
 //!
 //! | level | module | its job |
 //! |---|---|---|

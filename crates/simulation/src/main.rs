@@ -159,7 +159,7 @@ fn print(sums: &Sums) {
     println!("{} seeds failed {}", failed.len(), failed.join(" "));
 }
 
-/// Prints, for each protocol rule, how many of its points the product has reached, and those that it has not.
+/// Prints, for each protocol rule, how many of its points the product has reached, and the others.
 #[cfg(feature = "mutations")]
 fn print_coverage() {
     use angarium_core::mutation::{Mutation, reached};

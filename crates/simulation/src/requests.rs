@@ -101,6 +101,12 @@ impl ApiRequest {
         self.wait
     }
 
+    /// Whether the request names a part of a queue, or of a pool, which may be gone: a claim, a message or a drain.
+    pub fn names_part(&self) -> bool {
+        let parts = ["/claims/", "/messages/", "/drain"];
+        self.operation.is_some() || parts.iter().any(|part| self.path.contains(part))
+    }
+
     /// Creates or changes a queue.
     pub fn put_queue(queue: &str, attributes: Value) -> Self {
         Self::new(Method::PUT, format!("/queues/{queue}"), Some(attributes))

@@ -113,7 +113,8 @@ async fn run_in_world(scenario: &Scenario, world: World) -> Report {
 async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<History>>) {
     let ensemble = Ensemble::new(world.clone(), START_MILLIS);
     let storages = Storages::new(world.clone());
-    for uri in &scenario.cluster.pools {
+    // The first pool of an embedded store is on its disk.
+    for uri in scenario.cluster.pools.iter().skip(usize::from(scenario.cluster.is_embedded)) {
         let class = if scenario.verbs.has(Verb::Relaxed) { Durability::Relaxed } else { Durability::Sync };
         storages.add(uri.trim_start_matches("sim://"), class);
     }
@@ -123,6 +124,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     await_complete(&cluster, history).await;
     workload.create_queues().await;
     world.begin_faults(scenario.rates.clone());
+    cluster.crash_every(scenario.crash_every);
     let faults = cluster.clone();
     world.spawn(weather::run(faults));
     workload.run_clients().await;

@@ -1,5 +1,5 @@
-//! The scenario of a run, drawn from its seed: the cluster, the load, and how often each fault happens. Each run draws a
-//! part of the faults (swarm testing): some defects show only when other faults are absent.
+//! The scenario of a run, drawn from its seed: the cluster, the load, and how often each fault happens. Each run draws
+//! a part of the faults (swarm testing): some defects show only when other faults are absent.
 
 use std::collections::BTreeSet;
 
@@ -54,6 +54,17 @@ const WEATHER_FAULTS: &[(Fault, u32)] = &[
     (Fault::ProcessPause, 3_000),
 ];
 
+/// Faults of the disk of an embedded store, which are drawn for each operation, and their greatest rates.
+const DISK_FAULTS: &[(Fault, u32)] = &[
+    (Fault::DiskWriteFailed, 2_000),
+    (Fault::DiskSyncFailed, 2_000),
+    (Fault::DiskReadFailed, 100),
+    (Fault::DiskStalled, 1_000),
+    (Fault::DiskFull, 500),
+    (Fault::DiskExhausted, 300),
+    (Fault::DiskCrash, 500),
+];
+
 /// Faults of processes and connections with which a step of the clock by minutes may end claims early: after them no
 /// replica may be left with the time from before the step.
 const NOT_WITH_CLOCK_STEPS: &[Fault] = &[
@@ -87,6 +98,8 @@ pub struct Scenario {
     pub is_calm: bool,
     /// How often each fault happens.
     pub rates: FaultRates,
+    /// After every so many operations on the disk of an embedded store its process ends; none for never.
+    pub crash_every: Option<u64>,
 }
 
 /// What clients do in a run beside posts, claims and deletes of messages.
@@ -132,7 +145,7 @@ impl Verb {
         (Self::Pools, 4),
     ];
 
-    /// Those that may refuse a request although nothing fails.
+    /// The verbs that may refuse a request although nothing fails.
     const NOT_WHEN_CALM: &[Self] =
         &[Self::Migrations, Self::Purges, Self::QueueDeletions, Self::Relaxed, Self::Pools];
 }
@@ -173,13 +186,17 @@ impl Scenario {
     pub fn of_seed(seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let replicas = [1, 2, 3, 3][random.random_range(0..4)];
+        let is_embedded = random.random_range(0..5) == 0;
         let cluster = ClusterSettings {
-            replicas,
+            replicas: if is_embedded { 1 } else { replicas },
+            is_embedded,
             pools: vec!["sim://a".into(), "sim://b".into()],
             policy: [Policy::Equal, Policy::Equal, Policy::Ranked, Policy::Oldest][random.random_range(0..4)],
         };
         let is_calm = random.random_range(0..10) == 0;
-        let rates = draw_rates(&mut random, is_calm);
+        let rates = draw_rates(&mut random, is_calm, is_embedded);
+        let has_crashes = is_embedded && !is_calm && random.random_range(0..4) == 0;
+        let crash_every = has_crashes.then(|| random.random_range(50..3_000));
         let mut verbs = Verbs::draw(&mut random);
         if is_calm {
             Verb::NOT_WHEN_CALM.iter().for_each(|verb| verbs.remove(*verb));
@@ -194,18 +211,21 @@ impl Scenario {
             verbs,
             is_calm,
             rates,
+            crash_every,
         }
     }
 }
 
-fn draw_rates(random: &mut StdRng, is_calm: bool) -> FaultRates {
+fn draw_rates(random: &mut StdRng, is_calm: bool, is_embedded: bool) -> FaultRates {
     let mut rates = FaultRates::default();
-    for (fault, greatest) in REQUEST_FAULTS.iter().chain(WEATHER_FAULTS) {
+    let of_disks = if is_embedded { DISK_FAULTS } else { &[] };
+    let others = REQUEST_FAULTS.iter().chain(WEATHER_FAULTS);
+    for (fault, greatest) in others.filter(|(fault, _)| !is_embedded || !fault.is_of_tree()).chain(of_disks) {
         if random.random_range(0..100) < 35 {
             rates.set(*fault, greatest / [1, 3, 10][random.random_range(0..3)]);
         }
     }
-    if random.random_range(0..20) == 0 {
+    if random.random_range(0..20) == 0 && !is_embedded {
         rates.set(Fault::TreeClockStepped, 500);
         NOT_WITH_CLOCK_STEPS.iter().for_each(|fault| rates.set(*fault, 0));
     }

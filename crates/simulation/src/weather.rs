@@ -1,4 +1,4 @@
-//! Faults of processes, sessions and storages, which come over the cluster while clients work.
+//! Faults of processes, sessions and storages, which happen while clients work.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ async fn pass_second(cluster: &Cluster) {
     let world = cluster.world();
     tokio::time::sleep(Duration::from_millis(500 + world.below(1_000))).await;
     let node = usize::try_from(world.below(100)).unwrap_or(0) % cluster.size();
-    if world.happens(Fault::ProcessPause) {
+    if world.draws(Fault::ProcessPause) {
         pause(cluster, node);
     }
     if world.draws(Fault::ProcessCrash) {
@@ -85,6 +85,7 @@ pub async fn run(cluster: Cluster) {
 
 fn pause(cluster: &Cluster, node: usize) {
     let Some(process) = cluster.process(node) else { return };
+    cluster.world().count(Fault::ProcessPause);
     process.pause();
     let pause = some_seconds(cluster.world(), 40);
     cluster.world().spawn(async move {

@@ -59,12 +59,13 @@ impl EmbeddedTree {
         Ok(Self { journal, watches: Arc::default(), session, tasks: TaskTracker::new(), spawn: None })
     }
 
-    /// Returns the tree with another way to start its tasks than the runtime of its callers.
+    /// Returns the tree with another way to start its tasks than the runtime of its callers: a simulation decides when
+    /// each of them runs.
     pub fn with_spawn(self, spawn: TaskSpawn) -> Self {
         Self { spawn: Some(spawn), ..self }
     }
 
-    /// Runs a read.
+    /// Runs a read, which may wait for the disk, where the journal runs its reads.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Journal) -> Result<T, TreeError> + Send + 'static,

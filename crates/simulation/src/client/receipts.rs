@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Client, certainty, lease, number_of, queue_name};
-use crate::history::{Certainty, EmptyWait, HeldClaim, HeldMessage, PostTerms, Span};
+use crate::history::{Certainty, EmptyWait, HeldClaim, HeldMessage, LATEST, PostTerms, Span};
 use crate::requests::{ApiRequest, Outcome};
 
 impl Client {
@@ -59,10 +59,8 @@ impl Client {
         let change = self.history.lock().begin_visibility(*number, began, lease(ttl), ttl);
         let outcome = self.send(&ApiRequest::change_visibility(&queue_name(queue), &receipt.id, ttl)).await;
         let changed = certainty(&outcome);
-        // A refusal says that no receive holds the message now.
-        if changed != Certainty::Unknown {
-            self.history.lock().end_visibility(*number, change, self.world().elapsed());
-        }
+        let ended = if changed == Certainty::Unknown { began + LATEST } else { self.world().elapsed() };
+        self.history.lock().end_visibility(*number, change, ended);
     }
 }
 

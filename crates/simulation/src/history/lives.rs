@@ -4,10 +4,14 @@
 use std::time::Duration;
 
 use super::records::{Delivery, LATEST, MessageHistory, longest};
-use super::{Certainty, GRACE, History, Span};
+use super::{Certainty, DEAD_LETTERS, GRACE, History, Span};
 
 /// The longest claim of a run, in seconds.
 const LONGEST_CLAIM: u64 = 300;
+
+/// The longest time for which claims and lives stay as they are because a slot is suspended: a sync that takes a minute,
+/// and the recovery after it.
+const MAX_SUSPENSION: Duration = Duration::from_secs(90);
 
 /// A claim that waited and got no message, while no fault could happen.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +31,7 @@ impl History {
     }
 
     /// Checks that no message was delivered after its life. A claim that holds a message extends its life, also one
-    /// whose client has no answer.
+    /// whose client has no answer. A message that is moved may begin another life.
     pub fn check_lives(&mut self) {
         let is_late = |message: &MessageHistory, delivery: &Delivery| {
             let doubtful = self
@@ -38,7 +42,8 @@ impl History {
             let before = message.deliveries.iter().filter(|other| other.span.began < delivery.span.ended);
             let others = before.filter(|other| other.claim != delivery.claim).map(|other| other.life);
             let end = others.chain(doubtful).chain(life_of_post(message)).max();
-            end.is_some_and(|end| delivery.span.began > end)
+            let may_live_again = delivery.queue >= DEAD_LETTERS || !message.arrivals.is_empty();
+            !may_live_again && end.is_some_and(|end| delivery.span.began > end + MAX_SUSPENSION)
         };
         let mortal = self.messages.iter().filter(|(_, message)| message.terms.ttl.is_some());
         let late: Vec<u64> = mortal

@@ -9,7 +9,7 @@ pub const DEAD_LETTERS: usize = 1_000;
 
 /// A request without an answer has been carried out, or never will be, after this time: three minutes in the network,
 /// and the time of a request at its replica.
-pub(super) const LATEST: Duration = Duration::from_secs(240);
+pub const LATEST: Duration = Duration::from_secs(240);
 
 /// Times of a request: when its client sent it, and when the client had the answer or gave up.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +105,9 @@ pub(super) struct Delivery {
     pub(super) released: Option<Duration>,
     /// Whether its holder has begun to settle it.
     pub(super) is_settled: bool,
+    /// Whether a change of visibility may have taken the message out of the claim: what happens to the claim later does
+    /// not concern it then.
+    pub(super) may_be_split: bool,
     /// After this time the claim has certainly ended.
     pub(super) over: Duration,
     /// After this time the message does not live by the claim and its grace any more.
@@ -114,6 +117,7 @@ pub(super) struct Delivery {
 impl Delivery {
     /// Notes a change of visibility: the claim may end with the new time.
     pub(super) fn change(&mut self, change: &Visibility) {
+        self.may_be_split = true;
         self.extend(change.span.began, change.ttl);
         self.lease = self.lease.min(change.span.began.saturating_sub(self.span.began) + change.lease);
     }
@@ -171,7 +175,8 @@ pub(super) struct Delay {
     pub(super) over: Duration,
 }
 
-/// A change of the visibility of a received message. It concerns the holder of that moment, whoever made the request.
+/// A change of the visibility of a received message. It concerns the holder of that moment, also another one than the
+/// client that made the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visibility {
     pub(super) span: Span,
@@ -209,7 +214,7 @@ impl MessageHistory {
         self.terms.queue == queue || self.arrivals.iter().any(arrives)
     }
 
-    /// Whether the message may have come to the queue of a delete after that delete.
+    /// Whether the message may have arrived at the queue of a delete after that delete.
     pub(super) fn may_have_returned(&self, delete: &Delete) -> bool {
         let has_arrived_before = |arrival: &Arrival| {
             let is_arrived = |delivery: &Delivery| {
@@ -228,7 +233,9 @@ impl MessageHistory {
 
     /// Whether a repeated post may have stored the message again: a purge forgets deduplication ids.
     pub(super) fn may_be_stored_again(&self) -> bool {
-        self.posts > 1 && self.deletes.iter().any(|delete| delete.why == Removal::All)
+        let may_be_purged =
+            |delete: &Delete| delete.why == Removal::All && delete.certainty != Certainty::NotDone;
+        self.posts > 1 && self.deletes.iter().any(may_be_purged)
     }
 
     /// Whether its place among the messages of its group is certain: it was posted there, and stays there.

@@ -15,7 +15,7 @@ use crate::process::Process;
 use crate::world::World;
 
 /// Bytes of every disk.
-pub const CAPACITY: u64 = 1 << 40;
+const CAPACITY: u64 = 1 << 40;
 
 /// How often a caller that waits for the disk looks at it again.
 const LOOK: Duration = Duration::from_millis(1);
@@ -80,12 +80,14 @@ impl Disk {
     /// the disk must have ended.
     pub fn cut_power(&self) {
         assert!(!self.is_in_use(), "a process on a machine without power");
-        self.0.world.count(Fault::PowerCut);
         let mut state = self.0.state.lock();
         let unsynced = state.written - state.synced;
         let kept = state.synced + self.0.world.below(unsynced + 1);
         state.versions.truncate(kept);
         let before = std::mem::replace(&mut state.written, kept);
+        if kept < before {
+            self.0.world.count(Fault::PowerCut);
+        }
         self.note(|| format!("power is cut: {kept} of {before} groups stay"));
     }
 
@@ -93,11 +95,6 @@ impl Disk {
     /// live.
     pub fn crash_every(&self, count: Option<u64>) {
         self.0.state.lock().crash_every = count;
-    }
-
-    /// Returns the number of operations so far.
-    pub fn operations(&self) -> u64 {
-        self.0.state.lock().operations
     }
 
     /// Leaves no room for new messages for a while.
@@ -146,6 +143,7 @@ impl Disk {
         let is_due =
             state.crash_every.is_some_and(|every| every > 0 && state.operations.is_multiple_of(every));
         drop(state);
+        let is_due = is_due && !self.0.world.is_healed();
         if is_due {
             self.0.world.count(Fault::DiskCrash);
         }

@@ -1,9 +1,9 @@
 //! The journal of one process, and what a broker needs over it.
 //!
 //! A replica with an embedded tree has one [`Disk`] for all of its processes. Each process opens its journal there by
-//! [`ProcessJournal::open`]; [`ProcessJournal::tree`] is its coordination, and [`ProcessJournal::opener`] opens the pool
-//! `embedded:journal` beside the simulated storages. In order, a process ends by [`ProcessJournal::close`]; at a crash
-//! its tasks end, and all that was written is on the disk. Then [`Disk::cut_power`] may take the unsynced groups.
+//! [`ProcessJournal::open`]; [`ProcessJournal::tree`] is its coordination, and [`ProcessJournal::opener`] opens the
+//! pool `embedded:journal` beside the simulated storages. In order, a process ends by [`ProcessJournal::close`]; at a
+//! crash its tasks end, and all that was written is on the disk. Then [`Disk::cut_power`] may take the unsynced groups.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -99,7 +99,7 @@ impl ProcessJournal {
 
     /// Closes the journal as a process does that ends in order: waiting work is written and synced, other work is
     /// refused. Returns once the next process can open it.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         self.shared.begin_close();
         self.shared.disk.released().await;
     }

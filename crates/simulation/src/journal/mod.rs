@@ -11,7 +11,8 @@
 //! - `machine` opens it, with the tree and the pools over it.
 //!
 //! A write that takes too long refuses all work until it ends, one that fails closes the journal until it opens itself
-//! again, and each operation on the disk can be the last one of the process. A read that fails may succeed when it is repeated.
+//! again, and each operation on the disk can be the last one of the process. A read that fails may succeed when it is
+//! repeated.
 
 mod backend;
 mod committer;
@@ -26,7 +27,7 @@ mod versions;
 
 use std::sync::Arc;
 
-pub use disk::{CAPACITY, Disk};
+pub use disk::Disk;
 pub use machine::{EMBEDDED, EmbeddedOpener, ProcessJournal};
 
 /// Ends a process at once. It is called by a task of the process, which makes no other step.

@@ -9,6 +9,7 @@ use angarium_clock::Clock;
 use angarium_coordination::{Coordination, Op};
 use angarium_core::durability::Durability;
 use angarium_core::limits::RELAXED_SYNC;
+use angarium_core::maps::HashKeys;
 use angarium_journal::{Journal, JournalError, JournalOptions, OpenError, Room, Space};
 use angarium_storage::embedded::EmbeddedPool;
 use angarium_storage::{Batch, PoolStore, PoolWrites, Recount};
@@ -33,6 +34,7 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn new(seed: u64) -> Self {
+        HashKeys::fix([1, 2]);
         let world = World::new(seed, Policy::Equal, Trace::kept());
         let disk = Disk::new(world.clone(), "a");
         Self { world, disk }

@@ -139,7 +139,7 @@ impl Leader {
             is_any = true;
         }
         if is_any {
-            self.world.note(|| format!("tree: the leader no longer hears {name}"));
+            self.world.note(|| format!("tree: the leader gets nothing from {name}"));
         }
         is_any
     }

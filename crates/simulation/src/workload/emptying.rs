@@ -11,8 +11,8 @@ use crate::requests::{ApiRequest, Outcome};
 use crate::scenario::Verb;
 
 impl Workload {
-    /// Empties all queues, once nothing fails any more and all claims have ended. Every message that should be there must
-    /// be delivered.
+    /// Empties all queues, once nothing fails any more and all claims have ended. Every message that should be there
+    /// must be delivered.
     pub async fn empty_queues(&self) {
         let since = self.world().elapsed();
         let client = self.client("cleaner".into());

@@ -32,7 +32,6 @@ mod numbers;
 mod reads;
 #[path = "../../../storage/tests/conformance/reopening.rs"]
 mod reopening;
-mod replica;
 #[path = "../../../storage/tests/conformance/retained.rs"]
 mod retained;
 #[path = "../../../storage/tests/conformance/scans.rs"]
@@ -46,6 +45,7 @@ mod tree;
 use std::sync::Arc;
 
 use angarium_clock::Clock;
+use angarium_core::maps::HashKeys;
 use angarium_journal::JournalOptions;
 use angarium_simulation::journal::{Disk, ProcessJournal};
 use angarium_simulation::process::Process;
@@ -68,6 +68,7 @@ struct SimulatedDisk {
 
 impl SimulatedDisk {
     fn new(seed: u64) -> Self {
+        HashKeys::fix([1, 2]);
         let world = World::new(seed, Policy::Equal, Trace::hashed());
         Self { disk: Disk::new(world, "a"), starts: 0 }
     }

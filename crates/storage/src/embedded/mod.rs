@@ -31,6 +31,7 @@ use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Message};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::time::Timestamp;
 use angarium_journal::{Journal, JournalError, Room, Space, Txn, View};
 pub use audit::{Audit, AuditedQueue, audit};
@@ -198,7 +199,9 @@ impl PoolWrites for EmbeddedPool {
             txn.put(Space::Records, stored::record_key(slot), record.encode());
             Ok(())
         };
-        self.journal.commit_as(batch.durability, work).await.map_err(failed)?
+        let durability =
+            if is_on(Mutation::AnswerBeforeSync) { Durability::Relaxed } else { batch.durability };
+        self.journal.commit_as(durability, work).await.map_err(failed)?
     }
 
     async fn drop_queue(

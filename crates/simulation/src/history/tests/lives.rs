@@ -97,7 +97,7 @@ fn change_of_visibility_concerns_every_holder() {
     assert_eq!(history.take_violations(), [""; 0]);
     deliver(&mut history, "c", &[0], 30);
     assert_eq!(violations(history), ["message 0 is under two claims, b and c"]);
-    // A claim whose answer comes after the change may have ended by it.
+    // A claim whose answer arrives after the change may have ended by it.
     let mut history = posted();
     history.begin_visibility(0, at(20), at(0), 0);
     history.deliver(0, &claim_of("a", &[0]), span(19, 40), at(60), 60);
