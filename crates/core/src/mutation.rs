@@ -161,6 +161,8 @@ mutations! {
     IgnoreLease = "ignore-lease", "P8";
     /// A delete of a message that no claim holds is answered and not sent to the pool.
     SkipDeleteWithoutClaim = "skip-delete-without-claim", "P8";
+    /// A replica refuses receipts of a FIFO queue from its memory, although another one may own the slot.
+    RefuseReceiptFromMemory = "refuse-receipt-from-memory", "P8";
 
     /// The note of a deduplication id expires at once.
     ExpireDedupNoteAtOnce = "expire-dedup-note-at-once", "P10";

@@ -15,6 +15,7 @@ use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::group::AttemptId;
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
 use angarium_core::limits as core_limits;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::receipt::{Receipt, ReceiptKey};
 use angarium_core::time::Timestamp;
@@ -141,6 +142,7 @@ impl Claims {
         let ExistingQueue { id, attributes } = self.0.open_queues.opened(at).await?;
         let named = self.0.slots.queue(at).await?;
         let asked: Vec<_> = handles.iter().map(|handle| opened_receipt(&key, id, handle)).collect();
+        let is_receipt: Vec<bool> = asked.iter().map(Result::is_ok).collect();
         let queue = named.handle().ok_or_else(|| closed(at))?;
         let ClaimedRemoval { ids: claimed, outcome: together } =
             queue.remove_claimed(asked.iter().flatten(), self.0.slots.claim_time())?;
@@ -167,11 +169,15 @@ impl Claims {
                 Err(error) => Err(Arc::new(error)),
             });
         }
-        if done.iter().any(Result::is_err) {
+        // A refusal depends on memory (P8), but not that of a text which is no receipt of this queue.
+        if done.iter().zip(is_receipt).any(|(done, is_receipt)| done.is_err() && is_receipt) {
             // The next owner of the queue will delete all of them again, which does no harm to messages that are gone.
             let is_refused = |done: &Result<(), Arc<Error>>| matches!(done, Err(e) if e.nothing_written());
             let is_unwritten = done.iter().all(is_refused);
-            let served = named.slot().check_served();
+            let served = match is_on(Mutation::RefuseReceiptFromMemory) {
+                true => named.slot().check_served(),
+                false => self.0.slots.check_ours(named.slot()),
+            };
             served.map_err(|error| if is_unwritten { error } else { error.into_unknown() })?;
         }
         Ok(done)

@@ -3,15 +3,18 @@
 
 use std::time::{Duration, Instant};
 
+use angarium_broker::Receive;
 use angarium_clock::Clock;
-use angarium_core::claim::Holdings;
+use angarium_core::claim::{Holdings, Visibility};
+use angarium_core::error::ErrorCode;
 use angarium_core::ids::ClaimId;
 use angarium_journal::Journal;
 use uuid::Uuid;
 
 use super::faulty::LinkOutage;
+use super::groups::in_group;
 use super::outcomes::faulty;
-use super::{MAX_WAIT, Whole, limit, queue, start, terms, whole};
+use super::{MAX_WAIT, Whole, limit, metadata, queue, start, terms, whole};
 
 /// Waits long enough for a tick of the background task that expires claims.
 async fn turns() {
@@ -137,4 +140,33 @@ async fn lost_session_re_registers_before_memory_is_served() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(registered().await, 1);
+}
+
+/// The replica may have been replaced, and a later receive may have the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_receipt_is_not_refused_in_suspension() {
+    let (faulty, q) = (faulty().await, queue("q"));
+    let (broker, link) = (&faulty.whole.broker, &faulty.link);
+    broker.queue_create(&q, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    broker.messages_post(&q, vec![in_group("a", "1")], None).await.unwrap();
+    let asked = Receive {
+        limit: limit(1),
+        visibility: Some(Visibility::new(60, "").unwrap()),
+        wait: None,
+        waited: Duration::ZERO,
+        in_flight: 100,
+        attempt: None,
+    };
+    let mut received = broker.receive(&q, asked).await.unwrap().unwrap();
+    received.delivery_guard.iter_mut().for_each(|delivery_guard| delivery_guard.done());
+    let handle = received.messages[0].1.as_str();
+    let now = Visibility::new(0, "").unwrap();
+    broker.receipts_change(&q, &[(handle, now)]).await.unwrap().remove(0).unwrap();
+    let ended = broker.receipts_delete(&q, &[handle]).await.unwrap().remove(0).unwrap_err();
+    assert_eq!(ended.error_code(), ErrorCode::Invalid);
+    link.suspend(LinkOutage::Refused);
+    let refused = broker.receipts_delete(&q, &[handle]).await.unwrap_err();
+    assert_eq!((refused.error_code(), refused.nothing_written()), (ErrorCode::Unavailable, true));
+    let unreadable = broker.receipts_delete(&q, &["no receipt"]).await.unwrap().remove(0).unwrap_err();
+    assert_eq!(unreadable.error_code(), ErrorCode::BadReceipt);
 }
