@@ -3,8 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use angarium_broker::Receive;
-use angarium_core::claim::Visibility;
 use angarium_core::delay::Delay;
 use angarium_core::ids::MessageId;
 use angarium_core::message::NewMessage;
@@ -166,19 +164,9 @@ async fn receipt_delete_in_doubt_is_answered_as_unknown() {
     let faulty = faulty().await;
     let whole = &faulty.whole;
     whole.post(&queue("q"), 1, 3_600).await;
-    let asked = Receive {
-        limit: limit(1),
-        visibility: Some(Visibility::new(60, "").unwrap()),
-        wait: None,
-        waited: Duration::ZERO,
-        in_flight: 100,
-        attempt: None,
-    };
-    let mut received = whole.broker.receive(&queue("q"), asked).await.unwrap().unwrap();
-    received.delivery_guard.iter_mut().for_each(|delivery_guard| delivery_guard.done());
+    let handle = whole.receive_one(&queue("q")).await;
     faulty.pool.next(&[UnknownBefore; 6]);
-    let handle = received.messages[0].1.as_str();
-    let doubt = whole.broker.receipts_delete(&queue("q"), &[handle]).await;
+    let doubt = whole.broker.receipts_delete(&queue("q"), &[&handle]).await;
     let is_unknown = match doubt {
         Err(error) => !error.nothing_written(),
         Ok(outcomes) => outcomes[0].as_ref().is_err_and(|error| !error.nothing_written()),

@@ -62,12 +62,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use angarium_broker::{Broker, FirstPool, PoolSettings};
+use angarium_broker::{Broker, FirstPool, PoolSettings, Receive};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_cluster::replicas::Replica;
 use angarium_coordination::embedded::EmbeddedTree;
-use angarium_core::claim::{ClaimLimit, ClaimTerms};
+use angarium_core::claim::{ClaimLimit, ClaimTerms, Visibility};
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
@@ -160,6 +160,21 @@ impl Whole {
         let Some((view, mut delivery_guard)) = claim else { return Vec::new() };
         delivery_guard.done();
         view.messages.iter().map(|message| message.id).collect()
+    }
+
+    /// Receives one message for a minute, and returns its handle.
+    async fn receive_one(&self, at: &QueueRef) -> String {
+        let asked = Receive {
+            limit: limit(1),
+            visibility: Some(Visibility::new(60, "").unwrap()),
+            wait: None,
+            waited: Duration::ZERO,
+            in_flight: 100,
+            attempt: None,
+        };
+        let mut received = self.broker.receive(at, asked).await.unwrap().unwrap();
+        received.delivery_guard.iter_mut().for_each(|delivery_guard| delivery_guard.done());
+        received.messages.remove(0).1
     }
 
     /// Claims until a message is there, as long as a busy machine may need.

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use angarium_broker::Receive;
 use angarium_clock::Clock;
 use angarium_core::claim::{Holdings, Visibility};
 use angarium_core::error::ErrorCode;
@@ -149,17 +148,8 @@ async fn ended_receipt_is_not_refused_in_suspension() {
     let (broker, link) = (&faulty.whole.broker, &faulty.link);
     broker.queue_create(&q, metadata(r#"{"_fifo": true}"#)).await.unwrap();
     broker.messages_post(&q, vec![in_group("a", "1")], None).await.unwrap();
-    let asked = Receive {
-        limit: limit(1),
-        visibility: Some(Visibility::new(60, "").unwrap()),
-        wait: None,
-        waited: Duration::ZERO,
-        in_flight: 100,
-        attempt: None,
-    };
-    let mut received = broker.receive(&q, asked).await.unwrap().unwrap();
-    received.delivery_guard.iter_mut().for_each(|delivery_guard| delivery_guard.done());
-    let handle = received.messages[0].1.as_str();
+    let handle = faulty.whole.receive_one(&q).await;
+    let handle = handle.as_str();
     let now = Visibility::new(0, "").unwrap();
     broker.receipts_change(&q, &[(handle, now)]).await.unwrap().remove(0).unwrap();
     let ended = broker.receipts_delete(&q, &[handle]).await.unwrap().remove(0).unwrap_err();
