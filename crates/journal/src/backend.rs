@@ -66,7 +66,7 @@ pub trait Snapshot: Send + Sync {
     /// Returns the value of a key.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, JournalError>;
 
-    /// Returns keys and values from `from` (inclusive) on, of which the reader takes those that begin with `prefix`: the
+    /// Returns keys and values from `from` (inclusive) on. The reader takes the pairs whose keys begin with `prefix`; the
     /// pairs behind them may follow. Reads lazily.
     fn scan(&self, space: Space, prefix: &[u8], from: &[u8]) -> Pairs;
 

@@ -53,7 +53,7 @@ pub struct RoomLeft {
 }
 
 impl RoomLeft {
-    /// Returns what is left of `space` beyond `reserve` bytes.
+    /// Returns the free bytes of `space` beyond `reserve` bytes.
     pub fn of(space: Option<DiskSpace>, reserve: u64) -> Self {
         let free = space.map_or(u64::MAX, |space| space.free);
         Self { above: free.checked_sub(reserve), written: 0 }

@@ -290,7 +290,7 @@ impl Committer {
         }
     }
 
-    /// Ends the journal: what is written is synced, and contents that were checked are noted as such.
+    /// Ends the journal: all writes are synced, and contents that were checked are noted as such.
     async fn leave(&mut self) {
         self.begin();
         if self.shared.check_open().is_ok() && self.sync_answered().await.is_ok() && self.shared.is_checked()
