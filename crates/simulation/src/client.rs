@@ -82,9 +82,19 @@ impl Client {
             }
         };
         world.note(|| format!("{} {}: {}", self.name, request.text(), outcome.text()));
-        self.history.lock().count_outcome(&outcome.text());
+        self.note_outcome(&outcome);
         self.check_calm(request, &outcome, world.elapsed() - began);
         outcome
+    }
+
+    fn note_outcome(&self, outcome: &Outcome) {
+        let faults = self.world().faults();
+        let has_lost = [Fault::PoolRolledBack, Fault::PowerCut].iter().any(|fault| faults.of(*fault) > 0);
+        let mut history = self.history.lock();
+        history.count_outcome(&outcome.text());
+        if has_lost {
+            history.note_lost_writes();
+        }
     }
 
     /// Sends a request a second time, within some seconds. Its answer is not read.

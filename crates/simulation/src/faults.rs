@@ -151,6 +151,11 @@ impl FaultCounts {
         }
     }
 
+    /// Returns how often a fault has happened.
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.0.get(&fault).copied().unwrap_or(0)
+    }
+
     /// Returns the number of all faults.
     pub fn total(&self) -> u64 {
         self.0.values().sum()

@@ -29,8 +29,10 @@ pub struct History {
     outcomes: BTreeMap<String, u64>,
     /// Whether messages leave their queue by themselves, so that a later one of their group may be next.
     has_dead_letters: bool,
-    /// Whether pools may lose what they have answered, so that messages may be lost or return.
+    /// Whether pools may lose what they have answered.
     is_relaxed: bool,
+    /// Whether a storage has lost writes that were not synced.
+    has_lost_writes: bool,
     /// Requests that remove all messages of a queue.
     removals: Vec<(usize, Span)>,
     /// The entries of all settles.
@@ -67,10 +69,20 @@ impl HistoryCounts {
 }
 
 impl History {
-    /// Creates a history without messages. With dead letters the order within groups is not checked; in relaxed queues
-    /// neither that nor what a pool may lose by a fail-over.
+    /// Creates a history without messages. With dead letters the order within groups is not checked. In relaxed queues
+    /// neither that is checked nor what a loss may undo, once a storage has lost writes.
     pub fn new(has_dead_letters: bool, is_relaxed: bool) -> Self {
         Self { has_dead_letters, is_relaxed, ..Self::default() }
+    }
+
+    /// Notes that a storage has lost writes that were not synced.
+    pub fn note_lost_writes(&mut self) {
+        self.has_lost_writes = true;
+    }
+
+    /// Whether answered writes may be lost, so that messages are lost or return.
+    fn may_have_lost(&self) -> bool {
+        self.is_relaxed && self.has_lost_writes
     }
 
     /// Counts a request.
@@ -174,7 +186,7 @@ impl History {
             self.learn_from_delivery(queue, claim, *number, span);
             self.check_delivery(queue, claim, *number, span);
             self.check_delays(queue, *number, span);
-            if !self.has_dead_letters && !self.is_relaxed {
+            if !self.has_dead_letters && !self.may_have_lost() {
                 self.check_order(queue, *number, &numbers[..place], span);
             }
             let Some(message) = self.messages.get_mut(number) else { continue };
@@ -198,7 +210,7 @@ impl History {
 
     /// A delayed message is not delivered before its time.
     fn check_delays(&mut self, queue: usize, number: u64, span: Span) {
-        let Some(message) = self.messages.get(&number).filter(|_| !self.is_relaxed) else { return };
+        let Some(message) = self.messages.get(&number).filter(|_| !self.may_have_lost()) else { return };
         let is_early =
             |delay: &Delay| delay.queue == queue && span.began >= delay.since && span.ended < delay.until;
         // A repeated post that a purge has made a new one has a delay of its own.
@@ -209,11 +221,12 @@ impl History {
 
     /// A message with a deduplication id is stored once.
     fn check_id(&mut self, number: u64, id: &str) {
+        let may_have_lost = self.may_have_lost();
         let Some(message) = self.messages.get_mut(&number) else { return };
         let first = message.id.get_or_insert_with(|| id.to_owned());
         let differs = first != id;
         // A fail-over can undo a post with its deduplication id.
-        if differs && !message.may_be_stored_again() && !self.is_relaxed {
+        if differs && !message.may_be_stored_again() && !may_have_lost {
             let first = message.id.clone().unwrap_or_default();
             let text = format!("message {number} is stored twice, as {first} and {id}");
             self.violation(text);
@@ -240,7 +253,7 @@ impl History {
                 && delete.span.ended <= span.began
                 && !message.may_have_returned(delete)
         };
-        let may_return = self.is_relaxed || message.may_be_stored_again();
+        let may_return = self.may_have_lost() || message.may_be_stored_again();
         if message.deletes.iter().any(is_deleted) && !may_return {
             broken.push(format!("message {number} was delivered by claim {claim} after its delete"));
         }
@@ -444,7 +457,7 @@ impl History {
     /// Checks, once nothing is left to claim, that every message that should be there was delivered after `since`, or
     /// may have been deleted.
     pub fn check_all_delivered(&mut self, since: Duration) {
-        if self.is_relaxed {
+        if self.may_have_lost() {
             return;
         }
         let is_lost = |message: &MessageHistory| {

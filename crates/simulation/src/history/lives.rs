@@ -57,7 +57,7 @@ impl History {
 
     /// Checks that no claim waited in vain while a message was ready for the second half of its wait.
     pub fn check_waits(&mut self) {
-        if self.has_dead_letters || self.is_relaxed {
+        if self.has_dead_letters || self.may_have_lost() {
             return;
         }
         let mut missed = Vec::new();

@@ -156,7 +156,7 @@ impl History {
                 message.deletes.iter().enumerate().filter(|(place, _)| Some(*place) != settle.delete);
             others.any(|(_, delete)| delete.why == Removal::All && delete.certainty != Certainty::NotDone)
         });
-        ended < settle.span.began + REPEATABLE && !is_removed && !self.is_relaxed
+        ended < settle.span.began + REPEATABLE && !is_removed && !self.may_have_lost()
     }
 
     /// Sets the outcome of an entry, of its message and of its forwards.
@@ -193,7 +193,7 @@ impl History {
     /// Concludes entries with an unknown outcome from a delivery: of a forward, of a message at the queue that it was
     /// moved to, or of a message under another claim of the queue that it should have left.
     pub(super) fn learn_from_delivery(&mut self, queue: usize, claim: &str, number: u64, span: Span) {
-        if self.is_relaxed {
+        if self.may_have_lost() {
             return;
         }
         let forwarding = self.messages.get(&number).and_then(|message| message.forwarded_by);
@@ -250,7 +250,7 @@ impl History {
     /// Whether the outcome of a kept message can be read now: its time has not passed, and no other request may have
     /// removed it.
     pub fn is_kept(&self, entry: usize, now: Duration) -> bool {
-        let Some(settle) = self.settles.get(entry).filter(|_| !self.is_relaxed) else { return false };
+        let Some(settle) = self.settles.get(entry).filter(|_| !self.may_have_lost()) else { return false };
         let Some(message) = self.messages.get(&settle.terms.number) else { return false };
         let mut removals =
             message.deletes.iter().enumerate().filter(|(place, _)| Some(*place) != settle.delete);

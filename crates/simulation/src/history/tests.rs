@@ -15,7 +15,10 @@ fn span(began: u64, ended: u64) -> Span {
 
 /// A history of messages 0 to 2 of one group of queue 0, posted at 1, 2 and 3 seconds.
 fn posted() -> History {
-    let mut history = History::new(false, false);
+    posted_to(History::new(false, false))
+}
+
+fn posted_to(mut history: History) -> History {
     for number in 0..3 {
         let terms = PostTerms { group: Some("g".into()), ..PostTerms::default() };
         history.begin_post(number, &terms, at(number + 1));
@@ -51,6 +54,19 @@ fn undelivered_message_is_lost() {
     deliver(&mut history, "a", &[0, 1], 10);
     history.check_all_delivered(at(5));
     assert_eq!(violations(history), ["message 2 is lost"]);
+}
+
+#[test]
+fn relaxed_message_is_lost_only_with_lost_writes() {
+    for has_lost in [false, true] {
+        let mut history = posted_to(History::new(false, true));
+        deliver(&mut history, "a", &[0, 1], 10);
+        if has_lost {
+            history.note_lost_writes();
+        }
+        history.check_all_delivered(at(5));
+        assert_eq!(violations(history).len(), usize::from(!has_lost), "{has_lost}");
+    }
 }
 
 #[test]
