@@ -88,6 +88,8 @@ mutations! {
     OpenPoolWithoutFence = "open-pool-without-fence", "P4";
     /// A queue is opened without its claims.
     ForgetClaimsAtOpen = "forget-claims-at-open", "P4";
+    /// A queue that was closed, and was not deleted after all, is opened again in its lost slot, without its claims.
+    OpenInLostSlot = "open-in-lost-slot", "P4";
     /// Two requests may open a queue one after the other; the second one replaces the memory of the first.
     OpenQueueTwice = "open-queue-twice", "P4";
     /// A queue is deleted without the note of the data that must be removed.

@@ -131,9 +131,14 @@ impl Claims {
         loop {
             let queue = self.0.slots.queue(at).await?;
             let slot = queue.slot();
-            self.0.open_queues.open(&queue).await?;
-            let left = wait.duration().saturating_sub(start.elapsed());
-            match slot.line(at).choose(limit, left).await {
+            let choice = match self.0.open_queues.open(&queue).await {
+                Ok(_) => {
+                    let left = wait.duration().saturating_sub(start.elapsed());
+                    slot.line(at).choose(limit, left).await
+                }
+                Err(error) => Err(error),
+            };
+            match choice {
                 Ok(choice @ ClaimChoice { chosen: Some(_), .. }) => return Ok(choice),
                 // Without a connection to the tree a replica cannot report "nothing to claim": the slot may have
                 // another owner by now (P8).
@@ -141,7 +146,7 @@ impl Claims {
                     return self.0.slots.check_ours(slot).map(|()| ClaimChoice { chosen: None, arrivals });
                 }
                 Err(_)
-                    if slot.closed.is_cancelled()
+                    if slot.check_served().is_err()
                         && start.elapsed() < wait.duration()
                         && !is_on(Mutation::EndWaitAtRecovery) => {}
                 Err(error) => return Err(error),

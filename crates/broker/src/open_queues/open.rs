@@ -83,7 +83,7 @@ impl OpenQueues {
         let readers = TaskTracker::new();
         let store = self.0.stores.store_at(&placement, readers.token())?;
         let totals = store.totals(record.id).await?;
-        let OpeningState { tail, claims } = queue.slot().opening_state(record.id);
+        let OpeningState { tail, claims } = queue.slot().opening_state(record.id)?;
         let found = store.presence(origin, record.id, &totals, tail).await?;
         let mut engine = if attributes.is_fifo {
             self.open_ordered(record.id, found, &store).await?

@@ -310,13 +310,16 @@ impl LockedSlot<'_> {
     }
 
     /// Submits the removal of messages from a queue that is not open. The caller has opened the slot writer and holds
-    /// the gate of the pool, so that the queue is not opened meanwhile. Returns none when there is no slot writer.
+    /// the gate of the pool, so that the queue is not opened meanwhile. Returns none when there is no slot writer, or
+    /// when the slot is lost.
     pub(crate) fn submit_unopened(
         &mut self,
         pool: &PoolName,
         queue: QueueId,
         gone: Vec<MessageId>,
     ) -> Option<oneshot::Receiver<Result<(), Error>>> {
+        // A lost slot may lack claims of a queue that was closed and not deleted after all.
+        self.slot.check_served().ok()?;
         let writer = self.state.writers.get_mut(pool)?;
         let (reply, outcome) = oneshot::channel();
         writer.push(Write {

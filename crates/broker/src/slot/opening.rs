@@ -7,9 +7,11 @@ use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::{ClaimRecord, Placement};
 use angarium_core::attributes::Attributes;
+use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
 use angarium_core::maps::HashSet;
 use angarium_core::message::Retention;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, ProjectId, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_engine::{EngineSettings, QueueEngine};
@@ -60,10 +62,19 @@ pub(crate) struct RestoredClaims {
 }
 
 impl Slot {
-    pub(crate) fn opening_state(self: &Arc<Self>, queue: QueueId) -> OpeningState {
+    /// Returns the state of the slot for a queue that is about to be opened. The caller holds the gate of the queue.
+    ///
+    /// # Errors
+    ///
+    /// When the slot is lost: a queue that was closed and perhaps not deleted still has its claims, which are no longer
+    /// in memory (P4).
+    pub(crate) fn opening_state(self: &Arc<Self>, queue: QueueId) -> Result<OpeningState, Error> {
+        if !is_on(Mutation::OpenInLostSlot) {
+            self.check_served()?;
+        }
         let state = self.lock();
         let claims = state.unopened.get(&queue).cloned().unwrap_or_default();
-        OpeningState { tail: state.ids.last(), claims }
+        Ok(OpeningState { tail: state.ids.last(), claims })
     }
 
     /// Adds an opened queue to the slot, resumes its unfinished work, and serves the waiting claims. The caller holds

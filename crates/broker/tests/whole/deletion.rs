@@ -9,7 +9,7 @@ use angarium_clock::Clock;
 use angarium_cluster::replicas::Replica;
 use angarium_coordination::Coordination;
 use angarium_coordination::embedded::EmbeddedTree;
-use angarium_core::ids::ClaimId;
+use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
 use angarium_core::names::{ProjectId, QueueRef};
@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::faulty::{Fault, FaultyTree, Plan};
+use super::transfers::until;
 use super::{MAX_WAIT, Whole, limit, one_pool, queue, replica, terms};
 
 /// A broker whose tree and pool the test reads directly.
@@ -193,6 +194,37 @@ async fn in_doubt_deletion_leaves_queue_whole_or_absent() {
             seen.nothing_is_left_soon(&record).await;
         }
     }
+}
+
+/// A claim that waits for the deletion does not see the queue without its claims.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_deletion_makes_no_claimed_message_ready() {
+    let seen = seen().await;
+    let ids = seen.whole.post(&queue("q"), 3, 3_600).await;
+    assert_eq!(seen.whole.claim(&queue("q"), 1, 3_600).await, ids[..1]);
+    seen.plan.next(&[Fault::HeldAndLost]);
+    let broker = seen.whole.broker.clone();
+    let mut deletion = JoinSet::new();
+    deletion.spawn(async move { broker.queue_delete(&queue("q")).await });
+    until("the deletion is not sent", async || seen.plan.is_done()).await;
+    let broker = seen.whole.broker.clone();
+    let mut claim = JoinSet::new();
+    claim.spawn(async move {
+        match broker.claim_create(&queue("q"), terms(300), limit(20)).await {
+            Ok(Some((view, mut delivery_guard))) => {
+                delivery_guard.done();
+                view.messages.iter().map(|message| message.id).collect()
+            }
+            Ok(None) | Err(_) => Vec::new(),
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(claim.try_join_next().is_none(), "it waits for the deletion");
+    seen.plan.release();
+    deletion.join_next().await.unwrap().unwrap().unwrap_err();
+    let mut claimed: Vec<MessageId> = claim.join_next().await.unwrap().unwrap();
+    claimed.extend(seen.whole.claim(&queue("q"), 20, 300).await);
+    assert_eq!(claimed, ids[1..]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
