@@ -139,6 +139,8 @@ mutations! {
     LeavePoolEarly = "leave-pool-early", "P6";
     /// A queue leaves a pool when reads of one order after the other find no message.
     LeavePoolByHeads = "leave-pool-by-heads", "P6";
+    /// A slot continues after a pool that a queue leaves gave no answer to the removal of its data.
+    KeepSlotAfterLateDrop = "keep-slot-after-late-drop", "P6";
     /// The copy phase begins while writes to the older pool are in progress.
     LeavePoolInDoubt = "leave-pool-in-doubt", "P6";
 

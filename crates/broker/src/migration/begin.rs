@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use angarium_catalogue::{FlavorEntry, MigrationRecord, Placement, QueueEntry, Schema};
 use angarium_core::attributes::Attributes;
 use angarium_core::error::{Error, InvalidPart, Part, Resource};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_core::time::Timestamp;
@@ -220,6 +221,8 @@ impl Migrations {
         let ended = timeout(limits::CLOSE_DEADLINE, migration.step.lock()).await;
         let mut ended = ended
             .map_err(|_| Error::unavailable(Part::Storage, "messages are on their way to another pool"))?;
+        // The pool that the queue left may still remove it, until it is fenced again.
+        slot.check_served()?;
         let record = MigrationRecord {
             started: self.0.replica.clock.now().as_millis(),
             is_canceled: !migration.record.is_canceled,
@@ -282,12 +285,19 @@ impl Migrations {
         }
     }
 
-    /// Removes the data of a queue, other than messages, from the pool that it leaves; no messages are left there.
+    /// Removes the data of a queue, other than messages, from the pool that it leaves; no messages are left there. A
+    /// removal without an answer may still be carried out, and would take messages of a queue that has returned to the
+    /// pool: then the slot is lost, and its next epoch fences the pool before the queue is written there.
     async fn empty_older(&self, queue: &QueueHandle, older: &PoolName) -> Result<(), Error> {
         let (slot, id) = (queue.slot(), queue.id());
         let store = self.0.stores.pool(older)?.store()?;
         loop {
             let dropped = store.drop_queue(slot.owned.slot, slot.epoch, id, limits::DROPPED_TURN).await;
+            if dropped.as_ref().is_err_and(|error| !error.nothing_written())
+                && !is_on(Mutation::KeepSlotAfterLateDrop)
+            {
+                slot.lose("a queue may be removed late from the pool that it leaves");
+            }
             match dropped.map_err(|error| store.failed(error))? {
                 DropResult::Done => return Ok(()),
                 DropResult::More => tokio::task::yield_now().await,

@@ -30,6 +30,10 @@ pub struct FaultyPool {
     /// Fences that are held.
     pub fences: Plan,
     fenced: Mutex<Vec<Slot>>,
+    /// Removals of queues that are held: the caller gets no answer, and they are carried out after the release.
+    pub drops: Plan,
+    /// Removals that are held.
+    pub late_drops: TaskTracker,
     /// The durability class that it reports; if it is not set, the class of the pool behind it.
     pub reach: Mutex<Option<Durability>>,
     /// Pages of `held_order` are held after they are read and before they are returned.
@@ -68,6 +72,8 @@ impl FaultyPool {
             given: Mutex::default(),
             fences: Plan::default(),
             fenced: Mutex::default(),
+            drops: Plan::default(),
+            late_drops: TaskTracker::new(),
             reach: Mutex::default(),
             pages: Plan::default(),
             held_order: Mutex::default(),
@@ -207,6 +213,14 @@ impl PoolWrites for FaultyPool {
         limit: usize,
     ) -> Result<DropResult, StoreError> {
         self.answers().await?;
+        if self.drops.take() == Fault::Held {
+            let (pool, drops) = (Arc::clone(&self.pool), self.drops.clone());
+            self.late_drops.spawn(async move {
+                drops.held().await;
+                pool.drop_queue(slot, epoch, queue, limit).await
+            });
+            return Err(StoreError::Unknown("as planned".into()));
+        }
         self.pool.drop_queue(slot, epoch, queue, limit).await
     }
 }

@@ -27,7 +27,7 @@ use super::deadletters::FOR_EVER;
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::groups::in_group;
 use super::transfers::{id_of, until};
-use super::{Whole, limit, metadata, queue, replica, terms};
+use super::{Whole, hanging, limit, metadata, queue, replica, terms};
 
 /// Two pools, `a` and `b`, and a tree, over which brokers start one after the other. Their pools fail by one plan.
 pub(super) struct Pools {
@@ -310,6 +310,28 @@ async fn unknown(batches: usize, fault: Fault) {
     whole.arrived(&at).await;
     assert_eq!(pools.held(&at).await, [0, 300], "{batches} {fault:?}");
     assert_eq!(whole.drain(&at).await, ids, "{batches} {fault:?}");
+}
+
+/// The pool that the queue leaves gives no answer, removes its data much later, and is by then the pool of the queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_removal_from_left_pool_takes_no_returned_message() {
+    let (pools, at) = (hanging::Pools::new(), queue("q"));
+    let whole = pools.start().await;
+    let ids = whole.post(&at, 30, 3_600).await;
+    let left = &pools.stores[0];
+    left.drops.next(&[Fault::Held]);
+    whole.broker.queue_migrate(&at, to("b")).await.unwrap();
+    until("nothing is removed", async || left.drops.is_done()).await;
+    let returns = async || {
+        let is_canceled = whole.broker.migration_cancel(&at).await.is_ok();
+        is_canceled || whole.broker.queue_migrate(&at, to("a")).await.is_ok()
+    };
+    until("the queue does not return", returns).await;
+    whole.arrived(&at).await;
+    left.drops.release();
+    left.late_drops.close();
+    left.late_drops.wait().await;
+    assert_eq!(whole.drain(&at).await, ids);
 }
 
 #[tokio::test(flavor = "multi_thread")]
