@@ -75,6 +75,8 @@ struct Holding {
     epoch: Epoch,
     /// Number of reads of its totals, so that a slow one does not overwrite a later one.
     looks: u64,
+    /// Number of these reads that followed a batch.
+    settles: u64,
 }
 
 /// State of the count of a project.
@@ -94,6 +96,8 @@ pub(crate) struct PoolCount {
     pub(crate) account: Option<ProjectId>,
     /// None when the pool did not report them.
     pub(crate) totals: Option<Totals>,
+    /// Number of batches whose totals were entered before this read began.
+    pub(crate) settles: u64,
 }
 
 /// When the count of a queue began.
@@ -217,6 +221,11 @@ impl Ledger {
         self.state.lock().queues.get(&queue).map_or(0, |holding| holding.looks)
     }
 
+    /// Returns the number of batches whose totals of a queue were entered.
+    pub(crate) fn settles(&self, queue: QueueId) -> u64 {
+        self.state.lock().queues.get(&queue).map_or(0, |holding| holding.settles)
+    }
+
     /// Enters totals of a queue that its pool, fenced before, reported. They are ignored if another read has entered
     /// totals since this one began, or if the queue was deleted.
     pub(crate) fn found(&self, project: &ProjectId, queue: QueueId, start: CountStart, totals: Totals) {
@@ -254,16 +263,20 @@ impl Ledger {
     }
 
     /// Enters the outcome of a batch of this epoch. `ended` are the reservations of its messages: these are in the
-    /// totals, or were not written.
+    /// totals, or were not written. A queue in two pools has two slot writers: totals that one read while those of the
+    /// other were entered may be the older ones, and then the slot is read again.
     pub(crate) fn settle(&self, epoch: Epoch, counted: &[PoolCount], ended: &[EndedReservation]) {
         let state = &mut *self.state.lock();
-        for PoolCount { queue, account, totals } in counted {
-            let known = state.queues.get(queue).map(|holding| holding.project.clone());
+        for PoolCount { queue, account, totals, settles } in counted {
+            let known = state.queues.get(queue);
+            let is_latest = known.is_none_or(|holding| holding.epoch != epoch || holding.settles == *settles);
+            let known = known.map(|holding| holding.project.clone());
             let Some(project) = account.clone().or(known) else { continue };
-            match totals {
+            match totals.filter(|_| is_latest) {
                 Some(totals) => state.change(&project, *queue, |holding| {
                     if holding.epoch <= epoch {
-                        holding.learn(epoch, *totals);
+                        holding.learn(epoch, totals);
+                        holding.settles += 1;
                     }
                 }),
                 None => {
@@ -358,7 +371,7 @@ impl Holding {
     /// Returns the entry of a queue of which nothing is known.
     pub(crate) fn new(project: ProjectId) -> Self {
         let epoch = Epoch { generation: 0, transaction: 0 };
-        Self { project, totals: Amount::default(), reserved: Amount::default(), epoch, looks: 0 }
+        Self { project, totals: Amount::default(), reserved: Amount::default(), epoch, looks: 0, settles: 0 }
     }
 
     pub(crate) fn amount(&self) -> Amount {

@@ -38,6 +38,7 @@ impl Slot {
         let counted: Vec<_> = counted.filter(|(queue, _)| seen.insert(*queue)).collect();
         let asked = counted.into_iter().map(|(queue, name)| async move {
             let account = account(name);
+            let settles = self.around.ledger.settles(queue);
             let totals = match self.store_counted(at, queue, name) {
                 Ok(store) => store.totals(queue).await,
                 Err(error) => Err(error),
@@ -45,7 +46,7 @@ impl Slot {
             if let Err(error) = &totals {
                 self.around.replica.task_failed("read totals", format_args!("queue {queue}"), error);
             }
-            PoolCount { queue, account, totals: totals.ok() }
+            PoolCount { queue, account, totals: totals.ok(), settles }
         });
         join_all(asked).await
     }

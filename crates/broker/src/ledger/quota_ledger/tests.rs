@@ -41,8 +41,10 @@ fn assert_holds(ledger: &Ledger, messages: u64) {
     assert_eq!(ledger.holdings(&project()), Some(expected));
 }
 
-fn batch(read: Option<u64>) -> [PoolCount; 1] {
-    [PoolCount { queue: QUEUE, account: Some(project()), totals: read.map(totals) }]
+/// The count after a batch, which has just begun and ended.
+fn batch(ledger: &Ledger, read: Option<u64>) -> [PoolCount; 1] {
+    let settles = ledger.settles(QUEUE);
+    [PoolCount { queue: QUEUE, account: Some(project()), totals: read.map(totals), settles }]
 }
 
 fn ended(amount: Amount) -> EndedReservation {
@@ -64,7 +66,7 @@ fn a_reservation_counts_until_the_pool_holds_its_messages() {
     assert!(ledger.reserve(&project(), &quota, amount(2)).is_err());
     let (one, other) = (one.bind(QUEUE, FIRST), other.bind(QUEUE, FIRST));
     assert_holds(&ledger, 9);
-    ledger.settle(FIRST, &batch(Some(5)), &[ended(one)]);
+    ledger.settle(FIRST, &batch(&ledger, Some(5)), &[ended(one)]);
     assert_holds(&ledger, 9);
     ledger.settle(FIRST, &[], &[ended(other)]);
     assert_holds(&ledger, 5);
@@ -78,7 +80,7 @@ fn reservation_of_earlier_epoch_ends_at_later_count() {
     ledger.found(&project(), QUEUE, start(SECOND, &ledger), totals(4));
     assert_holds(&ledger, 4);
     // The ledger ignores the slot object of the earlier epoch.
-    ledger.settle(FIRST, &batch(Some(9)), &[ended(unknown)]);
+    ledger.settle(FIRST, &batch(&ledger, Some(9)), &[ended(unknown)]);
     ledger.opened(&project(), QUEUE, FIRST, totals(9));
     ledger.found(&project(), QUEUE, start(FIRST, &ledger), totals(9));
     assert_holds(&ledger, 4);
@@ -88,9 +90,22 @@ fn reservation_of_earlier_epoch_ends_at_later_count() {
 fn slow_count_does_not_undo_later_count() {
     let ledger = ledger(3);
     let since = start(FIRST, &ledger);
-    ledger.settle(FIRST, &batch(Some(6)), &[]);
+    ledger.settle(FIRST, &batch(&ledger, Some(6)), &[]);
     ledger.found(&project(), QUEUE, since, totals(3));
     assert_holds(&ledger, 6);
+    ledger.found(&project(), QUEUE, start(FIRST, &ledger), totals(5));
+    assert_holds(&ledger, 5);
+}
+
+#[test]
+fn older_count_of_other_writer_is_repeated() {
+    let ledger = ledger(3);
+    let posted = reserve(&ledger, 2).bind(QUEUE, FIRST);
+    let older = batch(&ledger, Some(9));
+    ledger.settle(FIRST, &batch(&ledger, Some(4)), &[]);
+    ledger.settle(FIRST, &older, &[ended(posted)]);
+    assert_holds(&ledger, 6);
+    assert_eq!(ledger.take_stale(), [(project(), QUEUE.slot())]);
     ledger.found(&project(), QUEUE, start(FIRST, &ledger), totals(5));
     assert_holds(&ledger, 5);
 }
@@ -99,7 +114,7 @@ fn slow_count_does_not_undo_later_count() {
 fn unanswered_count_keeps_posts_and_is_repeated() {
     let ledger = ledger(3);
     let posted = reserve(&ledger, 2).bind(QUEUE, FIRST);
-    ledger.settle(FIRST, &batch(None), &[ended(posted)]);
+    ledger.settle(FIRST, &batch(&ledger, None), &[ended(posted)]);
     assert_holds(&ledger, 5);
     assert_eq!(ledger.take_stale(), [(project(), QUEUE.slot())]);
     assert!(ledger.take_stale().is_empty());
