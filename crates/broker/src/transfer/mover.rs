@@ -192,15 +192,26 @@ impl MessageTransfers {
             retention: retention_of(&headers, retention),
             needs_quota: needs_quota(&headers),
         };
-        let queue = self.0.open_queues.open_or_make_target(&named, made.metadata()?, made.check()).await?;
-        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        // Its pool is fenced before the messages are read: no earlier owner can publish any of them after that.
+        let open = self.0.open_queues.open(&named).await?;
         let ids: Vec<MessageId> = headers.iter().map(|header| header.id).collect();
         let moving = self.read_moving(source, target, messages);
-        let moved = match answer_of(source.queue.at(), moving).await {
-            Ok(messages) if messages.is_empty() => Ok(()),
-            Ok(messages) => self.carry_over(source, &side, messages).await,
-            Err(error) => Err(error),
+        let messages = match answer_of(source.queue.at(), moving).await {
+            Ok(messages) if !messages.is_empty() => messages,
+            nothing => {
+                if let Some(open) = open {
+                    open.start_mover();
+                }
+                return nothing.map(|_| source.queue.transfers_arrived(&ids));
+            }
         };
+        // Messages that are there no more make no deleted target again.
+        let queue = match open {
+            Some(open) => open,
+            None => self.0.open_queues.open_or_make_target(&named, made.metadata()?, made.check()).await?,
+        };
+        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        let moved = self.carry_over(source, &side, messages).await;
         if moved.is_ok() {
             source.queue.transfers_arrived(&ids);
         }

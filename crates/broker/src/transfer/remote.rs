@@ -128,8 +128,8 @@ impl MessageTransfers {
             retention: arrival.retention,
             needs_quota: arrival.needs_quota,
         };
-        let queue = self.0.open_queues.open_or_make_target(&queue, made.metadata()?, made.check()).await?;
-        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        // Its pool is fenced before the messages are read: no earlier owner can publish any of them after that.
+        let open = self.0.open_queues.open(&queue).await?;
         let store = self.0.pools.pool_of_record(&PoolName::new(&arrival.pool)?).await?.store()?;
         let found = async {
             let found = store.get(arrival.source_id, &arrival.ids).await;
@@ -140,6 +140,18 @@ impl MessageTransfers {
         let is_ours =
             |message: &Message| matches!(&message.header.state, State::Moving(to) if to.at == target);
         let messages: Vec<Message> = found.into_iter().filter(is_ours).collect();
+        if messages.is_empty() {
+            if let Some(open) = open {
+                open.start_mover();
+            }
+            return Ok(());
+        }
+        // Messages that are there no more make no deleted target again.
+        let queue = match open {
+            Some(open) => open,
+            None => self.0.open_queues.open_or_make_target(&queue, made.metadata()?, made.check()).await?,
+        };
+        let side = queue.side()?.ok_or_else(|| queue.closed())?;
         let moved = self.carry_over_remote(&side, &peer, messages, arrival).await;
         queue.start_mover();
         moved
@@ -152,9 +164,6 @@ impl MessageTransfers {
         messages: Vec<Message>,
         arrival: ArrivalRequest,
     ) -> Result<(), Error> {
-        if messages.is_empty() {
-            return Ok(());
-        }
         let ttl = arrival.ttl.map(MessageTtl::stored);
         let (ids, grants) =
             messages.iter().map(|message| (message.header.id, message.header.grant())).unzip();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use angarium_broker::{MessageStatus, MessageView};
-use angarium_cluster::peer_client::{DepartureRequest, OwnerEpoch};
+use angarium_cluster::peer_client::{ArrivalRequest, DepartureRequest, OwnerEpoch};
 use angarium_core::claim::ClaimWait;
 use angarium_core::error::{Error, ErrorCode};
 use angarium_core::ids::MessageId;
@@ -125,6 +125,27 @@ async fn departure_to_replaced_owner_is_refused_after_local_transfer() {
     assert_eq!(whole.claim_soon(&next, 1).await, ids);
     let refused = whole.broker.remove_departed(departure()).await.unwrap_err();
     assert_eq!(refused.error_code(), ErrorCode::Unavailable);
+}
+
+/// As for a request that was on its way while another one transferred the messages, and a client deleted the target.
+#[tokio::test(flavor = "multi_thread")]
+async fn arrival_without_messages_in_transfer_makes_no_queue() {
+    let faulty = faulty().await;
+    let (whole, q, next) = (&faulty.whole, queue("q"), queue("next"));
+    let ids = whole.post(&q, 1, 3_600).await;
+    let arrival = ArrivalRequest {
+        target: (&next).into(),
+        source: (&q).into(),
+        source_id: id_of(&faulty.catalogue, "q").await.unwrap(),
+        pool: "default".to_owned(),
+        ids,
+        ttl: None,
+        is_ordered: false,
+        retention: None,
+        needs_quota: false,
+    };
+    whole.broker.accept_transfers(arrival).await.unwrap();
+    assert!(whole.broker.queue_metadata(&next).await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
