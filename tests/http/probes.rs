@@ -185,7 +185,7 @@ async fn probe(
 }
 
 /// As [`probe`], repeated until it is answered, as load balancers do: on a busy machine a handshake can take longer
-/// than the reserve waits for it, or the reserve still counts the connections before.
+/// than the reserve waits for it, or the reserve still counts earlier connections.
 async fn answered_probe(
     server: &Server,
     certificate: &CertificateDer<'static>,
@@ -198,6 +198,7 @@ async fn answered_probe(
             return answer;
         }
         assert!(Instant::now() < given_up, "{version:?} {path}: no answer: {}", server.last_lines());
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
