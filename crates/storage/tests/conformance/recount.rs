@@ -1,6 +1,7 @@
 //! Totals of an embedded pool are counted again after a crash, which may have left them wrong, and only then.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,18 +23,31 @@ fn open(path: &Path) -> (Journal, Arc<dyn PoolStore>) {
     (journal.clone(), Arc::new(EmbeddedPool::new(journal)))
 }
 
-/// Copies the files as a crash at this moment would leave them.
+/// Copies the files as a crash at this moment would leave them. The store may replace one meanwhile: then all are copied
+/// again.
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    for _ in 0..100 {
+        match try_copy(from, to) {
+            Ok(()) => return,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+        }
+        fs::remove_dir_all(to).unwrap();
+    }
+    panic!("the store does not rest");
+}
+
+fn try_copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
         let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to)
+        if entry.file_type()?.is_dir() {
+            try_copy(&entry.path(), &to)?;
         } else {
-            fs::copy(entry.path(), to).unwrap();
+            fs::copy(entry.path(), to)?;
         }
     }
+    Ok(())
 }
 
 /// Overwrites the totals of a queue.
