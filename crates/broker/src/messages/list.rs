@@ -177,15 +177,21 @@ impl QueueSnapshot {
         Ok(Some(after))
     }
 
-    /// Reads the messages behind `after`: ready ones and, if requested, scheduled ones.
+    /// Reads the messages behind `after`: ready ones and, if requested, scheduled ones. Scheduled ones are read first:
+    /// one that becomes ready between the two reads is in both, and never in none.
     async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<PoolPage, Error> {
+        let aside = match filter.includes_delayed {
+            true => Some(self.read_order(Order::Aside, after).await?),
+            false => None,
+        };
         let mut found = self.read_order(Order::Ready, after).await?;
-        if filter.includes_delayed {
-            let in_transfer = self.read_order(Order::Aside, after).await?;
-            found.end = [found.end, in_transfer.end].into_iter().flatten().min();
+        if let Some(aside) = aside {
+            found.end = [found.end, aside.end].into_iter().flatten().min();
             let is_scheduled = |message: &Message| message.header.state == State::Scheduled;
-            found.messages.extend(in_transfer.messages.into_iter().filter(is_scheduled));
-            found.messages.sort_unstable_by_key(|message| message.header.id);
+            found.messages.extend(aside.messages.into_iter().filter(is_scheduled));
+            // The sort is stable: of two, the ready one stays.
+            found.messages.sort_by_key(|message| message.header.id);
+            found.messages.dedup_by_key(|message| message.header.id);
             // Behind the end of one of the two reads, the other is incomplete.
             found.messages.retain(|message| found.end.is_none_or(|end| message.header.id <= end));
         }

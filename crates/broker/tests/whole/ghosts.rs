@@ -3,9 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use angarium_broker::MessageFilter;
 use angarium_core::delay::Delay;
 use angarium_core::ids::MessageId;
+use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
+use angarium_core::page::PageLimit;
 use angarium_storage::{Batch, Order, PoolReads};
 use tokio::task::JoinSet;
 
@@ -34,6 +37,32 @@ impl Faulty {
             assert!(start.elapsed() < MAX_WAIT, "no page is read");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_becoming_ready_during_listing_is_listed_once() {
+    for order in [Order::Ready, Order::Aside] {
+        let faulty = faulty().await;
+        let delayed = faulty.post_delayed().await;
+        faulty.hold_page(order);
+        let broker = faulty.whole.broker.clone();
+        let mut listing = JoinSet::new();
+        listing.spawn(async move {
+            let (after, limit) =
+                (MessageId::ZERO, PageLimit::new(None, Limits::ZAQAR.messages_page).unwrap());
+            let filter =
+                MessageFilter { after, limit, not_of: None, includes_claimed: true, includes_delayed: true };
+            broker.messages_list(&queue("q"), &filter).await.unwrap().messages
+        });
+        faulty.page_is_held().await;
+        faulty.whole.clock.advance(31_000);
+        let is_ready = async || faulty.whole.broker.queue_stats(&queue("q")).await.unwrap().delayed == 0;
+        until("it stays delayed", is_ready).await;
+        faulty.given.pages.release();
+        let listed = listing.join_next().await.unwrap().unwrap();
+        let ids: Vec<MessageId> = listed.iter().map(|message| message.id).collect();
+        assert_eq!(ids, [delayed], "{order:?}");
     }
 }
 
