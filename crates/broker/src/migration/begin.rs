@@ -257,6 +257,9 @@ impl Migrations {
             Err(error) => return Err(error),
         };
         let Some(older) = placement.older.clone() else { return Ok(()) };
+        // The record may have the two pools exchanged, by a reversal of which memory has not learned: then the slot is
+        // lost, and the older pool is not the one that was found empty.
+        slot.check_served()?;
         let LastWrites { left, arrived } = queue.begin_finish()?;
         let emptied = async {
             settled(left).await?;
