@@ -170,8 +170,8 @@ impl Slot {
         self.lock().claimed_unopened(queue)
     }
 
-    /// Removes messages of a queue that is not open. Returns none when there is no slot writer to the pool. The caller
-    /// holds the gate of the pool.
+    /// Removes messages of a queue that is not open. Returns none when there is no slot writer to the pool, or when the
+    /// slot is lost. The caller holds the gate of the pool.
     pub(crate) fn remove_unopened(
         self: &Arc<Self>,
         pool: &PoolName,
