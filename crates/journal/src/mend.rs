@@ -81,7 +81,9 @@ pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) 
         let listed = keys.find(table.space, table.number);
         let listed = listed.map(|keys| Metadata::listed(&keys.first, &keys.last));
         match rewrite(path, &table, listed, now, refused) {
-            Ok(rewritten) => {
+            // The disk refused it before and serves it now.
+            Ok(None) => {}
+            Ok(Some(rewritten)) => {
                 result.tables += 1;
                 result.ranges += rewritten.ranges.len();
                 known.add(rewritten.table, rewritten.ranges);
@@ -114,14 +116,18 @@ struct RewrittenTable {
     ranges: Vec<DamagedRange>,
 }
 
+/// Writes what is left of a damaged table to a new file. Returns none when the table is read as it was written.
 fn rewrite(
     path: &Path,
     table: &tables::TableFile,
     listed: Option<Metadata>,
     now: Timestamp,
     refused: Refused,
-) -> io::Result<RewrittenTable> {
+) -> io::Result<Option<RewrittenTable>> {
     let bytes = read_all(&table.file, refused)?;
+    if xxh3_128(&bytes) == table.check {
+        return Ok(None);
+    }
     let contents = Contents::read(&bytes, table, listed)?;
     let folder = log::damaged_folder(path, now);
     fs::create_dir_all(&folder)?;
@@ -135,7 +141,7 @@ fn rewrite(
     }
     let check = contents.write(&file, table.number).map_err(io::Error::other)?;
     let mended = MendedTable { space: table.space, table: table.number, check };
-    Ok(RewrittenTable { file, copy, table: mended, ranges: contents.ranges })
+    Ok(Some(RewrittenTable { file, copy, table: mended, ranges: contents.ranges }))
 }
 
 /// Keeps a damaged table as `copy`. The copy is a hard link where the file system has links, because the disk may serve
@@ -385,6 +391,20 @@ mod tests {
         };
         let result = read_pages(&mut bytes, refused, read);
         result.map(|()| bytes).map_err(|error| Errno::from_io_error(&error))
+    }
+
+    #[test]
+    fn table_served_again_is_not_rewritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("table");
+        fs::write(&file, b"whole").unwrap();
+        let table = tables::TableFile { space: 1, number: 2, file, check: xxh3_128(b"whole") };
+        let now = Timestamp::from_millis(1);
+        assert!(rewrite(dir.path(), &table, None, now, Refused::GiveUp).unwrap().is_none());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a copy is kept");
+
+        let other = tables::TableFile { check: xxh3_128(b"other"), ..table };
+        assert!(rewrite(dir.path(), &other, None, now, Refused::GiveUp).is_err());
     }
 
     #[test]
