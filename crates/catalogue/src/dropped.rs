@@ -69,15 +69,16 @@ impl Catalogue {
     }
 
     /// Replaces the record of a queue by that of a new incarnation, which is empty in another pool, and creates a record
-    /// of the pending removal of the former one, in one commit. Returns false when the record of the queue or of the pool
-    /// has changed since it was read: then the caller reads them again.
+    /// of the pending removal of the former one, in one commit. Relies on the records of the new and of the former pool.
+    /// Returns false when one of these or the record of the queue has changed since it was read: then the caller reads
+    /// them again.
     pub async fn queue_restart(
         &self,
         slot: &OwnedSlot,
         queue: &QueueRef,
         former: &QueueEntry,
         record: &QueueRecord,
-        pool: &PoolEntry,
+        pools: [&PoolEntry; 2],
     ) -> Result<bool, Error> {
         let ops = [
             former.replace_by(layout::queue(slot.slot, queue), record),
@@ -86,7 +87,7 @@ impl Catalogue {
                 to_json(&DroppedRecord::of(&former.record)?),
             ),
         ];
-        match self.commit_as_owner(slot, &[pool.fence()], &ops).await {
+        match self.commit_as_owner(slot, &pools.map(PoolEntry::fence), &ops).await {
             Ok(_) => Ok(true),
             Err(
                 TreeError::Fenced(1..)

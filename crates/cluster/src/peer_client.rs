@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::peers::{PeerFailure, PeerTransport};
 use crate::limits;
@@ -275,6 +276,19 @@ pub struct LeaveRequest {
     pub slot: u8,
     /// The pool.
     pub pool: String,
+    /// Its record as the removal has closed it. An owner whose tree has another record moves nothing. Older replicas send
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<ClosedPool>,
+}
+
+/// The record of a pool that takes no queues any more.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ClosedPool {
+    /// The id of the pool.
+    pub id: Uuid,
+    /// The version of its record.
+    pub version: u32,
 }
 
 /// The response to [`LeaveRequest`].

@@ -14,8 +14,8 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use angarium_catalogue::{Placement, PoolUsers, QueueEntry, QueueRecord};
-use angarium_cluster::peer_client::{LEAVE, LeaveRequest, LeaveResponse};
+use angarium_catalogue::{Placement, PoolEntry, PoolUsers, QueueEntry, QueueRecord};
+use angarium_cluster::peer_client::{ClosedPool, LEAVE, LeaveRequest, LeaveResponse};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{QueueId, Slot};
 use angarium_core::names::{PoolName, QueueRef};
@@ -54,23 +54,20 @@ impl Balance {
 
     async fn remove_pool(&self, name: &PoolName) -> Result<(), Error> {
         let pools = &self.0.pools;
-        if !pools.close_to_queues(name).await? {
-            return Ok(());
-        }
+        let Some(mut leaving) = pools.close_to_queues(name).await? else { return Ok(()) };
         self.0.replica.catalogue.catch_up().await?;
         self.check_places(name).await?;
         // From here on queues may have left the pool.
         let removed = async {
             for _ in 0..CHANGE_TRIES {
-                self.empty_pool(name).await?;
+                self.empty_pool(&leaving).await?;
                 match pools.pool_delete(name, Leftovers::Abandoned).await {
                     // Another caller has reopened the pool meanwhile.
                     Err(Error::InUse { .. }) => sleep(limits::LEAVE_PAUSE).await,
                     deleted => return deleted,
                 }
-                if !pools.close_to_queues(name).await? {
-                    return Ok(());
-                }
+                let Some(closed) = pools.close_to_queues(name).await? else { return Ok(()) };
+                leaving = closed;
                 self.0.replica.catalogue.catch_up().await?;
             }
             Err(Error::Busy("the pool was used again each time"))
@@ -92,10 +89,10 @@ impl Balance {
     }
 
     /// Moves every queue out of a pool that takes no new ones.
-    async fn empty_pool(&self, name: &PoolName) -> Result<(), Error> {
+    async fn empty_pool(&self, leaving: &PoolEntry) -> Result<(), Error> {
         for slot in Slot::all() {
-            if self.0.replica.catalogue.slot_uses_pool(slot, name).await? == PoolUsers::Queues {
-                self.leave_in_slot(slot, name).await?;
+            if self.0.replica.catalogue.slot_uses_pool(slot, &leaving.name).await? == PoolUsers::Queues {
+                self.leave_in_slot(slot, leaving).await?;
             }
         }
         Ok(())
@@ -103,10 +100,10 @@ impl Balance {
 
     /// Has the owner of a slot move all its queues out of a pool. Tries again while the slot is recovered or changes its
     /// owner.
-    async fn leave_in_slot(&self, slot: Slot, name: &PoolName) -> Result<(), Error> {
+    async fn leave_in_slot(&self, slot: Slot, leaving: &PoolEntry) -> Result<(), Error> {
         let mut failures = 0;
         loop {
-            match self.leave_anywhere(slot, name).await {
+            match self.leave_anywhere(slot, leaving).await {
                 Ok(true) => failures = 0,
                 Ok(false) => return Ok(()),
                 Err(Error::Moved(_) | Error::Busy(_) | Error::Unavailable { .. } | Error::Unknown { .. })
@@ -120,11 +117,12 @@ impl Balance {
         }
     }
 
-    async fn leave_anywhere(&self, slot: Slot, name: &PoolName) -> Result<bool, Error> {
+    async fn leave_anywhere(&self, slot: Slot, leaving: &PoolEntry) -> Result<bool, Error> {
+        let closed = Some(ClosedPool { id: leaving.pool.id, version: leaving.version });
         let SlotLocation::There(owner) = self.0.slots.slot_location(slot) else {
-            return self.leave_pool(slot, name).await;
+            return self.leave_pool(slot, &leaving.name, closed).await;
         };
-        let question = LeaveRequest { slot: slot.0, pool: name.to_string() };
+        let question = LeaveRequest { slot: slot.0, pool: leaving.name.to_string(), closed };
         let LeaveResponse { is_more } =
             self.0.slots.peer_client()?.ask(&owner.address, LEAVE, &question).await?;
         Ok(is_more)
@@ -133,22 +131,41 @@ impl Balance {
     /// Moves queues of a slot that is served here out of a pool, for another replica.
     pub async fn leave_local(&self, question: LeaveRequest) -> Result<LeaveResponse, Error> {
         let (balance, name) = (self.clone(), PoolName::new(&question.pool)?);
-        let leave = async move { balance.leave_pool(Slot(question.slot), &name).await };
+        let LeaveRequest { slot, closed, .. } = question;
+        let leave = async move { balance.leave_pool(Slot(slot), &name, closed).await };
         let is_more = self.0.replica.carry_out(leave).await?;
         Ok(LeaveResponse { is_more })
     }
 
     /// Moves some queues of a slot that is served here out of a pool: at most [`limits::LEAVE_QUEUES`], and those under
     /// migration last. Returns whether there are more.
-    async fn leave_pool(&self, number: Slot, name: &PoolName) -> Result<bool, Error> {
+    ///
+    /// Moves none, and reports no more, when the record of the pool is not the `closed` one: the request was late, and the
+    /// pool serves again or is another one.
+    async fn leave_pool(
+        &self,
+        number: Slot,
+        name: &PoolName,
+        closed: Option<ClosedPool>,
+    ) -> Result<bool, Error> {
+        self.0.replica.catalogue.catch_up().await?;
+        let Some(leaving) = self.0.replica.catalogue.pool(name).await? else { return Ok(false) };
+        let is_closed = match closed {
+            Some(ClosedPool { id, version }) => (id, version) == (leaving.pool.id, leaving.version),
+            None => leaving.pool.closing,
+        };
+        if !is_closed {
+            return Ok(false);
+        }
         self.0.stores.mark_lost(name);
         let slot = self.0.slots.served(number).await?;
+        let _guard = slot.lost_on_panic();
         let mut queues = self.queues_in(number, name).await?;
         queues.sort_by_key(|(_, record)| record.migration.is_some());
         let (begun, count) = (Instant::now(), queues.len());
         let (mut left, mut saved, mut outcome) = (0, Vec::new(), Ok(()));
         for (at, _) in queues.into_iter().take(limits::LEAVE_QUEUES) {
-            match self.leave_queue(&slot.queue(&at), name).await {
+            match self.leave_queue(&slot.queue(&at), &leaving).await {
                 Ok(gate) => saved.extend(gate),
                 Err(error) => outcome = Err(error),
             }
@@ -187,9 +204,9 @@ impl Balance {
     async fn leave_queue(
         &self,
         queue: &SlotQueue,
-        name: &PoolName,
+        leaving: &PoolEntry,
     ) -> Result<Option<OwnedMutexGuard<()>>, Error> {
-        let (slot, at) = (queue.slot(), queue.at());
+        let (slot, at, name) = (queue.slot(), queue.at(), &leaving.name);
         let _moves = self.0.slots.hold_transfers(at).await?;
         self.keep_at_sources(queue, name).await?;
         let gate = queue.hold_gate_soon().await?;
@@ -198,7 +215,12 @@ impl Balance {
         if !placement.contains(name) {
             return Ok(None);
         }
+        let survivor = placement.pools().find(|other| *other != name);
         let _pools = queue.hold_pools_soon(&placement).await?;
+        if survivor.is_some() {
+            // Its claims are about to leave memory.
+            slot.spare_from_sweeps(entry.record.id);
+        }
         let open = slot.close_queue(at, entry.record.id, OpenedContents::Unsure);
         if let Some(open) = &open
             && timeout(limits::CLOSE_DEADLINE, open.unused()).await.is_err()
@@ -207,13 +229,12 @@ impl Balance {
             return Err(Error::unavailable(Part::Storage, "the unfinished work of the queue does not end"));
         }
         let lost = self.count_lost(name, entry.record.id).await;
-        let survivor = placement.pools().find(|other| *other != name);
         let placed = match survivor {
-            Some(survivor) => self.stay_in_one(queue, &entry, survivor).await,
+            Some(survivor) => self.stay_in_one(queue, &entry, survivor, leaving).await,
             None => {
                 let claims = open.map(|open| open.claims()).unwrap_or_default();
                 slot.add_orphans(entry.record.id, claims);
-                self.restart_queue(queue, &entry).await
+                self.restart_queue(queue, &entry, leaving).await
             }
         };
         if !matches!(placed, Ok(true)) {
@@ -248,21 +269,27 @@ impl Balance {
         }
     }
 
-    /// Ends the migration of a queue in the one of its two pools that is left. Returns false when its record has changed
-    /// since it was read.
+    /// Ends the migration of a queue in the one of its two pools that is left. Returns false when its record, or that of
+    /// the other pool, has changed since it was read.
     async fn stay_in_one(
         &self,
         queue: &SlotQueue,
         entry: &QueueEntry,
         survivor: &PoolName,
+        leaving: &PoolEntry,
     ) -> Result<bool, Error> {
         let mut entry = entry.clone();
         entry.record.place(&Placement::one(survivor.clone()), None);
-        self.0.replica.catalogue.queue_set(&queue.slot().owned, queue.at(), &entry).await
+        self.0.replica.catalogue.queue_place(&queue.slot().owned, queue.at(), &entry, leaving, None).await
     }
 
     /// Gives a queue another id and another pool. Returns false when a record has changed since it was read.
-    async fn restart_queue(&self, queue: &SlotQueue, former: &QueueEntry) -> Result<bool, Error> {
+    async fn restart_queue(
+        &self,
+        queue: &SlotQueue,
+        former: &QueueEntry,
+        leaving: &PoolEntry,
+    ) -> Result<bool, Error> {
         let (slot, at) = (queue.slot(), queue.at());
         let to = self.place_elsewhere(at, &former.record).await?;
         let Some(to) = self.0.stores.get(&to) else { return Ok(false) };
@@ -274,7 +301,7 @@ impl Balance {
         // It takes the place of the former one, so no quota refuses it.
         ledger.add_queue(&ledger.account_of(&at.project), &Quota::NONE, record.id, slot.epoch)?;
         let catalogue = &self.0.replica.catalogue;
-        let placed = catalogue.queue_restart(&slot.owned, at, former, &record, &to.entry).await;
+        let placed = catalogue.queue_restart(&slot.owned, at, former, &record, [&to.entry, leaving]).await;
         match &placed {
             Ok(true) => {
                 ledger.remove_queue(former.record.id);

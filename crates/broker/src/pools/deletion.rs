@@ -71,16 +71,16 @@ impl Pools {
         self.0.replica.carry_out(delete).await
     }
 
-    /// Marks a pool as one that is being deleted, so that no new queue is placed there. Returns false when there is no
-    /// such pool. Refused for the last pool of a registered flavor.
-    pub(crate) async fn close_to_queues(&self, name: &PoolName) -> Result<bool, Error> {
+    /// Marks a pool as one that is being deleted, so that no new queue is placed there, and returns its changed record.
+    /// Returns none when there is no such pool. Refused for the last pool of a registered flavor.
+    pub(crate) async fn close_to_queues(&self, name: &PoolName) -> Result<Option<PoolEntry>, Error> {
         let _turn = self.pool_lock().await?;
         for _ in 0..CHANGE_TRIES {
             self.0.replica.catalogue.catch_up().await?;
-            let Some(entry) = self.0.replica.catalogue.pool(name).await? else { return Ok(false) };
+            let Some(entry) = self.0.replica.catalogue.pool(name).await? else { return Ok(None) };
             self.check_flavor_keeps_a_pool(&entry).await?;
-            if self.mark_closing(&entry).await?.is_some() {
-                return Ok(true);
+            if let Some(closed) = self.mark_closing(&entry).await? {
+                return Ok(Some(closed));
             }
         }
         Err(changed_each_time())

@@ -105,6 +105,9 @@ pub(crate) struct SlotState {
     pub(crate) next_cleaning: Option<Timestamp>,
     /// Deleted queues of the last cleaning: sweeps of expired messages leave them out.
     pub(crate) dropped: HashSet<QueueId>,
+    /// Queues that were closed although their claims are in force. Memory has forgotten the claims, so sweeps of expired
+    /// messages leave these queues out until the slot is recovered.
+    pub(crate) spared: HashSet<QueueId>,
     /// Waiting claims by queue, whether the queue exists or not.
     pub(crate) lines: WaitLines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that have an earlier entry are skipped.
@@ -231,6 +234,7 @@ impl SlotState {
             orphans: HashMap::default(),
             next_cleaning: Some(Timestamp::default()),
             dropped: HashSet::default(),
+            spared: HashSet::default(),
             lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),

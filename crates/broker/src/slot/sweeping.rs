@@ -45,7 +45,12 @@ impl Slot {
         gone.into_iter().map(|(at, gone)| state.submit(&at, Change::remove(gone))).collect()
     }
 
-    /// Submits the removal of expired messages of queues that are not open, except deleted ones.
+    /// Leaves a queue that is about to be closed out of sweeps until the slot is recovered.
+    pub(crate) fn spare_from_sweeps(self: &Arc<Self>, queue: QueueId) {
+        self.lock().spared.insert(queue);
+    }
+
+    /// Submits the removal of expired messages of queues that are not open, except deleted and spared ones.
     pub(crate) fn remove_unopened_expired(
         self: &Arc<Self>,
         pool: &PoolName,
@@ -55,7 +60,7 @@ impl Slot {
         let mut state = self.lock();
         // A queue that was opened since is swept at the next tick.
         let mut others: HashSet<QueueId> = state.queues.values().map(|queue| queue.id).collect();
-        others.extend(&state.dropped);
+        others.extend(state.dropped.union(&state.spared));
         for (queue, headers) in expired.into_iter().filter(|(queue, _)| !others.contains(queue)) {
             let claimed = state.claimed_unopened(queue);
             let gone: Vec<&Header> = headers

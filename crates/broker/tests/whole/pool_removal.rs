@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use angarium_broker::Destination;
+use angarium_cluster::peer_client::{ClosedPool, LeaveRequest};
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
 use angarium_core::names::{FlavorName, PoolName, QueueRef};
@@ -215,6 +216,23 @@ async fn pool_without_alternative_is_not_removed() {
     whole.weigh("a", 1).await;
     whole.broker.pool_delete_forced(&pool("b")).await.unwrap();
     assert_restarted(&whole, &in_b).await;
+}
+
+/// The request of a removal that was given up arrives at the owner of a slot: the pool serves again.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_request_of_removal_discards_nothing() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let in_b = queue("qb");
+    let refused = whole.broker.pool_delete(&pool("b")).await.unwrap_err();
+    assert_eq!(refused.code(), "in_use");
+    let id = whole.broker.pool_get(&pool("b")).await.unwrap().pool.id;
+    for closed in [None, Some(ClosedPool { id, version: 0 }), Some(ClosedPool { id, version: 1 })] {
+        let late = LeaveRequest { slot: in_b.slot().0, pool: "b".to_owned(), closed };
+        assert!(!whole.broker.leave_pool_local(late).await.unwrap().is_more);
+    }
+    assert_eq!(total(&whole, &in_b).await, 2);
+    assert_eq!(whole.claim(&in_b, 10, 60).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
