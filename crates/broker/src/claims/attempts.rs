@@ -33,7 +33,7 @@ impl Claims {
         let queue = self.0.slots.queue(at).await?;
         let Some(queue) = self.0.open_queues.open(&queue).await? else { return Ok(None) };
         let time = self.0.slots.claim_time();
-        let found = queue.decide(|engine| engine.attempt(id, time)).flatten();
+        let found = queue.decide(|engine| engine.attempt(id, time)).ok_or_else(|| queue.closed())?;
         let Some((claim, attempt)) = found else { return Ok(None) };
         let (received, messages) = (attempt.received, attempt.messages);
         let renewed = self.claim_renew_as(at, claim, visibility.terms(), Some(attempt)).await;

@@ -52,7 +52,7 @@ impl Claims {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(ClaimPage::default()) };
         let (now, time) = (self.0.replica.clock.now(), self.0.slots.claim_time());
         let found = queue.decide(|engine| engine.live_claims(filter.after, filter.limit.get(), time));
-        let Some(found) = found else { return Ok(ClaimPage::default()) };
+        let found = found.ok_or_else(|| queue.closed())?;
         let next = found.last().map(|claim| claim.id);
         let listed = |LiveClaim { id, terms, expires, messages }: LiveClaim| {
             let age = now.seconds_since(expires.minus_seconds(terms.ttl()));

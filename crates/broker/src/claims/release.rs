@@ -32,9 +32,9 @@ impl Claims {
     /// As `claim_release`, but the messages become ready only after a delay, if one is given.
     pub async fn release_later(&self, at: &QueueRef, id: ClaimId, delay: Option<Delay>) -> Result<(), Error> {
         let queue = self.0.slots.queue(at).await?;
-        if self.0.open_queues.open(&queue).await?.is_none() {
+        let Some(queue) = self.0.open_queues.open(&queue).await? else {
             return self.0.slots.check_ours(queue.slot());
-        }
+        };
         let claims = self.clone();
         let now = self.0.replica.clock.now();
         let ready = delay.map(|delay| delay.ready(now)).filter(|ready| *ready > now);
@@ -46,10 +46,10 @@ impl Claims {
                 claims.release_claims(slot, released, ending, ReleaseCause::Released).await?;
                 // Another caller may be ending or renewing the claim: the end is reported only after it has happened.
                 let changed = slot.claim_changed();
-                let is_over = slot.has_ended(at, id);
-                // The claim may have ended here before the slot was closed.
+                let has_ended = queue.has_ended(id);
+                // The claim may have ended here before the slot or the queue was closed.
                 claims.0.slots.check_ours(slot).map_err(Error::into_unknown)?;
-                if is_over {
+                if has_ended.ok_or_else(|| queue.closed().into_unknown())? {
                     return Ok(());
                 }
                 if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {

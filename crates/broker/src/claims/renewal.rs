@@ -61,9 +61,9 @@ impl Claims {
     pub(crate) async fn claim_held(&self, at: &QueueRef, id: ClaimId) -> Result<Vec<MessageId>, Error> {
         let queue = self.0.slots.queue(at).await?;
         let held = self.0.open_queues.open(&queue).await.and_then(|open| {
-            let time = self.0.slots.claim_time();
-            let held = open.and_then(|open| open.decide(|engine| engine.held_ids(id, time)));
-            held.flatten().ok_or_else(|| no_claim(id))
+            let (open, time) = (open.ok_or_else(|| no_claim(id))?, self.0.slots.claim_time());
+            let held = open.decide(|engine| engine.held_ids(id, time)).ok_or_else(|| open.closed())?;
+            held.ok_or_else(|| no_claim(id))
         });
         self.0.slots.confirm(queue.slot(), held)
     }
@@ -134,13 +134,13 @@ impl Claims {
             // end would break a promise that may have been recorded.
             Err(error) => (Err(error), queue.renewed(renewed)),
         };
-        is_open.ok_or_else(|| no_claim(id)).and(result)
+        result.and_then(|()| is_open.ok_or_else(|| queue.closed().into_unknown()))
     }
 
     /// Begins a renewal as soon as no other caller is changing the claim.
     async fn begin_renew(&self, queue: &QueueHandle, id: ClaimId) -> Result<BegunRenewal, Error> {
         loop {
-            let changed = match queue.begin_renew(id, self.0.slots.claim_time()) {
+            let changed = match queue.begin_renew(id, self.0.slots.claim_time())? {
                 ClaimStep::Begun(begun) => return Ok(begun),
                 ClaimStep::Ended => return Err(no_claim(id)),
                 ClaimStep::Busy(changed) => changed,

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{info, warn};
 
 use angarium_catalogue::{ClaimRecord, ClaimedMessage, SplitPart};
@@ -51,19 +52,7 @@ impl Claims {
         let change = async move {
             let (slot, at) = (queue.slot(), queue.at());
             let _guard = slot.lost_on_panic();
-            let own = match claims.begin_split(&queue, claim, &messages).await? {
-                ClaimSplit::Ended | ClaimSplit::Busy => {
-                    return claims.0.slots.check_ours(slot).map(|()| None);
-                }
-                ClaimSplit::Whole => claim,
-                ClaimSplit::Begun { rest, parted } => {
-                    let now = claims.0.replica.clock.now();
-                    let split = SplitCommit::new(&queue, claim, rest, parted, terms, now);
-                    let done = claims.commit_split(&queue, split).await;
-                    slot.changed.notify_waiters();
-                    done?
-                }
-            };
+            let Some(own) = claims.part(&queue, claim, &messages, terms).await? else { return Ok(None) };
             if terms.ttl() == 0 {
                 let released = claims.claim_release(at, own).await;
                 // If this fails for the new claim, that claim expires nevertheless: its time is zero.
@@ -78,6 +67,30 @@ impl Claims {
         self.0.replica.carry_out(change).await
     }
 
+    /// Has a claim of their own hold messages of a claim: a new one, or the old one if it holds no others. Returns none
+    /// when the claim holds none of them.
+    async fn part(
+        &self,
+        queue: &QueueHandle,
+        claim: ClaimId,
+        messages: &[MessageId],
+        terms: ClaimTerms,
+    ) -> Result<Option<ClaimId>, Error> {
+        // A deletion of the queue waits for the split, so that it knows both claims.
+        let in_use = queue.hold_use().ok_or_else(|| queue.closed())?;
+        match self.begin_split(queue, claim, messages).await? {
+            ClaimSplit::Ended | ClaimSplit::Busy => self.0.slots.check_ours(queue.slot()).map(|()| None),
+            ClaimSplit::Whole => Ok(Some(claim)),
+            ClaimSplit::Begun { rest, parted } => {
+                let now = self.0.replica.clock.now();
+                let split = SplitCommit::new(queue, claim, rest, parted, terms, now);
+                let done = self.commit_split(queue, split, in_use).await;
+                queue.slot().changed.notify_waiters();
+                done.map(Some)
+            }
+        }
+    }
+
     /// Begins a split as soon as no other caller is changing the claim.
     async fn begin_split(
         &self,
@@ -86,9 +99,9 @@ impl Claims {
         messages: &[MessageId],
     ) -> Result<ClaimSplit, Error> {
         loop {
-            let changed = match queue.begin_split(claim, messages, self.0.slots.claim_time()) {
+            let changed = match queue.begin_split(claim, messages, self.0.slots.claim_time())? {
                 ClaimStep::Begun(split) => return Ok(split),
-                ClaimStep::Ended => return Err(queue.closed()),
+                ClaimStep::Ended => return Ok(ClaimSplit::Ended),
                 ClaimStep::Busy(changed) => changed,
             };
             if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
@@ -101,7 +114,12 @@ impl Claims {
     /// Writes the old claim without the messages and the new claim with them in one commit. Returns the id of the new
     /// claim. If the outcome is unknown, the claim stays as it is for every caller, in doubt, until the commit has been
     /// repeated; the slot continues to serve.
-    async fn commit_split(&self, queue: &QueueHandle, split: SplitCommit) -> Result<ClaimId, Error> {
+    async fn commit_split(
+        &self,
+        queue: &QueueHandle,
+        split: SplitCommit,
+        in_use: TaskTrackerToken,
+    ) -> Result<ClaimId, Error> {
         let slot = queue.slot();
         let is_new_bucket = slot.is_new_bucket(split.new);
         let (kept, own) = split.parts();
@@ -112,12 +130,16 @@ impl Claims {
             }
             Err(error) if error.nothing_written() => {
                 let again = retry_at(self.0.replica.clock.now());
-                queue.renew_failed(split.old, again).ok_or_else(|| queue.closed().into_unknown())?;
+                // In a closed queue there is nothing to restore.
+                let _ = queue.renew_failed(split.old, again);
                 Err(error)
             }
             Err(error) => {
                 let (claims, queue) = (self.clone(), queue.clone());
-                slot.spawn(async move { claims.settle_split(&queue, &split).await });
+                slot.spawn(async move {
+                    claims.settle_split(&queue, &split).await;
+                    drop(in_use);
+                });
                 Err(error)
             }
         }
@@ -141,7 +163,7 @@ impl Claims {
                     Err(_) => queue.renew_failed(split.old, retry_at(self.0.replica.clock.now())),
                 };
             slot.changed.notify_waiters();
-            // If the queue is closed, it was deleted together with its claims.
+            // If the queue is closed, its deletion waits for this, and removes both records.
             let is_open = settled.is_some();
             info!(slot = slot.owned.slot.0, claim = %split.old, is_open, "claim split settled");
             return;

@@ -10,7 +10,6 @@ use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, ClientId, MessageId};
 use angarium_core::message::{Header, Retention};
 use angarium_core::mutation::{Mutation, is_on};
-use angarium_core::names::QueueRef;
 use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
 use angarium_core::time::Timestamp;
@@ -52,7 +51,6 @@ pub(crate) struct BegunRenewal {
 /// The first step of a change of a claim.
 pub(crate) enum ClaimStep<T> {
     Begun(T),
-    /// The claim has ended, or its queue is closed.
     Ended,
     /// Another caller is changing the claim. The notice resolves when a claim of the slot was changed.
     Busy(OwnedNotified),
@@ -106,17 +104,17 @@ impl QueueHandle {
     }
 
     /// Begins a renewal, unless another caller is changing the claim.
-    pub(crate) fn begin_renew(&self, id: ClaimId, now: Timestamp) -> ClaimStep<BegunRenewal> {
+    pub(crate) fn begin_renew(&self, id: ClaimId, now: Timestamp) -> Result<ClaimStep<BegunRenewal>, Error> {
         let mut state = self.slot.lock();
-        let Some(queue) = state.queue_mut(&self.at, self.id) else { return ClaimStep::Ended };
-        match queue.engine.begin_renew(id, now) {
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
+        Ok(match queue.engine.begin_renew(id, now) {
             Renewal::Begun(messages) => {
                 let (client, by) = (queue.engine.client_of(id), queue.engine.holder_of(id));
                 ClaimStep::Begun(BegunRenewal { messages, client, by })
             }
             Renewal::Ended => ClaimStep::Ended,
             Renewal::Busy => ClaimStep::Busy(self.slot.claim_changed()),
-        }
+        })
     }
 
     /// Gives a claim new terms that are durable, or may be. Returns none when the queue is closed.
@@ -146,20 +144,21 @@ impl QueueHandle {
         claim: ClaimId,
         messages: &[MessageId],
         now: Timestamp,
-    ) -> ClaimStep<ClaimSplit> {
+    ) -> Result<ClaimStep<ClaimSplit>, Error> {
         let mut state = self.slot.lock();
-        let Some(queue) = state.queue_mut(&self.at, self.id) else { return ClaimStep::Ended };
-        match queue.engine.begin_split(claim, messages, now) {
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
+        Ok(match queue.engine.begin_split(claim, messages, now) {
             ClaimSplit::Busy => ClaimStep::Busy(self.slot.claim_changed()),
             split => ClaimStep::Begun(split),
-        }
+        })
     }
 
-    /// Splits a claim of which both records are durable. Returns none when the queue was closed meanwhile.
+    /// Splits a claim of which both records are durable. Returns none when the queue was closed meanwhile: its deletion
+    /// removes the new claim too, and after a deletion without effect the claim is read again with the slot.
     pub(crate) fn finish_split(&self, split: &SplitClaims<'_>) -> Option<()> {
         let mut state = self.slot.lock();
         if state.queue(&self.at, self.id).is_none() {
-            state.note_orphan(split.new);
+            state.note_orphan_of(self.id, split.new);
         }
         let queue = state.queue_mut(&self.at, self.id)?;
         let over = queue.engine.finish_split(split.old, split.new, split.terms, split.expires, split.parted);
@@ -169,6 +168,11 @@ impl QueueHandle {
         state.note_deadline(Deadline { at: split.expires, claim: split.new, queue: self.at.clone() });
         state.note_deadline(Deadline { at: split.rest_expires, claim: split.old, queue: self.at.clone() });
         Some(())
+    }
+
+    /// Whether the claim is no longer in the memory of the slot. None when the queue is closed.
+    pub(crate) fn has_ended(&self, claim: ClaimId) -> Option<bool> {
+        self.lock_queue(|queue| !queue.engine.has_claim(claim))
     }
 }
 
@@ -181,11 +185,6 @@ impl Slot {
     /// Whether the record of a claim would be the first one in its directory.
     pub(crate) fn is_new_bucket(self: &Arc<Self>, claim: ClaimId) -> bool {
         self.lock().buckets >> claim.bucket() & 1 == 0
-    }
-
-    /// Whether the claim is no longer in the memory of the slot.
-    pub(crate) fn has_ended(self: &Arc<Self>, at: &QueueRef, claim: ClaimId) -> bool {
-        self.lock().queues.get(at).is_none_or(|queue| !queue.engine.has_claim(claim))
     }
 
     /// Hides the messages of claims for good and submits their headers. Skips claims that have ended or that another

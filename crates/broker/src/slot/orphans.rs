@@ -30,6 +30,12 @@ impl SlotState {
         self.spent.push(claim);
     }
 
+    /// Records a claim of a queue that was closed meanwhile. Its record is removed when the queue has been deleted.
+    pub(crate) fn note_orphan_of(&mut self, queue: QueueId, claim: ClaimId) {
+        self.live_claims += 1;
+        self.orphans.entry(queue).or_default().push(claim);
+    }
+
     /// Takes the claims of deleted queues whose records may be in the tree. Memory has all of them: older ones were
     /// read when the slot was acquired.
     pub(crate) fn take_orphans(&mut self, queues: &[QueueId]) -> Vec<OrphanedClaims> {
