@@ -94,7 +94,6 @@ impl Messages {
         let mut asked = None;
         loop {
             let store = match queue.remove_all(&mut ids, held, asked, self.0.slots.claim_time())? {
-                BulkRemoval::Closed => return Ok(None),
                 BulkRemoval::Begun(outcome) => return Ok(Some(outcome)),
                 BulkRemoval::AskPool { lookup, store } => {
                     asked = Some(lookup);
@@ -151,7 +150,7 @@ impl Messages {
         let messages = self.clone();
         let purge = async move {
             let _guard = queue.slot().lost_on_panic();
-            let Some(last) = queue.begin_purging() else { return Ok(()) };
+            let last = queue.begin_purging()?;
             let mut purging = PurgeRun { queue: &queue, last, is_written: false };
             let outcome = messages.run_purge(&mut purging).await;
             let is_written = purging.is_written;
@@ -166,12 +165,11 @@ impl Messages {
         let slot = queue.slot();
         purging.is_written |= queue.forget_dedup_ids().await?;
         for _ in 0..PURGE_PASSES {
-            let Some(pass) = queue.decide(|engine| engine.begin_purge_pass(last)) else {
-                return self.0.slots.check_ours(slot);
-            };
+            let pass = queue.decide(|engine| engine.begin_purge_pass(last)).ok_or_else(|| queue.closed())?;
             let ready = self.purge_order(purging, Order::Ready).await?;
             let in_transfer = self.purge_order(purging, Order::Aside).await?;
-            let is_whole = queue.decide(|engine| engine.is_purge_whole(pass)).unwrap_or(true);
+            let is_whole =
+                queue.decide(|engine| engine.is_purge_whole(pass)).ok_or_else(|| queue.closed())?;
             if is_whole && (ready, in_transfer) == (PassRemainder::Nothing, PassRemainder::Nothing) {
                 return self.0.slots.check_ours(slot);
             }
@@ -185,14 +183,14 @@ impl Messages {
         let PurgeRun { queue, last, .. } = *purging;
         let (mut after, mut left) = (None, PassRemainder::Nothing);
         loop {
-            let Some(store) = queue.store()? else { return Ok(PassRemainder::Nothing) };
+            let store = queue.store()?;
             let most = PageBound { messages: limits::PURGE_STEP, bytes: limits::BATCH_BYTES };
             let Page { messages, .. } = store.scan(queue.id(), order, Direction::Up, after, most).await?;
             let Some(end) = messages.last().map(|message| message.header.id) else { return Ok(left) };
             let headers = messages.iter().map(|message| &message.header);
             let is_purged = |header: &&Header| header.id <= last && !header.state.is_in_transfer();
             let ids: Vec<MessageId> = headers.filter(is_purged).map(|header| header.id).collect();
-            let Some(begun) = queue.purge(&ids)? else { return Ok(PassRemainder::Nothing) };
+            let begun = queue.purge(&ids)?;
             if begun.messages < ids.len() {
                 left = PassRemainder::Changing;
             }

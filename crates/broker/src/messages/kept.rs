@@ -65,14 +65,13 @@ enum PurgeStep {
     },
     /// The page must be read again.
     Changed,
-    /// There are no more kept messages, or the queue is closed.
+    /// There are no more kept messages.
     Nothing,
 }
 
 /// Removes the next page of kept messages.
 async fn purge_page(queue: &QueueHandle, after: Option<Position>) -> Result<PurgeStep, Error> {
-    let reading = queue.read(|engine| engine.begin_kept_page())?;
-    let Some(EngineReading { store, shown: page }) = reading else { return Ok(PurgeStep::Nothing) };
+    let EngineReading { store, shown: page } = queue.read(|engine| engine.begin_kept_page())?;
     let most = PageBound { messages: limits::PURGE_STEP, bytes: limits::BATCH_BYTES };
     let Page { messages, .. } = store.scan(queue.id(), Order::Kept, Direction::Up, after, most).await?;
     let Some(end) = messages.last().map(|message| Position::of(&message.header)) else {

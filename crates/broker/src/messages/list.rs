@@ -77,14 +77,11 @@ impl Messages {
     async fn message_page(&self, queue: &SlotQueue, filter: &MessageFilter) -> Result<MessagePage, Error> {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(MessagePage::default()) };
         let now = self.0.replica.clock.now();
-        let reading = queue.read(|engine| {
+        let EngineReading { store, shown: (browsed, retention) } = queue.read(|engine| {
             let retention = engine.retention();
             let wants = |header: &Header| filter.wants(header, now, retention);
             (engine.browse(filter.after, filter.limit.get(), wants), retention)
         })?;
-        let Some(EngineReading { store, shown: (browsed, retention) }) = reading else {
-            return Ok(MessagePage::default());
-        };
         let listed = QueueSnapshot { queue, store, at: ViewedAt { now, retention } };
         let (mut messages, read_on) = if filter.includes_claimed || filter.includes_delayed {
             // Memory has only ready messages; the pool has all.
@@ -110,11 +107,10 @@ impl Messages {
     async fn read_messages(&self, queue: &SlotQueue, ids: &[MessageId]) -> Result<Vec<MessageView>, Error> {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(Vec::new()) };
         let now = self.0.replica.clock.now();
-        let reading = queue.read(|engine| {
+        let EngineReading { store, shown: (holds, retention) } = queue.read(|engine| {
             let holds: Vec<_> = ids.iter().filter_map(|id| engine.hold(*id)).collect();
             (holds, engine.retention())
         })?;
-        let Some(EngineReading { store, shown: (holds, retention) }) = reading else { return Ok(Vec::new()) };
         let found = store.get(queue.id(), ids).await?;
         let at = ViewedAt { now, retention };
         let view = |message: Message| {

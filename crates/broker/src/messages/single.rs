@@ -35,9 +35,8 @@ impl Messages {
         id: MessageId,
     ) -> Result<MessageView, Error> {
         let missing = || no_message(id);
-        let reading =
+        let EngineReading { store, shown: (hold, lives_longer, retention) } =
             queue.read(|engine| (engine.hold(id), engine.may_live_longer(id), engine.retention()))?;
-        let EngineReading { store, shown: (hold, lives_longer, retention) } = reading.ok_or_else(missing)?;
         let found = store.get(queue.id(), &[id]).await?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
         let now = self.0.replica.clock.now();

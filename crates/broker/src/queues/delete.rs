@@ -170,8 +170,7 @@ impl Queues {
             // A target that could not be reached is tried again at once.
             open.start_mover();
             loop {
-                let Some(store) = open.store()? else { return Ok(()) };
-                let found = store.get(open.id(), left).await?;
+                let found = open.store()?.get(open.id(), left).await?;
                 if !found.iter().any(|message| is_forward(&message.header)) {
                     return Ok(());
                 }

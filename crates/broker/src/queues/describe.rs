@@ -67,8 +67,7 @@ impl Queues {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(None) };
         let migration = queue.migration();
         let _still = still(migration.as_deref()).await;
-        let reading = queue.read(|engine| engine.claimed_counts())?;
-        let Some(EngineReading { store, shown: claimed }) = reading else { return Ok(None) };
+        let EngineReading { store, shown: claimed } = queue.read(|engine| engine.claimed_counts())?;
         let totals = store.totals(queue.id()).await?;
         let Contents { ready, claimed, delayed, .. } = Contents::of(&totals, claimed);
         Ok(Some(QueueDescription {
@@ -92,13 +91,10 @@ impl Queues {
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(QueueStats::default()) };
         let migration = queue.migration();
         let _still = still(migration.as_deref()).await;
-        let reading = queue.read(|engine| {
+        let EngineReading { store, shown: (claimed, oldest, newest) } = queue.read(|engine| {
             let (oldest, newest) = engine.ends();
             (engine.claimed_counts(), oldest.cloned(), newest.cloned())
         })?;
-        let Some(EngineReading { store, shown: (claimed, oldest, newest) }) = reading else {
-            return Ok(QueueStats::default());
-        };
         let id = queue.id();
         let totals = store.totals(id).await?;
         if totals.messages == 0 {

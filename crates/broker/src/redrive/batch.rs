@@ -44,7 +44,7 @@ impl Redrive {
         task: &MoveTask,
         most: usize,
     ) -> Result<Option<RedriveBatch>, Error> {
-        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        let side = queue.side()?;
         let RedriveChoice { headers, is_pending, in_use } =
             queue.choose_for_redrive(most, self.0.replica.clock.now())?;
         if headers.is_empty() {
@@ -148,7 +148,7 @@ impl Redrive {
     ) -> Result<(), Error> {
         let mut pass = None;
         while !ids.is_empty() {
-            let side = queue.side()?.ok_or_else(|| queue.closed())?;
+            let side = queue.side()?;
             let TransferProgress { is_outgoing: known, passes, is_moving } =
                 queue.transfer_progress(ids).ok_or_else(|| queue.closed())?;
             let is_outgoing = match known {
@@ -171,7 +171,7 @@ impl Redrive {
 
     /// Whether a message of the queue is in transfer to another one.
     pub(crate) async fn has_outgoing(&self, queue: &QueueHandle) -> Result<bool, Error> {
-        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        let side = queue.side()?;
         if !queue.decide(|engine| engine.has_in_transfer()).unwrap_or(false) {
             return Ok(false);
         }

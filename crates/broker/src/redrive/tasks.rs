@@ -167,7 +167,7 @@ impl Redrive {
 
     /// Whether one of the oldest messages of a queue is a dead letter of another one.
     async fn holds_dead_letters(&self, queue: &QueueHandle) -> Result<bool, Error> {
-        let store = queue.store()?.ok_or_else(|| queue.closed())?;
+        let store = queue.store()?;
         let most = PageBound { messages: limits::MOVE_SOURCE_MESSAGES, bytes: limits::MOVE_BYTES };
         let page = store.scan(queue.id(), Order::Ready, Direction::Up, None, most).await?;
         Ok(page.messages.into_iter().any(|message| Envelope::split(message.body).0.source.is_some()))

@@ -170,7 +170,7 @@ impl QueueHandle {
         let mut outcomes = Vec::new();
         {
             let mut state = self.slot.lock();
-            let Some(open) = state.queue_mut(&self.at, self.id) else { return Ok(false) };
+            let open = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
             let keys = open.engine.forget_dedup();
             for keys in keys.chunks(limits::NOTES_PAGE) {
                 outcomes.push(state.submit(&self.at, Change::forget_dedup(keys))?);

@@ -25,8 +25,6 @@ pub(crate) enum DeleteStart {
 
 /// The first step of a removal of many messages.
 pub(crate) enum BulkRemoval {
-    /// The queue is closed.
-    Closed,
     /// The removal was submitted.
     Begun(WriteOutcome),
     /// The pool must be read first.
@@ -57,7 +55,7 @@ impl QueueHandle {
         now: Timestamp,
     ) -> Result<BulkRemoval, Error> {
         let mut state = self.slot.lock();
-        let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(BulkRemoval::Closed) };
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         match queue.engine.begin_remove_all(ids, held, asked, now)? {
             Removal::Begun => {
                 state.submit(&self.at, Change::remove(std::mem::take(ids))).map(BulkRemoval::Begun)
@@ -77,21 +75,22 @@ impl QueueHandle {
         Ok(BegunPop { outcome: state.submit(&self.at, Change::remove(ids))?, counters, retention })
     }
 
-    /// Begins a purge. Returns the newest message that it removes; none when the queue is closed.
-    pub(crate) fn begin_purging(&self) -> Option<MessageId> {
+    /// Begins a purge. Returns the newest message that it removes.
+    pub(crate) fn begin_purging(&self) -> Result<MessageId, Error> {
         let mut state = self.slot.lock();
         let last = state.ids.last();
-        state.queue_mut(&self.at, self.id)?.engine.begin_purging(last);
-        Some(last)
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
+        queue.engine.begin_purging(last);
+        Ok(last)
     }
 
-    /// Removes those of these messages that no other caller is changing. Returns none when the queue is closed.
-    pub(crate) fn purge(&self, ids: &[MessageId]) -> Result<Option<BegunPurge>, Error> {
+    /// Removes those of these messages that no other caller is changing.
+    pub(crate) fn purge(&self, ids: &[MessageId]) -> Result<BegunPurge, Error> {
         let mut state = self.slot.lock();
-        let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         let begun = queue.engine.begin_purge(ids);
         let messages = begun.len();
-        Ok(Some(BegunPurge { messages, outcome: state.submit(&self.at, Change::remove(begun))? }))
+        Ok(BegunPurge { messages, outcome: state.submit(&self.at, Change::remove(begun))? })
     }
 
     /// Removes those kept messages of a page that no other caller is changing. Returns none when the page must be read

@@ -88,7 +88,7 @@ impl QueueHandle {
 
     /// Returns the state of a message in the pool; none when the pool does not have the message.
     pub(crate) async fn message_state(&self, id: MessageId) -> Result<Option<State>, Error> {
-        let store = self.store()?.ok_or_else(|| self.closed())?;
+        let store = self.store()?;
         let found = store.get(self.id, &[id]).await?;
         Ok(found.into_iter().next().map(|message| message.header.state))
     }

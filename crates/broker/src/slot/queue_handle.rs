@@ -78,29 +78,31 @@ impl QueueHandle {
         self.lock_queue(|queue| decision(&mut queue.engine))
     }
 
-    /// Reads the engine. Returns the result with the store of the queue at that moment; none when the queue is closed.
+    /// Reads the engine. Returns the result with the store of the queue at that moment.
+    ///
+    /// Fails when the queue is closed: it is not known then whether it still exists, so nothing may be answered about its
+    /// contents.
     pub(crate) fn read<T>(
         &self,
         look: impl FnOnce(&mut QueueEngine) -> T,
-    ) -> Result<Option<EngineReading<T>>, Error> {
-        self.read_some(|engine| Some(look(engine)))
+    ) -> Result<EngineReading<T>, Error> {
+        self.read_some(|engine| Some(look(engine)))?.ok_or_else(|| self.closed())
     }
 
-    /// Like `read`, but returns none also when `look` does: then the store is not needed.
+    /// Like `read`, but returns none when `look` does: then the store is not needed.
     pub(crate) fn read_some<T>(
         &self,
         look: impl FnOnce(&mut QueueEngine) -> Option<T>,
     ) -> Result<Option<EngineReading<T>>, Error> {
         let mut state = self.slot.lock();
-        let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
+        let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         let Some(shown) = look(&mut queue.engine) else { return Ok(None) };
         Ok(Some(EngineReading { store: self.slot.store_of(queue)?, shown }))
     }
 
-    /// Returns the store of the queue; none when the queue is closed. It must be dropped soon: a migration that begins
-    /// waits for it.
-    pub(crate) fn store(&self) -> Result<Option<QueueStore>, Error> {
-        Ok(self.read(|_| ())?.map(|reading| reading.store))
+    /// Returns the store of the queue. It must be dropped soon: a migration that begins waits for it.
+    pub(crate) fn store(&self) -> Result<QueueStore, Error> {
+        Ok(self.read(|_| ())?.store)
     }
 
     /// Submits a change. The outcome arrives after the engine was told.

@@ -164,7 +164,7 @@ impl QueueHandle {
             if absent.is_empty() {
                 return Ok(bodies);
             }
-            let store = self.store()?.ok_or_else(|| self.closed())?;
+            let store = self.store()?;
             let found = store.get(self.id, &absent).await?;
             absent.retain(|id| found.iter().all(|message| message.header.id != *id));
             bodies.extend(found.into_iter().map(|message| (message.header.id, message.body)));

@@ -215,7 +215,7 @@ impl QueueHandle {
         key: SettleKey,
         now: Option<Timestamp>,
     ) -> Result<Option<Settled>, Error> {
-        let store = self.store()?.ok_or_else(|| self.closed())?;
+        let store = self.store()?;
         let found = store.notes(self.id, SETTLE_KIND, Some(before_settle_note(&key)), 1).await?;
         let note = found.into_iter().next().filter(|note| now.is_none_or(|now| now < note.expires));
         let read = note.and_then(|note| read_settle_note(&note));
@@ -224,7 +224,7 @@ impl QueueHandle {
 
     /// Returns the header of a message in the pool.
     pub(crate) async fn stored_header(&self, id: MessageId) -> Result<Option<Header>, Error> {
-        let store = self.store()?.ok_or_else(|| self.closed())?;
+        let store = self.store()?;
         let found = store.get(self.id, &[id]).await?;
         Ok(found.into_iter().next().map(|message| message.header))
     }

@@ -180,8 +180,8 @@ impl QueueHandle {
     /// Reads the next page of the notes in the pool, and removes the expired ones.
     pub(crate) async fn search_settle_notes(&self) -> Result<(), Error> {
         let position = self.lock_queue(|queue| queue.settle_notes.search_position()).flatten();
-        let Some((after, store)) = position.zip(self.store()?) else { return Ok(()) };
-        let page = store.notes(self.id, SETTLE_KIND, after, limits::NOTES_PAGE).await?;
+        let Some(after) = position else { return Ok(()) };
+        let page = self.store()?.notes(self.id, SETTLE_KIND, after, limits::NOTES_PAGE).await?;
         let now = self.slot.around.replica.clock.now();
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(()) };

@@ -54,9 +54,9 @@ impl QueueHandle {
         }
     }
 
-    /// Returns the queue and its store; none when it is not open any more.
-    pub(crate) fn side(&self) -> Result<Option<Side>, Error> {
-        Ok(self.store()?.map(|store| Side { queue: self.clone(), store }))
+    /// Returns the queue and its store.
+    pub(crate) fn side(&self) -> Result<Side, Error> {
+        Ok(Side { queue: self.clone(), store: self.store()? })
     }
 
     /// Counts a pass of the mover over all messages in transfer.

@@ -160,7 +160,7 @@ impl QueueHandle {
     pub(crate) async fn wake(&self, headers: Vec<Header>) -> Result<(), Error> {
         let outcome = {
             let mut state = self.slot.lock();
-            let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(()) };
+            let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
             let now = self.slot.around.replica.clock.now();
             let ready = queue.engine.wake(headers, now);
             state.submit_wake(&self.at, ready)?

@@ -91,9 +91,12 @@ impl MessageTransfers {
 
     /// Passes once over the entries in transfer of a queue: the entries in memory, or all entries of its pool.
     async fn run_transfer_pass(&self, queue: &QueueHandle, transfers: &mut Transfers) -> Result<Pass, Error> {
-        let Some(side) = queue.side()? else { return Ok(Pass::Idle) };
         transfers.collect();
-        let KnownTransfers { ids: known, count } = queue.known_in_transfer().ok_or_else(|| queue.closed())?;
+        // A closed queue needs no mover.
+        let Some(KnownTransfers { ids: known, count }) = queue.known_in_transfer() else {
+            return Ok(Pass::Idle);
+        };
+        let side = queue.side()?;
         if let Some(known) = known {
             let mut pass = Ok(Pass::Idle);
             for ids in transfers.due(known).chunks(limits::MOVE_MESSAGES) {
@@ -153,7 +156,7 @@ impl MessageTransfers {
             }
             let (all, source, target) = (self.clone(), side.queue.clone(), peer.at.clone());
             let transfer = self.0.replica.tasks.spawn(async move {
-                let Some(side) = source.side()? else { return Ok(()) };
+                let side = source.side()?;
                 all.send_transfers(&side, &target, messages).await
             });
             transfers.begin(peer.at.clone(), transfer);
@@ -210,7 +213,7 @@ impl MessageTransfers {
             Some(open) => open,
             None => self.0.open_queues.open_or_make_target(&named, made.metadata()?, made.check()).await?,
         };
-        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        let side = queue.side()?;
         let moved = self.carry_over(source, &side, messages).await;
         if moved.is_ok() {
             source.queue.transfers_arrived(&ids);
@@ -330,8 +333,7 @@ impl MessageTransfers {
         if peer.queue.is_some_and(|id| id != queue.id()) {
             return Ok(HashMap::default());
         }
-        let Some(store) = queue.store()? else { return Ok(HashMap::default()) };
-        let found = store.get(queue.id(), ids).await?;
+        let found = queue.store()?.get(queue.id(), ids).await?;
         Ok(found.into_iter().map(|message| (message.header.id, message.header.state)).collect())
     }
 

@@ -151,7 +151,7 @@ impl MessageTransfers {
             Some(open) => open,
             None => self.0.open_queues.open_or_make_target(&queue, made.metadata()?, made.check()).await?,
         };
-        let side = queue.side()?.ok_or_else(|| queue.closed())?;
+        let side = queue.side()?;
         let moved = self.carry_over_remote(&side, &peer, messages, arrival).await;
         queue.start_mover();
         moved
@@ -207,7 +207,7 @@ impl MessageTransfers {
         if queue.id() != departure.source_id {
             return Ok(());
         }
-        let Some(side) = queue.side()? else { return Ok(()) };
+        let side = queue.side()?;
         let found = side.store.get(queue.id(), &departure.ids).await?;
         let moving = found.iter().map(|message| &message.header);
         // A request that was on its way for long must not remove a message that has come back and left again since.
@@ -242,7 +242,7 @@ impl MessageTransfers {
         let (transfers, queue) = (self.clone(), source.queue.clone());
         let removal = async move {
             let _outgoing = outgoing;
-            let source = queue.side()?.ok_or_else(|| queue.closed())?;
+            let source = queue.side()?;
             transfers.remove_sent(&source, ids, dead).await
         };
         self.0.replica.carry_out(removal).await

@@ -16,11 +16,11 @@ use angarium_core::names::{ProjectId, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_journal::Journal;
 use angarium_storage::embedded::EmbeddedPool;
-use angarium_storage::{DropResult, Epoch, PoolReads, PoolWrites, Totals};
+use angarium_storage::{DropResult, Epoch, Order, PoolReads, PoolWrites, Totals};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::faulty::{Fault, FaultyTree, Plan};
+use super::faulty::{Fault, FaultyPool, FaultyTree, Plan};
 use super::transfers::until;
 use super::{MAX_WAIT, Whole, limit, one_pool, queue, replica, terms};
 
@@ -30,6 +30,8 @@ struct InspectedBroker {
     tree: Arc<EmbeddedTree>,
     catalogue: Catalogue,
     pool: Arc<EmbeddedPool>,
+    /// The same pool as the broker uses it.
+    faulty: Arc<FaultyPool>,
     plan: Plan,
     replica: Replica,
 }
@@ -40,14 +42,15 @@ async fn seen() -> InspectedBroker {
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
     let tree = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let (pool, plan) = (Arc::new(EmbeddedPool::new(journal)), Plan::default());
-    let faulty = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
+    let faulty = Arc::new(FaultyPool::new(pool.clone(), Plan::default()));
     let replica = replica();
+    let settings = one_pool(faulty.clone());
+    let tried = Catalogue::new(Arc::new(FaultyTree::new(tree.clone(), plan.clone())));
     let broker =
-        Broker::start(faulty, &one_pool(pool.clone()), replica.clone(), clock.clone(), Limits::ZAQAR)
-            .await
-            .unwrap();
+        Broker::start(tried, &settings, replica.clone(), clock.clone(), Limits::ZAQAR).await.unwrap();
     let catalogue = Catalogue::new(tree.clone());
-    InspectedBroker { whole: Whole { broker, clock, _data: data }, tree, catalogue, pool, plan, replica }
+    let whole = Whole { broker, clock, _data: data };
+    InspectedBroker { whole, tree, catalogue, pool, faulty, plan, replica }
 }
 
 impl InspectedBroker {
@@ -225,6 +228,60 @@ async fn failed_deletion_makes_no_claimed_message_ready() {
     let mut claimed: Vec<MessageId> = claim.join_next().await.unwrap().unwrap();
     claimed.extend(seen.whole.claim(&queue("q"), 20, 300).await);
     assert_eq!(claimed, ids[1..]);
+}
+
+/// A purge meets the closed queue of a deletion that then has no effect.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_deletion_acknowledges_no_purge() {
+    let seen = seen().await;
+    let ids = seen.whole.post(&queue("q"), 3, 3_600).await;
+    *seen.faulty.held_order.lock() = Some(Order::Ready);
+    seen.faulty.pages.next(&[Fault::Held]);
+    let (purger, deleter) = (seen.whole.broker.clone(), seen.whole.broker.clone());
+    let (mut purge, mut deletion) = (JoinSet::new(), JoinSet::new());
+    purge.spawn(async move { purger.queue_purge(&queue("q")).await });
+    until("the purge reads nothing", async || seen.faulty.pages.is_done()).await;
+    seen.plan.next(&[Fault::HeldAndLost]);
+    deletion.spawn(async move { deleter.queue_delete(&queue("q")).await });
+    until("the deletion is not sent", async || seen.plan.is_done()).await;
+    seen.faulty.pages.release();
+    let purged = purge.join_next().await.unwrap().unwrap();
+    seen.plan.release();
+    deletion.join_next().await.unwrap().unwrap().unwrap_err();
+    assert_eq!(purged.unwrap_err().code(), "unavailable");
+    assert_eq!(seen.whole.claim(&queue("q"), 20, 300).await, ids);
+}
+
+/// A message gets a time of its own while its queue is deleted without effect: its new claim is in force.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_deletion_keeps_both_claims_of_split() {
+    let seen = seen().await;
+    let q = queue("q");
+    let ids = seen.whole.post(&q, 2, 36_000).await;
+    let (view, mut guard) = seen.whole.broker.claim_create(&q, terms(300), limit(2)).await.unwrap().unwrap();
+    guard.done();
+    let record = seen.record().await.unwrap();
+    seen.plan.next(&[Fault::Held, Fault::HeldAndLost]);
+    let (hider, deleter, hidden) = (seen.whole.broker.clone(), seen.whole.broker.clone(), ids[0]);
+    let (mut split, mut deletion) = (JoinSet::new(), JoinSet::new());
+    split.spawn(async move { hider.message_hide(&queue("q"), view.id, hidden, terms(600)).await });
+    until("the split is not sent", async || seen.plan.left() == 1).await;
+    deletion.spawn(async move { deleter.queue_delete(&queue("q")).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(seen.plan.left(), 1, "the deletion waits for the split");
+    seen.plan.release();
+    split.join_next().await.unwrap().unwrap().unwrap_err();
+    until("the deletion is not sent", async || seen.plan.is_done()).await;
+    // Longer than the pause between two removals of spent claims.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    seen.plan.release();
+    deletion.join_next().await.unwrap().unwrap().unwrap_err();
+    assert_eq!(seen.claims_of(&record).await.len(), 2);
+    assert!(seen.whole.claim(&q, 20, 300).await.is_empty());
+    seen.whole.clock.advance(301_000);
+    assert_eq!(seen.whole.claim_soon(&q, 20).await, ids[1..]);
+    seen.whole.broker.queue_delete(&q).await.unwrap();
+    seen.nothing_is_left_soon(&record).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
