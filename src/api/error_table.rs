@@ -62,8 +62,12 @@ fn row(code: ErrorCode) -> ErrorRow {
 fn examples(code: ErrorCode) -> Vec<Error> {
     let pool = || PoolName::new("default").expect("it is a name");
     let quota = |asked| Error::OverQuota { what: "messages", bound: 2, used: 2, asked };
-    let in_use =
-        |is_passing| Error::InUse { resource: Resource::Pool, name: String::new(), by: "", is_passing };
+    let in_use = |is_passing| Error::InUse {
+        resource: Resource::Pool,
+        name: String::new(),
+        by: "".into(),
+        is_passing,
+    };
     match code {
         ErrorCode::Invalid => {
             [InvalidPart::Body, InvalidPart::Accept, InvalidPart::MediaType, InvalidPart::HeaderSize]

@@ -181,6 +181,32 @@ fn a_pool_added_while_running_serves_at_once_and_after_kill_9() {
 }
 
 #[test]
+fn queues_of_a_pool_are_counted_with_empty_ones() {
+    let service = service();
+    for queue in ["empty", "emptied"] {
+        assert_eq!(service.client.create_queue(queue).unwrap().status, 201);
+    }
+    service.client.post_messages("full", &[json!(1)]).unwrap();
+    let shown = service.client.get("/v2/pools/default").unwrap().json();
+    assert_eq!((&shown["queues"], &shown["usage"]["queues"]), (&json!(3), &json!(1)));
+    let refused = service.client.delete("/v2/pools/default").unwrap();
+    assert!(refused.text().contains("3 queues are in it, with messages or without"), "{}", refused.text());
+    for queue in ["emptied", "full"] {
+        assert_eq!(service.client.delete(&format!("/v2/queues/{queue}")).unwrap().status, 204);
+    }
+    let refused = service.client.delete("/v2/pools/default").unwrap();
+    assert!(refused.text().contains("1 queue is in it"), "{}", refused.text());
+}
+
+#[test]
+fn new_pool_is_not_silent() {
+    let service = service();
+    assert_eq!(add(&service.client, "two", &pool("two", 1)).status, 201);
+    let stats = service.client.get("/v2/stats").unwrap().json();
+    assert_eq!(stats["components"][0]["serves"]["silent_pools"], json!([]), "{stats}");
+}
+
+#[test]
 fn used_pool_is_deletable_only_after_last_cleanup() {
     let service = service();
     service.client.post_messages("q", &[json!(1)]).unwrap();

@@ -136,17 +136,37 @@ impl Catalogue {
         Ok(if is_cleaned { PoolUsers::Remains } else { PoolUsers::Nothing })
     }
 
+    /// Returns the number of queues whose records name a pool: queues in it, and queues that move into it or out of it.
+    /// Reads the records of all queues.
+    pub async fn pool_queues(&self, pool: &PoolName) -> Result<u64, Error> {
+        let mut count = 0;
+        for slot in Slot::all() {
+            let queues = layout::slot_queues(slot);
+            for project in self.tree.children(&queues).await.map_err(failed)? {
+                count += self.records_naming(&format!("{queues}/{project}"), pool, u64::MAX).await?;
+            }
+        }
+        Ok(count)
+    }
+
     async fn any_record_names(&self, directory: &str, pool: &PoolName) -> Result<bool, Error> {
+        Ok(self.records_naming(directory, pool, 1).await? > 0)
+    }
+
+    /// Counts the records of a directory that name a pool, up to `enough` or a few more.
+    async fn records_naming(&self, directory: &str, pool: &PoolName, enough: u64) -> Result<u64, Error> {
+        let mut count = 0;
         let elements = self.tree.children(directory).await.map_err(failed)?;
         let paths: Vec<String> = elements.iter().map(|element| format!("{directory}/{element}")).collect();
         for chunk in paths.chunks(limits::TREE_READS_AT_ONCE) {
             for node in self.tree.get_many(chunk).await.map_err(failed)?.iter().flatten() {
                 let placed: StoredPlacement = from_json(node)?;
-                if placed.placement.iter().any(|name| name == pool.as_str()) {
-                    return Ok(true);
-                }
+                count += u64::from(placed.placement.iter().any(|name| name == pool.as_str()));
+            }
+            if count >= enough {
+                break;
             }
         }
-        Ok(false)
+        Ok(count)
     }
 }

@@ -4,6 +4,7 @@
 //! whether it is certain that nothing was written. `Display` is the text for the client. The cause of a failed part is
 //! the `source`; it is logged where the error is handled and never leaves the process.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use thiserror::Error as ThisError;
@@ -214,7 +215,7 @@ pub enum Error {
         /// Its name.
         name: String,
         /// What uses it.
-        by: &'static str,
+        by: Cow<'static, str>,
         /// Whether the use ends soon by itself, so that a retry may succeed.
         is_passing: bool,
     },

@@ -179,12 +179,17 @@ pub struct Pool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     usage: Option<PoolUsage>,
+    /// The queues that are in it, with messages or without; a queue that migrates is in two pools. The pool can be deleted
+    /// when there are none. Only of a single pool, if they can be counted in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    queues: Option<u64>,
 }
 
 /// What all queues of a pool hold together.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PoolUsage {
-    /// Queues that have a message.
+    /// Queues that have a message. The `queues` of a pool are all queues in it.
     pub(super) queues: u64,
     /// Messages, claimed or not.
     pub(super) messages: u64,
@@ -205,6 +210,7 @@ impl Pool {
             state: None,
             health: None,
             usage: None,
+            queues: None,
         }
     }
 
@@ -271,11 +277,11 @@ pub async fn get(
     Query(query): Query<DetailQuery>,
 ) -> Result<Response, ApiError> {
     let view = view(query.detailed.as_deref(), Pool::brief, Pool::detailed)?;
-    let PoolReport { health, usage } = broker.pool_report(&PoolName::new(&pool)?).await?;
+    let PoolReport { health, usage, queues } = broker.pool_report(&PoolName::new(&pool)?).await?;
     let shown = view(PoolView { name: health.name.clone(), pool: health.pool.clone() });
     let usage =
         usage.map(|held| PoolUsage { queues: held.queues, messages: held.messages, bytes: held.bytes });
-    Ok(reply(StatusCode::OK, &Pool { health: Some(health.into()), usage, ..shown }))
+    Ok(reply(StatusCode::OK, &Pool { health: Some(health.into()), usage, queues, ..shown }))
 }
 
 /// Create or replace a pool

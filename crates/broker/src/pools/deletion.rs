@@ -12,7 +12,9 @@
 //! the next start, and by any other change of the pool. The removal of a pool that is gone for good is in
 //! [`crate::balance::removal`].
 
-use tokio::time::{Instant, sleep};
+use std::borrow::Cow;
+
+use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use angarium_catalogue::{PoolEntry, PoolUsers};
@@ -121,7 +123,7 @@ impl Pools {
         if pools.iter().any(is_other) {
             return Ok(());
         }
-        Err(in_use(&entry.name, "it is the last pool of its flavor"))
+        Err(in_use(&entry.name, "it is the last pool of its flavor".into()))
     }
 
     /// Closes a pool to new queues and checks that none is in it. Returns the changed record. When the pool is used,
@@ -133,7 +135,7 @@ impl Pools {
     ) -> Result<Option<PoolEntry>, Error> {
         // A queue in memory is reason enough; the record need not change.
         if self.0.slots.owned().any(|slot| slot.uses_pool(&entry.name)) {
-            return Err(in_use(&entry.name, "queues are in it"));
+            return Err(self.used_by_queues(&entry.name).await);
         }
         let Some(closed) = self.mark_closing(entry).await? else { return Ok(None) };
         match self.await_cleaned(&entry.name, leftovers).await {
@@ -141,7 +143,7 @@ impl Pools {
             Ok(PoolUsers::Remains) if leftovers == Leftovers::Abandoned => Ok(Some(closed)),
             Ok(PoolUsers::Queues) => {
                 self.reopen_to_queues(&closed).await?;
-                Err(in_use(&entry.name, "queues are in it"))
+                Err(self.used_by_queues(&entry.name).await)
             }
             Ok(PoolUsers::Remains) => {
                 self.reopen_to_queues(&closed).await?;
@@ -149,7 +151,7 @@ impl Pools {
                 Err(Error::InUse {
                     resource: Resource::Pool,
                     name: entry.name.to_string(),
-                    by,
+                    by: by.into(),
                     is_passing: true,
                 })
             }
@@ -158,6 +160,25 @@ impl Pools {
                 Err(error)
             }
         }
+    }
+
+    /// Returns the number of queues in a pool, with messages or without; none when they cannot be counted in time.
+    pub(crate) async fn count_queues_in(&self, name: &PoolName) -> Option<u64> {
+        let count = self.0.replica.catalogue.pool_queues(name);
+        timeout(limits::HEALTH_DEADLINE, count).await.ok()?.ok()
+    }
+
+    async fn used_by_queues(&self, name: &PoolName) -> Error {
+        in_use(
+            name,
+            match self.count_queues_in(name).await {
+                Some(1) => "1 queue is in it, with messages or without".into(),
+                Some(count) if count > 1 => {
+                    format!("{count} queues are in it, with messages or without").into()
+                }
+                Some(_) | None => "queues are in it".into(),
+            },
+        )
     }
 
     /// Whether a queue is in a pool, or a deleted queue has left data there.
@@ -223,6 +244,6 @@ fn warn_left_closed(pool: &PoolName, error: &Error) {
     warn!(%pool, error = %error.detail(), "pool left closed to new queues");
 }
 
-pub(crate) fn in_use(name: &PoolName, by: &'static str) -> Error {
+pub(crate) fn in_use(name: &PoolName, by: Cow<'static, str>) -> Error {
     Error::InUse { resource: Resource::Pool, name: name.to_string(), by, is_passing: false }
 }

@@ -34,6 +34,8 @@ pub struct PoolReport {
     pub health: PoolHealth,
     /// The usage of all its queues together, if the pool answered in time.
     pub usage: Option<Usage>,
+    /// The number of queues in it, with messages or without, if they could be counted in time.
+    pub queues: Option<u64>,
 }
 
 impl Pools {
@@ -46,8 +48,9 @@ impl Pools {
             let store = store?;
             timeout(limits::HEALTH_DEADLINE, store.usage()).await.ok()?.ok()
         };
-        let (health, usage) = tokio::join!(ask(Arc::clone(&open)), usage);
-        Ok(PoolReport { health: PoolHealth { pool, ..health }, usage })
+        let (health, usage, queues) =
+            tokio::join!(ask(Arc::clone(&open)), usage, self.count_queues_in(&name));
+        Ok(PoolReport { health: PoolHealth { pool, ..health }, usage, queues })
     }
 
     pub(crate) async fn ask_pools(&self) -> Vec<PoolHealth> {

@@ -122,7 +122,7 @@ impl Reports {
             ..ReportResponse::default()
         };
         let pools = self.0.stores.all();
-        let silent = pools.iter().filter(|pool| !pool.observed().is_up);
+        let silent = pools.iter().filter(|pool| pool.is_silent());
         report.silent_pools = silent.map(|pool| pool.entry.name.to_string()).collect();
         for slot in self.0.slots.owned() {
             let gauge = slot.slot_gauge();

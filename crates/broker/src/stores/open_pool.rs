@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -66,11 +66,20 @@ pub(crate) struct OpenPool {
     /// Its health at the last check; none when it could not be reached, or was not checked yet. The lock is held for
     /// one access.
     pub(crate) health: Arc<RwLock<Option<Health>>>,
+    /// Whether its health was checked.
+    was_checked: Arc<AtomicBool>,
 }
 
 impl OpenPool {
     pub(crate) fn new(entry: PoolEntry, store: Result<Arc<dyn PoolStore>, StorageFault>) -> Self {
-        Self { entry, store, used: Arc::default(), health: Arc::default() }
+        let (used, health, was_checked) = (Arc::default(), Arc::default(), Arc::default());
+        Self { entry, store, used, health, was_checked }
+    }
+
+    /// Returns the same pool with another record.
+    pub(crate) fn with(&self, entry: PoolEntry) -> Self {
+        let (used, health) = (Arc::clone(&self.used), Arc::clone(&self.health));
+        Self { entry, store: self.store.clone(), used, health, was_checked: Arc::clone(&self.was_checked) }
     }
 
     /// Returns the storage of the pool. An unavailable pool affects only its own queues.
@@ -97,6 +106,7 @@ impl OpenPool {
     /// counts as empty.
     pub(crate) fn note_health(&self, health: Option<Health>) {
         *self.health.write() = health;
+        self.was_checked.store(true, Ordering::Relaxed);
         if let Some(health) = health {
             let used = health.total.zip(health.free).map_or(0, |(total, free)| total.saturating_sub(free));
             self.used.store(used, Ordering::Relaxed);
@@ -137,6 +147,12 @@ impl OpenPool {
     /// Whether the pool answered the last health check.
     pub(crate) fn is_up(&self) -> bool {
         self.store.is_ok() && self.health.read().is_some()
+    }
+
+    /// Whether the pool gives no answer: its storage cannot be used, or the last health check failed. Nothing is known of
+    /// a pool before its first check.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.store.is_err() || (self.was_checked.load(Ordering::Relaxed) && !self.is_up())
     }
 
     /// Returns the figures of the pool for a page of metrics.

@@ -127,8 +127,7 @@ impl PoolTable {
     pub(crate) fn update(&self, entry: PoolEntry) {
         let mut pools = self.pools.write();
         if let Some(pool) = pools.get_mut(&entry.name) {
-            let (used, health) = (Arc::clone(&pool.used), Arc::clone(&pool.health));
-            *pool = Arc::new(OpenPool { entry, store: pool.store.clone(), used, health });
+            *pool = Arc::new(pool.with(entry));
         }
     }
 
