@@ -144,6 +144,8 @@ mutations! {
     /// The copy phase begins while writes to the older pool are in progress.
     LeavePoolInDoubt = "leave-pool-in-doubt", "P6";
 
+    /// A deletion of a queue does not wait for splits of its claims.
+    SplitInClosedQueue = "split-in-closed-queue", "P7";
     /// A message can be claimed while its delete is in progress.
     ClaimDuringDelete = "claim-during-delete", "P7";
     /// A message whose delete is in progress is ready again when its claim ends.
@@ -212,6 +214,8 @@ mutations! {
     SweepOldHeaders = "sweep-old-headers", "P14";
     /// A sweep removes claimed messages of queues that are not open.
     SweepUnderClaim = "sweep-under-claim", "P14";
+    /// A sweep removes claimed messages of a queue that has just left a removed pool.
+    SweepLeftQueue = "sweep-left-queue", "P14";
 
     /// The messages of a claim whose record is in doubt are ready again at once.
     PutBackClaimInDoubt = "put-back-claim-in-doubt", "P15";

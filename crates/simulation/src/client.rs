@@ -223,6 +223,19 @@ impl Client {
         self.history.lock().end_removal_of_all(queue, began, ended, certainty(&outcome));
     }
 
+    /// Removes a pool with the messages in it. Each message of the first `queues` queues may be there.
+    pub async fn remove_pool(&self, pool: &str, queues: usize) {
+        let began = self.world().elapsed();
+        (0..queues).for_each(|queue| self.history.lock().begin_removal_of_all(queue, began));
+        let removed = match certainty(&self.send(&ApiRequest::remove_pool(pool)).await) {
+            // Which messages were there is not known.
+            Certainty::Done => Certainty::Unknown,
+            other => other,
+        };
+        let ended = self.world().elapsed();
+        (0..queues).for_each(|queue| self.history.lock().end_removal_of_all(queue, began, ended, removed));
+    }
+
     /// Releases a claim. Its messages can be claimed again after `delay` seconds.
     pub async fn release(&self, queue: usize, claim: &str, delay: u64) {
         let began = self.world().elapsed();

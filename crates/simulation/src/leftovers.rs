@@ -14,10 +14,12 @@ use crate::history::History;
 const CLEANING: Duration = Duration::from_secs(400);
 
 /// Waits until nothing is left, and notes what stays.
-pub async fn check(cluster: &Cluster, history: &Arc<Mutex<History>>) {
+///
+/// With `keeps_abandoned`, pools were removed with the messages in them, and the storages still have these.
+pub async fn check(cluster: &Cluster, history: &Arc<Mutex<History>>, keeps_abandoned: bool) {
     let end = cluster.world().elapsed() + CLEANING;
     loop {
-        let left = leftovers(cluster);
+        let left = leftovers(cluster, keeps_abandoned);
         if left.is_empty() {
             return;
         }
@@ -29,9 +31,10 @@ pub async fn check(cluster: &Cluster, history: &Arc<Mutex<History>>) {
     }
 }
 
-fn leftovers(cluster: &Cluster) -> Vec<String> {
+fn leftovers(cluster: &Cluster, keeps_abandoned: bool) -> Vec<String> {
     let mut left = Vec::new();
-    for storage in cluster.storages().all() {
+    let storages = if keeps_abandoned { Vec::new() } else { cluster.storages().all() };
+    for storage in storages {
         let queues = storage.snapshot().queues;
         let filled = queues.iter().filter(|(_, held)| !held.entries.is_empty());
         left.extend(filled.map(|(queue, held)| {

@@ -174,6 +174,16 @@ impl ApiRequest {
         Self::new(Method::PATCH, format!("/pools/{pool}"), Some(json!({"weight": weight})))
     }
 
+    /// Deletes a pool that has no queues.
+    pub fn delete_pool(pool: &str) -> Self {
+        Self::new(Method::DELETE, format!("/pools/{pool}"), None)
+    }
+
+    /// Removes a pool with the messages in it.
+    pub fn remove_pool(pool: &str) -> Self {
+        Self::new(Method::DELETE, format!("/pools/{pool}?force=true"), None)
+    }
+
     /// Begins to move all queues of a pool to others.
     pub fn drain_pool(pool: &str) -> Self {
         Self::new(Method::POST, format!("/pools/{pool}/drain"), None)

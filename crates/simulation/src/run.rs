@@ -136,7 +136,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     // A drain that hung may have begun meanwhile.
     workload.restore_pools().await;
     workload.empty_queues().await;
-    leftovers::check(&cluster, history).await;
+    leftovers::check(&cluster, history, scenario.verbs.has(Verb::PoolRemovals)).await;
     cluster.clear();
 }
 

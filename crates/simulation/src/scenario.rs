@@ -127,6 +127,10 @@ pub enum Verb {
     Sqs,
     /// Pools are drained, and their weights change.
     Pools,
+    /// Pools are deleted when no queue is in them, and added again.
+    PoolDeletions,
+    /// Pools are removed with the messages in them, and added again.
+    PoolRemovals,
 }
 
 impl Verb {
@@ -145,9 +149,19 @@ impl Verb {
         (Self::Pools, 4),
     ];
 
+    /// More verbs, which are drawn beside the scenario: seeds without them are as they were before.
+    const ADDED: &[(Self, u32)] = &[(Self::PoolDeletions, 6), (Self::PoolRemovals, 10)];
+
     /// The verbs that may refuse a request although nothing fails.
-    const NOT_WHEN_CALM: &[Self] =
-        &[Self::Migrations, Self::Purges, Self::QueueDeletions, Self::Relaxed, Self::Pools];
+    const NOT_WHEN_CALM: &[Self] = &[
+        Self::Migrations,
+        Self::Purges,
+        Self::QueueDeletions,
+        Self::Relaxed,
+        Self::Pools,
+        Self::PoolDeletions,
+        Self::PoolRemovals,
+    ];
 }
 
 /// The verbs of a run.
@@ -156,8 +170,13 @@ pub struct Verbs(BTreeSet<Verb>);
 
 impl Verbs {
     fn draw(random: &mut StdRng) -> Self {
+        // Draws nothing from the scenario.
+        let mut beside = random.clone();
         let drawn = Verb::ONE_IN.iter().filter(|(_, count)| random.random_range(0..*count) == 0);
         let mut verbs = Self(drawn.map(|(verb, _)| *verb).collect());
+        beside.random_range(0..u32::MAX);
+        let added = Verb::ADDED.iter().filter(|(_, count)| beside.random_range(0..*count) == 0);
+        verbs.0.extend(added.map(|(verb, _)| *verb));
         // A deleted queue is created again without the life that messages of SQS have by it.
         if verbs.has(Verb::QueueDeletions) {
             verbs.remove(Verb::Sqs);

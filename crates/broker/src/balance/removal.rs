@@ -18,6 +18,7 @@ use angarium_catalogue::{Placement, PoolEntry, PoolUsers, QueueEntry, QueueRecor
 use angarium_cluster::peer_client::{ClosedPool, LEAVE, LeaveRequest, LeaveResponse};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{QueueId, Slot};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_core::quota::Quota;
@@ -217,7 +218,7 @@ impl Balance {
         }
         let survivor = placement.pools().find(|other| *other != name);
         let _pools = queue.hold_pools_soon(&placement).await?;
-        if survivor.is_some() {
+        if survivor.is_some() && !is_on(Mutation::SweepLeftQueue) {
             // Its claims are about to leave memory.
             slot.spare_from_sweeps(entry.record.id);
         }

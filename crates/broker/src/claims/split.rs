@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{info, warn};
 
@@ -11,6 +12,7 @@ use angarium_catalogue::{ClaimRecord, ClaimedMessage, SplitPart};
 use angarium_core::claim::ClaimTerms;
 use angarium_core::error::{Error, Part, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::outcome::Holder;
 use angarium_core::time::Timestamp;
@@ -77,7 +79,10 @@ impl Claims {
         terms: ClaimTerms,
     ) -> Result<Option<ClaimId>, Error> {
         // A deletion of the queue waits for the split, so that it knows both claims.
-        let in_use = queue.hold_use().ok_or_else(|| queue.closed())?;
+        let in_use = match queue.hold_use() {
+            Some(_) if is_on(Mutation::SplitInClosedQueue) => TaskTracker::new().token(),
+            held => held.ok_or_else(|| queue.closed())?,
+        };
         match self.begin_split(queue, claim, messages).await? {
             ClaimSplit::Ended | ClaimSplit::Busy => self.0.slots.check_ours(queue.slot()).map(|()| None),
             ClaimSplit::Whole => Ok(Some(claim)),

@@ -32,12 +32,17 @@ impl Workload {
 
     /// Lets all pools take queues again, so that every queue can be created that a forward or a dead letter waits for.
     pub async fn restore_pools(&self) {
-        if !self.scenario.verbs.has(Verb::Pools) {
+        let verbs = [Verb::Pools, Verb::PoolDeletions, Verb::PoolRemovals];
+        if !verbs.into_iter().any(|verb| self.scenario.verbs.has(verb)) {
             return;
         }
         let client = self.client("operator".into());
-        for index in 0..self.scenario.cluster.pools.len() {
+        for (index, uri) in self.scenario.cluster.pools.iter().enumerate() {
             let pool = pool_name(index);
+            let is_of_store = index == 0 && self.scenario.cluster.is_embedded;
+            if !is_of_store && !self.repeat(&client, &ApiRequest::put_pool(&pool, uri)).await {
+                self.history.lock().violation(format!("pool {pool} cannot be added again"));
+            }
             self.repeat_drain_end(&client, &pool).await;
             if !self.repeat(&client, &ApiRequest::weigh_pool(&pool, 1)).await {
                 self.history.lock().violation(format!("the weight of pool {pool} cannot be changed"));

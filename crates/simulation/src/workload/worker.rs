@@ -51,6 +51,10 @@ impl Worker {
     }
 
     async fn step(&mut self) {
+        if self.exchanges_pools() && self.world.below(12) == 0 {
+            self.exchange_pool().await;
+            return;
+        }
         let queue = self.pick(self.scenario.queues);
         let is_sqs = self.scenario.verbs.has(Verb::Sqs) && !is_fifo(queue);
         match self.world.below(100) {
@@ -93,6 +97,32 @@ impl Worker {
             _ => ApiRequest::stats(&name),
         };
         self.client.send(&request).await;
+    }
+
+    fn exchanges_pools(&self) -> bool {
+        let verbs = &self.scenario.verbs;
+        verbs.has(Verb::PoolDeletions) || verbs.has(Verb::PoolRemovals)
+    }
+
+    /// Deletes or removes a pool, or adds it again.
+    async fn exchange_pool(&self) {
+        let (pools, verbs) = (&self.scenario.cluster.pools, &self.scenario.verbs);
+        // The first pool of an embedded store is in the store of the tree.
+        let first = usize::from(self.scenario.cluster.is_embedded);
+        let index = first + self.pick(pools.len() - first);
+        let pool = pool_name(index);
+        match self.world.below(4) {
+            0 if verbs.has(Verb::PoolRemovals) => {
+                self.client.remove_pool(&pool, self.scenario.queues).await;
+            }
+            1 if verbs.has(Verb::PoolDeletions) => {
+                drop(self.client.send(&ApiRequest::drain_pool(&pool)).await)
+            }
+            2 if verbs.has(Verb::PoolDeletions) => {
+                drop(self.client.send(&ApiRequest::delete_pool(&pool)).await)
+            }
+            _ => drop(self.client.send(&ApiRequest::put_pool(&pool, &pools[index])).await),
+        }
     }
 
     pub(super) fn pick(&self, count: usize) -> usize {
