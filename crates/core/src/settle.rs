@@ -7,7 +7,7 @@ use crate::delay::Delay;
 use crate::envelope::Envelope;
 use crate::group::GroupName;
 use crate::ids::MessageId;
-use crate::message::MessageTtl;
+use crate::message::{MessageTtl, State};
 use crate::names::QueueName;
 use crate::outcome::{Keep, Meta, Outcome, Reason, Tags};
 
@@ -118,6 +118,17 @@ pub enum MessageState {
 }
 
 impl MessageState {
+    /// The state of a message that no claim holds, by its stored state.
+    pub const fn unclaimed(stored: &State) -> Self {
+        match stored {
+            State::Ready => Self::Ready,
+            State::Scheduled => Self::Delayed,
+            State::Prepared(_) | State::Moving(_) | State::NoTarget => Self::InTransfer,
+            State::Done => Self::Done,
+            State::Failed => Self::Failed,
+        }
+    }
+
     /// The word of the API.
     pub const fn as_str(self) -> &'static str {
         match self {

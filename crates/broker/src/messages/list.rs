@@ -12,10 +12,10 @@ use angarium_core::message::{Header, Message, Retention, State};
 use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
 use angarium_core::time::Timestamp;
-use angarium_storage::{Direction, Order, Page, Position};
 
 use crate::limits;
 use crate::messages::Messages;
+use crate::messages::pool_page::{EntriesById, PoolPage};
 use crate::messages::view::{MessageView, ViewedAt};
 use crate::slot::queue_handle::{EngineReading, QueueHandle};
 use crate::slot::slot_queue::SlotQueue;
@@ -57,13 +57,6 @@ struct QueueSnapshot {
     queue: QueueHandle,
     store: QueueStore,
     at: ViewedAt,
-}
-
-/// One page that was read from the pool.
-struct PoolPage {
-    messages: Vec<Message>,
-    /// The last message that was read; none when nothing is behind it.
-    end: Option<MessageId>,
 }
 
 impl Messages {
@@ -173,34 +166,13 @@ impl QueueSnapshot {
         Ok(Some(after))
     }
 
-    /// Reads the messages behind `after`: ready ones and, if requested, scheduled ones. Scheduled ones are read first:
-    /// one that becomes ready between the two reads is in both, and never in none.
+    /// Reads the messages behind `after`: ready ones and, if requested, scheduled ones.
     async fn read_once(&self, filter: &MessageFilter, after: MessageId) -> Result<PoolPage, Error> {
-        let aside = match filter.includes_delayed {
-            true => Some(self.read_order(Order::Aside, after).await?),
-            false => None,
-        };
-        let mut found = self.read_order(Order::Ready, after).await?;
-        if let Some(aside) = aside {
-            found.end = [found.end, aside.end].into_iter().flatten().min();
-            let is_scheduled = |message: &Message| message.header.state == State::Scheduled;
-            found.messages.extend(aside.messages.into_iter().filter(is_scheduled));
-            // The sort is stable: of two, the ready one stays.
-            found.messages.sort_by_key(|message| message.header.id);
-            found.messages.dedup_by_key(|message| message.header.id);
-            // Behind the end of one of the two reads, the other is incomplete.
-            found.messages.retain(|message| found.end.is_none_or(|end| message.header.id <= end));
-        }
-        Ok(found)
-    }
-
-    async fn read_order(&self, order: Order, after: MessageId) -> Result<PoolPage, Error> {
-        let from = Some(after).filter(|after| *after > MessageId::ZERO).map(Position::id);
+        let entries = if filter.includes_delayed { EntriesById::NotKept } else { EntriesById::Ready };
         let most = PageBound { messages: limits::LISTING_READ, bytes: core_limits::READY_CACHE_BYTES };
-        let Page { messages, is_last } =
-            self.store.scan(self.queue.id(), order, Direction::Up, from, most).await?;
-        let end = messages.last().map(|message| message.header.id).filter(|_| !is_last);
-        Ok(PoolPage { messages, end })
+        let mut found = PoolPage::read(&self.store, self.queue.id(), entries, after, most).await?;
+        found.messages.retain(|message| matches!(message.header.state, State::Ready | State::Scheduled));
+        Ok(found)
     }
 
     /// Returns messages of the pool as the engine has them now: without messages that the listing hides, and with the

@@ -3,6 +3,7 @@
 pub(crate) mod bulk;
 pub(crate) mod kept;
 pub(crate) mod list;
+pub(crate) mod pool_page;
 pub(crate) mod posts;
 pub(crate) mod recall;
 pub(crate) mod requeue;

@@ -2,7 +2,7 @@
 
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
-use angarium_core::message::{Message, State};
+use angarium_core::message::Message;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_engine::LookupResult;
@@ -39,16 +39,11 @@ impl Messages {
             queue.read(|engine| (engine.hold(id), engine.may_live_longer(id), engine.retention()))?;
         let found = store.get(queue.id(), &[id]).await?;
         let Message { header, body } = found.into_iter().next().ok_or_else(missing)?;
-        let now = self.0.replica.clock.now();
-        let at = ViewedAt { now, retention };
+        let at = ViewedAt { now: self.0.replica.clock.now(), retention };
         match hold {
             // Its holder can settle it until it is removed, even if its life has ended.
             Some((claim, header)) => Ok(MessageView::claimed(&header, claim, body, at)),
-            None if matches!(header.state, State::Prepared(_)) => Err(missing()),
-            // In transfer it does not expire.
-            None if lives_longer || header.state.is_in_transfer() || !header.is_expired(now, retention) => {
-                Ok(MessageView::free(&header, body, at))
-            }
+            None if at.shows(&header, lives_longer) => Ok(MessageView::free(&header, body, at)),
             None => Err(missing()),
         }
     }

@@ -80,6 +80,22 @@ pub(crate) struct ViewedAt {
     pub(crate) retention: Retention,
 }
 
+impl ViewedAt {
+    /// Whether readers see a message that no claim holds. `lives_longer`: a change in progress may have made its life
+    /// longer than this header states.
+    pub(crate) fn shows(self, header: &Header, lives_longer: bool) -> bool {
+        match &header.state {
+            // Its source shows it.
+            State::Prepared(_) => false,
+            // In transfer it does not expire.
+            State::Moving(_) => true,
+            State::Ready | State::Scheduled | State::NoTarget | State::Done | State::Failed => {
+                lives_longer || !header.is_expired(self.now, self.retention)
+            }
+        }
+    }
+}
+
 impl MessageView {
     /// Returns the view of a message for the holder of its claim.
     pub(crate) fn claimed(header: &Header, claim: ClaimId, kept: Bytes, at: ViewedAt) -> Self {
@@ -98,13 +114,14 @@ impl MessageView {
             seconds: header.ready.as_millis().saturating_sub(now.as_millis()).div_ceil(1_000),
             until: header.ready,
         });
-        let (state, target) = match &header.state {
-            State::Ready => (MessageState::Ready, None),
-            State::Scheduled => (MessageState::Delayed, None),
-            State::Prepared(_) | State::NoTarget => (MessageState::InTransfer, None),
-            State::Moving(peer) => (MessageState::InTransfer, Some(peer.at.name.clone())),
-            State::Done => (MessageState::Done, None),
-            State::Failed => (MessageState::Failed, None),
+        let target = match &header.state {
+            State::Moving(peer) => Some(peer.at.name.clone()),
+            State::Ready
+            | State::Scheduled
+            | State::Prepared(_)
+            | State::NoTarget
+            | State::Done
+            | State::Failed => None,
         };
         Self {
             id,
@@ -120,7 +137,7 @@ impl MessageView {
             group,
             claim: None,
             delay,
-            state,
+            state: MessageState::unclaimed(&header.state),
             extras: header.extras.clone(),
             settled: header.state.is_kept().then_some(header.ready),
             target,
