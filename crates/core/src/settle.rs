@@ -118,6 +118,15 @@ pub enum MessageState {
 }
 
 impl MessageState {
+    /// All states.
+    pub const ALL: [Self; 6] =
+        [Self::Ready, Self::Delayed, Self::Claimed, Self::InTransfer, Self::Done, Self::Failed];
+
+    /// Returns the state with this word of the API.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
     /// The state of a message that no claim holds, by its stored state.
     pub const fn unclaimed(stored: &State) -> Self {
         match stored {

@@ -61,7 +61,7 @@ pub struct Page {
 
 impl Page {
     /// Bytes of the bodies and extras.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.messages.iter().map(|message| message.body.len() + message.header.extras_bytes()).sum()
     }
 }

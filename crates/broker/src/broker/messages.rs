@@ -11,6 +11,7 @@ use angarium_core::page::PopCount;
 
 use crate::broker::Broker;
 use crate::messages::list::{MessageFilter, MessagePage};
+use crate::messages::peek::{PeekFilter, PeekPage};
 use crate::messages::posts::PostResults;
 use crate::messages::send::SendEntry;
 use crate::messages::view::MessageView;
@@ -58,6 +59,11 @@ impl Broker {
     /// Returns a page of the messages of a queue; an empty one when there is no such queue.
     pub async fn messages_list(&self, at: &QueueRef, filter: &MessageFilter) -> Result<MessagePage, Error> {
         self.0.messages.messages_list(at, filter).await
+    }
+
+    /// Returns a page of the messages of a queue in any state; an empty one when there is no such queue.
+    pub async fn messages_peek(&self, at: &QueueRef, filter: &PeekFilter) -> Result<PeekPage, Error> {
+        self.0.messages.messages_peek(at, filter).await
     }
 
     /// Returns the messages among `ids` that exist, claimed or not, in the order of `ids`.

@@ -3,11 +3,14 @@
 pub(crate) mod bulk;
 pub(crate) mod kept;
 pub(crate) mod list;
+pub(crate) mod peek;
+pub(crate) mod peek_position;
 pub(crate) mod pool_page;
 pub(crate) mod posts;
 pub(crate) mod recall;
 pub(crate) mod requeue;
 pub(crate) mod retained;
+pub(crate) mod selection;
 pub(crate) mod send;
 pub(crate) mod single;
 pub(crate) mod status;

@@ -12,6 +12,8 @@ use crate::stores::queue_store::{PageBound, QueueStore};
 pub(in crate::messages) enum EntriesById {
     /// The ready ones.
     Ready,
+    /// The ones that are neither ready nor kept.
+    NotReady,
     /// All but the kept ones.
     NotKept,
 }
@@ -22,6 +24,7 @@ impl EntriesById {
     pub(in crate::messages) const fn orders(self) -> &'static [Order] {
         match self {
             Self::Ready => &[Order::Ready],
+            Self::NotReady => &[Order::Aside],
             Self::NotKept => &[Order::Aside, Order::Ready],
         }
     }
@@ -34,6 +37,27 @@ pub(in crate::messages) struct PoolPage {
     pub(in crate::messages) messages: Vec<Message>,
     /// The last entry that was read; none when nothing is behind it.
     pub(in crate::messages) end: Option<MessageId>,
+    /// What the page cost.
+    pub(in crate::messages) cost: ReadCost,
+}
+
+/// What was read from the pool, also entries that no page has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::messages) struct ReadCost {
+    pub(in crate::messages) entries: usize,
+    /// Bytes of bodies and extras.
+    pub(in crate::messages) bytes: usize,
+}
+
+impl ReadCost {
+    pub(in crate::messages) fn of(page: &Page) -> Self {
+        Self { entries: page.messages.len(), bytes: page.bytes() }
+    }
+
+    pub(in crate::messages) fn add(&mut self, other: Self) {
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+    }
 }
 
 impl PoolPage {
@@ -58,7 +82,15 @@ impl PoolPage {
         Ok(found)
     }
 
+    /// Returns a page in order of id.
+    pub(in crate::messages) fn of(page: Page) -> Self {
+        let mut found = Self::default();
+        found.add(page);
+        found
+    }
+
     fn add(&mut self, page: Page) {
+        self.cost.add(ReadCost::of(&page));
         let end = page.messages.last().map(|message| message.header.id).filter(|_| !page.is_last);
         self.end = [self.end, end].into_iter().flatten().min();
         self.messages.extend(page.messages);

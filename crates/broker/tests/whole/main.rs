@@ -30,6 +30,8 @@ mod migration_random;
 mod move_tasks;
 mod outcomes;
 mod pauses;
+mod peek;
+mod peek_changes;
 mod pool_records;
 mod pool_removal;
 mod pools;

@@ -19,7 +19,7 @@ use super::transfers::{id_of, until};
 use super::{metadata, queue, whole};
 
 /// A message that its holder has moved from `q` to `next`, whose pool takes nothing.
-async fn moved() -> (Faulty, MessageId) {
+pub(super) async fn moved() -> (Faulty, MessageId) {
     let faulty = faulty().await;
     let (whole, q) = (&faulty.whole, queue("q"));
     let id = whole.post(&q, 1, 60).await[0];

@@ -1,7 +1,15 @@
-//! Bounds of concurrent listings of queues.
+//! Bounds of concurrent listings of queues, and of peeks at messages.
 
 /// Max listings of queues with filters that run at once for one account. Such a listing may read all names of a
 /// project.
 pub const LISTINGS_AT_ONCE: usize = 2;
 /// Max listings with filters of one account that run or wait; one more is refused.
 pub const LISTINGS_IN_LINE: usize = 128;
+
+/// Max entries of a pool that one peek reads, whatever its filters accept. Then its page ends with a link to continue.
+/// While a queue is in two pools, as many are read again.
+pub const PEEK_ENTRIES: usize = 16_384;
+/// Bytes of bodies and extras after which a peek reads no further entry: it holds its page in memory.
+pub const PEEK_BYTES: usize = 16 << 20;
+/// Max bytes of each body that a peek shows unless more is requested.
+pub const PEEK_HEAD_BYTES: usize = 4_096;
