@@ -132,6 +132,7 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(v2::purge::post))
         .routes(routes!(v2::migration::get, v2::migration::post, v2::migration::delete))
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))
+        .routes(routes!(v2::peek::get))
         .routes(routes!(v2::batch::post, v2::batch::delete))
         .routes(routes!(v2::status::get, v2::messages::patch, v2::messages::delete))
         .routes(routes!(v2::requeue::post))

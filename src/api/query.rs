@@ -66,6 +66,14 @@ pub fn integer(field: &'static str, text: Option<&str>) -> Result<Option<i64>, E
     number.map(Some).map_err(|_| Error::invalid(InvalidPart::Query, field, "it is not a whole number"))
 }
 
+/// Parses a whole number of the query that is not negative.
+pub fn whole(field: &'static str, text: Option<&str>) -> Result<Option<u32>, Error> {
+    let number = integer(field, text)?.map(u32::try_from).transpose();
+    number.map_err(|_| {
+        Error::invalid(InvalidPart::Limit, field, format!("it is not between 0 and {}", u32::MAX))
+    })
+}
+
 /// Returns a required parameter.
 pub fn required<'a>(field: &'static str, text: Option<&'a str>) -> Result<&'a str, Error> {
     text.ok_or_else(|| Error::invalid(InvalidPart::Query, field, "it is missing"))

@@ -53,6 +53,31 @@ fn forwarded_claim_of_departed_client_is_returned_uncounted() {
     assert_eq!(claim["messages"][0]["claim_count"], 1, "nobody had it before: {claim}");
 }
 
+/// Only the owner knows the claims of a queue.
+#[test]
+fn peek_is_equal_from_any_replica() {
+    let cluster = Cluster::start(2);
+    let (queue, other) = (queue_of(&cluster, 1), cluster.client(0));
+    other.post_messages(&queue, &[json!(1), json!(2)]).unwrap();
+    let claim = json!({"ttl": 300, "by": "worker-1"});
+    other
+        .post(&format!("/v2/queues/{queue}/claims?limit=1"), &claim)
+        .unwrap()
+        .granted()
+        .expect("one is ready");
+    for client in [other, cluster.client(1)] {
+        let page = client.get(&format!("/v2/queues/{queue}/peek")).unwrap().json();
+        let shown = |key: &str| page["messages"].as_array().unwrap().iter().map(|m| m[key].clone()).collect();
+        let (states, bodies): (Vec<Value>, Vec<Value>) = (shown("state"), shown("body"));
+        assert_eq!(
+            (states, bodies),
+            (vec![json!("claimed"), json!("ready")], vec![json!(1), json!(2)]),
+            "{page}"
+        );
+        assert_eq!(page["messages"][0]["claim"]["by"], "worker-1");
+    }
+}
+
 #[test]
 fn short_and_long_answers_are_equal_from_any_replica() {
     let cluster = Cluster::start(2);

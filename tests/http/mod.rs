@@ -34,6 +34,7 @@ mod metadata;
 mod metrics;
 mod migration;
 mod outcomes;
+mod peek;
 mod pool_drain;
 mod pool_files;
 mod pools;

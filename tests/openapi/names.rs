@@ -11,7 +11,7 @@ use angarium_testbed::settings;
 
 /// What an operation id ends in.
 const VERBS: &[&str] = &[
-    "cancel", "create", "delete", "get", "head", "list", "post", "purge", "put", "release", "renew",
+    "cancel", "create", "delete", "get", "head", "list", "peek", "post", "purge", "put", "release", "renew",
     "requeue", "settle", "start", "update",
 ];
 
@@ -24,8 +24,8 @@ const SQS_VERBS: &[&str] = &[
 /// What a summary begins with.
 const IMPERATIVES: &[&str] = &[
     "Allow", "Cancel", "Change", "Check", "Claim", "Create", "Delete", "Drain", "Extend", "Get", "List",
-    "Migrate", "Move", "Plan", "Post", "Purge", "Read", "Receive", "Release", "Remove", "Requeue", "Send",
-    "Set", "Settle", "Start",
+    "Migrate", "Move", "Peek", "Plan", "Post", "Purge", "Read", "Receive", "Release", "Remove", "Requeue",
+    "Send", "Set", "Settle", "Start",
 ];
 
 /// The words that names of schemas are made of: those of the field, of Zaqar and of HTTP. A new one is a word that a user
@@ -69,6 +69,8 @@ const WORDS: &[&str] = &[
     "Outcome",
     "Page",
     "Patch",
+    "Peek",
+    "Peeked",
     "Plan",
     "Pool",
     "Post",
@@ -153,7 +155,7 @@ fn operation_ids_end_in_their_verb() {
         let lists = operation.method == "get" && verb == "list";
         assert!(!lists || noun.ends_with('s'), "{id} lists several, so its noun is a plural");
         let by_method = match operation.method {
-            "get" => ["get", "list"].contains(&verb),
+            "get" => ["get", "list", "peek"].contains(&verb),
             "head" => verb == "head",
             "delete" => ["cancel", "delete", "release"].contains(&verb),
             "patch" => ["renew", "update"].contains(&verb),

@@ -89,6 +89,7 @@ fn bodies(operation: &str) -> Bodies {
         | "message_requeue"
         | "message_visibility_update"
         | "messages_batch_post"
+        | "messages_peek"
         | "messages_batch_delete" => of_messages(operation),
         "claim_create" | "claim_get" | "claim_renew" | "claim_settle" | "claims_list" => of_claims(operation),
         "pools_list" | "pool_drain_start" | "pool_drain_get" | "pool_map_get" | "balance_plan_get"
@@ -287,6 +288,17 @@ fn of_messages(operation: &str) -> Bodies {
                 {"status": 400, "error": refused("messages[1].ttl: it is 60 to 1209600")}
             ]}),
         ),
+        "messages_peek" => Bodies::answer(json!({
+            "messages": [{
+                "id": MESSAGE, "state": "claimed", "age": 63, "ttl": 600,
+                "claim": {"by": "worker-7", "expires_in": 41},
+                "details": {"attempts": 2, "state": "claimed", "sequence_number": "00445637271552163841", "tags": ["eu"]},
+                "body": {"invoice": 4711, "event": "paid"},
+                "body_bytes": 33
+            }],
+            "looked_at": 16_384,
+            "links": [{"rel": "next", "href": format!("/v2/queues/invoices/peek?state=claimed&tag=eu&marker={MESSAGE}")}]
+        })),
         "messages_batch_delete" => Bodies::answer(json!({"results": [{"status": 204, "id": MESSAGE}]})),
         _ => Bodies::default(),
     }

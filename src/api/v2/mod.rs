@@ -17,6 +17,7 @@ pub mod messages;
 pub mod metadata;
 pub mod migration;
 mod page;
+pub mod peek;
 pub mod ping;
 pub mod pool_drain;
 pub mod pools;
