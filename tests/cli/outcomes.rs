@@ -163,3 +163,34 @@ fn recalled_message_cannot_be_settled() {
     let (_, told) = it.program.hint(&["queue", "stats", "p"]);
     assert!(told.contains("queue p does not exist"), "nothing was forwarded: {told}");
 }
+
+#[test]
+fn peek_shows_holders_and_kept_messages() {
+    let (it, id) = with_message(&["--keep", "1h", "--tag", "eu"]);
+    let claim = claim(&it, &["--by", "worker-1"]);
+    let table = it.program.say(&["message", "peek", "q", "--state", "claimed", "--tag", "eu"]);
+    assert!(table.contains("worker-1") && table.contains("  claimed "), "{table}");
+    it.program.say(&["message", "settle", "q", &claim, &id, "--fail", "--no-retry", "--reason", "no space"]);
+    it.program.say(&["message", "post", "q", "other"]);
+    assert_eq!(it.program.plain(&["message", "peek", "q"]), ["other", "work"]);
+    let failed = it.program.json(&["message", "peek", "q", "--by", "worker-1", "--contains", "work"]);
+    assert_eq!(failed[0]["details"]["outcome"]["reason"], json!("no space"));
+    assert_eq!(it.program.plain(&["message", "peek", "q", "--state", "failed", "--body", "none"]), [id]);
+    let none = it.program.say(&["message", "peek", "q", "--state", "delayed,done"]);
+    assert!(none.contains("there are no such messages"), "{none}");
+}
+
+#[test]
+fn peek_follows_the_link_of_an_empty_page() {
+    let more = r#"{"messages": [], "looked_at": 16384, "links": [{"rel": "next", "href": "/v2/queues/q/peek?marker=m"}]}"#;
+    let last = r#"{"messages": [{"id": "m1", "state": "ready", "age": 1, "details": {"attempts": 0}, "body": 7}],
+        "looked_at": 1, "links": []}"#;
+    let server = Canned::start(vec![("200 OK", more.to_owned()), ("200 OK", last.to_owned())]);
+    let program = Program::new(Some(&server.url));
+    assert_eq!(program.plain(&["message", "peek", "q", "--min-age", "1m", "--body", "whole"]), ["7"]);
+    let asked: Vec<String> = server.asked().into_iter().map(|request| request.line).collect();
+    assert_eq!(
+        asked,
+        ["GET /v2/queues/q/peek?limit=20&min_age=60&body=whole", "GET /v2/queues/q/peek?marker=m"]
+    );
+}

@@ -75,7 +75,7 @@ const GUIDE: &[Page] = &[
         Around::Service,
         &["\"pages\": 12", "transferred", "no space", "\"customer:7\""],
     ),
-    page("docs/guide/peek.md", Around::Service, &["\"by\":\"worker 7\"", "\"looked_at\":2"]),
+    page("docs/guide/peek.md", Around::Service, &["\"by\":\"worker 7\"", "\"looked_at\":2", "claimed "]),
     page("docs/guide/durability.md", Around::Service, &["\"durability\":\"relaxed\""]),
     page("docs/coming-from/sqs.md", Around::Service, &[]),
     page("docs/coming-from/elasticmq.md", Around::Service, &["127.0.0.1:"]),

@@ -45,6 +45,16 @@ pub struct Listing<'a> {
     next: Option<String>,
     left: u64,
     headers: &'static [(&'static str, &'static str)],
+    end: ListingEnd,
+}
+
+/// What ends a listing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ListingEnd {
+    /// An empty page, whether it has a link or not.
+    EmptyPage,
+    /// A page without a link.
+    NoLink,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +75,14 @@ impl<'a> Listing<'a> {
         let left = extent.limit.unwrap_or(u64::MAX);
         let mut query = vec![("limit", Some(left.min(PAGE).to_string())), ("marker", extent.marker.clone())];
         query.extend(parameters.iter().cloned());
-        Self { remote, key, next: Some(with_query(path, &query)), left, headers: &[] }
+        let next = Some(with_query(path, &query));
+        Self { remote, key, next, left, headers: &[], end: ListingEnd::EmptyPage }
+    }
+
+    /// Follows the links of empty pages too: the server ends a page that has cost enough, with no link when there is
+    /// nothing behind it.
+    pub fn past_empty_pages(self) -> Self {
+        Self { end: ListingEnd::NoLink, ..self }
     }
 
     /// Adds headers to the requests.
@@ -73,7 +90,7 @@ impl<'a> Listing<'a> {
         Self { headers, ..self }
     }
 
-    /// Returns the next items; none at the end. The last page may be short or empty.
+    /// Returns the next items; none at the end. A page may be short or empty.
     pub fn page(&mut self) -> Result<Option<Vec<Box<RawValue>>>, Failure> {
         let Some(path) = self.next.take() else { return Ok(None) };
         let reply = self.remote.call(ApiRequest::new(Method::GET, path.clone()).headers(self.headers))?;
@@ -84,7 +101,7 @@ impl<'a> Listing<'a> {
             serde_json::from_str(items.get()).map_err(|error| reply.strange(error.to_string()))?;
         items.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= items.len() as u64;
-        if items.is_empty() {
+        if items.is_empty() && self.end == ListingEnd::EmptyPage {
             return Ok(None);
         }
         if self.left > 0 {

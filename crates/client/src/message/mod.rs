@@ -1,8 +1,9 @@
-//! `angarium message`: post, list, get, delete, pop, consume, settle and requeue messages.
+//! `angarium message`: post, list, peek at, get, delete, pop, consume, settle and requeue messages.
 
 mod command;
 mod consume;
 mod get;
+mod peek;
 mod post;
 mod requeue;
 mod settle;
@@ -58,6 +59,8 @@ enum MessageCommand {
         #[arg(long, requires = "client_id")]
         no_echo: bool,
     },
+    /// Show messages in any state, and their holders; nothing is changed by it
+    Peek(peek::PeekArgs),
     /// Show messages, claimed or not, and the outcome of those that are kept
     Get(get::GetArgs),
     /// Delete messages; one that does not exist is deleted already
@@ -167,6 +170,7 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
             }
             Ok(())
         }
+        MessageCommand::Peek(peek) => peek::run(&args.caller, &remote, peek),
         MessageCommand::Get(get) => get::run(&args.caller, &remote, get),
         MessageCommand::Delete { queue, ids, claim, force } => {
             notice::tell_if_missing(&remote, queue);
