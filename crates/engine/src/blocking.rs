@@ -25,6 +25,21 @@ impl Blocking {
         self.groups.get(group).and_then(|ids| ids.first().copied())
     }
 
+    /// Number of groups with a blocking message.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether a blocking message is in transfer.
+    pub(super) fn is_in_transfer(&self, id: MessageId) -> bool {
+        self.in_transfer.contains_key(&id)
+    }
+
+    /// Groups that may have become free since the last call of [`Self::take_freed`].
+    pub(super) fn freed(&self) -> &[GroupName] {
+        &self.freed
+    }
+
     pub(super) fn block(&mut self, group: &GroupName, id: MessageId) {
         match self.groups.get_mut(group) {
             Some(ids) => {

@@ -44,6 +44,11 @@ impl Claim {
         Self { terms, expires, messages, ending, is_renewing, settles, by, client: None, attempt: None }
     }
 
+    /// When it was made, or given its last terms.
+    pub(super) fn since(&self) -> Timestamp {
+        self.expires.minus_seconds(self.terms.ttl())
+    }
+
     /// The `Client-ID` of the request that made it.
     pub(super) fn client(&self) -> Option<ClientId> {
         self.client
@@ -51,8 +56,7 @@ impl Claim {
 
     /// Seconds at `now` since it was made, or given its last terms.
     pub(super) fn seconds_held(&self, now: Timestamp) -> u32 {
-        let since = self.expires.minus_seconds(self.terms.ttl());
-        u32::try_from(now.seconds_since(since)).unwrap_or(u32::MAX)
+        u32::try_from(now.seconds_since(self.since())).unwrap_or(u32::MAX)
     }
 
     /// Whether no change of it is in progress.
@@ -100,6 +104,15 @@ pub(super) struct Claims {
 impl Claims {
     pub(super) fn is_empty(&self) -> bool {
         self.claims.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.claims.len()
+    }
+
+    /// All claims, also those that are ending, in order of id.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.values()
     }
 
     pub(super) fn get(&self, id: ClaimId) -> Option<&Claim> {

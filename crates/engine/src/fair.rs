@@ -38,10 +38,24 @@ struct NoisyGroup {
     sent: Timestamp,
 }
 
+impl NoisyGroup {
+    /// Whether it is not noisy any more; `is_whole` as for [`FairOrder::settle`].
+    fn is_quiet(&self, is_whole: bool, now: Timestamp) -> bool {
+        (is_whole && self.waiting.is_empty()) || now >= self.sent.plus_seconds(limits::NOISY_SECONDS)
+    }
+}
+
 impl FairOrder {
     /// Whether some group is noisy.
     pub(super) fn has_noisy(&self) -> bool {
         !self.noisy.is_empty()
+    }
+
+    /// The groups that a claim at this time would find noisy, in order of name; `is_whole` as for
+    /// [`FairOrder::settle`].
+    pub(super) fn noisy_groups(&self, is_whole: bool, now: Timestamp) -> impl Iterator<Item = &GroupName> {
+        let noisy = self.noisy.iter().filter(move |(_, noisy)| !noisy.is_quiet(is_whole, now));
+        noisy.map(|(group, _)| group)
     }
 
     /// Whether this group is noisy.
@@ -90,13 +104,10 @@ impl FairOrder {
     /// Makes groups quiet that are not noisy any more; `is_whole` states that no ready message is outside of the ready
     /// cache. Returns whether a group became quiet.
     pub(super) fn settle(&mut self, is_whole: bool, now: Timestamp) -> bool {
-        let is_quiet = |noisy: &NoisyGroup| {
-            (is_whole && noisy.waiting.is_empty()) || now >= noisy.sent.plus_seconds(limits::NOISY_SECONDS)
-        };
         let before = self.noisy.len();
         let quiet = &mut self.quiet;
         self.noisy.retain(|_, noisy| {
-            let stays = !is_quiet(noisy);
+            let stays = !noisy.is_quiet(is_whole, now);
             if !stays {
                 quiet.append(&mut noisy.waiting);
             }

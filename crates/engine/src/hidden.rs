@@ -38,6 +38,22 @@ pub(super) enum HiddenReason {
     Requeuing,
 }
 
+impl HiddenReason {
+    /// The claim that holds the message, or that is ending.
+    pub(super) fn claim(self) -> Option<ClaimId> {
+        match self {
+            Self::Claimed(claim) | Self::Returning(claim) | Self::Settling(claim) => Some(claim),
+            Self::Removing(claim) => claim,
+            Self::Taking
+            | Self::Waking
+            | Self::Publishing
+            | Self::Leaving
+            | Self::Copying
+            | Self::Requeuing => None,
+        }
+    }
+}
+
 /// How the removal of a message is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RemovalKind {
@@ -119,6 +135,11 @@ impl HiddenMessages {
     /// The blocking messages of an ordered queue; none in other queues.
     pub(super) fn blocking(&mut self) -> Option<&mut Blocking> {
         self.blocking.as_mut()
+    }
+
+    /// As [`Self::blocking`], to be read only.
+    pub(super) fn blockers(&self) -> Option<&Blocking> {
+        self.blocking.as_ref()
     }
 
     pub(super) fn get(&self, id: &MessageId) -> Option<&HiddenMessage> {

@@ -34,6 +34,12 @@ pub const GROUP_MESSAGES: usize = 512;
 /// Max concurrent reads of groups of a queue.
 pub const GROUP_READS: usize = 16;
 
+/// Claims of a queue that an explanation looks at for the names of their holders and the next expiry. With more claims the
+/// names are those of the first ones, and the expiry is not shown: the slot waits meanwhile.
+pub const EXPLAINED_CLAIMS: usize = 4_096;
+/// Names of holders, of groups or of targets that an explanation has of each kind.
+pub const EXPLAINED_NAMES: usize = 16;
+
 /// Max recalled messages of a queue that memory knows, for the answers to their holders: 32 bytes each.
 pub const RECALLS_KNOWN: usize = 256;
 /// Max changes of messages that are recorded while a page of due messages is read: 1 MiB of ids. After more changes the

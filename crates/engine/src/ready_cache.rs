@@ -102,6 +102,11 @@ impl ReadyCache {
         self.ready.range((Bound::Excluded(id), Bound::Unbounded)).map(|(_, ready)| ready)
     }
 
+    /// The headers of the ready messages, in order.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &Header> {
+        self.ready.values().map(|ready| &ready.header)
+    }
+
     pub(super) fn get(&self, id: MessageId) -> Option<&Header> {
         self.ready.get(&id).map(|ready| &ready.header)
     }

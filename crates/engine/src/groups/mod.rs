@@ -15,6 +15,7 @@
 //! claimed yet, the pool's list of groups is read until all are known. So messages in blocked groups need no memory.
 //! Deep groups that take turns share the memory (see [`room`]): each message is read once, with a page of its group.
 
+mod outlook;
 mod reading;
 mod room;
 
