@@ -41,6 +41,7 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("DEDUP_KNOWN_ALL", count(limits::DEDUP_KNOWN_ALL)),
         ("RECALLS_KNOWN", count(angarium_engine::limits::RECALLS_KNOWN)),
         ("SETTLE_NOTES", count(angarium_broker::limits::SETTLE_NOTES)),
+        ("TRANSFER_TARGETS", count(angarium_broker::limits::TRANSFER_TARGETS)),
         ("IN_TRANSFER_KNOWN", count(limits::IN_TRANSFER_KNOWN)),
         ("WAKE_CHANGES", count(angarium_engine::limits::WAKE_CHANGES)),
         ("WRITER_MESSAGES", count(angarium_broker::limits::WRITER_MESSAGES)),

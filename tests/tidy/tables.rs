@@ -126,7 +126,7 @@ pub const COMPONENTS: &[&[&str]] = &[
     &["quotas"],
     &["open_queues"],
     &["messages", "transfer", "migration", "counting"],
-    &["claims", "queues"],
+    &["claims", "queues", "explain"],
     &["redrive", "balance", "sweeps", "health"],
     &["reports"],
     &["background"],

@@ -15,7 +15,7 @@
 //! | 6 | `quotas` | counting and reserving the amounts of accounts |
 //! | 7 | `open_queues` | opening, creating and reading the queues of served slots |
 //! | 8 | `messages`, `transfer`, `migration`, `counting` | posts, reads and deletes; transfers between queues; changes of a queue's pool; numbers of messages |
-//! | 9 | `claims`, `queues` | claims and receipts; queues as clients see them |
+//! | 9 | `claims`, `queues`, `explain` | claims and receipts; queues as clients see them; why a claim gets what it gets |
 //! | 10 | `redrive`, `balance`, `sweeps`, `health` | tasks that move messages back; drains and balance of pools; expiry and retention; readiness and reach |
 //! | 11 | `reports` | pages of metrics, statistics, health |
 //! | 12 | `background` | the list of background tasks, and the follow-ups that slots note for the components above |
@@ -43,6 +43,7 @@ mod balance;
 mod broker;
 mod claims;
 mod counting;
+mod explain;
 mod health;
 mod ledger;
 pub mod limits;
@@ -65,6 +66,7 @@ mod writer;
 
 pub use angarium_catalogue::Act;
 pub use angarium_cluster::peer_client::QueueCounts;
+pub use angarium_engine::{GroupBlocker, MessageFacts, QueueFacts};
 pub use balance::drain::DrainView;
 pub use balance::survey::{BalancePlan, PlannedMove, QueueHolding, Survey};
 pub use broker::Broker;
@@ -72,6 +74,9 @@ pub use claims::create::{ClaimView, DeliveryGuard};
 pub use claims::list::{ClaimFilter, ClaimPage, ListedClaim};
 pub use claims::receipts::{Receive, ReceiveResult, VisibilityResult};
 pub use claims::renewal::ClaimStatus;
+pub use explain::message::MessageExplanation;
+pub use explain::pool_state::PoolState;
+pub use explain::queue::{ExplainedCounts, LimitEffect, QueueExplanation, ReachedLimit};
 pub use ledger::accounts::Quotas;
 pub use messages::list::{MessageFilter, MessagePage};
 pub use messages::peek::{BodyExtent, PeekFilter, PeekPage, PeekedClaim, PeekedMessage};
@@ -92,6 +97,7 @@ pub use reports::health::HealthReport;
 pub use reports::overview::{PartReport, ReplicaReport, StatsReport};
 pub use reports::pool_map::{MappedPool, PoolMap};
 pub use slot::post::PostResult;
+pub use slot::transfer_targets::TransferTarget;
 pub use slots::components::{ClusterView, ComponentView};
 pub use slots::table::SlotLocation;
 pub use stores::table::{FirstPool, PoolSettings};

@@ -15,6 +15,9 @@ pub const LISTING_NAMES: usize = 100_000;
 pub const LISTING_QUEUES: usize = 1_000;
 /// Closed pools that the error names when no pool takes new messages: a probe reads the error as one line.
 pub const CLOSED_POOLS_NAMED: usize = 4;
+/// Targets of the transfers out of a queue that memory has for an explanation, with why the last transfer to each has
+/// failed.
+pub const TRANSFER_TARGETS: usize = 16;
 /// Messages that one step of a purge removes.
 pub const PURGE_STEP: usize = 1_024;
 /// How often a waiting receive checks whether its queue has fewer messages in flight.

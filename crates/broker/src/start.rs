@@ -20,6 +20,7 @@ use crate::balance::{Balance, BalanceParts};
 use crate::broker::Broker;
 use crate::claims::{Claims, ClaimsParts};
 use crate::counting::{Counts, CountsParts};
+use crate::explain::{Explanations, ExplanationsParts};
 use crate::health::reach::Reach;
 use crate::health::{Health, HealthParts};
 use crate::ledger::accounts::{Quotas, unbounded};
@@ -64,6 +65,7 @@ pub(crate) struct Components {
     pub(crate) counting: Counts,
     pub(crate) claims: Claims,
     pub(crate) queues: Queues,
+    pub(crate) explanations: Explanations,
     pub(crate) redrive: Redrive,
     pub(crate) balance: Balance,
     pub(crate) sweeps: Sweeps,
@@ -216,6 +218,7 @@ impl LowerComponents {
         let reports = self.reports(&balance, &health);
         Components {
             claims: self.claims(),
+            explanations: self.explanations(&messages),
             sweeps: self.sweeps(dedup),
             messages,
             transfers,
@@ -294,6 +297,16 @@ impl LowerComponents {
             transfers: transfers.clone(),
             migrations: migrations.clone(),
             counting: counting.clone(),
+        })
+    }
+
+    fn explanations(&self, messages: &Messages) -> Explanations {
+        Explanations::new(ExplanationsParts {
+            replica: Arc::clone(&self.replica),
+            stores: Arc::clone(&self.stores),
+            slots: self.slots.clone(),
+            open_queues: self.open_queues.clone(),
+            messages: messages.clone(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The facade of the broker: one line for each verb of the service, which calls the component that has it.
 
 mod claims;
+mod explain;
 mod life;
 mod messages;
 mod outcomes;

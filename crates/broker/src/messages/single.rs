@@ -29,11 +29,7 @@ impl Messages {
     }
 
     /// Reads a message of an open queue, kept or not.
-    pub(in crate::messages) async fn read_open(
-        &self,
-        queue: &QueueHandle,
-        id: MessageId,
-    ) -> Result<MessageView, Error> {
+    pub(crate) async fn read_open(&self, queue: &QueueHandle, id: MessageId) -> Result<MessageView, Error> {
         let missing = || no_message(id);
         let EngineReading { store, shown: (hold, lives_longer, retention) } =
             queue.read(|engine| (engine.hold(id), engine.may_live_longer(id), engine.retention()))?;
@@ -95,6 +91,6 @@ impl Messages {
 }
 
 /// The error for a message that does not exist.
-pub(in crate::messages) fn no_message(id: MessageId) -> Error {
+pub(crate) fn no_message(id: MessageId) -> Error {
     Error::NotFound { resource: Resource::Message, name: id.to_string() }
 }

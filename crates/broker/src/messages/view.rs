@@ -41,6 +41,8 @@ pub struct MessageView {
     pub claim: Option<ClaimId>,
     /// The rest of its delay, if the delay has not ended.
     pub delay: Option<DelayLeft>,
+    /// When it may first be claimed, as far as it is ready or delayed.
+    pub ready: Timestamp,
     /// Its state.
     pub state: MessageState,
     /// Fields that few messages have: tags, outcome, history.
@@ -137,6 +139,7 @@ impl MessageView {
             group,
             claim: None,
             delay,
+            ready: header.ready,
             state: MessageState::unclaimed(&header.state),
             extras: header.extras.clone(),
             settled: header.state.is_kept().then_some(header.ready),

@@ -119,6 +119,7 @@ impl Slot {
             marked: Arc::default(),
             move_passes: 0,
             transfers: TransferWatch::default(),
+            targets: Vec::new(),
             outcomes: OutcomeWatch::default(),
             has_task: false,
             is_claimed_from: false,

@@ -32,6 +32,7 @@ use crate::slot::outcome_watch::OutcomeWatch;
 use crate::slot::rates::{ChangeRate, RateSample};
 use crate::slot::retention::{ClosedQueues, RetentionWatch};
 use crate::slot::settle_notes::SettleNotes;
+use crate::slot::transfer_targets::TransferTarget;
 use crate::slot::transfer_watch::TransferWatch;
 use crate::slot::wait_line::Waiter;
 use crate::stores::read_failure::ReadFailure;
@@ -149,6 +150,8 @@ pub(crate) struct OpenQueue {
     pub(crate) move_passes: u64,
     /// Claims that wait for messages to arrive in their target queue.
     pub(crate) transfers: TransferWatch,
+    /// The targets of its transfers, as its task last left them.
+    pub(crate) targets: Vec<TransferTarget>,
     /// Requests that wait for the outcomes of its messages.
     pub(crate) outcomes: OutcomeWatch,
     /// Whether a task redrives its messages.
@@ -320,6 +323,7 @@ mod tests {
                 marked: Arc::default(),
                 move_passes: 0,
                 transfers: TransferWatch::default(),
+                targets: Vec::new(),
                 outcomes: OutcomeWatch::default(),
                 has_task: false,
                 is_claimed_from: false,

@@ -14,6 +14,9 @@ use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::message::{Header, State};
 use angarium_core::names::QueueRef;
 
+use crate::limits;
+use crate::slot::transfer_targets::TransferTarget;
+
 /// Max wait of a pass for the transfers that it began.
 const TRANSFER_WAIT: Duration = Duration::from_secs(1);
 
@@ -47,6 +50,8 @@ pub(crate) struct Transfers {
     has_failed: bool,
     /// The last transfer that has failed since [`Transfers::take_failed`].
     failed: Option<FailedTransfer>,
+    /// Why the last transfer to a target has failed; at most [`limits::TRANSFER_TARGETS`].
+    refusals: HashMap<QueueRef, String>,
 }
 
 impl Transfers {
@@ -119,6 +124,22 @@ impl Transfers {
         self.failed.take()
     }
 
+    /// Returns the targets, by name, with why the last transfer to each has failed: at most
+    /// [`limits::TRANSFER_TARGETS`]. After an idle `pass` there are none.
+    pub(crate) fn targets(&mut self, pass: Pass) -> Vec<TransferTarget> {
+        if pass == Pass::Idle {
+            self.refusals.clear();
+        }
+        let refused =
+            self.refusals.iter().map(|(at, why)| TransferTarget { at: at.clone(), why: Some(why.clone()) });
+        let is_new = |at: &&QueueRef| !self.refusals.contains_key(*at);
+        let begun = self.tasks.keys().filter(is_new).map(|at| TransferTarget { at: at.clone(), why: None });
+        let mut targets: Vec<TransferTarget> = refused.chain(begun).collect();
+        targets.sort_by(|one, other| one.at.name.as_str().cmp(other.at.name.as_str()));
+        targets.truncate(limits::TRANSFER_TARGETS);
+        targets
+    }
+
     /// Whether a transfer has succeeded since the previous call.
     pub(crate) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
@@ -126,19 +147,33 @@ impl Transfers {
 
     /// Removes the transfers that have ended; the others wake the task.
     fn poll_ended(&mut self, context: &mut Context<'_>) {
-        let Self { tasks, has_moved, has_failed, failed, .. } = self;
+        let Self { tasks, has_moved, has_failed, failed, refusals, .. } = self;
         tasks.retain(|target, transfer| {
             let Poll::Ready(ended) = Pin::new(transfer).poll(context) else { return true };
             let unknown = |_| Err(Error::unknown(Part::Server, "a task ended without an answer"));
             match ended.unwrap_or_else(unknown) {
-                Ok(()) => *has_moved = true,
+                Ok(()) => {
+                    refusals.remove(target);
+                    *has_moved = true;
+                }
                 Err(error) => {
+                    if refusals.len() < limits::TRANSFER_TARGETS || refusals.contains_key(target) {
+                        refusals.insert(target.clone(), refusal_text(&error));
+                    }
                     *failed = Some(FailedTransfer { target: target.clone(), error });
                     *has_failed = true;
                 }
             }
             false
         });
+    }
+}
+
+/// Returns why a transfer has failed, for an explanation: without the advice to try again, since that is done anyway.
+fn refusal_text(error: &Error) -> String {
+    match error {
+        Error::Unavailable { part, .. } | Error::Unknown { part, .. } => format!("{part} is unavailable"),
+        other => other.to_string(),
     }
 }
 

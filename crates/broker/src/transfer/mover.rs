@@ -56,6 +56,7 @@ impl MessageTransfers {
                 }
             };
             queue.note_transfer_pass();
+            queue.note_transfer_targets(transfers.targets(pass));
             if let Some(FailedTransfer { target, error }) = transfers.take_failed() {
                 self.0.replica.task_failed("move messages", format_args!("queue {}", target.name), &error);
             }

@@ -14,6 +14,8 @@ mod delivery;
 mod drivers;
 mod duplicates;
 mod expiry;
+mod explain;
+mod explain_messages;
 mod faulty;
 mod fences;
 mod ghosts;

@@ -1,0 +1,328 @@
+//! The sentence that explains a queue: first whether a claim would get a message, then the reasons and all else that a
+//! person who looks at the queue may miss. The words need no knowledge of the service.
+
+use angarium_core::time::Timestamp;
+use angarium_engine::{Availability, QueueFacts};
+use angarium_metrics::SessionState;
+
+use crate::explain::pool_state::PoolState;
+use crate::explain::queue::{ExplainedCounts, LimitEffect, QueueExplanation, ReachedLimit};
+use crate::explain::words::{be, counted, date, listed, messages_are};
+
+/// Returns the sentence about a queue.
+pub(super) fn sentence(queue: &QueueExplanation) -> String {
+    let (head, end) = head(queue);
+    let clauses = clauses(queue);
+    if clauses.is_empty() { format!("{head}.") } else { format!("{head}{end} {}.", clauses.join("; ")) }
+}
+
+/// Returns the first clause, and the mark between it and the others.
+fn head(queue: &QueueExplanation) -> (String, &'static str) {
+    if let Some(refusal) = refusal(queue.session, &queue.limits) {
+        return (format!("No message can be claimed now, because {refusal}"), ";");
+    }
+    let Some(counts) = queue.counts else {
+        return (format!("The messages of the queue cannot be read now, because {}", fault(queue)), ";");
+    };
+    let ExplainedCounts { ready, delayed, claimed, in_transfer, kept } = counts;
+    if ready + delayed + claimed + in_transfer + kept == 0 {
+        return ("The queue is empty: a claim gets nothing until a message is posted".to_owned(), ";");
+    }
+    if ready + delayed + claimed + in_transfer == 0 {
+        return ("A claim gets nothing until a message is posted".to_owned(), ":");
+    }
+    let facts = queue.facts.as_ref();
+    let fit = ready - facts.map_or(0, unfit).min(ready);
+    let available = facts.map_or(Availability::Unknown, |facts| facts.available);
+    if fit == 0 || available == Availability::Nothing {
+        return ("A claim gets nothing now".to_owned(), ":");
+    }
+    let blocked = facts.map_or(0, |facts| facts.groups_blocked);
+    let text = if blocked > 0 {
+        format!("{} ready, and a claim gets those of groups that are not blocked", messages_are(fit))
+    } else {
+        format!("{} ready: a claim gets the oldest", messages_are(fit))
+    };
+    (text, ";")
+}
+
+/// Number of ready messages that no claim gets, as far as memory knows.
+fn unfit(facts: &QueueFacts) -> u64 {
+    facts.expired.unwrap_or(0) + facts.used_up.unwrap_or(0)
+}
+
+/// Returns why every claim is refused, if it is.
+pub(super) fn refusal(session: SessionState, limits: &[ReachedLimit]) -> Option<String> {
+    if session != SessionState::Connected {
+        return Some("the service has no connection to the servers that store the claims".to_owned());
+    }
+    let limit = limits.iter().find(|limit| limit.effect == LimitEffect::Claims);
+    limit.map(|ReachedLimit { what, bound, .. }| format!("there are {bound} {what}, as many as there may be"))
+}
+
+fn fault(queue: &QueueExplanation) -> String {
+    let pools = [Some(&queue.pool), queue.older_pool.as_ref()];
+    let down = pools.into_iter().flatten().find(|pool| !pool.is_up).unwrap_or(&queue.pool);
+    let PoolState { name, why, .. } = down;
+    match why {
+        Some(why) if why.contains(&format!("pool {name}")) => why.clone(),
+        Some(why) => format!("pool {name} is not up: {why}"),
+        None => format!("pool {name} does not answer"),
+    }
+}
+
+/// Returns the other clauses: reasons first.
+fn clauses(queue: &QueueExplanation) -> Vec<String> {
+    let mut clauses = Vec::new();
+    let (counts, now) = (queue.counts.unwrap_or_default(), queue.now);
+    if let Some(facts) = &queue.facts {
+        clauses.extend(claimed(counts.claimed, facts, now));
+    }
+    clauses.extend(delayed(counts.delayed, queue.next_due, now));
+    if let Some(facts) = &queue.facts {
+        clauses.extend(blocked(counts.ready, facts));
+        clauses.extend(used_up(queue, facts));
+        clauses.extend(expired(facts));
+    }
+    clauses.extend(transfers(counts.in_transfer, queue));
+    if counts.kept > 0 {
+        let kept = messages_are(counts.kept);
+        clauses.push(format!("{kept} kept as done or failed, and no claim gets a kept message"));
+    }
+    if let Some(facts) = &queue.facts {
+        clauses.extend(noisy(facts));
+        if facts.waits_for_copies {
+            clauses.push("messages are being copied to another pool, and claims wait for that".to_owned());
+        }
+    }
+    clauses.extend(service(queue));
+    clauses
+}
+
+fn claimed(count: u64, facts: &QueueFacts, now: Timestamp) -> Option<String> {
+    if count == 0 {
+        return None;
+    }
+    let messages = messages_are(count);
+    if facts.claims == 0 {
+        return Some(format!("{messages} about to be claimed or given back"));
+    }
+    let mut names: Vec<String> =
+        facts.holders.iter().map(|holder| format!("{:?}", holder.to_string())).collect();
+    if facts.has_unnamed && !names.is_empty() {
+        names.push("a holder without a name".to_owned());
+    }
+    let by = if names.is_empty() { String::new() } else { format!(" by {}", listed(&names, names.len())) };
+    let one = facts.claims == 1;
+    let claims = if one { String::new() } else { format!(" in {} claims", facts.claims) };
+    let until = match facts.next_expiry {
+        None => String::new(),
+        Some(at) if at <= now => ", and a claim has expired and is being ended".to_owned(),
+        Some(at) if one => format!(" until {}", date(at)),
+        Some(at) => format!(", and the first claim expires at {}", date(at)),
+    };
+    Some(format!("{messages} claimed{by}{claims}{until}"))
+}
+
+fn delayed(count: u64, next_due: Option<Timestamp>, now: Timestamp) -> Option<String> {
+    if count == 0 {
+        return None;
+    }
+    let messages = messages_are(count);
+    Some(match next_due {
+        None => format!("{messages} delayed"),
+        Some(Timestamp::NEVER) => format!("{messages} parked until a requeue"),
+        Some(at) if at <= now => format!("{messages} delayed, and the first is about to become ready"),
+        Some(at) if count == 1 => format!("{messages} delayed until {}", date(at)),
+        Some(at) => format!("{messages} delayed, the first until {}", date(at)),
+    })
+}
+
+fn blocked(ready: u64, facts: &QueueFacts) -> Option<String> {
+    let count = u64::try_from(facts.groups_blocked).unwrap_or(u64::MAX);
+    if count == 0 || ready == 0 {
+        return None;
+    }
+    let groups = counted(count, "group");
+    let waits = match (facts.available, ready) {
+        (Availability::Nothing, 1) => "1 message is ready, but waits".to_owned(),
+        (Availability::Nothing, _) => format!("{ready} messages are ready, but wait"),
+        _ => "ready messages of blocked groups wait".to_owned(),
+    };
+    Some(format!(
+        "{waits}: in {groups} an earlier message is claimed, delayed or in transfer, and the later ones follow it"
+    ))
+}
+
+fn used_up(queue: &QueueExplanation, facts: &QueueFacts) -> Option<String> {
+    let count = facts.used_up.filter(|count| *count > 0)?;
+    let target = queue.dead_letter_queue.as_ref()?;
+    let messages = if count == 1 { "1 message was" } else { &format!("{count} messages were") };
+    Some(format!(
+        "{messages} claimed as often as the queue allows, and the next claim moves {} to queue {target}",
+        if count == 1 { "it" } else { "them" }
+    ))
+}
+
+fn expired(facts: &QueueFacts) -> Option<String> {
+    let count = facts.expired.filter(|count| *count > 0)?;
+    let verb = if count == 1 { "has" } else { "have" };
+    Some(format!("{} {verb} expired and {} about to be removed", counted(count, "message"), be(count)))
+}
+
+fn transfers(count: u64, queue: &QueueExplanation) -> Option<String> {
+    if count == 0 {
+        return None;
+    }
+    let messages = messages_are(count);
+    let names: Vec<String> = queue.targets.iter().map(|target| format!("queue {}", target.at.name)).collect();
+    let stuck = queue.targets.iter().find_map(|target| Some((target, target.why.as_ref()?)));
+    Some(match (names.is_empty(), stuck) {
+        (true, _) => format!("{messages} in transfer to or from another queue"),
+        (false, None) => format!("{messages} in transfer to {}", listed(&names, names.len())),
+        (false, Some((target, why))) => format!(
+            "{messages} in transfer to {}, and queue {} could not take a message yet: {why}",
+            listed(&names, names.len()),
+            target.at.name
+        ),
+    })
+}
+
+fn noisy(facts: &QueueFacts) -> Option<String> {
+    if facts.noisy == 0 {
+        return None;
+    }
+    let names: Vec<String> = facts.noisy_groups.iter().map(ToString::to_string).collect();
+    let names = listed(&names, facts.noisy);
+    Some(match facts.noisy {
+        1 => format!("group {names} has many messages under claims, so other groups are served before it"),
+        _ => {
+            format!("groups {names} have many messages under claims, so other groups are served before them")
+        }
+    })
+}
+
+/// Returns the clauses about claims that wait, bounds and pools.
+fn service(queue: &QueueExplanation) -> Vec<String> {
+    let mut clauses = Vec::new();
+    let waiting = u64::try_from(queue.waiting_claims).unwrap_or(u64::MAX);
+    if waiting > 0 {
+        let verb = if waiting == 1 { "waits" } else { "wait" };
+        clauses.push(format!("{} {verb} for the next message", counted(waiting, "claim")));
+    }
+    clauses.extend(queue.limits.iter().filter_map(limit));
+    if queue.has_read_failure {
+        clauses.push("waiting messages could not be read the last time".to_owned());
+    }
+    if queue.counts.is_some() && !queue.pool.is_writable {
+        let why = queue
+            .pool
+            .why
+            .clone()
+            .unwrap_or_else(|| format!("pool {} takes no new messages", queue.pool.name));
+        clauses.push(format!("posts are refused, because {why}"));
+    }
+    if let Some(older) = &queue.older_pool {
+        clauses.push(format!("the queue is moving from pool {} to pool {}", older.name, queue.pool.name));
+    }
+    clauses
+}
+
+/// Returns the clause about a bound. That of claims is in the head.
+fn limit(limit: &ReachedLimit) -> Option<String> {
+    let ReachedLimit { what, bound, effect } = limit;
+    let refused = match effect {
+        LimitEffect::Claims => return None,
+        LimitEffect::Receives => "receives of SQS get nothing",
+        LimitEffect::WaitingClaims => "more claims that wait are refused",
+        LimitEffect::Posts => "posts with such an id are refused",
+    };
+    Some(format!("{refused}, because there are {bound} {what}, as many as there may be"))
+}
+
+#[cfg(test)]
+mod tests {
+    use angarium_core::durability::Durability;
+    use angarium_core::names::PoolName;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn explained(counts: ExplainedCounts, facts: QueueFacts) -> QueueExplanation {
+        let name = PoolName::new("default").unwrap();
+        let class = Some(Durability::Sync);
+        QueueExplanation {
+            says: String::new(),
+            now: Timestamp::from_millis(1_000),
+            counts: Some(counts),
+            next_due: None,
+            facts: Some(facts),
+            dead_letter_queue: None,
+            targets: Vec::new(),
+            waiting_claims: 0,
+            limits: Vec::new(),
+            pool: PoolState { name, is_up: true, is_writable: true, class, why: None },
+            older_pool: None,
+            has_read_failure: false,
+            owner: Uuid::from_u128(1),
+            session: SessionState::Connected,
+        }
+    }
+
+    fn one_ready() -> QueueExplanation {
+        let facts = QueueFacts { available: Availability::Message, ..QueueFacts::default() };
+        explained(ExplainedCounts { ready: 1, ..ExplainedCounts::default() }, facts)
+    }
+
+    #[test]
+    fn claims_without_session_are_refused() {
+        for session in [SessionState::Suspended, SessionState::Lost] {
+            let queue = QueueExplanation { session, ..one_ready() };
+            assert_eq!(
+                sentence(&queue),
+                "No message can be claimed now, because the service has no connection to the servers that store the \
+                 claims."
+            );
+        }
+    }
+
+    #[test]
+    fn full_slot_refuses_claims() {
+        let limit = |what, effect| ReachedLimit { what, bound: 5, effect };
+        let limits = vec![
+            limit("claims in the slot of the queue", LimitEffect::Claims),
+            limit("ids", LimitEffect::Posts),
+        ];
+        assert_eq!(
+            sentence(&QueueExplanation { limits, ..one_ready() }),
+            "No message can be claimed now, because there are 5 claims in the slot of the queue, as many as there may be; \
+             posts with such an id are refused, because there are 5 ids, as many as there may be."
+        );
+        let limits = vec![limit("claims that wait for the queue", LimitEffect::WaitingClaims)];
+        assert_eq!(
+            sentence(&QueueExplanation { limits, ..one_ready() }),
+            "1 message is ready: a claim gets the oldest; more claims that wait are refused, because there are 5 claims \
+             that wait for the queue, as many as there may be."
+        );
+    }
+
+    #[test]
+    fn expired_messages_are_not_called_ready() {
+        let facts =
+            QueueFacts { available: Availability::Nothing, expired: Some(2), ..QueueFacts::default() };
+        let queue = explained(ExplainedCounts { ready: 2, ..ExplainedCounts::default() }, facts);
+        let expected = "A claim gets nothing now: 2 messages have expired and are about to be removed.";
+        assert_eq!(sentence(&queue), expected);
+    }
+
+    #[test]
+    fn migration_and_failed_read_are_told() {
+        let older = PoolState { name: PoolName::new("old").unwrap(), ..one_ready().pool };
+        let queue = QueueExplanation { older_pool: Some(older), has_read_failure: true, ..one_ready() };
+        assert_eq!(
+            sentence(&queue),
+            "1 message is ready: a claim gets the oldest; waiting messages could not be read the last time; the queue is \
+             moving from pool old to pool default."
+        );
+    }
+}
