@@ -60,7 +60,7 @@ pub fn front(
     relay: Option<Relay>,
     sqs: SqsSettings,
 ) -> Front {
-    let (routes, document) = routes().split_for_parts();
+    let (routes, document) = routes(sqs.most).split_for_parts();
     let meter = broker.meter().clone();
     let accounts = sqs.accounts(&authentication);
     let bodies = BodyBudget::new(limits, accounts);
@@ -103,13 +103,13 @@ fn watch(meter: &Meter, bodies: BodyBudget) {
 
 /// Returns the document of all routes, with the answers of the pipeline.
 fn described() -> OpenApi {
-    let mut document = routes().into_openapi();
+    let mut document = routes(ContextLimits::default()).into_openapi();
     rest::describe(&mut document);
     document
 }
 
-/// Returns every route, with its part of the document.
-fn routes() -> OpenApiRouter<Broker> {
+/// Returns every route, with its part of the document; `sqs` are the bounds of SQS, which the explanation of a queue names.
+fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
     OpenApiRouter::with_openapi(openapi::Frame::openapi())
         .routes(routes!(versions::get))
         .routes(routes!(versions::home))
@@ -129,6 +129,7 @@ fn routes() -> OpenApiRouter<Broker> {
         .routes(routes!(v2::listing::get))
         .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))
+        .merge(v2::explain::routes(sqs))
         .routes(routes!(v2::purge::post))
         .routes(routes!(v2::migration::get, v2::migration::post, v2::migration::delete))
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))

@@ -111,6 +111,7 @@ const RESOURCES: &[HomeResource] = &[
     ("queues", "/v2/queues{?marker,limit,detailed,with_count,with_stats,name}", &["GET"]),
     ("queue", "/v2/queues/{queue_name}", &["GET", "PUT", "PATCH", "DELETE"]),
     ("queue_stats", "/v2/queues/{queue_name}/stats", &["GET"]),
+    ("queue_explain", "/v2/queues/{queue_name}/explain", &["GET"]),
     ("queue_purge", "/v2/queues/{queue_name}/purge", &["POST"]),
     (
         "messages",
@@ -123,6 +124,7 @@ const RESOURCES: &[HomeResource] = &[
     ("messages_batch", "/v2/queues/{queue_name}/messages/batch{?ids,claim_ids}", &["POST", "DELETE"]),
     ("message_hide", "/v2/queues/{queue_name}/messages/{message_id}{?claim_id}", &["PATCH"]),
     ("message_get", "/v2/queues/{queue_name}/messages/{message_id}{?wait}", &["GET"]),
+    ("message_explain", "/v2/queues/{queue_name}/messages/{message_id}/explain", &["GET"]),
     ("message_requeue", "/v2/queues/{queue_name}/messages/{message_id}/requeue", &["POST"]),
     ("claim", "/v2/queues/{queue_name}/claims/{claim_id}", &["GET"]),
     ("claims", "/v2/queues/{queue_name}/claims{?marker,limit}", &["GET"]),

@@ -79,6 +79,21 @@ fn peek_is_equal_from_any_replica() {
 }
 
 #[test]
+fn explanation_is_the_owners_from_any_replica() {
+    let cluster = Cluster::start(2);
+    let queue = queue_of(&cluster, 1);
+    let id = cluster.client(0).post_messages(&queue, &[json!(1)]).unwrap().posted_ids().remove(0);
+    for replica in 0..2 {
+        let client = cluster.client(replica);
+        let explained = client.get(&format!("/v2/queues/{queue}/explain")).unwrap().json();
+        assert_eq!(explained["owner"], json!(cluster.replicas[1].instance()), "{explained}");
+        assert_eq!(explained["says"], json!("1 message is ready: a claim gets the oldest."));
+        let explained = client.get(&format!("/v2/queues/{queue}/messages/{id}/explain")).unwrap().json();
+        assert_eq!(explained["state"], json!("ready"), "{explained}");
+    }
+}
+
+#[test]
 fn short_and_long_answers_are_equal_from_any_replica() {
     let cluster = Cluster::start(2);
     let queue = queue_of(&cluster, 1);

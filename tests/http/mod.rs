@@ -15,6 +15,7 @@ mod connections;
 mod deadlines;
 mod defects;
 mod durability;
+mod explain;
 mod failures;
 mod flavors;
 mod foreign;

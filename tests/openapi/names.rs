@@ -23,9 +23,9 @@ const SQS_VERBS: &[&str] = &[
 
 /// What a summary begins with.
 const IMPERATIVES: &[&str] = &[
-    "Allow", "Cancel", "Change", "Check", "Claim", "Create", "Delete", "Drain", "Extend", "Get", "List",
-    "Migrate", "Move", "Peek", "Plan", "Post", "Purge", "Read", "Receive", "Release", "Remove", "Requeue",
-    "Send", "Set", "Settle", "Start",
+    "Allow", "Cancel", "Change", "Check", "Claim", "Create", "Delete", "Drain", "Explain", "Extend", "Get",
+    "List", "Migrate", "Move", "Peek", "Plan", "Post", "Purge", "Read", "Receive", "Release", "Remove",
+    "Requeue", "Send", "Set", "Settle", "Start",
 ];
 
 /// The words that names of schemas are made of: those of the field, of Zaqar and of HTTP. A new one is a word that a user
@@ -45,6 +45,7 @@ const WORDS: &[&str] = &[
     "Deduplication",
     "Defer",
     "Definition",
+    "Delay",
     "Details",
     "Done",
     "Drain",
@@ -52,10 +53,12 @@ const WORDS: &[&str] = &[
     "Entry",
     "Error",
     "Event",
+    "Explanation",
     "Fail",
     "Fifo",
     "Flavor",
     "Forwarded",
+    "Group",
     "Health",
     "Limit",
     "Link",
@@ -96,11 +99,13 @@ const WORDS: &[&str] = &[
     "Stats",
     "Status",
     "Storage",
+    "Target",
     "Terms",
     "Throughput",
     "Total",
     "Totals",
     "Trace",
+    "Transfer",
     "Type",
     "Update",
     "Usage",

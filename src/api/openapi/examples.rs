@@ -77,7 +77,13 @@ fn bodies(operation: &str) -> Bodies {
         | "components_list"
         | "readiness_get"
         | "metrics_get" => of_the_service(operation),
-        "queues_list" | "queue_create" | "queue_get" | "queue_update" | "queue_stats_get" | "queue_purge"
+        "queues_list"
+        | "queue_create"
+        | "queue_get"
+        | "queue_update"
+        | "queue_stats_get"
+        | "queue_purge"
+        | "queue_explanation_get"
         | "quota_get" => of_queues(operation),
         "queue_migration_start" | "queue_migration_get" | "queue_migration_cancel" => {
             of_migrations(operation)
@@ -86,6 +92,7 @@ fn bodies(operation: &str) -> Bodies {
         | "messages_list"
         | "messages_delete"
         | "message_get"
+        | "message_explanation_get"
         | "message_requeue"
         | "message_visibility_update"
         | "messages_batch_post"
@@ -222,6 +229,7 @@ fn of_queues(operation: &str) -> Bodies {
                 }
             }))
         }
+        "queue_explanation_get" => Bodies::answer(explanation()),
         "queue_purge" => Bodies::request(json!({"resource_types": ["messages"]})),
         "quota_get" => Bodies::answer(json!({
             "project": "acme",
@@ -231,6 +239,29 @@ fn of_queues(operation: &str) -> Bodies {
         })),
         _ => Bodies::default(),
     }
+}
+
+/// Returns the explanation of a queue whose messages are claimed or delayed.
+fn explanation() -> Value {
+    json!({
+        "says": "A claim gets nothing now: 2 messages are claimed by \"worker 7\" until 2026-11-21T07:07:38Z; 1 message \
+            is delayed until 2026-11-21T08:00:00Z.",
+        "ready": 0,
+        "delayed": {"messages": 1, "next_due": "2026-11-21T08:00:00Z", "next_due_in": 3_430},
+        "claimed": {
+            "messages": 2, "claims": 1, "by": ["worker 7"], "next_expires": "2026-11-21T07:07:38Z", "next_expires_in": 288
+        },
+        "in_transfer": {"messages": 0, "to": []},
+        "kept": 0,
+        "groups_blocked": 0,
+        "noisy_groups": {"count": 0, "names": []},
+        "limit_reached": [],
+        "expired_unremoved": 0,
+        "waiting_claims": 1,
+        "pool": {"name": "default", "up": true, "writable": true, "class": "sync"},
+        "owner": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",
+        "session": "connected"
+    })
 }
 
 fn of_migrations(operation: &str) -> Bodies {
@@ -276,6 +307,15 @@ fn of_messages(operation: &str) -> Bodies {
         })),
         "messages_delete" => Bodies::answer(json!({"messages": [message("")]})),
         "message_get" => Bodies::answer(message("")),
+        "message_explanation_get" => Bodies::answer(json!({
+            "id": MESSAGE,
+            "state": "claimed",
+            "says": "It is claimed by \"worker 7\" until 2026-11-21T07:07:38Z: its holder deletes it, gives it back, or \
+                lets the claim expire, and then the next claim can get it.",
+            "since": "2026-11-21T07:02:38Z",
+            "attempts": 1,
+            "claim": {"by": "worker 7", "expires": "2026-11-21T07:07:38Z", "expires_in": 288}
+        })),
         "message_requeue" => Bodies::request(json!({"delay": 60})),
         "message_visibility_update" => Bodies::both(
             json!({"ttl": 600}),

@@ -8,6 +8,8 @@ pub mod claim_list;
 pub mod claims;
 pub mod components;
 mod details;
+pub mod explain;
+mod explained_message;
 pub mod flavors;
 mod forwards;
 pub mod health;
