@@ -46,6 +46,17 @@ fn metadata_is_set_and_unset_by_key() {
 }
 
 #[test]
+fn queue_is_explained_in_a_sentence_or_whole() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "one"]);
+    let sentence = "1 message is ready: a claim gets the oldest.";
+    assert_eq!(it.program.say(&["queue", "explain", "q"]), format!("{sentence}\n"));
+    assert_eq!(it.program.plain(&["queue", "explain", "q"]), [sentence]);
+    let whole = it.program.json(&["queue", "explain", "q"]);
+    assert_eq!((&whole["says"], &whole["ready"]), (&json!(sentence), &json!(1)));
+}
+
+#[test]
 fn stats_count_the_messages_of_each_queue() {
     let it = beside_a_server();
     it.program.say(&["message", "post", "q", "one"]);

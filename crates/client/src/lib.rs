@@ -32,6 +32,7 @@ mod printer;
 mod progress;
 mod queue;
 mod queue_counts;
+mod queue_explain;
 mod quota;
 mod remote;
 mod screen;

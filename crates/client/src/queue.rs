@@ -17,6 +17,7 @@ use super::migration::{self, MigrateArgs};
 use super::notice;
 use super::printer::Display;
 use super::queue_counts::{Columns, list, stats};
+use super::queue_explain::explain;
 use super::remote::{ApiRequest, Remote, encoded, with_query};
 use super::setting::Setting;
 use super::table::{one_line, pairs};
@@ -68,6 +69,11 @@ enum QueueCommand {
         /// Their names
         #[arg(required = true)]
         queues: Vec<String>,
+    },
+    /// Explain in a sentence what a claim of a queue gets now, and why
+    Explain {
+        /// Its name
+        queue: String,
     },
     /// Set metadata of a queue
     Set {
@@ -154,6 +160,7 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
             args.caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })
         }
         QueueCommand::Stats { queues } => stats(&args.caller, &remote, queues),
+        QueueCommand::Explain { queue } => explain(&args.caller, &remote, queue),
         QueueCommand::Set { queue, settings, allow_unknown } => {
             if !allow_unknown {
                 attributes::check(settings.iter().map(|setting| setting.key.as_str()))?;
