@@ -76,6 +76,11 @@ const GUIDE: &[Page] = &[
         &["\"pages\": 12", "transferred", "no space", "\"customer:7\""],
     ),
     page("docs/guide/peek.md", Around::Service, &["\"by\":\"worker 7\"", "\"looked_at\":2", "claimed "]),
+    page(
+        "docs/guide/explain.md",
+        Around::Service,
+        &["A claim gets nothing now: 1 message is claimed by", "worker 7"],
+    ),
     page("docs/guide/durability.md", Around::Service, &["\"durability\":\"relaxed\""]),
     page("docs/coming-from/sqs.md", Around::Service, &[]),
     page("docs/coming-from/elasticmq.md", Around::Service, &["127.0.0.1:"]),
