@@ -42,7 +42,7 @@ pub(super) struct MendResult {
     pub(super) ranges: usize,
     /// Number of damaged tables that stay as they are.
     pub(super) left: usize,
-    /// Number of tables among `left` of which the disk refuses a part.
+    /// Number of tables of which the disk refuses a part, or did a moment before.
     pub(super) refused: usize,
 }
 
@@ -81,8 +81,8 @@ pub(super) fn mend(path: &Path, now: Timestamp, refused: Refused, scope: Scope) 
         let listed = keys.find(table.space, table.number);
         let listed = listed.map(|keys| Metadata::listed(&keys.first, &keys.last));
         match rewrite(path, &table, listed, now, refused) {
-            // The disk refused it before and serves it now.
-            Ok(None) => {}
+            // The disk refused it before and serves it now. It may refuse it again.
+            Ok(None) => result.refused += 1,
             Ok(Some(rewritten)) => {
                 result.tables += 1;
                 result.ranges += rewritten.ranges.len();
@@ -116,7 +116,8 @@ struct RewrittenTable {
     ranges: Vec<DamagedRange>,
 }
 
-/// Writes what is left of a damaged table to a new file. Returns none when the table is read as it was written.
+/// Writes what is left of a damaged table to a new file. Returns none when the table is read as it was written, unless
+/// the disk has refused parts for long: then a new file takes its contents to another place.
 fn rewrite(
     path: &Path,
     table: &tables::TableFile,
@@ -125,7 +126,7 @@ fn rewrite(
     refused: Refused,
 ) -> io::Result<Option<RewrittenTable>> {
     let bytes = read_all(&table.file, refused)?;
-    if xxh3_128(&bytes) == table.check {
+    if refused == Refused::Leave && xxh3_128(&bytes) == table.check {
         return Ok(None);
     }
     let contents = Contents::read(&bytes, table, listed)?;
@@ -400,11 +401,11 @@ mod tests {
         fs::write(&file, b"whole").unwrap();
         let table = tables::TableFile { space: 1, number: 2, file, check: xxh3_128(b"whole") };
         let now = Timestamp::from_millis(1);
-        assert!(rewrite(dir.path(), &table, None, now, Refused::GiveUp).unwrap().is_none());
+        assert!(rewrite(dir.path(), &table, None, now, Refused::Leave).unwrap().is_none());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a copy is kept");
 
         let other = tables::TableFile { check: xxh3_128(b"other"), ..table };
-        assert!(rewrite(dir.path(), &other, None, now, Refused::GiveUp).is_err());
+        assert!(rewrite(dir.path(), &other, None, now, Refused::Leave).is_err());
     }
 
     #[test]
