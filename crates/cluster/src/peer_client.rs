@@ -277,7 +277,7 @@ pub struct LeaveRequest {
     /// The pool.
     pub pool: String,
     /// Its record as the removal has closed it. An owner whose tree has another record moves nothing. Older replicas send
-    /// none.
+    /// none, and are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<ClosedPool>,
 }

@@ -179,8 +179,8 @@ pub struct Pool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     usage: Option<PoolUsage>,
-    /// The queues that are in it, with messages or without; a queue that migrates is in two pools. The pool can be deleted
-    /// when there are none. Only of a single pool, if they can be counted in time.
+    /// The queues that are in it, with messages or without; a queue that migrates is in two pools. A pool with
+    /// queues cannot be deleted. Only of a single pool, if they can be counted in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     queues: Option<u64>,

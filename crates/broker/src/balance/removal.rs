@@ -142,7 +142,7 @@ impl Balance {
     /// migration last. Returns whether there are more.
     ///
     /// Moves none, and reports no more, when the record of the pool is not the `closed` one: the request was late, and the
-    /// pool serves again or is another one.
+    /// pool serves again or is another one; or the record was changed during the removal, which then reads it again.
     async fn leave_pool(
         &self,
         number: Slot,
@@ -153,7 +153,10 @@ impl Balance {
         let Some(leaving) = self.0.replica.catalogue.pool(name).await? else { return Ok(false) };
         let is_closed = match closed {
             Some(ClosedPool { id, version }) => (id, version) == (leaving.pool.id, leaving.version),
-            None => leaving.pool.closing,
+            None => {
+                let why = "a removal by an older replica, which does not state the record of the pool";
+                return Err(Error::unavailable(Part::Server, why));
+            }
         };
         if !is_closed {
             return Ok(false);

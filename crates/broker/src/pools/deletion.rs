@@ -37,40 +37,51 @@ pub(crate) enum Leftovers {
     Abandoned,
 }
 
+/// What uses a pool with queues, before they are counted.
+const QUEUES: &str = "queues are in it";
+
 impl Pools {
     /// Deletes a pool that no queue uses and closes its storage. The data stays in the storage. It is no error when the
     /// pool does not exist.
     pub async fn pool_delete(&self, name: &PoolName, leftovers: Leftovers) -> Result<(), Error> {
         let (pools, name) = (self.clone(), name.clone());
         let delete = async move {
-            let _turn = pools.pool_lock().await?;
-            for _ in 0..CHANGE_TRIES {
-                pools.0.replica.catalogue.catch_up().await?;
-                let Some(entry) = pools.0.replica.catalogue.pool(&name).await? else {
-                    pools.forget_pool(&name).await;
-                    return Ok(());
-                };
-                pools.check_flavor_keeps_a_pool(&entry).await?;
-                let Some(closed) = pools.close_unused(&entry, leftovers).await? else { continue };
-                match pools.0.replica.catalogue.pool_delete(&closed).await {
-                    Ok(true) => {
-                        pools.forget_pool(&name).await;
-                        return Ok(());
-                    }
-                    Ok(false) => {}
-                    Err(error) => {
-                        // If the pool was deleted after all, there is no mark to remove.
-                        pools
-                            .reopen_to_queues(&closed)
-                            .await
-                            .unwrap_or_else(|error| warn_left_closed(&name, &error));
-                        return Err(error);
-                    }
+            match pools.delete_unused(&name, leftovers).await {
+                // Counted without the lock of the pools.
+                Err(Error::InUse { by, .. }) if by == QUEUES && leftovers == Leftovers::Removed => {
+                    Err(pools.used_by_queues(&name).await)
                 }
+                deleted => deleted,
             }
-            Err(changed_each_time())
         };
         self.0.replica.carry_out(delete).await
+    }
+
+    async fn delete_unused(&self, name: &PoolName, leftovers: Leftovers) -> Result<(), Error> {
+        let _turn = self.pool_lock().await?;
+        for _ in 0..CHANGE_TRIES {
+            self.0.replica.catalogue.catch_up().await?;
+            let Some(entry) = self.0.replica.catalogue.pool(name).await? else {
+                self.forget_pool(name).await;
+                return Ok(());
+            };
+            self.check_flavor_keeps_a_pool(&entry).await?;
+            let Some(closed) = self.close_unused(&entry, leftovers).await? else { continue };
+            match self.0.replica.catalogue.pool_delete(&closed).await {
+                Ok(true) => {
+                    self.forget_pool(name).await;
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    // If the pool was deleted after all, there is no mark to remove.
+                    let reopened = self.reopen_to_queues(&closed).await;
+                    reopened.unwrap_or_else(|error| warn_left_closed(name, &error));
+                    return Err(error);
+                }
+            }
+        }
+        Err(changed_each_time())
     }
 
     /// Marks a pool as one that is being deleted, so that no new queue is placed there, and returns its changed record.
@@ -89,7 +100,12 @@ impl Pools {
     }
 
     /// Returns the changed record; none when it has changed since it was read.
+    ///
+    /// A record that has the mark stays as it is: another caller relies on its version.
     async fn mark_closing(&self, entry: &PoolEntry) -> Result<Option<PoolEntry>, Error> {
+        if entry.pool.closing {
+            return Ok(Some(entry.clone()));
+        }
         let mark = Pool { closing: true, ..entry.pool.clone() };
         let closed = self.0.replica.catalogue.pool_set(entry, &mark).await?;
         if let Some(closed) = &closed {
@@ -135,15 +151,18 @@ impl Pools {
     ) -> Result<Option<PoolEntry>, Error> {
         // A queue in memory is reason enough; the record need not change.
         if self.0.slots.owned().any(|slot| slot.uses_pool(&entry.name)) {
-            return Err(self.used_by_queues(&entry.name).await);
+            return Err(in_use(&entry.name, QUEUES.into()));
         }
         let Some(closed) = self.mark_closing(entry).await? else { return Ok(None) };
         match self.await_cleaned(&entry.name, leftovers).await {
             Ok(PoolUsers::Nothing) => Ok(Some(closed)),
             Ok(PoolUsers::Remains) if leftovers == Leftovers::Abandoned => Ok(Some(closed)),
             Ok(PoolUsers::Queues) => {
-                self.reopen_to_queues(&closed).await?;
-                Err(self.used_by_queues(&entry.name).await)
+                // A removal moves them out and tries again. Until then no queue may be placed there.
+                if leftovers == Leftovers::Removed {
+                    self.reopen_to_queues(&closed).await?;
+                }
+                Err(in_use(&entry.name, QUEUES.into()))
             }
             Ok(PoolUsers::Remains) => {
                 self.reopen_to_queues(&closed).await?;
@@ -164,7 +183,11 @@ impl Pools {
 
     /// Returns the number of queues in a pool, with messages or without; none when they cannot be counted in time.
     pub(crate) async fn count_queues_in(&self, name: &PoolName) -> Option<u64> {
-        let count = self.0.replica.catalogue.pool_queues(name);
+        let count = async {
+            // It reads the records of all queues, so one count at a time.
+            let _turn = self.0.counting.lock().await;
+            self.0.replica.catalogue.pool_queues(name).await
+        };
         timeout(limits::HEALTH_DEADLINE, count).await.ok()?.ok()
     }
 
@@ -176,7 +199,7 @@ impl Pools {
                 Some(count) if count > 1 => {
                     format!("{count} queues are in it, with messages or without").into()
                 }
-                Some(_) | None => "queues are in it".into(),
+                Some(_) | None => QUEUES.into(),
             },
         )
     }

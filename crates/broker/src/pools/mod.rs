@@ -25,11 +25,13 @@ pub(crate) struct PoolsParts {
     pub(in crate::pools) replica: Arc<LocalReplica>,
     pub(in crate::pools) stores: Arc<PoolTable>,
     pub(in crate::pools) slots: Slots,
+    /// Held by a count of the queues of a pool.
+    pub(in crate::pools) counting: tokio::sync::Mutex<()>,
 }
 
 impl Pools {
     pub(crate) fn new(replica: &Arc<LocalReplica>, stores: &Arc<PoolTable>, slots: &Slots) -> Self {
         let (replica, stores) = (Arc::clone(replica), Arc::clone(stores));
-        Self(Arc::new(PoolsParts { replica, stores, slots: slots.clone() }))
+        Self(Arc::new(PoolsParts { replica, stores, slots: slots.clone(), counting: Default::default() }))
     }
 }

@@ -125,6 +125,21 @@ async fn refused_removal_leaves_pool_open() {
     }
 }
 
+/// A removal is repeated while the first one is in progress: both do the same work.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_removal_joins_first_one() {
+    for _ in 0..3 {
+        let pools = Pools::new();
+        let whole = filled(&pools).await;
+        let (first, second) = (pool("b"), pool("b"));
+        let removals =
+            tokio::join!(whole.broker.pool_delete_forced(&first), whole.broker.pool_delete_forced(&second));
+        assert!(removals.0.is_ok() && removals.1.is_ok(), "{removals:?}");
+        assert_eq!(whole.broker.pool_get(&pool("b")).await.unwrap_err().code(), "not_found");
+        assert_restarted(&whole, &queue("qb")).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_pool_is_removed() {
     let pools = Pools::new();
@@ -227,10 +242,13 @@ async fn late_request_of_removal_discards_nothing() {
     let refused = whole.broker.pool_delete(&pool("b")).await.unwrap_err();
     assert_eq!(refused.code(), "in_use");
     let id = whole.broker.pool_get(&pool("b")).await.unwrap().pool.id;
-    for closed in [None, Some(ClosedPool { id, version: 0 }), Some(ClosedPool { id, version: 1 })] {
-        let late = LeaveRequest { slot: in_b.slot().0, pool: "b".to_owned(), closed };
+    let request = |closed| LeaveRequest { slot: in_b.slot().0, pool: "b".to_owned(), closed };
+    for version in [0, 1] {
+        let late = request(Some(ClosedPool { id, version }));
         assert!(!whole.broker.leave_pool_local(late).await.unwrap().is_more);
     }
+    let older = whole.broker.leave_pool_local(request(None)).await.unwrap_err();
+    assert!(older.nothing_written(), "{older:?}");
     assert_eq!(total(&whole, &in_b).await, 2);
     assert_eq!(whole.claim(&in_b, 10, 60).await.len(), 1);
 }
