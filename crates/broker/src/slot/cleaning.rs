@@ -86,6 +86,9 @@ impl Slot {
         let mut state = self.lock();
         let closed = state.close_queue(at, id, contents);
         state.serve(at);
+        drop(state);
+        // Requests that wait for a change of a claim of the queue find it closed.
+        self.changed.notify_waiters();
         closed.map(ClosedOpenQueue)
     }
 
