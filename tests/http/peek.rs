@@ -153,6 +153,7 @@ fn wrong_parameters_of_a_peek_are_400_and_named() {
     let service = service();
     post(&service, &json!([{"body": 1}]));
     let long = format!("group={}", "x".repeat(129));
+    let too_long = ["tag", "by", "contains"].map(|name| (format!("{name}={}", "/".repeat(1_025)), name));
     for (query, name) in [
         ("state=gone", "state"),
         ("state=held", "state"),
@@ -173,7 +174,10 @@ fn wrong_parameters_of_a_peek_are_400_and_named() {
         ("contains=%ff%fe", "contains"),
         ("tag=%c3", "tag"),
         ("by=%80", "by"),
-    ] {
+    ]
+    .into_iter()
+    .chain(too_long.iter().map(|(query, name)| (query.as_str(), *name)))
+    {
         for queue in ["q", "missing"] {
             let answer = service.client.get(&format!("/v2/queues/{queue}/peek?{query}")).unwrap();
             let (status, said) = refused(&answer);

@@ -21,6 +21,9 @@ use angarium_core::limits::Limits;
 use angarium_core::page::PageLimit;
 use angarium_core::settle::MessageState;
 
+/// Max bytes of a text that messages are compared with.
+const FILTER_BYTES: usize = 1_024;
+
 /// Which messages to show: those that fulfil each condition. A blank parameter counts as absent.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -32,10 +35,10 @@ pub struct PeekQuery {
     #[param(max_length = 128, pattern = "^[!-~]*$", nullable = false)]
     group: Option<String>,
     /// Only messages with this tag.
-    #[param(nullable = false)]
+    #[param(max_length = 1_024, nullable = false)]
     tag: Option<String>,
     /// Only messages whose holder gave itself this name: the holder of the claim, or the one that settled a kept message.
-    #[param(nullable = false)]
+    #[param(max_length = 1_024, nullable = false)]
     by: Option<String>,
     /// Only messages that were posted at least so many seconds ago.
     #[param(value_type = Option<u64>, maximum = 4_294_967_295_u64, nullable = false)]
@@ -47,7 +50,7 @@ pub struct PeekQuery {
     #[param(value_type = Option<u64>, maximum = 4_294_967_295_u64, nullable = false)]
     min_attempts: Option<String>,
     /// Only messages that have this text in their body, with its case, as in the JSON that was posted.
-    #[param(nullable = false)]
+    #[param(max_length = 1_024, nullable = false)]
     contains: Option<String>,
     /// How much of each body to show; `head` when absent.
     #[param(inline, value_type = Option<PeekBody>, nullable = false)]
@@ -92,6 +95,12 @@ enum PeekBody {
 
 impl PeekQuery {
     fn filter(&self, limits: &Limits) -> Result<PeekFilter, Error> {
+        for (field, text) in [("tag", &self.tag), ("by", &self.by), ("contains", &self.contains)] {
+            // So the link of a page is never too long, even if each byte is escaped.
+            if text.as_ref().is_some_and(|text| text.len() > FILTER_BYTES) {
+                return Err(wrong(field, format!("it has more than {FILTER_BYTES} bytes")));
+            }
+        }
         let group = self.group.as_deref().map(|group| GroupName::new(group, "group")).transpose()?;
         let selection = MessageSelection {
             states: list(self.state.as_deref()).into_iter().map(state).collect::<Result<_, _>>()?,
@@ -196,7 +205,7 @@ struct PeekedMessage {
     body_bytes: usize,
 }
 
-/// The claim of a message as a peek shows it: without its id, by which the message could be deleted.
+/// The claim of a message as a peek shows it: without its id, which is for its holder.
 #[derive(Debug, Serialize, ToSchema)]
 struct PeekedClaim {
     /// The name that its holder gave itself, if it did.
