@@ -37,7 +37,7 @@ pub struct QueueFacts {
     pub has_unnamed: bool,
     /// When the next of them expires. None when there are none, or more than [`limits::EXPLAINED_CLAIMS`].
     pub next_expiry: Option<Timestamp>,
-    /// Groups of an ordered queue whose messages wait for an earlier one of their group.
+    /// Groups of an ordered queue with a message for which any later ones of the group wait.
     pub groups_blocked: usize,
     /// Number of noisy groups.
     pub noisy: usize,
@@ -87,6 +87,9 @@ pub struct MessageFacts {
     pub claim_expires: Option<Timestamp>,
     /// The message of its group that it waits for, in an ordered queue.
     pub blocker: Option<GroupBlocker>,
+    /// Whether memory knows the first messages of its group, or the queue is not ordered. If not, there may be another
+    /// blocker.
+    pub is_order_known: bool,
     /// Whether messages of other groups are served before those of its group.
     pub is_noisy: bool,
     /// Claims after which a message is a dead letter.
@@ -179,6 +182,7 @@ impl QueueEngine {
             claimed_since: claim.map(super::claims::Claim::since),
             claim_expires: claim.map(|claim| claim.expires),
             blocker: group.and_then(|group| self.blocker(id, group)),
+            is_order_known: group.zip(self.groups.as_ref()).is_none_or(|(group, groups)| groups.knows(group)),
             is_noisy: group.is_some_and(is_noisy),
             max_claims: self.settings.max_claims,
         }

@@ -53,7 +53,7 @@ pub struct QueueExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     kept: Option<u64>,
-    /// Groups of a FIFO queue whose later messages wait for an earlier one, as far as memory knows.
+    /// Groups of a FIFO queue with a message for which any later ones of the group wait, as far as memory knows.
     groups_blocked: usize,
     /// Groups that are served after the others, because they have many messages under claims.
     noisy_groups: GroupReport,

@@ -58,7 +58,7 @@ pub struct MessageExplanation {
     behind: Option<GroupMessage>,
 }
 
-/// The claim of a message, without its id: a reader must not become able to delete.
+/// The claim of a message, without its id, which is for its holder.
 #[derive(Debug, Serialize, ToSchema)]
 struct MessageClaim {
     /// The name that its holder gave itself, if it did.

@@ -33,6 +33,10 @@ fn ready(message: &MessageExplanation) -> String {
     if let Some(blocker) = message.facts.blocker {
         return format!("It is ready, but {}", behind(blocker));
     }
+    if !message.facts.is_order_known {
+        return "It is ready, and only a claim shows whether it waits for an earlier message of its group"
+            .to_owned();
+    }
     if message.facts.is_noisy {
         return "It is ready and can be claimed now, after the messages of groups with fewer messages under claims: \
                 its own group has many"

@@ -75,12 +75,14 @@ impl Explanations {
             None => another.is_none() || !pool.is_up(),
         });
         let closed = pool.closed_text();
+        // A storage that cannot be used has a reason of its own.
+        let refusal = own.filter(|_| pool.store().is_ok()).map(|fault| fault.why.clone());
         PoolState {
             name: name.clone(),
             is_up: pool.store().is_ok() && own.is_none(),
             is_writable: pool.is_writable(),
             class: pool.store().ok().map(|store| store.reach()),
-            why: own.map(|fault| fault.why.clone()).or(closed),
+            why: refusal.or(closed),
         }
     }
 }

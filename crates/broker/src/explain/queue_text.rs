@@ -38,10 +38,16 @@ fn head(queue: &QueueExplanation) -> (String, &'static str) {
         return ("A claim gets nothing now".to_owned(), ":");
     }
     let blocked = facts.map_or(0, |facts| facts.groups_blocked);
-    let text = if blocked > 0 {
-        format!("{} ready, and a claim gets those of groups that are not blocked", messages_are(fit))
-    } else {
-        format!("{} ready: a claim gets the oldest", messages_are(fit))
+    let ready = messages_are(fit);
+    let text = match (available, fit) {
+        (Availability::Unknown, 1) => {
+            format!("{ready} ready, and only a claim shows whether it can be claimed now")
+        }
+        (Availability::Unknown, _) => {
+            format!("{ready} ready, and only a claim shows whether one of them can be claimed now")
+        }
+        _ if blocked > 0 => format!("{ready} ready, and a claim gets those of groups that are not blocked"),
+        _ => format!("{ready} ready: a claim gets the oldest"),
     };
     (text, ";")
 }
@@ -145,9 +151,14 @@ fn blocked(ready: u64, facts: &QueueFacts) -> Option<String> {
     }
     let groups = counted(count, "group");
     let waits = match (facts.available, ready) {
-        (Availability::Nothing, 1) => "1 message is ready, but waits".to_owned(),
-        (Availability::Nothing, _) => format!("{ready} messages are ready, but wait"),
-        _ => "ready messages of blocked groups wait".to_owned(),
+        (Availability::Nothing, 1) => "1 message is ready, but waits",
+        (Availability::Nothing, _) => &format!("{ready} messages are ready, but wait"),
+        // Memory does not know whether one of them waits.
+        _ => {
+            return Some(format!(
+                "in {groups} a message is claimed, delayed or in transfer, and any later ones of its group wait for it"
+            ));
+        }
     };
     Some(format!(
         "{waits}: in {groups} an earlier message is claimed, delayed or in transfer, and the later ones follow it"
@@ -304,6 +315,21 @@ mod tests {
             "1 message is ready: a claim gets the oldest; more claims that wait are refused, because there are 5 claims \
              that wait for the queue, as many as there may be."
         );
+    }
+
+    #[test]
+    fn unread_messages_are_not_promised() {
+        let facts = QueueFacts::default();
+        let sentence_of = |ready| {
+            let counts = ExplainedCounts { ready, ..ExplainedCounts::default() };
+            sentence(&explained(counts, facts.clone()))
+        };
+        assert_eq!(
+            sentence_of(1),
+            "1 message is ready, and only a claim shows whether it can be claimed now."
+        );
+        let several = "2 messages are ready, and only a claim shows whether one of them can be claimed now.";
+        assert_eq!(sentence_of(2), several);
     }
 
     #[test]

@@ -127,7 +127,35 @@ async fn blocked_groups_are_explained() {
         said.starts_with("3 messages are ready, and a claim gets those of groups that are not blocked;"),
         "{said}"
     );
-    assert!(said.contains("ready messages of blocked groups wait: in 1 group"), "{said}");
+    let blocked = "in 1 group a message is claimed, delayed or in transfer, and any later ones of its group wait for it";
+    assert!(said.contains(blocked), "{said}");
+}
+
+/// After a restart nothing is promised before the first claim has read the groups.
+#[tokio::test(flavor = "multi_thread")]
+async fn blocked_group_is_not_promised_after_restart() {
+    let lives = Lives::new();
+    let at = queue("q");
+    let last = {
+        let (whole, _) = lives.whole().await;
+        whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+        let first = NewMessage { delay: Some(Delay::Seconds(300)), ..in_group("a", "1") };
+        let posted = whole.broker.messages_post(&at, vec![first, in_group("a", "2")], None).await.unwrap();
+        whole.broker.stop().await;
+        posted.ids[1]
+    };
+    let (whole, _) = lives.whole().await;
+    let said = sentence_of(&whole, &at).await;
+    assert!(
+        said.starts_with("1 message is ready, and only a claim shows whether it can be claimed now"),
+        "{said}"
+    );
+    let said = whole.broker.message_explain(&at, last).await.unwrap().says;
+    let expected =
+        "It is ready, and only a claim shows whether it waits for an earlier message of its group.";
+    assert_eq!(said, expected);
+    assert!(whole.claim(&at, 1, 300).await.is_empty());
+    assert!(sentence_of(&whole, &at).await.starts_with("A claim gets nothing now"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -271,7 +299,10 @@ async fn queue_in_lost_pool_is_explained_before_its_first_use() {
     assert!(explained.says.contains("pool b is not up: it does not answer"), "{}", explained.says);
     assert!(explain(&whole, &in_a).await.says.starts_with("The queue is empty"));
     pools.stores[1].is_gone.store(false, Ordering::SeqCst);
-    assert_eq!(sentence_of(&whole, &in_b).await, "1 message is ready: a claim gets the oldest.");
+    assert_eq!(
+        sentence_of(&whole, &in_b).await,
+        "1 message is ready, and only a claim shows whether it can be claimed now."
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

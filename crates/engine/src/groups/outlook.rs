@@ -38,8 +38,13 @@ impl Groups {
         self.known.get(name).is_some_and(|group| group.can_continue(blocked))
     }
 
-    /// Number of groups whose messages wait for an earlier one: those with a blocking message, and those that begin with a
-    /// delayed message, as far as memory has them.
+    /// Whether memory has the first messages of a group, or all groups.
+    pub(crate) fn knows(&self, name: &GroupName) -> bool {
+        self.listing == GroupListing::Whole || self.known.contains_key(name)
+    }
+
+    /// Number of groups with a message for which any later ones wait: those with a blocking message, and those that begin
+    /// with a delayed message, as far as memory has them.
     pub(crate) fn blocked(&self, blocking: &Blocking) -> usize {
         let is_delayed = |name: &&GroupName| {
             blocking.first(name).is_none()
