@@ -232,7 +232,9 @@ impl StoreCheck {
     fn judge_oldest(&mut self, path: &Path) {
         let Some(mark) = self.mark.as_ref().filter(|_| self.damage.is_empty()) else { return };
         let is_gone = |write: &&Unflushed| {
-            self.oldest.is_none_or(|oldest| write.sequence < oldest)
+            // Earlier versions wrote 0 for a write that was just being entered.
+            write.sequence > 0
+                && self.oldest.is_none_or(|oldest| write.sequence < oldest)
                 && manifest::list_number(path, write.space) == Some(write.list)
         };
         let Some(gone) = mark.unflushed.iter().find(is_gone) else { return };

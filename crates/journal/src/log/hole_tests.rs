@@ -13,6 +13,7 @@ use super::batch::{BatchReader, Next};
 use super::tests::{
     GROUPS, await_witness, copy, files, flush, key, killed_after, missing, open, store, value, write,
 };
+use super::witness::Mark;
 use crate::{Journal, JournalError, OpenError, SPACES, Space, StoreCopy, inspect};
 use angarium_core::durability::Durability;
 
@@ -68,6 +69,17 @@ async fn needed_oldest_log_is_missed() {
     drop(open(image.path(), true).unwrap());
     let journal = open(image.path(), false).unwrap();
     assert_eq!(missing(&journal), (1..=20).collect::<Vec<_>>());
+}
+
+/// A witness of an earlier version, which observed a memtable while its first write was being entered.
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_sequence_in_witness_misses_no_log() {
+    let image = killed_after(|_| {}).await;
+    let mut mark = Mark::read(image.path()).unwrap().unwrap();
+    assert!(!mark.unflushed.is_empty());
+    mark.unflushed.iter_mut().for_each(|write| write.sequence = 0);
+    mark.write(image.path()).unwrap();
+    assert_eq!(missing(&open(image.path(), false).unwrap()), Vec::<u32>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,7 +85,8 @@ impl KeySpaceState {
     fn note(&mut self, active: u64, highest: Option<SeqNo>, oldest: u64) {
         self.memtables.retain(|(number, _)| *number >= oldest);
         let is_new = self.memtables.back().is_none_or(|(number, _)| *number < active);
-        if let Some(highest) = highest.filter(|_| is_new) {
+        // It is 0 while the first write of the memtable is being entered, whatever the number of that write.
+        if let Some(highest) = highest.filter(|highest| is_new && *highest > 0) {
             self.memtables.push_back((active, highest));
         }
         // Dropping the oldest entries only means that less is noticed.
@@ -108,6 +109,8 @@ mod tests {
     fn memtables_are_remembered_until_they_are_flushed() {
         let mut state = KeySpaceState { space: 1, memtables: VecDeque::new(), found: None };
         state.note(4, None, 4);
+        assert_eq!(state.memtables, []);
+        state.note(4, Some(0), 4);
         assert_eq!(state.memtables, []);
         state.note(4, Some(10), 4);
         state.note(4, Some(12), 4);

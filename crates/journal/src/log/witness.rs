@@ -84,7 +84,7 @@ impl Mark {
     }
 
     /// Replaces the file. The new one is synced.
-    fn write(&self, path: &Path) -> io::Result<()> {
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let unfinished = path.join(UNFINISHED);
         let mut file = File::create(&unfinished)?;
         file.write_all(self.text().as_bytes())?;
