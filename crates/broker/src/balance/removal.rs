@@ -119,11 +119,11 @@ impl Balance {
     }
 
     async fn leave_anywhere(&self, slot: Slot, leaving: &PoolEntry) -> Result<bool, Error> {
-        let closed = Some(ClosedPool { id: leaving.pool.id, version: leaving.version });
+        let closed = ClosedPool { id: leaving.pool.id, version: leaving.version };
         let SlotLocation::There(owner) = self.0.slots.slot_location(slot) else {
             return self.leave_pool(slot, &leaving.name, closed).await;
         };
-        let question = LeaveRequest { slot: slot.0, pool: leaving.name.to_string(), closed };
+        let question = LeaveRequest { slot: slot.0, pool: leaving.name.to_string(), closed: Some(closed) };
         let LeaveResponse { is_more } =
             self.0.slots.peer_client()?.ask(&owner.address, LEAVE, &question).await?;
         Ok(is_more)
@@ -132,7 +132,9 @@ impl Balance {
     /// Moves queues of a slot that is served here out of a pool, for another replica.
     pub async fn leave_local(&self, question: LeaveRequest) -> Result<LeaveResponse, Error> {
         let (balance, name) = (self.clone(), PoolName::new(&question.pool)?);
-        let LeaveRequest { slot, closed, .. } = question;
+        let slot = question.slot;
+        let why = "a removal by an older replica, which does not state the record of the pool";
+        let closed = question.closed.ok_or_else(|| Error::unavailable(Part::Server, why))?;
         let leave = async move { balance.leave_pool(Slot(slot), &name, closed).await };
         let is_more = self.0.replica.carry_out(leave).await?;
         Ok(LeaveResponse { is_more })
@@ -143,22 +145,10 @@ impl Balance {
     ///
     /// Moves none, and reports no more, when the record of the pool is not the `closed` one: the request was late, and the
     /// pool serves again or is another one; or the record was changed during the removal, which then reads it again.
-    async fn leave_pool(
-        &self,
-        number: Slot,
-        name: &PoolName,
-        closed: Option<ClosedPool>,
-    ) -> Result<bool, Error> {
+    async fn leave_pool(&self, number: Slot, name: &PoolName, closed: ClosedPool) -> Result<bool, Error> {
         self.0.replica.catalogue.catch_up().await?;
         let Some(leaving) = self.0.replica.catalogue.pool(name).await? else { return Ok(false) };
-        let is_closed = match closed {
-            Some(ClosedPool { id, version }) => (id, version) == (leaving.pool.id, leaving.version),
-            None => {
-                let why = "a removal by an older replica, which does not state the record of the pool";
-                return Err(Error::unavailable(Part::Server, why));
-            }
-        };
-        if !is_closed {
+        if (closed.id, closed.version) != (leaving.pool.id, leaving.version) {
             return Ok(false);
         }
         self.0.stores.mark_lost(name);
