@@ -1,5 +1,6 @@
 //! The settings of the service, with their defaults. All of them are checked before anything starts.
 
+pub mod balance;
 pub mod cluster;
 pub mod connections;
 pub mod hosts;
@@ -26,6 +27,7 @@ use angarium_coordination::zookeeper::Address;
 use angarium_core::limits as bounds;
 use angarium_engine::placement::Algorithm;
 use angarium_settings::units;
+use balance::BalanceSettings;
 use cluster::ClusterSettings;
 use connections::ConnectionSettings;
 use hosts::HostSettings;
@@ -162,6 +164,10 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_PLACEMENT", default_value_t, value_name = "HOW")]
     #[arg(help_heading = "Storage")]
     pub placement: Algorithm,
+
+    /// Automatic balance.
+    #[command(flatten)]
+    pub balance: BalanceSettings,
 
     /// Queues with metrics of their own, and as many of the deepest others; the rest share the name `_other`
     #[arg(long, env = "ANGARIUM_METRICS_QUEUES", default_value = "200", value_name = "NUMBER")]

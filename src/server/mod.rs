@@ -34,8 +34,9 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
 use crate::api::{self, PeerFront, RegionalAccess, Relay};
+use crate::config::balance::{BalanceMode, BalanceSettings};
 use crate::config::{Config, ConfigError, TreeChoice};
-use angarium_broker::{Broker, FirstPool, PoolSettings};
+use angarium_broker::{AutomaticBalance, Broker, FirstPool, PoolSettings};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::PeerClient;
@@ -153,6 +154,15 @@ async fn warn_of_regional_projects(broker: &Broker, face: &Face) {
     }
 }
 
+/// Returns the terms of automatic balance; none when an administrator balances the pools.
+fn automatic_balance(settings: &BalanceSettings) -> Option<AutomaticBalance> {
+    (settings.balance == BalanceMode::Auto).then(|| AutomaticBalance {
+        rate: settings.balance_rate,
+        min_gain: f64::from(settings.balance_when) / 100.0,
+        interval: Duration::from_secs(settings.balance_every.into()),
+    })
+}
+
 /// A service that is ready to serve.
 pub struct Server {
     listener: TcpListener,
@@ -196,6 +206,9 @@ impl Server {
         let broker =
             Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
         warn_of_regional_projects(&broker, &face).await;
+        if let Some(terms) = automatic_balance(&config.balance) {
+            broker.keep_balanced(terms);
+        }
         broker.meter().name_queues(usize::try_from(config.metrics_queues).unwrap_or(usize::MAX));
         let peers = match peers {
             Some(PeerListener { listener, .. }) => {

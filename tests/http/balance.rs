@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::service;
 use crate::support::client::Client;
+use crate::support::server::ServerBuilder;
 use angarium_testbed::held::wait_until;
 
 const PLAN: &str = "/v2/admin/balance";
@@ -125,6 +126,26 @@ fn map_shows_shares_holdings_and_moves() {
     for part in [">default<", ">second<", "class=\"arc\"", ">1 queue<", "11 queues, "] {
         assert!(drawn.contains(part), "{part} is not in {drawn}");
     }
+}
+
+#[test]
+fn service_moves_queues_to_new_pool_by_itself() {
+    let data = tempfile::tempdir().unwrap();
+    let settings = ["--balance", "auto", "--balance-every", "10", "--balance-when", "20"];
+    let server = settings.iter().fold(ServerBuilder::new(data.path()), ServerBuilder::arg).start();
+    let client = &server.client();
+    assert_eq!(map(client).get("balance"), None);
+    lopsided(client);
+    wait_until("four queues have moved", || queues_of(&map(client), "second") >= 4);
+    let figures = map(client);
+    let round = &figures["balance"];
+    let moves = round["moves"].as_array().unwrap();
+    let first = moves.last().unwrap();
+    assert_eq!((&first["from"], &first["to"]), (&json!("default"), &json!("second")));
+    let reason = "pool default has 100 % of the bytes and 100 % of the writes, its share is 50 %";
+    assert_eq!(first["reason"], json!(reason), "{figures}");
+    assert!(round["description"].as_str().unwrap().contains("of a plan with a gain of "), "{figures}");
+    assert!(client.get("/v2/admin/map").unwrap().text().contains("automatic balance at "));
 }
 
 #[test]

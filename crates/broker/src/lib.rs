@@ -64,11 +64,13 @@ mod sweeps;
 mod transfer;
 mod writer;
 
-pub use angarium_catalogue::Act;
+pub use angarium_catalogue::{Act, BalanceRecord};
 pub use angarium_cluster::peer_client::QueueCounts;
 pub use angarium_engine::{GroupBlocker, MessageFacts, QueueFacts};
+pub use balance::automatic::AutomaticBalance;
 pub use balance::drain::DrainView;
-pub use balance::survey::{BalancePlan, PlannedMove, QueueHolding, Survey};
+pub use balance::plan::{BalancePlan, PlannedMove, QueueHolding};
+pub use balance::survey::Survey;
 pub use broker::Broker;
 pub use claims::create::{ClaimView, DeliveryGuard};
 pub use claims::list::{ClaimFilter, ClaimPage, ListedClaim};

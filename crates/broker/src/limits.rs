@@ -210,6 +210,21 @@ pub const BALANCE_QUEUE_BYTES: u64 = 1_024;
 pub const BALANCE_MESSAGE_BYTES: u64 = 256;
 /// Changes per minute that a plan of moves adds to those of each queue: it moves no queues while little is written.
 pub const BALANCE_QUEUE_CHANGES: u64 = 60;
+/// Max migrations of queues while automatic balance begins more.
+pub const BALANCE_AT_ONCE: usize = 4;
+/// How long automatic balance leaves a queue in its pool after a migration.
+pub const BALANCE_REST: Duration = Duration::from_secs(3_600);
+/// How long automatic balance does not return a queue to the pool that it left. So a load that changes all the time
+/// moves each queue only a few times per day.
+pub const BALANCE_RETURN: Duration = Duration::from_secs(24 * 3_600);
+/// How often automatic balance asks for the write load of all queues, unless its rounds are shorter.
+pub const BALANCE_SAMPLE: Duration = Duration::from_secs(60);
+/// The time that automatic balance takes the mean write load of.
+pub const BALANCE_MEAN: Duration = Duration::from_secs(3_600);
+/// Begun moves that the record of automatic balance holds.
+pub const BALANCE_RECORDED: usize = 100;
+/// The slot whose owner balances the pools.
+pub const BALANCE_SLOT: u8 = 0;
 /// How old the number of all queues may be that is shown without a new count.
 pub const QUEUE_COUNT_AGE: Duration = Duration::from_secs(5);
 /// How often the owner looks for deleted queues whose data must be removed.

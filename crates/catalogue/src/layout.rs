@@ -9,6 +9,7 @@
 //! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`angarium_core::pool::Pool`] |
 //! | `/meta/flavors/{flavor}` | [`angarium_core::flavor::Flavor`] |
+//! | `/meta/balance` | [`super::BalanceRecord`]; created with the first one |
 //! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its last transaction the epoch |
 //! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
@@ -34,6 +35,7 @@ pub(super) const COMPONENTS: &str = "/meta/components";
 pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
 pub(super) const FLAVORS: &str = "/meta/flavors";
+pub(super) const BALANCE: &str = "/meta/balance";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const OWNER: &str = "owner";
 pub(super) const QUEUES: &str = "/queues";

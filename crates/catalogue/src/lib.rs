@@ -4,6 +4,7 @@
 //! callers pass the fences that decide about writes.
 
 mod backup;
+mod balance;
 mod claims;
 mod components;
 mod dropped;
@@ -31,6 +32,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use backup::{Backup, BackupError};
+pub use balance::{AutomaticMove, BalanceRecord};
 pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims, SplitPart};
 pub use components::{Component, ComponentState, ReachReport, Registry, UnreachedParts};
 pub use dropped::DroppedQueue;
@@ -40,7 +42,7 @@ pub use metadata::QueueEntry;
 pub use move_tasks::MoveTasks;
 pub use pauses::{Act, ActRecord};
 pub use pools::{PoolEntry, PoolUsers};
-pub use queues::{MigrationRecord, Placement, QueueRecord};
+pub use queues::{EndedMigration, MigrationRecord, Placement, QueueRecord};
 pub use schema::Schema;
 pub use slots::{OwnedSlot, Owner, SlotOwner};
 pub use system::System;

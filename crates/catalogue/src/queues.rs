@@ -28,6 +28,18 @@ pub struct QueueRecord {
     /// State of the migration, while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migration: Option<MigrationRecord>,
+    /// The last migration that ended; absent when there was none. Programs that do not know it drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrated: Option<EndedMigration>,
+}
+
+/// The migration of a queue that ended last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedMigration {
+    /// Its end, in milliseconds since the Unix epoch.
+    pub ended: u64,
+    /// The name of the pool that the queue left.
+    pub from: String,
 }
 
 /// The stored state of the migration of a queue.
@@ -95,6 +107,7 @@ impl QueueRecord {
             created: created.as_millis(),
             modified: None,
             migration: None,
+            migrated: None,
         }
     }
 

@@ -16,6 +16,8 @@ use super::table::Table;
 
 /// Width of a full bar in characters.
 const BAR: usize = 24;
+/// Moves of automatic balance that are printed, the newest.
+const AUTOMATIC_MOVES: usize = 10;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct BalanceArgs {
@@ -108,6 +110,46 @@ struct Map {
     complete: bool,
     pools: Vec<MapPool>,
     moves: Vec<MapMove>,
+    /// Absent before the first round of automatic balance.
+    #[serde(default)]
+    balance: Option<MapBalance>,
+}
+
+/// The last round of automatic balance.
+#[derive(Deserialize)]
+struct MapBalance {
+    at: String,
+    description: String,
+    moves: Vec<AutomaticMove>,
+}
+
+#[derive(Deserialize)]
+struct AutomaticMove {
+    project: String,
+    queue: String,
+    from: String,
+    to: String,
+    at: String,
+    reason: String,
+    description: Option<String>,
+}
+
+impl MapBalance {
+    /// Formats the round, and the last moves of it and of earlier ones.
+    fn lines(&self) -> String {
+        let mut lines = format!("automatic balance at {}: {}\n", self.at, self.description);
+        for one in self.moves.iter().take(AUTOMATIC_MOVES) {
+            let at =
+                if one.project.is_empty() { &one.queue } else { &format!("{}/{}", one.project, one.queue) };
+            let AutomaticMove { from, to, reason, .. } = one;
+            lines.push_str(&format!("  {} {at} from {from} to {to}: {reason}", one.at));
+            if let Some(why) = &one.description {
+                lines.push_str(&format!("; not begun: {why}"));
+            }
+            lines.push('\n');
+        }
+        lines
+    }
 }
 
 #[derive(Deserialize)]
@@ -145,11 +187,14 @@ pub(super) fn map(remote: &Remote, printer: &mut Printer, args: &MapArgs) -> Res
         return printer.done(&format!("the map is in {name}"), &json!({"file": name}));
     }
     let reply = remote.get(with_query(PATH, &[("format", Some("json".to_owned()))]))?;
-    let Map { complete, pools, moves } = reply.parse()?;
+    let Map { complete, pools, moves, balance } = reply.parse()?;
     let rows: Vec<_> = pools.iter().map(MapPool::row).collect();
     let mut people = Table::new(&["POOL", "STATE", "WEIGHT", "SHARE", "HELD", "QUEUES"]).with_head(&rows);
     for MapMove { from, to, queues } in &moves {
         people.push_str(&format!("{from} -> {to}: {queues} on the way\n"));
+    }
+    if let Some(balance) = &balance {
+        people.push_str(&balance.lines());
     }
     if !complete {
         people.push_str("not all queues were looked at: there are too many\n");

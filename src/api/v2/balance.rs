@@ -125,7 +125,7 @@ pub async fn get(
     Query(query): Query<BalanceQuery>,
 ) -> Result<Response, ApiError> {
     let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, limits::BALANCE_MOVES)?;
-    let BalancePlan { moves, left_out, silent, is_whole } = broker.balance_plan(limit.get()).await?;
+    let BalancePlan { moves, left_out, silent, is_whole, .. } = broker.balance_plan(limit.get()).await?;
     let moves = moves.into_iter().map(|planned| BalanceMove::new(planned, None)).collect();
     Ok(reply(StatusCode::OK, &BalanceReply { complete: is_whole, left_out, silent, moves }))
 }
@@ -151,7 +151,7 @@ pub async fn post(
 ) -> Result<Response, ApiError> {
     let limit = PageLimit::new(limit, limits::BALANCE_MOVES)?;
     let rate = Destination::check_rate(rate)?;
-    let BalancePlan { moves, left_out, silent, is_whole } = broker.balance_plan(limit.get()).await?;
+    let BalancePlan { moves, left_out, silent, is_whole, .. } = broker.balance_plan(limit.get()).await?;
     let begun = broker.balance_begin(moves, rate).await;
     let moves =
         begun.into_iter().map(|(planned, outcome)| BalanceMove::new(planned, Some(outcome))).collect();

@@ -1,7 +1,9 @@
 //! The balance of queues between pools: surveys, plans, drains of pools.
 
+pub(crate) mod automatic;
 pub(crate) mod drain;
 pub(crate) mod loads;
+pub(crate) mod plan;
 pub(crate) mod removal;
 pub(crate) mod survey;
 

@@ -4,8 +4,10 @@ use angarium_core::error::Error;
 use angarium_core::names::{FlavorName, PoolName};
 use angarium_core::pool::PoolChange;
 
+use crate::balance::automatic::AutomaticBalance;
 use crate::balance::drain::DrainView;
-use crate::balance::survey::{BalancePlan, PlannedMove, Survey};
+use crate::balance::plan::{BalancePlan, PlannedMove};
+use crate::balance::survey::Survey;
 use crate::broker::Broker;
 use crate::pools::changes::PoolView;
 use crate::pools::deletion::Leftovers;
@@ -98,6 +100,13 @@ impl Broker {
     /// Returns the placement of the queues of all projects.
     pub async fn survey(&self) -> Result<Survey, Error> {
         self.0.balance.survey().await
+    }
+
+    /// Balances the pools from now on, on the replica that owns a fixed slot, until the service stops.
+    pub fn keep_balanced(&self, terms: AutomaticBalance) {
+        self.0.replica.start_background_task("balance", &self.0.balance, move |balance| async move {
+            balance.keep_balanced(terms).await;
+        });
     }
 
     /// Plans at most `most` moves that would bring each pool to its share, by weight, of contents and of write load. A

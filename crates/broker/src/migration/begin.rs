@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::timeout;
 
-use angarium_catalogue::{FlavorEntry, MigrationRecord, Placement, QueueEntry, Schema};
+use angarium_catalogue::{EndedMigration, FlavorEntry, MigrationRecord, Placement, QueueEntry, Schema};
 use angarium_core::attributes::Attributes;
 use angarium_core::error::{Error, InvalidPart, Part, Resource};
 use angarium_core::mutation::{Mutation, is_on};
@@ -269,6 +269,8 @@ impl Migrations {
         let placed = match emptied.await {
             Ok(()) => {
                 entry.record.place(&Placement::one(placement.pool), None);
+                let ended = self.0.replica.clock.now().as_millis();
+                entry.record.migrated = Some(EndedMigration { ended, from: older.to_string() });
                 let placed = self.0.replica.catalogue.queue_set(&slot.owned, at, &entry).await;
                 slot.note_placed(placed)
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::balance::survey::Survey;
 use crate::reports::overview::PartReport;
+use angarium_catalogue::BalanceRecord;
 use angarium_core::error::Error;
 use angarium_core::names::PoolName;
 use angarium_core::pool::Pool;
@@ -19,6 +20,8 @@ pub struct PoolMap {
     pub moves: BTreeMap<(PoolName, PoolName), u64>,
     /// Whether every queue was read.
     pub is_whole: bool,
+    /// The last round of automatic balance; none when there was none.
+    pub balance: Option<BalanceRecord>,
 }
 
 /// A pool on the map.
@@ -38,7 +41,9 @@ impl Reports {
     /// Returns the map of pools. It costs a read for each queue.
     pub async fn pool_map(&self) -> Result<PoolMap, Error> {
         self.0.pools.reload_pools().await?;
-        let (survey, usages) = tokio::join!(self.0.balance.survey(), self.fetch_usages());
+        let balance = self.0.balance.last_balance();
+        let (survey, usages, balance) = tokio::join!(self.0.balance.survey(), self.fetch_usages(), balance);
+        let balance = balance?;
         let Survey { queues, is_whole } = survey?;
         let (mut counts, mut moves) = (BTreeMap::<PoolName, u64>::new(), BTreeMap::new());
         for queue in queues {
@@ -58,6 +63,6 @@ impl Reports {
             pools.push(MappedPool { name, pool, queues, usage });
         }
         pools.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(PoolMap { pools, moves, is_whole })
+        Ok(PoolMap { pools, moves, is_whole, balance })
     }
 }

@@ -27,13 +27,13 @@ use super::faulty::{Fault, FaultyTree, Plan};
 use super::{queue, replica};
 
 /// A broker without pools, whose tree fails as planned and whose pools are real.
-struct Empty {
-    broker: Broker,
-    catalogue: Catalogue,
+pub(super) struct Empty {
+    pub(super) broker: Broker,
+    pub(super) catalogue: Catalogue,
     plan: Plan,
     replica: Replica,
     settings: PoolSettings,
-    clock: Clock,
+    pub(super) clock: Clock,
     _data: TempDir,
 }
 
@@ -49,7 +49,7 @@ impl Opener for Opening {
     }
 }
 
-async fn empty(placement: Algorithm) -> Empty {
+pub(super) async fn empty(placement: Algorithm) -> Empty {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
     let path: PathBuf = data.path().join("journal");
@@ -65,7 +65,7 @@ async fn empty(placement: Algorithm) -> Empty {
     Empty { broker, catalogue: Catalogue::new(tree), plan, replica, settings, clock, _data: data }
 }
 
-fn name(name: &str) -> PoolName {
+pub(super) fn name(name: &str) -> PoolName {
     PoolName::new(name).unwrap()
 }
 
@@ -75,7 +75,7 @@ fn at_weight(path: &str, weight: u32) -> PoolChange {
 }
 
 impl Empty {
-    async fn add(&self, pool: &str, weight: u32) {
+    pub(super) async fn add(&self, pool: &str, weight: u32) {
         self.broker.pool_put(&name(pool), at_weight(pool, weight)).await.unwrap();
     }
 
@@ -85,7 +85,7 @@ impl Empty {
     }
 
     /// Returns the pool of a queue.
-    async fn pool_of(&self, at: &str) -> Option<String> {
+    pub(super) async fn pool_of(&self, at: &str) -> Option<String> {
         let slot = OwnedSlot::new(queue(at).slot(), 0, 0);
         let record = self.catalogue.queue(&slot, &queue(at)).await.unwrap();
         record.map(|record| record.placement.last().unwrap().clone())

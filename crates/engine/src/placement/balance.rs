@@ -19,7 +19,7 @@ pub struct Share {
 }
 
 /// The load of one queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
     /// The index of its pool.
     pub pool: usize,
@@ -27,6 +27,10 @@ pub struct Load {
     pub held: u64,
     /// Amount of its writes, in a unit common to all loads.
     pub written: u64,
+    /// Whether it must stay in its pool.
+    pub stays: bool,
+    /// The index of a pool that it may not move to.
+    pub avoids: Option<usize>,
 }
 
 /// A load that should go to another pool.
@@ -38,40 +42,70 @@ pub struct Move {
     pub to: usize,
 }
 
-/// Returns at most `max` moves, the most effective first. The cost of each is a look at every load of one pool.
-pub fn plan(shares: &[Share], loads: &[Load], max: usize) -> Vec<Move> {
-    let total = |of: fn(&Load) -> u64| loads.iter().map(|load| of(load) as f64).sum::<f64>().max(1.0);
-    let totals = [total(|load| load.held), total(|load| load.written)];
-    let weights: f64 = shares.iter().map(|share| f64::from(share.weight)).sum();
-    let is_measured =
-        [|load: &Load| load.held > 0, |load: &Load| load.written > 0].map(|is| loads.iter().any(is));
-    let due = |share: &Share| is_measured.map(|is| if is { f64::from(share.weight) / weights } else { 0.0 });
-    let mut pools: Vec<Pool> = shares
-        .iter()
-        .map(|share| Pool { takes: share.takes, excess: due(share).map(|due| -due), parts: Vec::new() })
-        .collect();
-    for (index, load) in loads.iter().enumerate() {
-        let part =
-            Part { load: index, sizes: [load.held as f64 / totals[0], load.written as f64 / totals[1]] };
-        pools[load.pool].add(part.sizes);
-        pools[load.pool].parts.push(part);
+/// The loads of all pools that take the same queues.
+pub struct Distribution {
+    pools: Vec<Pool>,
+    /// Number of kinds of loads that are measured, of two.
+    kinds: f64,
+}
+
+impl Distribution {
+    /// Adds up the loads of each pool.
+    pub fn new(shares: &[Share], loads: &[Load]) -> Self {
+        let total = |of: fn(&Load) -> u64| loads.iter().map(|load| of(load) as f64).sum::<f64>().max(1.0);
+        let totals = [total(|load| load.held), total(|load| load.written)];
+        let weights: f64 = shares.iter().map(|share| f64::from(share.weight)).sum();
+        let is_measured =
+            [|load: &Load| load.held > 0, |load: &Load| load.written > 0].map(|is| loads.iter().any(is));
+        let due =
+            |share: &Share| is_measured.map(|is| if is { f64::from(share.weight) / weights } else { 0.0 });
+        let mut pools: Vec<Pool> = shares
+            .iter()
+            .map(|share| Pool { takes: share.takes, excess: due(share).map(|due| -due), parts: Vec::new() })
+            .collect();
+        for (index, load) in loads.iter().enumerate() {
+            let sizes = [load.held as f64 / totals[0], load.written as f64 / totals[1]];
+            pools[load.pool].add(sizes);
+            if !load.stays {
+                pools[load.pool].parts.push(Part { load: index, sizes, avoids: load.avoids });
+            }
+        }
+        Self { pools, kinds: is_measured.iter().filter(|is| **is).count().max(1) as f64 }
     }
-    let mut moves = Vec::new();
-    while moves.len() < max && pools.iter().any(Pool::is_off) {
-        let Some((from, at, to)) = next(&pools) else { break };
-        let part = pools[from].parts.swap_remove(at);
-        pools[from].add(part.sizes.map(|size| -size));
-        // A load that has moved stays at its target, so it is not in the parts.
-        pools[to].add(part.sizes);
-        moves.push(Move { load: part.load, to });
+
+    /// Moves at most `max` loads and returns the moves, the most effective first. The cost of each is a look at every
+    /// load of one pool.
+    pub fn plan(&mut self, max: usize) -> Vec<Move> {
+        let pools = &mut self.pools;
+        let mut moves = Vec::new();
+        while moves.len() < max && pools.iter().any(Pool::is_off) {
+            let Some((from, at, to)) = next(pools) else { break };
+            let part = pools[from].parts.swap_remove(at);
+            pools[from].add(part.sizes.map(|size| -size));
+            // A load that has moved stays at its target, so it is not in the parts.
+            pools[to].add(part.sizes);
+            moves.push(Move { load: part.load, to });
+        }
+        moves
     }
-    moves
+
+    /// Returns the part of all loads, from 0 to 1, that pools have beyond their shares: the mean of both kinds.
+    pub fn misplaced(&self) -> f64 {
+        let excess = |pool: &Pool| pool.excess.iter().map(|excess| excess.max(0.0)).sum::<f64>();
+        self.pools.iter().map(excess).sum::<f64>() / self.kinds
+    }
+
+    /// Returns what a pool has of all stored bytes and of all writes, beyond its share; negative below it.
+    pub fn excess(&self, pool: usize) -> [f64; 2] {
+        self.pools[pool].excess
+    }
 }
 
 /// A load that can be moved: its parts of the totals of stored bytes and of writes.
 struct Part {
     load: usize,
     sizes: [f64; 2],
+    avoids: Option<usize>,
 }
 
 struct Pool {
@@ -113,7 +147,8 @@ fn next(pools: &[Pool]) -> Option<(usize, usize, usize)> {
     givers.sort_by(|a, b| pools[*b].max_excess().total_cmp(&pools[*a].max_excess()));
     givers.into_iter().find_map(|from| {
         let takers = (0..pools.len()).filter(|to| *to != from && pools[*to].takes);
-        let moves = takers.flat_map(|to| (0..pools[from].parts.len()).map(move |at| (at, to)));
+        let all = takers.flat_map(|to| (0..pools[from].parts.len()).map(move |at| (at, to)));
+        let moves = all.filter(|&(at, to)| pools[from].parts[at].avoids != Some(to));
         let gain = |&(at, to): &(usize, usize)| pools[from].gain(&pools[from].parts[at], &pools[to]);
         let best = moves.map(|one| (gain(&one), one)).max_by(|a, b| a.0.total_cmp(&b.0))?;
         (best.0 > MIN_GAIN).then_some((from, best.1.0, best.1.1))
@@ -125,6 +160,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn plan(shares: &[Share], loads: &[Load], max: usize) -> Vec<Move> {
+        Distribution::new(shares, loads).plan(max)
+    }
+
+    fn load(pool: usize, held: u64, written: u64) -> Load {
+        Load { pool, held, written, ..Load::default() }
+    }
 
     fn shares(weights: &[u32]) -> Vec<Share> {
         weights.iter().map(|weight| Share { weight: *weight, takes: true }).collect()
@@ -141,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_new_pool_gets_its_share_by_weight() {
-        let loads: Vec<Load> = (0..90).map(|_| Load { pool: 0, held: 10, written: 0 }).collect();
+        let loads: Vec<Load> = (0..90).map(|_| load(0, 10, 0)).collect();
         let moves = plan(&shares(&[1, 2]), &loads, 1_000);
         let held = after(2, &loads, &moves, |load| load.held);
         assert!(held[0].abs_diff(300) <= 18 && held[1].abs_diff(600) <= 18, "{held:?}");
@@ -149,19 +192,19 @@ mod tests {
 
     #[test]
     fn balanced_pools_stay() {
-        let loads: Vec<Load> = (0..100).map(|index| Load { pool: index % 2, held: 10, written: 0 }).collect();
+        let loads: Vec<Load> = (0..100).map(|index| load(index % 2, 10, 0)).collect();
         assert_eq!(plan(&shares(&[100, 100]), &loads, 1_000), []);
     }
 
     #[test]
     fn single_queue_stays() {
-        assert_eq!(plan(&shares(&[1, 1]), &[Load { pool: 0, held: 1_000, written: 5 }], 10), []);
+        assert_eq!(plan(&shares(&[1, 1]), &[load(0, 1_000, 5)], 10), []);
     }
 
     #[test]
     fn closed_pool_only_gives_queues() {
         let shares = [Share { weight: 1, takes: true }, Share { weight: 8, takes: false }];
-        let loads: Vec<Load> = (0..50).map(|index| Load { pool: index % 2, held: 10, written: 0 }).collect();
+        let loads: Vec<Load> = (0..50).map(|index| load(index % 2, 10, 0)).collect();
         assert_eq!(plan(&shares, &loads, 1_000), []);
         assert_eq!(plan(&[], &[], 10), []);
     }
@@ -169,14 +212,37 @@ mod tests {
     #[test]
     fn write_rate_is_shared_too() {
         // Two pools store the same amount, and one of them takes all writes.
-        let loads: Vec<Load> = (0..40)
-            .map(|index| Load { pool: index % 2, held: 10, written: if index % 2 == 0 { 6 } else { 0 } })
-            .collect();
+        let loads: Vec<Load> =
+            (0..40).map(|index| load(index % 2, 10, if index % 2 == 0 { 6 } else { 0 })).collect();
         let moves = plan(&shares(&[1, 1]), &loads, 1_000);
         let (held, written) =
             (after(2, &loads, &moves, |load| load.held), after(2, &loads, &moves, |load| load.written));
         assert!(held[0].abs_diff(held[1]) <= 16, "{held:?}");
         assert!(written[0].abs_diff(written[1]) <= 6, "{written:?}");
+    }
+
+    #[test]
+    fn resting_load_stays_and_no_load_enters_its_avoided_pool() {
+        let resting: Vec<Load> = (0..90).map(|_| Load { stays: true, ..load(0, 10, 0) }).collect();
+        assert_eq!(plan(&shares(&[1, 1, 1]), &resting, 1_000), []);
+        let avoiding: Vec<Load> = (0..90).map(|_| Load { avoids: Some(1), ..load(0, 10, 0) }).collect();
+        let moves = plan(&shares(&[1, 1, 1]), &avoiding, 1_000);
+        assert!(!moves.is_empty() && moves.iter().all(|one| one.to == 2), "{moves:?}");
+    }
+
+    #[test]
+    fn misplaced_part_falls_by_the_gain_of_a_plan() {
+        let loads: Vec<Load> = (0..100).map(|_| load(0, 10, 7)).collect();
+        let mut pools = Distribution::new(&shares(&[1, 1]), &loads);
+        assert!((pools.misplaced() - 0.5).abs() < 1e-9, "{}", pools.misplaced());
+        assert!(
+            pools.excess(0).iter().chain(&pools.excess(1)).all(|excess| (excess.abs() - 0.5).abs() < 1e-9)
+        );
+        assert!(!pools.plan(1_000).is_empty());
+        assert!(pools.misplaced() <= TOLERANCE, "{}", pools.misplaced());
+        // One kind is not measured, so it is not in the mean.
+        let stored: Vec<Load> = (0..100).map(|_| load(0, 10, 0)).collect();
+        assert!((Distribution::new(&shares(&[1, 1]), &stored).misplaced() - 0.5).abs() < 1e-9);
     }
 
     proptest! {
@@ -187,7 +253,7 @@ mod tests {
             max in 0_usize..50,
         ) {
             let load = |(pool, held, written): &(prop::sample::Index, u64, u64)| {
-                Load { pool: pool.index(weights.len()), held: *held, written: *written }
+                load(pool.index(weights.len()), *held, *written)
             };
             let loads: Vec<Load> = sizes.iter().map(load).collect();
             let moves = plan(&shares(&weights), &loads, max);

@@ -15,9 +15,10 @@ use crate::api::extract::CallerHeaders;
 use crate::api::json::reply;
 use crate::api::query::Query;
 use crate::api::roles::{Admin, RoleHeaders};
-use angarium_broker::{Broker, MappedPool, PoolMap};
+use angarium_broker::{BalanceRecord, Broker, MappedPool, PoolMap};
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::pool::PoolState;
+use angarium_core::time::Timestamp;
 
 /// How the map is shown.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -38,6 +39,10 @@ pub struct MapReply {
     pools: Vec<PoolMapEntry>,
     /// Queues that go from one pool to another now.
     moves: Vec<PoolMapMove>,
+    /// The last round of automatic balance. Absent when there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    balance: Option<PoolMapBalance>,
 }
 
 /// A pool on the map.
@@ -78,6 +83,63 @@ struct PoolMapMove {
     queues: u64,
 }
 
+/// A round of automatic balance.
+#[derive(Debug, Serialize, ToSchema)]
+struct PoolMapBalance {
+    /// Its time.
+    #[schema(format = DateTime)]
+    at: String,
+    /// Address of the replica that made it.
+    replica: String,
+    /// What it began, or why nothing.
+    description: String,
+    /// The last moves that it and earlier rounds decided, the newest first: 100 at most.
+    moves: Vec<PoolMapQueueMove>,
+}
+
+/// A move that automatic balance has decided.
+#[derive(Debug, Serialize, ToSchema)]
+struct PoolMapQueueMove {
+    /// The project of the queue.
+    project: String,
+    /// Its name.
+    queue: String,
+    /// The pool that it leaves.
+    from: String,
+    /// The pool that it moves to.
+    to: String,
+    /// Time of the decision.
+    #[schema(format = DateTime)]
+    at: String,
+    /// Why it moves.
+    reason: String,
+    /// Why its migration was not begun. Absent when it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    description: Option<String>,
+}
+
+impl From<BalanceRecord> for PoolMapBalance {
+    fn from(round: BalanceRecord) -> Self {
+        let date = |millis| Timestamp::from_millis(millis).calendar();
+        let moves = round.moves.into_iter().map(|one| PoolMapQueueMove {
+            project: one.at.project.to_string(),
+            queue: one.at.name.to_string(),
+            from: one.from,
+            to: one.to,
+            at: date(one.since),
+            reason: one.reason,
+            description: one.refused,
+        });
+        Self {
+            at: date(round.at),
+            replica: round.replica,
+            description: round.outcome,
+            moves: moves.collect(),
+        }
+    }
+}
+
 impl From<PoolMap> for MapReply {
     fn from(map: PoolMap) -> Self {
         let weight = |one: &MappedPool| match one.pool.state {
@@ -110,7 +172,9 @@ impl From<PoolMap> for MapReply {
             to: to.to_string(),
             queues: *queues,
         });
-        Self { complete: map.is_whole, pools: pools.collect(), moves: moves.collect() }
+        let (pools, moves) = (pools.collect(), moves.collect());
+        let balance = map.balance.map(PoolMapBalance::from);
+        Self { complete: map.is_whole, pools, moves, balance }
     }
 }
 

@@ -35,6 +35,11 @@ pub(super) fn draw(map: &MapReply) -> String {
     );
     text(&mut drawing, at(24, 32), "title", "Pools");
     text(&mut drawing, at(BAR_LEFT, 32), "small", "light: share by weight · dark: share of the bytes held");
+    if let Some(balance) = &map.balance {
+        // The description consists of numbers and addresses of replicas, which need no escape.
+        let line = format!("automatic balance at {}: {}", balance.at, balance.description);
+        text(&mut drawing, at(24, 54), "small", &line);
+    }
     if map.pools.is_empty() {
         text(&mut drawing, at(24, TOP + 24), "small", "There are none.");
     }
