@@ -86,6 +86,7 @@ impl ApiError {
             Error::Damaged { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "Stored data is damaged"),
             Error::NoPool
             | Error::NotDurable(_)
+            | Error::Held { .. }
             | Error::Overloaded
             | Error::BodiesFull
             | Error::Busy(_)
@@ -123,7 +124,9 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = self.status();
         let mut response = status.into_response();
-        if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
+        if let Error::Held { retry_after, .. } = &*self.0 {
+            response.headers_mut().insert(header::RETRY_AFTER, (*retry_after).into());
+        } else if status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
         if status == StatusCode::UNAUTHORIZED {

@@ -96,6 +96,9 @@ fn examples(code: ErrorCode) -> Vec<Error> {
         ErrorCode::NotAuthorized => vec![Error::NotAuthorized("")],
         ErrorCode::NoPool => vec![Error::NoPool],
         ErrorCode::NotDurable => vec![Error::NotDurable(pool())],
+        ErrorCode::Held => {
+            vec![Error::Held { reason: String::new(), retry_after: 1, is_discarded: false }]
+        }
         ErrorCode::Full => vec![Error::Full],
         ErrorCode::TooMany => {
             vec![Error::TooManyInFlight { bound: 1 }, Error::TooMany { what: "claims", bound: 1 }]

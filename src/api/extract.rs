@@ -1,5 +1,7 @@
 //! Common parts of requests: their project, and the queue, message or claim in the path.
 
+use std::convert::Infallible;
+
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
@@ -116,6 +118,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
         let identity = parts.extensions.get::<Identity>();
         let identity = identity.ok_or(Error::Unauthenticated("the caller was not authenticated"))?;
         Ok(Self { project: identity.project.clone(), client: client(&parts.headers)? })
+    }
+}
+
+/// The name of the caller's token, if it has one.
+#[derive(Debug)]
+pub struct CallerName(pub Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for CallerName {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let name = parts.extensions.get::<Identity>().and_then(|identity| identity.name.as_ref());
+        Ok(Self(name.map(ToString::to_string)))
     }
 }
 

@@ -130,6 +130,7 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))
         .merge(v2::explain::routes(sqs))
+        .routes(routes!(v2::holds::put, v2::holds::get, v2::holds::delete))
         .routes(routes!(v2::purge::post))
         .routes(routes!(v2::migration::get, v2::migration::post, v2::migration::delete))
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))

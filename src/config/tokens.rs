@@ -5,10 +5,11 @@
 //! sha256 = "ba7816bf…"        # of the token's text; `angarium token new` prints both
 //! project = "acme"            # whose queues it uses
 //! role = "member"             # or "reader"; or "admin": every project, and the pools
-//! name = "the billing worker" # for people; optional
+//! name = "the billing worker" # for people: holds of queues show it; optional
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -65,7 +66,7 @@ fn checked(entry: TokenEntry) -> Result<(TokenHash, Grant), String> {
         return Err("it has no project".to_owned());
     }
     let project = ProjectId::new(&entry.project).map_err(|error| error.to_string())?;
-    Ok((hash, Grant { project, role }))
+    Ok((hash, Grant { project, role, name: entry.name.map(Arc::from) }))
 }
 
 /// Returns the table of a token for the file.

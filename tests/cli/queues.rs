@@ -57,6 +57,28 @@ fn queue_is_explained_in_a_sentence_or_whole() {
 }
 
 #[test]
+fn queue_is_held_and_released() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "one"]);
+    let said = it.program.say(&["queue", "hold", "q", "--reason", "bad deploy"]);
+    assert_eq!(said, "queue q is held until `angarium queue release q`: no message can be claimed\n");
+    assert!(
+        it.program
+            .say(&["queue", "explain", "q"])
+            .contains("the queue is held until it is released (bad deploy)")
+    );
+    let until = "2999-01-01T00:00:00Z";
+    let terms = ["--reason", "again", "--discard", "--allow-claims", "--until", until];
+    let hold = it.program.json(&[&["queue", "hold", "q"][..], &terms].concat());
+    assert_eq!(
+        (&hold["claim"], &hold["discard"], &hold["until"]),
+        (&json!(false), &json!(true), &json!(until))
+    );
+    assert_eq!(it.program.say(&["queue", "release", "q"]), "queue q is released\n");
+    assert_eq!(it.program.json(&["queue", "explain", "q"]).get("held"), None);
+}
+
+#[test]
 fn stats_count_the_messages_of_each_queue() {
     let it = beside_a_server();
     it.program.say(&["message", "post", "q", "one"]);

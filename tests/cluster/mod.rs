@@ -2,6 +2,7 @@
 
 mod clock_step;
 mod forwarding;
+mod holds;
 mod many;
 mod migration;
 mod outcomes;

@@ -81,6 +81,11 @@ const GUIDE: &[Page] = &[
         Around::Service,
         &["A claim gets nothing now: 1 message is claimed by", "worker 7"],
     ),
+    page(
+        "docs/guide/hold.md",
+        Around::Service,
+        &["x-held: bad deploy 1.4.2", "because the queue is held", "is released"],
+    ),
     page("docs/guide/durability.md", Around::Service, &["\"durability\":\"relaxed\""]),
     page("docs/coming-from/sqs.md", Around::Service, &[]),
     page("docs/coming-from/elasticmq.md", Around::Service, &["127.0.0.1:"]),

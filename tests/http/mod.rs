@@ -23,6 +23,7 @@ mod groups;
 mod h2;
 mod h2_memory;
 mod health;
+mod holds;
 mod home;
 mod identity_proxy;
 mod keystone;

@@ -3,6 +3,7 @@
 mod admission;
 mod cluster;
 mod errors;
+mod holds;
 mod identity;
 mod regions;
 mod signing;

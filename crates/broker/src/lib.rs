@@ -92,6 +92,7 @@ pub use pools::changes::PoolView;
 pub use pools::flavors::FlavorView;
 pub use pools::health::{PoolHealth, PoolReport};
 pub use queues::describe::QueueDescription;
+pub use queues::holds::HoldTerms;
 pub use queues::list::{QueueFilter, QueuePage, QueueView};
 pub use quotas::counting::QuotaView;
 pub use redrive::tasks::MoveRefusal;

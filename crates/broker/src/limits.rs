@@ -210,6 +210,8 @@ pub const BALANCE_QUEUE_BYTES: u64 = 1_024;
 pub const BALANCE_MESSAGE_BYTES: u64 = 256;
 /// Changes per minute that a plan of moves adds to those of each queue: it moves no queues while little is written.
 pub const BALANCE_QUEUE_CHANGES: u64 = 60;
+/// How often holds that have ended by themselves are removed.
+pub const HOLD_TICK: Duration = Duration::from_secs(1);
 /// Max migrations of queues while automatic balance begins more.
 pub const BALANCE_AT_ONCE: usize = 4;
 /// How long automatic balance leaves a queue in its pool after a migration.

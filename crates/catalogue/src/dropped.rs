@@ -46,20 +46,24 @@ pub struct DroppedQueue {
 
 impl Catalogue {
     /// Deletes the record of a queue and creates a record of the pending removal, in one commit. A queue that is
-    /// already deleted is no error. After the last queue of a project in the slot, the project's directory is removed
+    /// already deleted is no error. The hold of a queue that is held is deleted with it: a queue that is created under the
+    /// same name later is not held. After the last queue of a project in the slot, the project's directory is removed
     /// too, if possible: clients choose the ids of their projects, and the number of projects per slot is bounded.
     pub async fn queue_delete(
         &self,
         slot: &OwnedSlot,
         queue: &QueueRef,
         record: &QueueRecord,
+        is_held: bool,
     ) -> Result<(), Error> {
-        let ops = [
-            Op::Delete { path: layout::queue(slot.slot, queue) },
-            Op::create(layout::dropped(slot.slot, record.id), to_json(&DroppedRecord::of(record)?)),
-        ];
-        let ops = if is_on(Mutation::DeleteWithoutNote) { &ops[..1] } else { &ops[..] };
-        match self.commit_as_owner(slot, &[], ops).await {
+        let mut ops = vec![Op::Delete { path: layout::queue(slot.slot, queue) }];
+        if !is_on(Mutation::DeleteWithoutNote) {
+            ops.push(Op::create(layout::dropped(slot.slot, record.id), to_json(&DroppedRecord::of(record)?)));
+        }
+        if is_held {
+            ops.push(Op::Delete { path: layout::hold(slot.slot, queue) });
+        }
+        match self.commit_as_owner(slot, &[], &ops).await {
             Ok(_) | Err(TreeError::Refused { op: 0, why: Refusal::NoNode }) => {
                 self.remove_if_empty(slot, queue).await;
                 Ok(())

@@ -15,6 +15,7 @@
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue that may still have data |
+//! | `/run/{hh}/holds/{project}:{queue}` | the hold of a queue; the directory is created with the first one |
 //! | `/run/{hh}/pauses` | recent acts that must not be repeated at once; created with the first one |
 //! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`] of a queue; the directory is created with the first one |
 //! | `/run/clock` | like `/run/time`; written to read the clock of the tree, its time is not used |
@@ -128,6 +129,14 @@ pub(super) fn slot_dropped(slot: Slot) -> String {
 
 pub(super) fn dropped(slot: Slot, queue: QueueId) -> String {
     format!("{RUN}/{slot}/dropped/{queue}")
+}
+
+pub(super) fn slot_holds(slot: Slot) -> String {
+    format!("{RUN}/{slot}/holds")
+}
+
+pub(super) fn hold(slot: Slot, queue: &QueueRef) -> String {
+    format!("{RUN}/{slot}/holds/{}:{}", escape(queue.project.as_str()), escape(queue.name.as_str()))
 }
 
 pub(super) fn slot_tasks(slot: Slot) -> String {

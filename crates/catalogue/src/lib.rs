@@ -9,6 +9,7 @@ mod claims;
 mod components;
 mod dropped;
 mod flavors;
+mod holds;
 mod layout;
 mod listing;
 mod metadata;

@@ -29,8 +29,10 @@ impl Schema {
     pub const RETENTION: Self = Self(4);
     /// Messages with outcomes: kept ones, tags, forwards. Older programs take their stored form for damage.
     pub const OUTCOMES: Self = Self(5);
+    /// Holds of queues. Older programs would deliver the messages of held queues.
+    pub const HOLDS: Self = Self(6);
     /// The newest format that this program knows.
-    pub const KNOWN: Self = Self::OUTCOMES;
+    pub const KNOWN: Self = Self::HOLDS;
 
     /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {

@@ -33,6 +33,7 @@ mod progress;
 mod queue;
 mod queue_counts;
 mod queue_explain;
+mod queue_hold;
 mod quota;
 mod remote;
 mod screen;

@@ -18,6 +18,7 @@ use super::notice;
 use super::printer::Display;
 use super::queue_counts::{Columns, list, stats};
 use super::queue_explain::explain;
+use super::queue_hold::{self, HoldArgs};
 use super::remote::{ApiRequest, Remote, encoded, with_query};
 use super::setting::Setting;
 use super::table::{one_line, pairs};
@@ -72,6 +73,13 @@ enum QueueCommand {
     },
     /// Explain in a sentence what a claim of a queue gets now, and why
     Explain {
+        /// Its name
+        queue: String,
+    },
+    /// Hold a queue: no message can be claimed until it is released
+    Hold(HoldArgs),
+    /// Release a queue that is held
+    Release {
         /// Its name
         queue: String,
     },
@@ -161,6 +169,8 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
         }
         QueueCommand::Stats { queues } => stats(&args.caller, &remote, queues),
         QueueCommand::Explain { queue } => explain(&args.caller, &remote, queue),
+        QueueCommand::Hold(hold) => queue_hold::hold(&remote, &mut args.caller.printer(), hold),
+        QueueCommand::Release { queue } => queue_hold::release(&remote, &mut args.caller.printer(), queue),
         QueueCommand::Set { queue, settings, allow_unknown } => {
             if !allow_unknown {
                 attributes::check(settings.iter().map(|setting| setting.key.as_str()))?;

@@ -61,6 +61,8 @@ pub struct Grant {
     pub project: ProjectId,
     /// The role of the holder.
     pub role: Role,
+    /// The name of the token, for people; none when it has none.
+    pub name: Option<Arc<str>>,
 }
 
 /// The SHA-256 of a token. A token has 256 random bits, so it cannot be found by trial and a plain hash is enough; the
@@ -218,7 +220,7 @@ mod tests {
     use super::*;
 
     fn grant(project: &str) -> Grant {
-        Grant { project: ProjectId::new(project).unwrap(), role: Role::Member }
+        Grant { project: ProjectId::new(project).unwrap(), role: Role::Member, name: None }
     }
 
     #[test]

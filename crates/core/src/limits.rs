@@ -260,6 +260,13 @@ pub const OUTCOME_WAITERS: usize = 16_384;
 /// Max messages in transfer whose ids a queue has in memory; for more, the engine asks the pool.
 pub const IN_TRANSFER_KNOWN: usize = 4_096;
 
+/// Max bytes of the reason of a hold.
+pub const HOLD_REASON_BYTES: usize = 256;
+/// Max seconds after which a caller that a hold refuses is to try again.
+pub const HOLD_RETRY_SECONDS: u32 = 3_600;
+/// These seconds when the hold has no end of its own.
+pub const HOLD_RETRY_DEFAULT: u32 = 60;
+
 /// Max queues whose load a replica reports, the busiest first: the load of all others hardly counts.
 pub const LOADS: usize = 10_000;
 /// Min, default and max moves of a balance plan.

@@ -15,6 +15,7 @@ pub enum Resource {
     PoolDrain,
     Flavor,
     Migration,
+    Hold,
     /// A replica in the list of components.
     Component,
 }
@@ -30,6 +31,7 @@ impl fmt::Display for Resource {
             Self::PoolDrain => "drain of pool",
             Self::Flavor => "flavor",
             Self::Migration => "migration",
+            Self::Hold => "hold of queue",
             Self::Component => "component",
         })
     }

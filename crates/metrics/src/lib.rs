@@ -194,6 +194,11 @@ impl Meter {
         self.0.work.fail_task(task);
     }
 
+    /// Counts messages of posts that a hold has discarded.
+    pub fn note_discarded(&self, messages: usize) {
+        self.0.work.messages_discarded.inc_by(messages as u64);
+    }
+
     /// Counts a lost slot.
     pub fn note_lost_slot(&self) {
         self.0.work.slots_lost.inc();

@@ -32,6 +32,10 @@ pub struct ServiceState {
     pub claims: usize,
     /// Claims that wait for messages.
     pub waiting_claims: usize,
+    /// Holds of queues.
+    pub holds: usize,
+    /// Seconds since the oldest hold was made; 0 without a hold.
+    pub oldest_hold_age: u64,
     /// Queues with their own metrics.
     pub queues: Vec<ObservedQueue>,
     /// Totals of all other queues.
@@ -199,6 +203,8 @@ pub(super) struct States {
     session: Family<SessionLabels, Gauge>,
     slots: Gauge,
     waiting_claims: Gauge,
+    holds: Gauge,
+    oldest_hold_age: Gauge,
     looked_at: Gauge,
     ready: Gauge,
     damaged_reads: Family<PartLabels, Gauge>,
@@ -226,6 +232,8 @@ impl States {
             session: Family::default(),
             slots: Gauge::default(),
             waiting_claims: Gauge::default(),
+            holds: Gauge::default(),
+            oldest_hold_age: Gauge::default(),
             looked_at: Gauge::default(),
             ready: Gauge::default(),
             damaged_reads: Family::default(),
@@ -257,6 +265,12 @@ impl States {
             "angarium_waiting_claims",
             "Claims that wait for messages",
             self.waiting_claims.clone(),
+        );
+        registry.register("angarium_holds", "Queues of this replica that are held", self.holds.clone());
+        registry.register(
+            "angarium_oldest_hold_age_seconds",
+            "Seconds since the oldest of those holds was made",
+            self.oldest_hold_age.clone(),
         );
         registry.register(
             "angarium_page_queues",
@@ -374,6 +388,8 @@ impl States {
         }
         self.slots.set(count(observed.slots));
         self.waiting_claims.set(count(observed.waiting_claims));
+        self.holds.set(count(observed.holds));
+        self.oldest_hold_age.set(i64::try_from(observed.oldest_hold_age).unwrap_or(i64::MAX));
         self.ready.set(i64::from(observed.is_ready));
     }
 

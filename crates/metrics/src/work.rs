@@ -67,6 +67,7 @@ pub(super) struct Work {
     connections: Gauge,
     pub(super) connections_refused: Counter,
     pub(super) messages_missing: Counter,
+    pub(super) messages_discarded: Counter,
     pub(super) slots_lost: Counter,
     task_failures: Family<TaskLabels, Counter>,
 }
@@ -82,6 +83,7 @@ impl Work {
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             messages_missing: Counter::default(),
+            messages_discarded: Counter::default(),
             slots_lost: Counter::default(),
             task_failures: Family::default(),
         };
@@ -110,6 +112,11 @@ impl Work {
             "angarium_messages_missing",
             "Messages that memory had and their pool did not: each was forgotten, and its slot reacquired",
             work.messages_missing.clone(),
+        );
+        registry.register(
+            "angarium_messages_discarded",
+            "Messages of posts that were answered and dropped because their queue is held with `discard`",
+            work.messages_discarded.clone(),
         );
         registry.register(
             "angarium_slots_lost",

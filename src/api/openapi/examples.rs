@@ -84,6 +84,8 @@ fn bodies(operation: &str) -> Bodies {
         | "queue_stats_get"
         | "queue_purge"
         | "queue_explanation_get"
+        | "queue_hold_put"
+        | "queue_hold_get"
         | "quota_get" => of_queues(operation),
         "queue_migration_start" | "queue_migration_get" | "queue_migration_cancel" => {
             of_migrations(operation)
@@ -230,6 +232,8 @@ fn of_queues(operation: &str) -> Bodies {
             }))
         }
         "queue_explanation_get" => Bodies::answer(explanation()),
+        "queue_hold_put" => Bodies::both(json!({"reason": "bad deploy 1.4.2"}), hold()),
+        "queue_hold_get" => Bodies::answer(hold()),
         "queue_purge" => Bodies::request(json!({"resource_types": ["messages"]})),
         "quota_get" => Bodies::answer(json!({
             "project": "acme",
@@ -239,6 +243,13 @@ fn of_queues(operation: &str) -> Bodies {
         })),
         _ => Bodies::default(),
     }
+}
+
+fn hold() -> Value {
+    json!({
+        "claim": true, "post": false, "discard": false, "reason": "bad deploy 1.4.2", "by": "on call",
+        "at": "2026-11-28T06:45:00Z"
+    })
 }
 
 /// Returns the explanation of a queue whose messages are claimed or delayed.

@@ -97,7 +97,7 @@ fn of_grant(grant: Grant, headers: &HeaderMap) -> Result<Identity, AdmissionRefu
         Some(named) if grant.role >= Role::Admin => ProjectId::new(named)?,
         Some(_) => return Err(foreign()),
     };
-    Ok(Identity { project, role: grant.role, is_anonymous: false })
+    Ok(Identity { project, role: grant.role, name: grant.name, is_anonymous: false })
 }
 
 /// Returns the holder of a token that Keystone knows.
@@ -127,7 +127,7 @@ fn of_holder(holder: TokenHolder, headers: &HeaderMap) -> Result<Identity, Admis
         let error = Error::NotAuthorized(Role::Reader.as_str());
         return Err(AdmissionRefusal::of(AuthenticationFailure::UnknownRole, error));
     };
-    Ok(Identity { project, role, is_anonymous: false })
+    Ok(Identity { project, role, name: None, is_anonymous: false })
 }
 
 fn refused(refusal: Refusal) -> AdmissionRefusal {

@@ -36,6 +36,7 @@ impl Rest {
             Authentication::On(_) if need == Need::Nothing => Identity {
                 project: ProjectId::new(named_project(&head.headers)?.unwrap_or_default())?,
                 role: Role::Member,
+                name: None,
                 is_anonymous: true,
             },
             Authentication::On(credentials) => credentials.identify(head, admission).await?,
@@ -57,6 +58,7 @@ fn unauthenticated(hosts: &AllowedHosts, head: &Parts) -> Result<Identity, Admis
     Ok(Identity {
         project: ProjectId::new(named_project(&head.headers)?.unwrap_or_default())?,
         role: claimed_role(&head.headers),
+        name: None,
         is_anonymous: false,
     })
 }

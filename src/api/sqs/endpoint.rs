@@ -72,7 +72,12 @@ impl SqsCall {
 
     /// Returns the identity of the caller.
     pub fn identity(&self) -> Identity {
-        Identity { project: self.request.project.clone(), role: Role::Member, is_anonymous: false }
+        Identity {
+            project: self.request.project.clone(),
+            role: Role::Member,
+            name: None,
+            is_anonymous: false,
+        }
     }
 
     /// Returns the facts about the request that forwarding needs.

@@ -266,6 +266,7 @@ impl From<Arc<Error>> for Fault {
             | Error::Moved(_)
             | Error::NoPool
             | Error::NotDurable(_)
+            | Error::Held { .. }
             | Error::Full
             | Error::PoolsClosed { .. }
             | Error::Unavailable { .. } => Kind::ServiceUnavailable,

@@ -140,5 +140,5 @@ fn signature_failure(kind: Kind) -> AuthenticationFailure {
 }
 
 fn member(project: ProjectId) -> Identity {
-    Identity { project, role: Role::Member, is_anonymous: false }
+    Identity { project, role: Role::Member, name: None, is_anonymous: false }
 }

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::attributes::Durability;
 use super::bulk::{bounded, known};
+use super::holds::discarded;
 use super::messages::{MessagePostRequest, traced};
 use super::queues;
 use crate::api::error::{ApiError, ErrorBody, Errors, NoRoom};
@@ -68,7 +69,8 @@ impl BatchResult {
 /// Post each of several messages
 ///
 /// A message that is refused does not keep the others from being posted. Posted messages are on disk when the request
-/// is answered, unless the queue asks for less. A queue that does not exist is created.
+/// is answered, unless the queue asks for less. A queue that does not exist is created. While the queue is held with
+/// `discard`, the answer is 202 with the header `X-Discarded`, and no message is posted.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/messages/batch", operation_id = "messages_batch_post", tag = "messages",
     params(QueuePath, CallerHeaders, TraceHeaders), request_body = MessagePostRequest,
@@ -87,7 +89,11 @@ pub async fn post(
     let posted = if taken.is_empty() {
         PostResults::default()
     } else {
-        broker.messages_post_each(&asked.queue, traced(&asked, taken), asked.client).await?
+        let count = taken.len();
+        match broker.messages_post_each(&asked.queue, traced(&asked, taken), asked.client).await {
+            Ok(posted) => posted,
+            Err(error) => return discarded(&broker, count, error),
+        }
     };
     let (mut outcomes, base) =
         (posted.outcomes.into_iter(), format!("{}/messages", queues::path(&asked.queue)));

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::holds::nothing_to_claim;
 use super::messages::Message;
 use super::queues;
 use crate::api::delivery::deliver;
@@ -88,7 +89,8 @@ pub struct Claim {
     responses(
         (status = 201, description = "The claim.", body = Claim,
             headers(("Location" = String, description = "The path of the claim."))),
-        (status = 204, description = "There is nothing to claim, or there was not while it waited."),
+        (status = 204, description = "There is nothing to claim, or there was not while it waited.",
+            headers(("X-Held" = String, description = "Only when the queue is held: the reason, percent-encoded."))),
         Errors
     )
 )]
@@ -106,7 +108,7 @@ pub async fn post(
     let claimer = Claimer { client: asked.client, attempt: None, by };
     let Some((claim, delivery_guard)) = broker.claim_wait(&asked.queue, terms, limit, wait, claimer).await?
     else {
-        return Ok(StatusCode::NO_CONTENT.into_response());
+        return Ok(nothing_to_claim(&broker, &asked).await);
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
     let traces = trace::of_messages(&claim.messages);

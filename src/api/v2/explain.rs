@@ -11,6 +11,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::explained_message::MessageExplanation;
+use super::holds::HoldView;
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, MessagePath, Path, QueuePath, QueueRequest};
 use crate::api::json::reply;
@@ -63,6 +64,10 @@ pub struct QueueExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     expired_unremoved: Option<u64>,
+    /// The hold of the queue. Absent when it is not held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    held: Option<HoldView>,
     /// Claims that wait for messages of the queue.
     waiting_claims: usize,
     /// The pool that takes new messages of the queue.
@@ -258,6 +263,7 @@ impl From<BrokerExplanation> for QueueExplanation {
             },
             limit_reached: explained.limits.iter().map(LimitReport::from).collect(),
             expired_unremoved,
+            held: explained.hold.map(HoldView::from),
             waiting_claims: explained.waiting_claims,
             pool: explained.pool.into(),
             older_pool: explained.older_pool.map(PoolReport::from),

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::attributes::Durability;
 use super::details::MessageDetails;
 use super::forwards::{TagList, tags};
+use super::holds::discarded;
 use super::queues;
 use crate::api::error::{ApiError, Errors, NoRoom};
 use crate::api::extract::{CallerHeaders, MessagePath, Path, QueuePath, QueueRequest};
@@ -141,7 +142,8 @@ pub struct MessagePostResult {
 /// Post messages
 ///
 /// All messages are posted or none. They are on disk when the request is answered, unless the queue asks for less. A
-/// queue that does not exist is created.
+/// queue that does not exist is created. While the queue is held with `discard`, the answer is 202 with the header
+/// `X-Discarded`, and no message is posted.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/messages", operation_id = "messages_post", tag = "messages",
     params(QueuePath, CallerHeaders, TraceHeaders), request_body = MessagePostRequest,
@@ -159,7 +161,12 @@ pub async fn post(
 ) -> Result<Response, ApiError> {
     let messages = body.into_messages(broker.limits())?.collect::<Result<_, _>>()?;
     let messages = traced(&asked, messages);
-    let PostResult { ids, durability } = broker.messages_post(&asked.queue, messages, asked.client).await?;
+    let count = messages.len();
+    let PostResult { ids, durability } =
+        match broker.messages_post(&asked.queue, messages, asked.client).await {
+            Ok(posted) => posted,
+            Err(error) => return discarded(&broker, count, error),
+        };
     let base = format!("{}/messages", queues::path(&asked.queue));
     let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
     // Clients bound the length of a header, and one request can name at most this many ids.

@@ -13,6 +13,7 @@ mod explained_message;
 pub mod flavors;
 mod forwards;
 pub mod health;
+pub mod holds;
 pub mod listing;
 pub mod map;
 pub mod messages;

@@ -45,6 +45,11 @@ impl Background {
             queues.clean_dropped().await
         });
         replica.start_background_task(
+            "holds",
+            &parts.queues,
+            |queues| async move { queues.end_holds().await },
+        );
+        replica.start_background_task(
             "quotas",
             &parts.quotas,
             |quotas| async move { quotas.recount().await },

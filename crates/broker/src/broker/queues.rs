@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use angarium_catalogue::Act;
 use angarium_core::error::Error;
+use angarium_core::hold::Hold;
 use angarium_core::limits::Limits;
 use angarium_core::move_task::{MoveRate, MoveTask};
 use angarium_core::names::{ProjectId, QueueRef};
@@ -14,6 +15,7 @@ use crate::broker::Broker;
 use crate::migration::begin::{Destination, MigrationView};
 use crate::queues::delete::Forwards;
 use crate::queues::describe::QueueDescription;
+use crate::queues::holds::HoldTerms;
 use crate::queues::list::{QueueFilter, QueuePage};
 use crate::quotas::counting::QuotaView;
 use crate::redrive::tasks::MoveRefusal;
@@ -33,6 +35,27 @@ impl Broker {
     /// documentation. Nothing happens when there is no such queue.
     pub async fn queue_purge(&self, at: &QueueRef) -> Result<(), Error> {
         self.0.messages.queue_purge(at).await
+    }
+
+    /// Holds a queue, in place of an earlier hold. When this returns, no claim that begins later gets a message, or no
+    /// post that begins later is stored. Claims that exist continue.
+    pub async fn queue_hold(&self, at: &QueueRef, terms: HoldTerms) -> Result<Hold, Error> {
+        self.0.queues.queue_hold(at, terms).await
+    }
+
+    /// Returns the hold of a queue; not found when it is not held.
+    pub async fn queue_hold_get(&self, at: &QueueRef) -> Result<Hold, Error> {
+        self.0.queues.queue_hold_get(at).await
+    }
+
+    /// Ends the hold of a queue, for the caller with this name. It is no error when there is no hold.
+    pub async fn queue_release(&self, at: &QueueRef, by: Option<String>) -> Result<(), Error> {
+        self.0.queues.queue_release(at, by).await
+    }
+
+    /// Returns the hold of a queue that is in force, if there is one, for a caller that got no message.
+    pub async fn hold_in_force(&self, at: &QueueRef) -> Option<Hold> {
+        self.0.queues.hold_in_force(at).await
     }
 
     /// Begins to migrate a queue to another pool. Clients use it meanwhile. The migration continues by itself, also

@@ -10,7 +10,7 @@ use angarium_engine::MessageFacts;
 use crate::explain::Explanations;
 use crate::explain::message_text;
 use crate::explain::queue::slot_limits;
-use crate::explain::queue_text::refusal;
+use crate::explain::queue_text::{held, refusal};
 use crate::messages::single::no_message;
 use crate::messages::view::MessageView;
 use crate::slot::explain::MessageMoment;
@@ -57,6 +57,8 @@ impl Explanations {
         let MessageMoment { facts, dead_letter_queue, transfer_refusal } =
             open.message_moment(id, group, target, now)?;
         let limits = slot_limits(open.slot().load(open.at()));
+        let hold = open.slot().hold(open.at()).filter(|hold| hold.effects.bars_claims());
+        let hold = hold.map(|hold| held(&hold));
         let mut explained = MessageExplanation {
             says: String::new(),
             now,
@@ -65,7 +67,7 @@ impl Explanations {
             facts,
             dead_letter_queue,
             transfer_refusal,
-            claim_refusal: refusal(self.0.replica.session_state(), &limits),
+            claim_refusal: hold.or_else(|| refusal(self.0.replica.session_state(), &limits)),
         };
         explained.says = message_text::text(&explained);
         Ok(explained)

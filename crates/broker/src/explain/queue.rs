@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
+use angarium_core::hold::Hold;
 use angarium_core::limits as core_limits;
 use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::time::Timestamp;
@@ -43,6 +44,8 @@ pub struct QueueExplanation {
     pub dead_letter_queue: Option<QueueName>,
     /// Queues that its messages are in transfer to, as far as memory knows.
     pub targets: Vec<TransferTarget>,
+    /// The hold of the queue.
+    pub hold: Option<Hold>,
     /// Claims that wait for messages of the queue.
     pub waiting_claims: usize,
     /// The bounds that it has reached.
@@ -125,7 +128,7 @@ impl Explanations {
             Err(_) => PoolFault::late(),
         };
         let record = queue.record().await?.ok_or_else(|| no_queue(queue.at()))?;
-        Ok(self.explained(queue.slot().load(queue.at()), &record.placement()?, Some(&fault)))
+        Ok(self.explained(queue, &record.placement()?, Some(&fault)))
     }
 
     async fn explain_open(&self, queue: &QueueHandle, in_flight: usize) -> Result<QueueExplanation, Error> {
@@ -135,10 +138,9 @@ impl Explanations {
             Err(_) => Err(PoolFault::late()),
         };
         let now = self.0.replica.clock.now();
-        let load = queue.slot().load(queue.at());
         let QueueMoment { placement, facts, dead_letter_queue, read_failure, targets, dedup_ids } =
             queue.moment(now)?;
-        let mut explained = self.explained(load, &placement, stored.as_ref().err());
+        let mut explained = self.explained(&queue.in_slot(), &placement, stored.as_ref().err());
         if let Ok(StoredContents { contents, next_due }) = stored {
             let Contents { ready, claimed, delayed, in_transfer, kept, .. } = contents;
             explained.counts = Some(ExplainedCounts { ready, delayed, claimed, in_transfer, kept });
@@ -160,10 +162,11 @@ impl Explanations {
     /// Returns what is known of every queue, open or not, with the sentence for one that is not.
     fn explained(
         &self,
-        load: SlotLoad,
+        queue: &SlotQueue,
         placement: &Placement,
         fault: Option<&PoolFault>,
     ) -> QueueExplanation {
+        let load = queue.slot().load(queue.at());
         let Placement { pool, older } = placement;
         let mut explained = QueueExplanation {
             says: String::new(),
@@ -173,6 +176,7 @@ impl Explanations {
             facts: None,
             dead_letter_queue: None,
             targets: Vec::new(),
+            hold: queue.slot().hold(queue.at()),
             waiting_claims: load.queue_waiters,
             limits: slot_limits(load),
             pool: self.pool_state(pool, older.as_ref(), fault),

@@ -1,6 +1,7 @@
 //! The sentence that explains a queue: first whether a claim would get a message, then the reasons and all else that a
 //! person who looks at the queue may miss. The words need no knowledge of the service.
 
+use angarium_core::hold::{Hold, PostEffect};
 use angarium_core::time::Timestamp;
 use angarium_engine::{Availability, QueueFacts};
 use angarium_metrics::SessionState;
@@ -18,6 +19,9 @@ pub(super) fn sentence(queue: &QueueExplanation) -> String {
 
 /// Returns the first clause, and the mark between it and the others.
 fn head(queue: &QueueExplanation) -> (String, &'static str) {
+    if let Some(hold) = queue.hold.as_ref().filter(|hold| hold.effects.bars_claims()) {
+        return (format!("A claim gets nothing now, because {}", held(hold)), ";");
+    }
     if let Some(refusal) = refusal(queue.session, &queue.limits) {
         return (format!("No message can be claimed now, because {refusal}"), ";");
     }
@@ -50,6 +54,14 @@ fn head(queue: &QueueExplanation) -> (String, &'static str) {
         _ => format!("{ready} ready: a claim gets the oldest"),
     };
     (text, ";")
+}
+
+/// Returns who holds a queue, why and until when.
+pub(super) fn held(hold: &Hold) -> String {
+    let by = hold.by.as_ref().map(|by| format!(" by {by:?}")).unwrap_or_default();
+    let until =
+        hold.until.map_or_else(|| " until it is released".to_owned(), |at| format!(" until {}", date(at)));
+    format!("the queue is held{by}{until} ({})", hold.reason)
 }
 
 /// Number of ready messages that no claim gets, as far as memory knows.
@@ -222,6 +234,7 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
         clauses.push(format!("{} {verb} for the next message", counted(waiting, "claim")));
     }
     clauses.extend(queue.limits.iter().filter_map(limit));
+    clauses.extend(queue.hold.as_ref().and_then(|hold| held_posts(hold, queue.counts)));
     if queue.has_read_failure {
         clauses.push("waiting messages could not be read the last time".to_owned());
     }
@@ -237,6 +250,21 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
         clauses.push(format!("the queue is moving from pool {} to pool {}", older.name, queue.pool.name));
     }
     clauses
+}
+
+/// Returns the clause about posts to a held queue, and about messages that do not wait for its release.
+fn held_posts(hold: &Hold, counts: Option<ExplainedCounts>) -> Option<String> {
+    let why = if hold.effects.bars_claims() { String::new() } else { format!(", because {}", held(hold)) };
+    let posts = match hold.effects.posts() {
+        Some(PostEffect::Refused) => Some(format!("posts are refused{why}")),
+        Some(PostEffect::Discarded) => Some(format!("posts are discarded{why}")),
+        None => None,
+    };
+    let waiting = counts.map_or(0, |counts| counts.ready + counts.delayed);
+    let expiry = (hold.effects.bars_claims() && waiting > 0)
+        .then(|| "its messages expire meanwhile as their ttl requires".to_owned());
+    let clauses: Vec<String> = posts.into_iter().chain(expiry).collect();
+    (!clauses.is_empty()).then(|| clauses.join("; "))
 }
 
 /// Returns the clause about a bound. That of claims is in the head.
@@ -270,6 +298,7 @@ mod tests {
             facts: Some(facts),
             dead_letter_queue: None,
             targets: Vec::new(),
+            hold: None,
             waiting_claims: 0,
             limits: Vec::new(),
             pool: PoolState { name, is_up: true, is_writable: true, class, why: None },

@@ -199,13 +199,14 @@ impl Queues {
             slot.add_orphans(record.id, queue.claims());
         }
         let _roll = slot.roll.lock().await;
-        let deleted = self.0.replica.catalogue.queue_delete(&slot.owned, at, record).await;
+        let deleted = self.0.replica.catalogue.queue_delete(&slot.owned, at, record, slot.has_hold(at)).await;
         self.0.replica.meter.forget_queue(at);
         slot.clean_at(self.0.replica.clock.now());
         match &deleted {
             // No caller can reach the remaining data any more.
             Ok(()) => {
                 self.0.ledger.remove_queue(record.id);
+                slot.forget_hold(at);
                 slot.note_deleted(at);
             }
             // The queue may still exist, and its state in memory is gone.

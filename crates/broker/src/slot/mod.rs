@@ -20,6 +20,7 @@ pub(crate) mod foreign_slots;
 pub(crate) mod gates;
 pub(crate) mod gauge;
 pub(crate) mod group_reads;
+pub(crate) mod holds;
 pub(crate) mod idle;
 pub(crate) mod life;
 pub(crate) mod locked;

@@ -48,7 +48,10 @@ impl QueueHandle {
         let now = self.slot.around.replica.clock.now();
         let mut locked = self.slot.lock();
         let state: &mut SlotState = &mut locked;
-        let SlotState { queues, writers, ids, .. } = state;
+        let SlotState { queues, writers, ids, holds, .. } = state;
+        if let Some(hold) = holds.get(&self.at, now) {
+            hold.check_post(now)?;
+        }
         let queue = queues.get(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
         let pool = &queue.placement.pool;
         let writer = writers.get(pool).ok_or_else(|| self.closed())?;

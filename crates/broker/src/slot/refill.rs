@@ -41,6 +41,9 @@ impl LockedSlot<'_> {
         }
         loop {
             let now = self.slot.around.replica.clock.now();
+            if self.state.holds.bars_claims(at, now) {
+                return Ok(ChoiceAttempt::Nothing);
+            }
             let Some(queue) = self.state.queues.get_mut(at) else { return Ok(ChoiceAttempt::Nothing) };
             queue.is_claimed_from = true;
             let taken = queue.engine.take(limit.get(), now);

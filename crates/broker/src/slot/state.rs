@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::{ClaimRecord, OwnedSlot, Placement, SlotClaims};
 use angarium_core::attributes::Attributes;
+use angarium_core::hold::Hold;
 use angarium_core::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::{PoolName, QueueRef};
@@ -26,6 +27,7 @@ use crate::slot::closed_figures::{OpenedContents, SlotFigures};
 use crate::slot::deadlines::Deadline;
 use crate::slot::figures::QueueDisplay;
 use crate::slot::gates::Gates;
+use crate::slot::holds::SlotHolds;
 use crate::slot::life::RecoveryPace;
 use crate::slot::migration::Migration;
 use crate::slot::outcome_watch::OutcomeWatch;
@@ -109,6 +111,8 @@ pub(crate) struct SlotState {
     /// Queues that were closed although their claims are in force. Memory has forgotten the claims, so sweeps of expired
     /// messages leave these queues out until the slot is recovered.
     pub(crate) spared: HashSet<QueueId>,
+    /// Holds of queues.
+    pub(crate) holds: SlotHolds,
     /// Waiting claims by queue, whether the queue exists or not.
     pub(crate) lines: WaitLines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that have an earlier entry are skipped.
@@ -172,6 +176,12 @@ pub(crate) struct OpenQueue {
     pub(crate) idle_rounds: u8,
 }
 
+/// Records of a slot that were read when it was acquired.
+pub(crate) struct SlotRecords {
+    pub(crate) claims: SlotClaims,
+    pub(crate) holds: Vec<(QueueRef, Hold)>,
+}
+
 /// The terms of an acquisition.
 pub(crate) struct SlotTerms {
     pub(crate) taken: RecoveryPace,
@@ -180,17 +190,19 @@ pub(crate) struct SlotTerms {
 }
 
 impl Slot {
-    /// A slot as acquired, with the claims that were found then.
+    /// A slot as acquired, with the records that were found then.
     pub(crate) fn new(
         owned: OwnedSlot,
         epoch: Epoch,
-        found: SlotClaims,
+        found: SlotRecords,
         terms: SlotTerms,
         around: SlotSurroundings,
     ) -> Self {
+        let SlotRecords { claims, holds } = found;
         let SlotTerms { taken, no_expiry_before } = terms;
         let alarms = around.replica.alarms.clone();
-        let state = SlotState::new(found, no_expiry_before, alarms);
+        let mut state = SlotState::new(claims, no_expiry_before, alarms);
+        state.holds = SlotHolds::new(holds);
         Self {
             owned,
             epoch,
@@ -238,6 +250,7 @@ impl SlotState {
             next_cleaning: Some(Timestamp::default()),
             dropped: HashSet::default(),
             spared: HashSet::default(),
+            holds: SlotHolds::default(),
             lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),

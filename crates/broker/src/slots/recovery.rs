@@ -22,7 +22,7 @@ use angarium_storage::Epoch;
 use crate::limits;
 use crate::slot::life::RecoveryPace;
 use crate::slot::slot_queue::SlotQueue;
-use crate::slot::state::{Slot, SlotTerms};
+use crate::slot::state::{Slot, SlotRecords, SlotTerms};
 use crate::slots::Slots;
 use crate::slots::reservation::SlotReservation;
 
@@ -196,13 +196,14 @@ impl Slots {
         self.load(owned, taken).await.map(Some)
     }
 
-    /// Returns an acquired slot with its claims.
+    /// Returns an acquired slot with its claims and holds.
     pub(crate) async fn load(&self, owned: OwnedSlot, taken: RecoveryPace) -> Result<Arc<Slot>, Error> {
         let epoch = Epoch { generation: self.0.replica.generation, transaction: owned.transaction };
-        let claims = self.0.replica.catalogue.claims(&owned).await?;
+        let catalogue = &self.0.replica.catalogue;
+        let (claims, holds) = tokio::try_join!(catalogue.claims(&owned), catalogue.holds(&owned))?;
         let no_expiry_before = self.0.replica.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
         let terms = SlotTerms { taken, no_expiry_before };
-        Ok(Arc::new(Slot::new(owned, epoch, claims, terms, self.0.around.clone())))
+        Ok(Arc::new(Slot::new(owned, epoch, SlotRecords { claims, holds }, terms, self.0.around.clone())))
     }
 }
 

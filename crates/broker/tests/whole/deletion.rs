@@ -155,7 +155,7 @@ async fn killed_deletion_is_cleaned_by_next_process() {
         let record = seen.record().await.unwrap();
         seen.whole.broker.stop().await;
         let slot = seen.slot().await;
-        seen.catalogue.queue_delete(&slot, &queue("q"), &record).await.unwrap();
+        seen.catalogue.queue_delete(&slot, &queue("q"), &record, false).await.unwrap();
         let epoch = Epoch { generation: 1, transaction: slot.transaction };
         let part = |limit| seen.pool.drop_queue(slot.slot, epoch, record.id, limit);
         match step {

@@ -37,7 +37,7 @@ async fn leave_note(lives: &Lives) {
     let id = QueueId::new(slot, &mut rand::rng());
     let record = QueueRecord::new(id, &pool.name, &Metadata::empty(), lives.clock.now());
     assert!(catalogue.queue_create(&owned, &gone, &record, &pool, None).await.unwrap());
-    catalogue.queue_delete(&owned, &gone, &record).await.unwrap();
+    catalogue.queue_delete(&owned, &gone, &record, false).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,6 +22,7 @@ mod fences;
 mod ghosts;
 mod groups;
 mod hanging;
+mod holds;
 mod idle_queues;
 mod joining;
 mod leases;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `x-angarium-secret` | proves that the sender is a replica of this installation |
 //! | `x-angarium-project`, `x-angarium-role` | the caller, as the first replica has authenticated it; the project form-encoded |
+//! | `x-angarium-caller` | the name of the caller's token, form-encoded; absent without one, and from older versions |
 //! | `x-angarium-source` | the client's address and whether it uses TLS, as the first replica has found, sealed with the secret: an older version forwards a header that a client sends, and adds none of its own |
 //! | `x-angarium-request-id` | the id of the request |
 //! | `x-angarium-waited` | milliseconds that a long poll has waited already |
@@ -32,6 +33,7 @@ use angarium_core::source::Source;
 const SECRET: HeaderName = HeaderName::from_static(peer_client::SECRET);
 const PROJECT: HeaderName = HeaderName::from_static("x-angarium-project");
 const ROLE: HeaderName = HeaderName::from_static("x-angarium-role");
+const CALLER: HeaderName = HeaderName::from_static("x-angarium-caller");
 const SOURCE: HeaderName = HeaderName::from_static("x-angarium-source");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-angarium-request-id");
 const WAITED: HeaderName = HeaderName::from_static("x-angarium-waited");
@@ -120,11 +122,12 @@ pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRe
     for (name, value) in headers.iter().filter(|(name, _)| is_passed_on(name)) {
         passed.append(name.clone(), value.clone());
     }
-    let project: String = form_urlencoded::byte_serialize(identity.project.as_str().as_bytes()).collect();
+    let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let visible = |text: &str| HeaderValue::try_from(text).expect("ids and encoded text are visible ASCII");
     let millis = |time: Duration| HeaderValue::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     passed.insert(SECRET, visible(secret.as_str()));
-    passed.insert(PROJECT, visible(&project));
+    passed.insert(PROJECT, visible(&encoded(identity.project.as_str())));
+    passed.extend(identity.name.as_ref().map(|name| (CALLER, visible(&encoded(name)))));
     passed.insert(ROLE, HeaderValue::from_static(identity.role.as_str()));
     passed.extend(source.map(|source| (SOURCE, visible(&sealed(source, id, secret)))));
     passed.insert(REQUEST_ID, visible(&id.0));
@@ -217,10 +220,13 @@ pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
 fn error_body(headers: &HeaderMap) -> Option<(RequestId, PeerOrigin, WaitedTime)> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok();
     let millis = |name: HeaderName| text(name)?.parse().ok().map(Duration::from_millis);
-    let project = form_urlencoded::parse(text(PROJECT)?.as_bytes()).next().map(|(project, _)| project)?;
+    let decoded =
+        |text: &str| form_urlencoded::parse(text.as_bytes()).next().map(|(text, _)| text.into_owned());
+    let project = decoded(text(PROJECT)?)?;
     let identity = Identity {
         project: ProjectId::new(&project).ok()?,
         role: text(ROLE)?.parse().ok()?,
+        name: text(CALLER).and_then(decoded).map(Arc::from),
         is_anonymous: false,
     };
     let from = PeerOrigin { identity, max_wait: millis(MAX_WAIT)? };
@@ -244,7 +250,7 @@ mod tests {
         for are_in_doubt in [false, true] {
             let (earlier, secret) = (EarlierAttempts { are_in_doubt }, PeerSecret::new("s"));
             let project = ProjectId::new("p").unwrap();
-            let identity = Identity { project, role: Role::Admin, is_anonymous: false };
+            let identity = Identity { project, role: Role::Admin, name: None, is_anonymous: false };
             let id = RequestId("req-1".into());
             let facts = ForwardedRequest { earlier, ..forwarded(&identity, &id) };
             let mut request = Request::new(Body::empty());
@@ -267,7 +273,12 @@ mod tests {
         let secret = PeerSecret::new("s");
         for project in ["000000000000", "a b/ü=&+%", "x@eu-west-1"] {
             let project = ProjectId::new(project).unwrap();
-            let identity = Identity { project: project.clone(), role: Role::Admin, is_anonymous: false };
+            let identity = Identity {
+                project: project.clone(),
+                role: Role::Admin,
+                name: Some("ärger & \n".into()),
+                is_anonymous: false,
+            };
             let id = RequestId("req-1".into());
             let origin = ForwardedRequest {
                 waited: Duration::from_millis(7),
@@ -280,14 +291,19 @@ mod tests {
             let (id, from, waited) = error_body(&passed).unwrap();
             assert_eq!((&*id.0, waited.0, from.max_wait), ("req-1", origin.waited, origin.max_wait));
             assert_eq!((from.identity.project, from.identity.role), (project, Role::Admin));
+            assert_eq!(from.identity.name.as_deref(), Some("ärger & \n"));
         }
         assert!(error_body(&HeaderMap::new()).is_none());
     }
 
     #[test]
     fn forwarded_source_is_the_entry_replica_source() {
-        let identity =
-            Identity { project: ProjectId::new("p").unwrap(), role: Role::Member, is_anonymous: false };
+        let identity = Identity {
+            project: ProjectId::new("p").unwrap(),
+            role: Role::Member,
+            name: None,
+            is_anonymous: false,
+        };
         let mut forged = HeaderMap::new();
         forged.insert(SOURCE, HeaderValue::from_static("https 192.0.2.66"));
         for told in [Some("https 203.0.113.9"), Some("http unknown"), None] {
@@ -305,8 +321,12 @@ mod tests {
 
     #[test]
     fn unsealed_source_is_unknown() {
-        let identity =
-            Identity { project: ProjectId::new("p").unwrap(), role: Role::Member, is_anonymous: false };
+        let identity = Identity {
+            project: ProjectId::new("p").unwrap(),
+            role: Role::Member,
+            name: None,
+            is_anonymous: false,
+        };
         let (secret, id) = (PeerSecret::new("s"), RequestId("req-1".into()));
         let told: Source = "https 192.0.2.66".parse().unwrap();
         let of_another = sealed(told, &RequestId("req-2".into()), &secret);

@@ -1,0 +1,162 @@
+//! Holds of queues: an operator stops deliveries or posts, and loses nothing.
+//!
+//! ```text
+//! gate of the queue ─▶ commit of the record, as the slot's owner ─▶ memory ─▶ answer
+//! ```
+//!
+//! Every choice of messages looks at the holds in memory under the lock of the slot, so a claim that begins after the
+//! answer gets nothing. An owner that takes the slot later reads the records before it serves the first request.
+
+use tracing::info;
+
+use angarium_catalogue::Schema;
+use angarium_core::error::{Error, InvalidPart, Resource};
+use angarium_core::hold::{Hold, HoldEffects, HoldReason};
+use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
+
+use crate::limits;
+use crate::open_queues::lookup::no_queue;
+use crate::queues::Queues;
+use crate::slot::slot_queue::SlotQueue;
+
+/// The terms of a hold, as a caller states them.
+#[derive(Clone, Debug)]
+pub struct HoldTerms {
+    /// Its effects.
+    pub effects: HoldEffects,
+    /// Why it is made.
+    pub reason: HoldReason,
+    /// The caller, if it has a name.
+    pub by: Option<String>,
+    /// When it ends by itself; none when a request must end it.
+    pub until: Option<Timestamp>,
+}
+
+impl Queues {
+    /// Holds a queue, in place of an earlier hold. When this returns, no claim that begins later gets a message, or no
+    /// post that begins later is stored. Claims that exist continue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when there is no such queue; [`Error::Invalid`] when it would have ended already.
+    pub async fn queue_hold(&self, at: &QueueRef, terms: HoldTerms) -> Result<Hold, Error> {
+        let (queues, at) = (self.clone(), at.clone());
+        let hold = async move {
+            let queue = queues.0.slots.queue(&at).await?;
+            let _gate = queue.hold_gate_soon().await?;
+            let held = queues.hold_gated(&queue, terms).await;
+            queues.0.slots.confirm_refusal(queue.slot(), held)
+        };
+        self.0.replica.carry_out(hold).await
+    }
+
+    async fn hold_gated(&self, queue: &SlotQueue, terms: HoldTerms) -> Result<Hold, Error> {
+        let (slot, at, catalogue) = (queue.slot(), queue.at(), &self.0.replica.catalogue);
+        slot.check_served()?;
+        let HoldTerms { effects, reason, by, until } = terms;
+        let since = self.0.replica.clock.now();
+        let hold = Hold { effects, reason, by, since, until };
+        if !hold.is_in_force(since) {
+            return Err(Error::invalid(InvalidPart::Limit, "until", "it has passed"));
+        }
+        check_exists(queue).await?;
+        catalogue.schema_reach(Schema::HOLDS).await?;
+        let written = catalogue.hold_write(&slot.owned, at, &hold).await;
+        slot.note_placed(written.map(|()| true))?;
+        slot.enter_hold(at, hold.clone());
+        let by = hold.by.as_deref().unwrap_or_default();
+        info!(project = %at.project, queue = %at.name, reason = %hold.reason, by, "queue held");
+        Ok(hold)
+    }
+
+    /// Returns the hold of a queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when there is no such queue, or it is not held.
+    pub async fn queue_hold_get(&self, at: &QueueRef) -> Result<Hold, Error> {
+        let queue = self.0.slots.queue(at).await?;
+        let found = match check_exists(&queue).await {
+            Ok(()) => queue.slot().hold(at).ok_or_else(|| not_held(at)),
+            Err(error) => Err(error),
+        };
+        self.0.slots.confirm(queue.slot(), found)
+    }
+
+    /// Ends the hold of a queue, for the caller with this name. Its messages can be claimed again when this returns. It is
+    /// no error when there is no hold.
+    pub async fn queue_release(&self, at: &QueueRef, by: Option<String>) -> Result<(), Error> {
+        let (queues, at) = (self.clone(), at.clone());
+        let release = async move {
+            let queue = queues.0.slots.queue(&at).await?;
+            let _gate = queue.hold_gate_soon().await?;
+            let released = queues.release_gated(&queue, by).await;
+            queues.0.slots.confirm_refusal(queue.slot(), released)
+        };
+        self.0.replica.carry_out(release).await
+    }
+
+    async fn release_gated(&self, queue: &SlotQueue, by: Option<String>) -> Result<(), Error> {
+        let (slot, at) = (queue.slot(), queue.at());
+        slot.check_served()?;
+        check_exists(queue).await?;
+        if !slot.has_hold(at) {
+            return self.0.slots.check_ours(slot);
+        }
+        self.remove_hold(queue).await?;
+        let by = by.as_deref().unwrap_or_default();
+        info!(project = %at.project, queue = %at.name, by, "queue released");
+        Ok(())
+    }
+
+    /// Removes the record of a hold, and the hold from memory. The caller holds the gate of the queue.
+    async fn remove_hold(&self, queue: &SlotQueue) -> Result<(), Error> {
+        let (slot, at) = (queue.slot(), queue.at());
+        let removed = self.0.replica.catalogue.hold_delete(&slot.owned, at).await;
+        slot.note_placed(removed.map(|()| true))?;
+        slot.end_hold(at);
+        Ok(())
+    }
+
+    /// Returns the hold of a queue that is in force, for a caller whom it concerns.
+    pub async fn hold_in_force(&self, at: &QueueRef) -> Option<Hold> {
+        self.0.slots.queue(at).await.ok()?.slot().hold(at)
+    }
+
+    /// Ends holds at their time, until the service stops. Claims of their queues have been granted since that time; this
+    /// serves those that wait, and removes the records.
+    pub(crate) async fn end_holds(&self) {
+        while self.0.replica.sleep_tick(limits::HOLD_TICK).await {
+            for slot in self.0.slots.owned() {
+                for at in slot.take_ended_holds(self.0.replica.clock.now()) {
+                    if let Err(error) = self.end_hold(&slot.queue(&at)).await {
+                        self.0.replica.task_failed("end holds", format_args!("queue {}", at.name), &error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn end_hold(&self, queue: &SlotQueue) -> Result<(), Error> {
+        let _gate = queue.hold_gate_soon().await?;
+        queue.slot().check_served()?;
+        // A request may have replaced the hold meanwhile.
+        if !queue.slot().is_hold_ended(queue.at(), self.0.replica.clock.now()) {
+            return Ok(());
+        }
+        self.remove_hold(queue).await
+    }
+}
+
+/// Checks that a queue exists, whether its pool answers or not.
+async fn check_exists(queue: &SlotQueue) -> Result<(), Error> {
+    if queue.handle().is_some() || queue.record().await?.is_some() {
+        return Ok(());
+    }
+    Err(no_queue(queue.at()))
+}
+
+fn not_held(at: &QueueRef) -> Error {
+    Error::NotFound { resource: Resource::Hold, name: at.name.to_string() }
+}

@@ -1,0 +1,192 @@
+//! Holds: an operator stops deliveries or posts for a time, with a reason, and loses nothing.
+
+use std::fmt;
+
+use crate::error::{Error, InvalidPart};
+use crate::limits;
+use crate::time::Timestamp;
+
+/// The effects of a hold. At least one of them is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldEffects {
+    claim: bool,
+    post: Option<PostEffect>,
+}
+
+/// What becomes of posts under a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostEffect {
+    /// They are refused.
+    Refused,
+    /// Those of REST are answered and dropped; those of SQS are refused, because SQS has no answer for a dropped one.
+    Discarded,
+}
+
+impl HoldEffects {
+    /// Checks a combination of effects.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or when posts would be refused and discarded.
+    pub fn new(claim: bool, post: bool, discard: bool) -> Result<Self, Error> {
+        let post = match (post, discard) {
+            (true, true) => {
+                let why = "posts are refused already, so there is none to discard";
+                return Err(Error::invalid(InvalidPart::Limit, "discard", why));
+            }
+            (true, false) => Some(PostEffect::Refused),
+            (false, true) => Some(PostEffect::Discarded),
+            (false, false) => None,
+        };
+        if !claim && post.is_none() {
+            let why = "a hold has one of claim, post and discard";
+            return Err(Error::invalid(InvalidPart::Limit, "claim", why));
+        }
+        Ok(Self { claim, post })
+    }
+
+    /// Whether no message is granted.
+    pub const fn bars_claims(self) -> bool {
+        self.claim
+    }
+
+    /// What becomes of posts; none when they are stored as always.
+    pub const fn posts(self) -> Option<PostEffect> {
+        self.post
+    }
+}
+
+/// The reason of a hold, for the people who meet it: 1 to [`limits::HOLD_REASON_BYTES`] bytes without control
+/// characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldReason(String);
+
+impl HoldReason {
+    /// Checks a reason.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        let wrong = |why: String| Error::invalid(InvalidPart::Limit, "reason", why);
+        if text.trim().is_empty() {
+            return Err(wrong("it is empty".to_owned()));
+        }
+        if text.len() > limits::HOLD_REASON_BYTES {
+            return Err(wrong(format!("it has more than {} bytes", limits::HOLD_REASON_BYTES)));
+        }
+        if text.chars().any(char::is_control) {
+            return Err(wrong("it has a control character".to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The reason as it was stored, which was checked then.
+    pub fn stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HoldReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Its effects.
+    pub effects: HoldEffects,
+    /// Why it was made.
+    pub reason: HoldReason,
+    /// The caller that made it, if it has a name.
+    pub by: Option<String>,
+    /// When it was made.
+    pub since: Timestamp,
+    /// When it ends by itself; none when a request must end it.
+    pub until: Option<Timestamp>,
+}
+
+impl Hold {
+    /// Whether it is in force at this time.
+    pub fn is_in_force(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+
+    /// Seconds after which a refused caller may try again, 1 to [`limits::HOLD_RETRY_SECONDS`].
+    pub fn retry_after(&self, now: Timestamp) -> u32 {
+        let Some(until) = self.until else { return limits::HOLD_RETRY_DEFAULT };
+        let left = until.as_millis().saturating_sub(now.as_millis()).div_ceil(1_000);
+        u32::try_from(left).unwrap_or(u32::MAX).clamp(1, limits::HOLD_RETRY_SECONDS)
+    }
+
+    /// Checks that posts are stored at this time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Held`] when it refuses or discards them.
+    pub fn check_post(&self, now: Timestamp) -> Result<(), Error> {
+        match self.effects.posts().filter(|_| self.is_in_force(now)) {
+            None => Ok(()),
+            Some(effect) => Err(Error::Held {
+                reason: self.reason.to_string(),
+                retry_after: self.retry_after(now),
+                is_discarded: effect == PostEffect::Discarded,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(until: Option<u64>) -> Hold {
+        Hold {
+            effects: HoldEffects::new(true, true, false).unwrap(),
+            reason: HoldReason::new("bad deploy").unwrap(),
+            by: None,
+            since: Timestamp::from_millis(0),
+            until: until.map(Timestamp::from_millis),
+        }
+    }
+
+    #[test]
+    fn hold_has_an_effect_and_one_for_posts_at_most() {
+        assert!(HoldEffects::new(false, false, false).is_err());
+        assert!(HoldEffects::new(true, true, true).is_err());
+        let discard = HoldEffects::new(false, false, true).unwrap();
+        assert_eq!((discard.bars_claims(), discard.posts()), (false, Some(PostEffect::Discarded)));
+    }
+
+    #[test]
+    fn reason_is_one_line_with_a_bound() {
+        for bad in ["", "  ", "a\nb", "\u{7f}", &"x".repeat(limits::HOLD_REASON_BYTES + 1)] {
+            assert!(HoldReason::new(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(HoldReason::new("déploiement 1.4.2").unwrap().as_str(), "déploiement 1.4.2");
+    }
+
+    #[test]
+    fn hold_ends_at_its_time() {
+        let hold = hold(Some(10_000));
+        assert!(hold.is_in_force(Timestamp::from_millis(9_999)));
+        assert!(!hold.is_in_force(Timestamp::from_millis(10_000)));
+        assert!(hold.check_post(Timestamp::from_millis(10_000)).is_ok());
+    }
+
+    #[test]
+    fn refused_post_names_reason_and_time_to_retry() {
+        for (until, retry) in [(None, 60), (Some(500), 1), (Some(9_001), 10), (Some(u64::MAX), 3_600)] {
+            let refused = hold(until).check_post(Timestamp::from_millis(0)).unwrap_err();
+            assert!(
+                matches!(&refused, Error::Held { reason, retry_after, is_discarded: false }
+                    if reason == "bad deploy" && *retry_after == retry),
+                "{refused:?}"
+            );
+            assert!(refused.nothing_written() && refused.may_retry());
+        }
+    }
+}

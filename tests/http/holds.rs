@@ -1,0 +1,225 @@
+//! Holds of queues over HTTP: what each client sees meanwhile, and what stays.
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Service, service};
+use crate::support::server::{Server, ServerBuilder};
+use angarium_clock::Clock;
+use angarium_core::time::Timestamp;
+use angarium_testbed::held::wait_until;
+
+const HOLD: &str = "/v2/queues/q/hold";
+const MESSAGES: &str = "/v2/queues/q/messages";
+
+impl Service {
+    fn hold(&self, terms: &Value) -> Value {
+        let answer = self.client.put(HOLD, Some(terms)).unwrap();
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        answer.json()
+    }
+
+    fn release(&self) {
+        assert_eq!(self.client.delete(HOLD).unwrap().status, StatusCode::NO_CONTENT);
+    }
+}
+
+#[test]
+fn held_queue_grants_nothing_and_explains_it() {
+    let service = service();
+    let client = &service.client;
+    let posted = client.post_messages("q", &[json!(1), json!(2)]).unwrap().posted_ids();
+    let claim = client.claim("q", 1, 300).unwrap().granted().unwrap();
+    let hold = service.hold(&json!({"reason": "déploiement 1.4.2"}));
+    assert_eq!(
+        (&hold["claim"], &hold["post"], &hold["discard"], &hold["reason"]),
+        (&json!(true), &json!(false), &json!(false), &json!("déploiement 1.4.2"))
+    );
+    assert_eq!(client.get(HOLD).unwrap().json(), hold);
+
+    let nothing = client.claim("q", 1, 300).unwrap();
+    assert_eq!(nothing.status, StatusCode::NO_CONTENT);
+    assert_eq!(nothing.headers["x-held"], "d%C3%A9ploiement 1.4.2");
+    // A claim that exists continues, and posts are stored.
+    let path = format!("/v2/queues/q/claims/{}", claim.id);
+    assert_eq!(client.patch(&path, &json!({"ttl": 600, "grace": 60})).unwrap().status, 204);
+    assert_eq!(client.delete_message("q", &posted[0], Some(&claim.id)).unwrap().status, 204);
+    assert_eq!(client.post_messages("q", &[json!(3)]).unwrap().status, StatusCode::CREATED);
+
+    let explained = client.get("/v2/queues/q/explain").unwrap().json();
+    let says = explained["says"].as_str().unwrap();
+    let start =
+        "A claim gets nothing now, because the queue is held until it is released (déploiement 1.4.2);";
+    assert!(says.starts_with(start) && says.contains("its messages expire meanwhile"), "{says}");
+    assert_eq!(explained["held"], hold);
+    let message = client.get(&format!("{MESSAGES}/{}/explain", posted[1])).unwrap().json();
+    assert!(message["says"].as_str().unwrap().contains("the queue is held"), "{message}");
+    let peeked = client.get("/v2/queues/q/peek").unwrap().json();
+    assert_eq!(peeked["messages"].as_array().unwrap().len(), 2);
+    let page = client.get("/metrics").unwrap().text();
+    assert!(page.lines().any(|line| line == "angarium_holds 1"), "{page}");
+
+    service.release();
+    let claim = client.claim("q", 10, 300).unwrap().granted().unwrap();
+    let bodies: Vec<&Value> = claim.messages.iter().map(|message| &message.body).collect();
+    assert_eq!(bodies, [&json!(2), &json!(3)]);
+    assert_eq!(client.get(HOLD).unwrap().status, StatusCode::NOT_FOUND);
+    service.release();
+}
+
+#[test]
+fn long_poll_of_held_queue_waits_and_then_names_the_hold() {
+    let service = service();
+    service.client.post_messages("q", &[json!(1)]).unwrap();
+    service.hold(&json!({"reason": "bad deploy"}));
+    let start = Instant::now();
+    let nothing = service.client.post("/v2/queues/q/claims?wait=1", &json!({})).unwrap();
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    assert_eq!(
+        (nothing.status, &nothing.headers["x-held"]),
+        (StatusCode::NO_CONTENT, &"bad deploy".parse().unwrap())
+    );
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| service.client.post("/v2/queues/q/claims?wait=20", &json!({})).unwrap());
+        thread::sleep(Duration::from_millis(300));
+        service.release();
+        assert_eq!(waiting.join().unwrap().status, StatusCode::CREATED);
+    });
+    assert!(start.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn posts_to_held_queue_are_refused_with_time_to_retry() {
+    let service = service();
+    let client = &service.client;
+    client.create_queue("q").unwrap();
+    service.hold(
+        &json!({"claim": false, "post": true, "reason": "full disk behind", "until": "2999-01-01T00:00:00Z"}),
+    );
+    for path in [MESSAGES.to_owned(), format!("{MESSAGES}/batch")] {
+        let refused = client.post(&path, &json!({"messages": [{"body": 1}]})).unwrap();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert_eq!(refused.headers["retry-after"], "3600");
+        let body = refused.json();
+        assert_eq!(
+            (&body["code"], &body["may_retry"], &body["nothing_written"]),
+            (&json!("held"), &json!(true), &json!(true)),
+            "{body}"
+        );
+        assert_eq!(body["description"], json!("posts are held: full disk behind"));
+    }
+    service.release();
+    assert_eq!(client.post_messages("q", &[json!(1)]).unwrap().status, StatusCode::CREATED);
+}
+
+#[test]
+fn discarded_posts_are_answered_and_counted() {
+    let service = service();
+    let client = &service.client;
+    client.create_queue("q").unwrap();
+    service.hold(&json!({"claim": false, "discard": true, "reason": "load test"}));
+    for path in [MESSAGES.to_owned(), format!("{MESSAGES}/batch")] {
+        let dropped = client.post(&path, &json!({"messages": [{"body": 1}, {"body": 2}]})).unwrap();
+        assert_eq!(
+            (dropped.status, dropped.json()),
+            (StatusCode::ACCEPTED, json!({"resources": []})),
+            "{path}"
+        );
+        assert_eq!(dropped.headers["x-discarded"], "load test");
+    }
+    let explained = client.get("/v2/queues/q/explain").unwrap().json();
+    let says = explained["says"].as_str().unwrap();
+    assert!(says.contains("posts are discarded, because the queue is held"), "{says}");
+    let page = client.get("/metrics").unwrap().text();
+    assert!(page.lines().any(|line| line == "angarium_messages_discarded_total 4"), "{page}");
+    service.release();
+    assert_eq!(client.claim("q", 1, 300).unwrap().status, StatusCode::NO_CONTENT);
+}
+
+#[test]
+fn hold_ends_by_itself() {
+    let service = service();
+    service.client.post_messages("q", &[json!(1)]).unwrap();
+    let clock = Clock::system();
+    let until = Timestamp::from_millis((clock.now().as_millis() / 1_000 + 3) * 1_000);
+    service.hold(&json!({"reason": "short", "until": until.calendar()}));
+    assert_eq!(service.client.claim("q", 1, 300).unwrap().status, StatusCode::NO_CONTENT);
+    let waited = service.client.post("/v2/queues/q/claims?wait=20", &json!({})).unwrap();
+    assert_eq!(waited.status, StatusCode::CREATED);
+    assert!(clock.now() >= until);
+    wait_until("its record is gone", || service.client.get(HOLD).unwrap().status == StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn invalid_hold_is_refused_and_changes_nothing() {
+    let service = service();
+    let client = &service.client;
+    assert_eq!(client.put(HOLD, Some(&json!({"reason": "x"}))).unwrap().status, StatusCode::NOT_FOUND);
+    client.create_queue("q").unwrap();
+    for body in [
+        json!({}),
+        json!([]),
+        json!({"reason": ""}),
+        json!({"reason": "a\nb"}),
+        json!({"reason": "x".repeat(257)}),
+        json!({"reason": "x", "claim": false}),
+        json!({"reason": "x", "post": true, "discard": true}),
+        json!({"reason": "x", "claim": null}),
+        json!({"reason": "x", "until": "tomorrow"}),
+        json!({"reason": "x", "until": "2020-01-01T00:00:00Z"}),
+        json!({"reason": "x", "group": "g"}),
+    ] {
+        let refused = client.put(HOLD, Some(&body)).unwrap();
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{body}: {}", refused.text());
+        assert_eq!(refused.json()["code"], json!("invalid"));
+    }
+    let missing = client.get(HOLD).unwrap();
+    assert_eq!((missing.status, &missing.json()["code"]), (StatusCode::NOT_FOUND, &json!("not_found")));
+}
+
+#[test]
+fn hold_outlives_kill_9() {
+    let data = tempfile::tempdir().unwrap();
+    let builder = ServerBuilder::new(data.path());
+    let server: Server = builder.start();
+    let client = server.client();
+    client.post_messages("q", &[json!(1)]).unwrap();
+    assert_eq!(client.put(HOLD, Some(&json!({"reason": "x"}))).unwrap().status, StatusCode::OK);
+    server.kill9();
+    let server = builder.start();
+    let client = server.client();
+    assert_eq!(client.claim("q", 1, 300).unwrap().headers["x-held"], "x");
+    assert_eq!(client.send(Method::DELETE, HOLD, &[], None).unwrap().status, StatusCode::NO_CONTENT);
+    server.kill9();
+    let server = builder.start();
+    assert_eq!(server.client().claim("q", 1, 300).unwrap().status, StatusCode::CREATED);
+}
+
+#[test]
+fn hold_names_the_token_of_its_caller() {
+    let data = tempfile::tempdir().unwrap();
+    let tokens = data.path().join("tokens.toml");
+    let token = |role: &str, name: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_angarium");
+        let args = ["token", "new", "--project", "p", "--role", role, "--tokens"];
+        let made = Command::new(program).args(args).arg(&tokens).args(name).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        format!("Bearer {}", String::from_utf8(made.stdout).unwrap().trim())
+    };
+    let (named, plain) = (token("member", &["--name", "Jürgen, on call"]), token("member", &[]));
+    let reader = token("reader", &[]);
+    let server = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(&tokens).start();
+    let client = |token: &str| server.client().with_header("Authorization", token);
+    client(&named).create_queue("q").unwrap();
+    let hold = json!({"reason": "x"});
+    assert_eq!(client(&named).put(HOLD, Some(&hold)).unwrap().json()["by"], json!("Jürgen, on call"));
+    let explained = client(&reader).get("/v2/queues/q/explain").unwrap().json();
+    assert!(explained["says"].as_str().unwrap().contains("held by \"Jürgen, on call\""), "{explained}");
+    assert_eq!(client(&reader).put(HOLD, Some(&hold)).unwrap().status, StatusCode::FORBIDDEN);
+    assert_eq!(client(&reader).delete(HOLD).unwrap().status, StatusCode::FORBIDDEN);
+    assert_eq!(client(&plain).put(HOLD, Some(&hold)).unwrap().json().get("by"), None);
+}
