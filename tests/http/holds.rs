@@ -44,6 +44,8 @@ fn held_queue_grants_nothing_and_explains_it() {
     let nothing = client.claim("q", 1, 300).unwrap();
     assert_eq!(nothing.status, StatusCode::NO_CONTENT);
     assert_eq!(nothing.headers["x-held"], "d%C3%A9ploiement 1.4.2");
+    let popped = client.delete("/v2/queues/q/messages?pop=1").unwrap();
+    assert_eq!((popped.status, &popped.json()["messages"]), (StatusCode::OK, &json!([])));
     // A claim that exists continues, and posts are stored.
     let path = format!("/v2/queues/q/claims/{}", claim.id);
     assert_eq!(client.patch(&path, &json!({"ttl": 600, "grace": 60})).unwrap().status, 204);

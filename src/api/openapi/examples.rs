@@ -423,7 +423,7 @@ fn of_pools(operation: &str) -> Bodies {
             "moves": [{"from": "fast-1", "to": "fast-2", "queues": 1}],
             "balance": {
                 "at": "2026-11-28T06:10:00Z", "replica": "replica-1:8889",
-                "description": "1 moves of a plan with a gain of 12.5 %",
+                "description": "1 move of a plan with a gain of 12.5 %",
                 "moves": [{
                     "project": "shop", "queue": "jobs", "from": "fast-1", "to": "fast-2", "at": "2026-11-28T06:10:00Z",
                     "reason": "pool fast-1 has 62 % of the bytes and 58 % of the writes, its share is 50 %"

@@ -204,7 +204,8 @@ fn outcome(plan: &BalancePlan, terms: &AutomaticBalance) -> String {
             plan.migrating
         );
     }
-    format!("{} moves of a plan with a gain of {gain}", plan.moves.len())
+    let moves = if plan.moves.len() == 1 { "move" } else { "moves" };
+    format!("{} {moves} of a plan with a gain of {gain}", plan.moves.len())
 }
 
 #[cfg(test)]

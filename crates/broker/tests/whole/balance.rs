@@ -102,7 +102,7 @@ async fn migrated_queue_rests_and_returns_after_a_day() {
     empty.round("is below the minimum").await;
     assert_eq!(empty.pools(4).await, ["b", "a", "a", "a"], "it does not return on the same day");
     empty.clock.advance(22 * HOUR);
-    empty.round("1 moves of a plan").await;
+    empty.round("1 move of a plan").await;
     empty.await_migrations().await;
     assert_eq!(empty.pools(4).await, ["a", "a", "a", "a"]);
 }
@@ -118,7 +118,7 @@ async fn resting_queue_moves_to_third_pool_after_an_hour() {
     empty.balance_quickly();
     empty.round("is below the minimum").await;
     empty.clock.advance(HOUR);
-    empty.round("1 moves of a plan").await;
+    empty.round("1 move of a plan").await;
     empty.await_migrations().await;
     let mut pools = empty.pools(2).await;
     pools.sort();
