@@ -135,6 +135,7 @@ const EXAMPLES: &[Page] = &[page(
         "a task has run",
         "fifo.py: in order",
         "dead_letters.py: moved back",
+        "none missing, none twice",
     ],
 )];
 
