@@ -202,8 +202,19 @@ impl QueueEngine {
         ended
     }
 
-    /// The messages of a post are durable: they become ready in order of id, or scheduled.
+    /// The messages of a post are durable: they become ready in order of id, or scheduled. During a migration a batch of
+    /// the older pool may become durable after later posts in the newer one.
     pub fn posted(&mut self, messages: Vec<Message>) {
+        let tail = self.ready_cache.tail();
+        let (late, messages): (Vec<_>, Vec<_>) =
+            messages.into_iter().partition(|message| message.header.id <= tail);
+        for Message { header, body } in late {
+            if self.hidden.contains_key(&header.id) {
+                self.hidden.learn(header);
+            } else {
+                self.show(header, Some(body));
+            }
+        }
         if let Some(refill) = &mut self.refill {
             refill.keep(&messages);
         }

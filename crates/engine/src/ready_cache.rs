@@ -136,7 +136,7 @@ impl ReadyCache {
     /// Records a new durable message that is not ready, or already hidden. Its id is greater than the tail.
     pub(super) fn pass(&mut self, id: MessageId) {
         if self.is_whole() {
-            self.cursor = id;
+            self.cursor = self.cursor.max(id);
         }
         self.tail = self.tail.max(id);
     }

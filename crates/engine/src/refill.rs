@@ -153,3 +153,87 @@ impl QueueEngine {
         self.groups.as_ref().map_or(!self.ready_cache.is_whole(), Groups::has_more)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use angarium_core::ids::MessageId;
+    use angarium_core::message::{Header, Life};
+    use angarium_core::time::Timestamp;
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::StoredTotals;
+
+    fn id(number: u8) -> MessageId {
+        let mut id = [0; 16];
+        id[15] = number;
+        MessageId::from_bytes(id)
+    }
+
+    fn messages(numbers: &[u8]) -> Vec<Message> {
+        let created = Timestamp::from_millis(1);
+        let message = |number: &u8| Message {
+            header: Header {
+                id: id(*number),
+                created,
+                ready: created,
+                life: Life::Own { ttl: 3_600, expires: Timestamp::from_millis(3_600_001) },
+                attempts: 0,
+                client: None,
+                size: 1,
+                state: State::Ready,
+                group: None,
+                first_claimed: None,
+                extras: None,
+            },
+            body: Bytes::from_static(b"1"),
+        };
+        numbers.iter().map(message).collect()
+    }
+
+    /// A queue that was opened with messages up to this one.
+    fn engine(tail: u8) -> QueueEngine {
+        QueueEngine::open(StoredTotals {
+            tail: id(tail),
+            has_ready: true,
+            is_scheduled: false,
+            has_aside: false,
+        })
+    }
+
+    fn taken(engine: &mut QueueEngine) -> Vec<u8> {
+        let taken = engine.take(20, Timestamp::from_millis(2)).messages;
+        taken.iter().map(|(header, _)| header.id.as_bytes()[15]).collect()
+    }
+
+    #[test]
+    fn late_post_behind_the_cursor_is_claimed() {
+        let mut engine = engine(20);
+        let refill = engine.begin_refill().unwrap();
+        engine.finish_refill(refill, messages(&[1, 2, 9]), false);
+        engine.posted(messages(&[21]));
+        engine.posted(messages(&[5]));
+        assert_eq!(taken(&mut engine), [1, 2, 5, 9]);
+    }
+
+    #[test]
+    fn late_post_beside_a_read_is_claimed() {
+        let mut engine = engine(20);
+        let refill = engine.begin_refill().unwrap();
+        engine.posted(messages(&[5]));
+        engine.finish_refill(refill, messages(&[1, 2, 20]), true);
+        assert_eq!(taken(&mut engine), [1, 2, 5, 20]);
+        assert!(engine.ready_cache.is_whole());
+    }
+
+    #[test]
+    fn late_post_in_whole_cache_leaves_it_whole() {
+        let mut engine = engine(1);
+        let refill = engine.begin_refill().unwrap();
+        engine.finish_refill(refill, messages(&[1]), true);
+        engine.posted(messages(&[7]));
+        engine.posted(messages(&[5]));
+        assert!(engine.ready_cache.is_whole());
+        assert_eq!(taken(&mut engine), [1, 5, 7]);
+    }
+}
