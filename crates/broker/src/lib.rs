@@ -66,6 +66,8 @@ mod writer;
 
 pub use angarium_catalogue::{Act, BalanceRecord};
 pub use angarium_cluster::peer_client::QueueCounts;
+pub use angarium_core::peek_position::{PeekPosition, WrongMarker};
+pub use angarium_core::selection::MessageSelection;
 pub use angarium_engine::{GroupBlocker, MessageFacts, QueueFacts};
 pub use balance::automatic::AutomaticBalance;
 pub use balance::drain::DrainView;
@@ -82,9 +84,8 @@ pub use explain::queue::{ExplainedCounts, LimitEffect, QueueExplanation, Reached
 pub use ledger::accounts::Quotas;
 pub use messages::list::{MessageFilter, MessagePage};
 pub use messages::peek::{BodyExtent, PeekFilter, PeekPage, PeekedClaim, PeekedMessage};
-pub use messages::peek_position::{PeekPosition, WrongMarker};
 pub use messages::posts::PostResults;
-pub use messages::selection::MessageSelection;
+pub use messages::selection_count::SelectionCount;
 pub use messages::send::SendEntry;
 pub use messages::view::{MessageStatus, MessageView};
 pub use migration::begin::{Destination, MigrationView};

@@ -143,6 +143,12 @@ impl Catalogue {
         nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
     }
 
+    /// Returns the record of a queue, with every change that was answered before; none when there is no such queue.
+    pub async fn queue_record_now(&self, queue: &QueueRef) -> Result<Option<QueueRecord>, Error> {
+        self.catch_up().await?;
+        Ok(self.queue_records(std::slice::from_ref(queue)).await?.pop().flatten())
+    }
+
     /// Returns the records of queues like [`Catalogue::queue_records`], but with a separate error for each record that
     /// is damaged or cannot be decoded.
     ///

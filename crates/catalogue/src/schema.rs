@@ -31,8 +31,10 @@ impl Schema {
     pub const OUTCOMES: Self = Self(5);
     /// Holds of queues. Older programs would deliver the messages of held queues.
     pub const HOLDS: Self = Self(6);
+    /// Tasks with filters. Older programs would move all messages of the queue.
+    pub const TASKS: Self = Self(7);
     /// The newest format that this program knows.
-    pub const KNOWN: Self = Self::HOLDS;
+    pub const KNOWN: Self = Self::TASKS;
 
     /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {

@@ -5,11 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, InvalidPart};
 use crate::limits;
 
 /// The group of a message. Messages are delivered in order within their group.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct GroupName(Arc<str>);
 
 /// A deduplication id: two posts with the same id within five minutes are one message.
@@ -54,6 +57,20 @@ impl Default for GroupName {
     /// The group of messages that name none, in a FIFO queue.
     fn default() -> Self {
         Self("default".into())
+    }
+}
+
+impl From<GroupName> for String {
+    fn from(group: GroupName) -> Self {
+        group.to_string()
+    }
+}
+
+impl TryFrom<String> for GroupName {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        Self::new(&text, "group")
     }
 }
 

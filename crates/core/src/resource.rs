@@ -16,6 +16,7 @@ pub enum Resource {
     Flavor,
     Migration,
     Hold,
+    Task,
     /// A replica in the list of components.
     Component,
 }
@@ -32,6 +33,7 @@ impl fmt::Display for Resource {
             Self::Flavor => "flavor",
             Self::Migration => "migration",
             Self::Hold => "hold of queue",
+            Self::Task => "task",
             Self::Component => "component",
         })
     }

@@ -2,6 +2,7 @@
 //! may forward new messages to other queues.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::delay::Delay;
 use crate::envelope::Envelope;
@@ -101,7 +102,8 @@ pub struct Settled {
 }
 
 /// The state of a message as clients see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MessageState {
     /// It can be claimed.
     Ready,

@@ -34,7 +34,7 @@ pub(super) enum HiddenReason {
     Copying,
     /// Its holder settles it, and the outcome is not durable yet.
     Settling(ClaimId),
-    /// Being made available again by its id.
+    /// Being changed by its id: it is made available again, or a task has selected it.
     Requeuing,
 }
 

@@ -20,6 +20,7 @@
 //!  begin_copy: ready, scheduled or kept ──▶ copying ──finish_copy──▶ as before
 //!  begin_settle: claimed ──▶ settling ──▶ gone, kept, moving, or returning (see `settle`)
 //!  begin_requeue: ready, scheduled or kept ──▶ requeuing ──▶ ready or scheduled
+//!  begin_remove_selected, begin_leave_selected: requeuing ──▶ removing or leaving (see `selected`)
 //! ```
 
 #![warn(missing_docs)]
@@ -52,6 +53,7 @@ mod removal;
 mod renewal;
 mod requeue;
 mod schedule;
+mod selected;
 mod settings;
 mod settle;
 mod transfers;

@@ -118,6 +118,9 @@ impl QueueEngine {
             if let Some(refill) = &mut self.refill {
                 refill.remove(*id);
             }
+            // One that a task selected may have been scheduled.
+            self.schedule.note_change(*id);
+            self.sweeps.note_change(*id);
             let Some(hidden) = self.hidden.get(id).filter(|hidden| hidden.why == HiddenReason::Leaving)
             else {
                 continue;

@@ -15,6 +15,7 @@ mod process;
 mod queues;
 mod requests;
 mod settings_files;
+mod tasks;
 mod work;
 
 use std::fmt;
@@ -34,6 +35,7 @@ pub use observed::{ObservedPool, ObservedQueue, ObservedQuota, QueueFigures, Ser
 pub use plain::{PLAIN_MEDIA_TYPE, plain};
 pub use queues::{QueueCounters, SettledCounters};
 pub use requests::{OperationMeter, Refusal};
+pub use tasks::{RunningTask, TaskMeter};
 pub use work::{CommitMeter, OpenConnection};
 
 use angarium_core::names::QueueRef;
@@ -64,6 +66,7 @@ struct All {
     settings_files: SettingsFiles,
     work: Work,
     forwards: ForwardMeter,
+    tasks: TaskMeter,
     /// Held while a page is made, so that one caller at a time sets and prints the states.
     states: Mutex<(States, Process)>,
 }
@@ -85,6 +88,7 @@ impl Default for Meter {
         let settings_files = SettingsFiles::register(&mut registry);
         let work = Work::register(&mut registry);
         let forwards = forwards::register(&mut registry);
+        let tasks = tasks::register(&mut registry);
         let states = States::register(&mut registry);
         let process = Process::register(&mut registry);
         // A gauge instead of an OpenMetrics `info`, which readers of Prometheus's older format do not know.
@@ -102,6 +106,7 @@ impl Default for Meter {
             settings_files,
             work,
             forwards,
+            tasks,
             states,
         }))
     }
@@ -157,6 +162,11 @@ impl Meter {
     /// Removes the metrics of a deleted queue, so that another queue may have its own.
     pub fn forget_queue(&self, at: &QueueRef) {
         self.0.queues.forget(at);
+    }
+
+    /// Returns the meter of tasks over messages.
+    pub fn tasks(&self) -> &TaskMeter {
+        &self.0.tasks
     }
 
     /// Returns the meter of an API operation, by its id.

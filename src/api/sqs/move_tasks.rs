@@ -14,7 +14,7 @@ use super::fault::{Fault, Kind};
 use super::resolution::Part;
 use angarium_broker::MoveRefusal;
 use angarium_core::limits;
-use angarium_core::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask};
+use angarium_core::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask, TaskVerb};
 use angarium_core::names::QueueRef;
 
 /// The member with the source queue of a task.
@@ -152,7 +152,9 @@ pub async fn list(context: &Context<'_>, asked: ListMessageMoveTasks) -> Result<
     let most = i64::try_from(limits::MOVE_TASKS).unwrap_or(i64::MAX);
     let most = within("MaxResults", asked.max_results, 1..=most)?.unwrap_or(1);
     let tasks = context.broker.move_tasks_list(source).await?.ok_or_else(|| missing(SOURCE))?;
-    let tasks = tasks.into_iter().take(usize::try_from(most).unwrap_or(1));
+    // Its form has no word for tasks that do not move messages.
+    let moves = tasks.into_iter().filter(|task| task.verb() == TaskVerb::Move);
+    let tasks = moves.take(usize::try_from(most).unwrap_or(1));
     let results = tasks.map(|task| TaskEntry::new(context, source, task)).collect::<Result<_, _>>()?;
     Ok(OperationResult::new(ListMovesReply { results }))
 }

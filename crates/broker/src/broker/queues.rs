@@ -6,7 +6,7 @@ use angarium_catalogue::Act;
 use angarium_core::error::Error;
 use angarium_core::hold::Hold;
 use angarium_core::limits::Limits;
-use angarium_core::move_task::{MoveRate, MoveTask};
+use angarium_core::move_task::{MoveRate, MoveTask, TaskRequest};
 use angarium_core::names::{ProjectId, QueueRef};
 use angarium_core::patch::Change;
 use angarium_core::queue::{CreateResult, Metadata, QueueStats};
@@ -151,6 +151,26 @@ impl Broker {
         rate: Option<MoveRate>,
     ) -> Result<Result<Uuid, MoveRefusal>, Error> {
         self.0.redrive.move_task_start(at, target, rate).await
+    }
+
+    /// Begins a task that moves, requeues or deletes the messages that a filter selects. The task is recorded when this
+    /// returns its id, and continues after a crash of this process.
+    pub async fn task_start(
+        &self,
+        at: &QueueRef,
+        request: TaskRequest,
+    ) -> Result<Result<Uuid, MoveRefusal>, Error> {
+        self.0.redrive.task_start(at, request).await
+    }
+
+    /// Returns a task of a queue, active or ended.
+    pub async fn task_get(&self, at: &QueueRef, id: Uuid) -> Result<MoveTask, Error> {
+        self.0.redrive.task_get(at, id).await
+    }
+
+    /// Tells a task to stop: it begins no further changes. It is no error if it has ended.
+    pub async fn task_cancel(&self, at: &QueueRef, id: Uuid) -> Result<(), Error> {
+        self.0.redrive.task_cancel(at, id).await
     }
 
     /// Returns the latest tasks of a queue, the newest first; none when there is no such queue.

@@ -90,7 +90,7 @@ fn check_available(
 
 /// The header of a message that is made available again: without attempts and outcome, and with the life that it had
 /// before it was kept, from its ready time on.
-fn available_again(mut header: Header, when: Requeue, now: Timestamp) -> Header {
+pub(crate) fn available_again(mut header: Header, when: Requeue, now: Timestamp) -> Header {
     let ready = match when {
         Requeue::At(delay) => delay.ready(now),
         Requeue::Never => Timestamp::NEVER,

@@ -35,9 +35,7 @@ impl Queues {
     pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
         let queue = match self.0.slots.queue(at).await {
             Err(Error::Moved(_)) => {
-                self.0.replica.catalogue.catch_up().await?;
-                let record =
-                    self.0.replica.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
+                let record = self.0.replica.catalogue.queue_record_now(at).await?;
                 return record.map(|record| Metadata::stored(record.metadata)).transpose();
             }
             queue => queue?,
@@ -50,8 +48,7 @@ impl Queues {
     /// As `queue_metadata`, of a queue that another replica may serve: read from the tree, with every change that was
     /// answered before this call.
     pub async fn queue_metadata_anywhere(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
-        self.0.replica.catalogue.catch_up().await?;
-        let record = self.0.replica.catalogue.queue_records(std::slice::from_ref(at)).await?.pop().flatten();
+        let record = self.0.replica.catalogue.queue_record_now(at).await?;
         record.map(|record| Metadata::stored(record.metadata)).transpose()
     }
 

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
@@ -15,6 +17,7 @@ use angarium_storage::{Direction, Order, Position};
 
 use crate::limits;
 use crate::redrive::Redrive;
+use crate::slot::commit::count;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::redrive::RedriveChoice;
 use crate::slot::transfers::{Side, TransferProgress};
@@ -33,7 +36,47 @@ pub(crate) struct RedriveBatch {
 /// A message to redrive, with its target queue or the reason why it stays.
 struct RedriveRoute {
     header: Header,
-    target: Result<QueueRef, MoveFailure>,
+    target: Result<Arc<Peer>, MoveFailure>,
+}
+
+/// The targets of a task's messages, each looked up once for a batch.
+pub(crate) struct TaskTargets<'a> {
+    redrive: &'a Redrive,
+    source: &'a QueueRef,
+    /// The target of all messages; none: each returns to its origin.
+    named: Option<&'a QueueRef>,
+    known: HashMap<QueueRef, Option<Arc<Peer>>>,
+}
+
+impl<'a> TaskTargets<'a> {
+    pub(crate) fn new(redrive: &'a Redrive, source: &'a QueueRef, task: &'a MoveTask) -> Self {
+        let named = task.target.as_ref().map(|target| &target.at);
+        Self { redrive, source, named, known: HashMap::default() }
+    }
+
+    /// Returns the target of a message with this body, which decides only when the task names none.
+    pub(crate) async fn find(
+        &mut self,
+        body: Option<Bytes>,
+    ) -> Result<Result<Arc<Peer>, MoveFailure>, Error> {
+        let origin = || {
+            let name = Envelope::split(body?).0.source?;
+            Some(QueueRef { project: self.source.project.clone(), name })
+        };
+        let Some(at) = self.named.cloned().or_else(origin).filter(|at| at != self.source) else {
+            return Ok(Err(MoveFailure::NoOrigin));
+        };
+        let found = match self.known.get(&at) {
+            Some(found) => found.clone(),
+            None => {
+                let record = self.redrive.0.replica.catalogue.queue_record_now(&at).await?;
+                let peer = record.map(|record| Arc::new(Peer { at: at.clone(), queue: Some(record.id) }));
+                self.known.insert(at, peer.clone());
+                peer
+            }
+        };
+        Ok(found.ok_or(MoveFailure::NoTarget))
+    }
 }
 
 impl Redrive {
@@ -75,25 +118,10 @@ impl Redrive {
             let found = side.store.get(side.queue.id(), &ids).await?;
             origins = found.into_iter().map(|message| (message.header.id, message.body)).collect();
         }
-        let (mut known, mut routes) = (HashMap::default(), Vec::with_capacity(headers.len()));
+        let mut targets = TaskTargets::new(self, side.queue.at(), task);
+        let mut routes = Vec::with_capacity(headers.len());
         for header in headers {
-            let mut origin = |id: &MessageId| {
-                let name = Envelope::split(origins.remove(id)?).0.source?;
-                Some(QueueRef { project: side.queue.at().project.clone(), name })
-            };
-            let target = match &task.target {
-                Some(target) => Some(target.at.clone()),
-                None => origin(&header.id),
-            };
-            let Some(target) = target else {
-                routes.push(RedriveRoute { header, target: Err(MoveFailure::NoOrigin) });
-                continue;
-            };
-            if !known.contains_key(&target) {
-                let is_there = self.0.queues.queue_metadata_anywhere(&target).await?.is_some();
-                known.insert(target.clone(), is_there);
-            }
-            let target = if known[&target] { Ok(target) } else { Err(MoveFailure::NoTarget) };
+            let target = targets.find(origins.remove(&header.id)).await?;
             routes.push(RedriveRoute { header, target });
         }
         Ok(routes)
@@ -107,14 +135,12 @@ impl Redrive {
     ) -> Result<RedriveBatch, Error> {
         let now = self.0.replica.clock.now();
         let (mut ids, mut kept, mut failure) = (Vec::new(), Vec::new(), None);
-        let mut outgoing: HashMap<QueueRef, (Arc<Peer>, Vec<Header>)> = HashMap::default();
+        let mut headers = Vec::with_capacity(routes.len());
         for RedriveRoute { header, target } in routes {
             match target {
-                Ok(at) => {
+                Ok(peer) => {
                     ids.push(header.id);
-                    let peer = || Arc::new(Peer { at: at.clone(), queue: None });
-                    let (peer, headers) = outgoing.entry(at.clone()).or_insert_with(|| (peer(), Vec::new()));
-                    headers.push(redriven_header(header, peer, now));
+                    headers.push(redriven_header(header, &peer, now));
                 }
                 Err(why) => {
                     kept.push(header.id);
@@ -125,7 +151,6 @@ impl Redrive {
         if !kept.is_empty() {
             side.queue.put_back(&kept);
         }
-        let headers: Vec<Header> = outgoing.into_values().flat_map(|(_, headers)| headers).collect();
         if !headers.is_empty() {
             match side.queue.submit(Change::mark_in_transfer(headers)) {
                 // The slot writer gives the outcome to the engine.
@@ -140,12 +165,13 @@ impl Redrive {
     }
 
     /// Waits until messages that were marked in transfer have left, and the pass of the mover that took them has ended.
-    /// Then they are ready in their targets, unless a target queue has a failure of its own.
+    /// Then they are ready in their targets, unless a target queue has a failure of its own. Returns the number of those
+    /// that stay, because their target is gone.
     pub(crate) async fn wait_for_transfer(
         &self,
         queue: &QueueHandle,
         ids: &[MessageId],
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         let mut pass = None;
         while !ids.is_empty() {
             let side = queue.side()?;
@@ -159,14 +185,15 @@ impl Redrive {
                 }
             };
             if !is_outgoing && (!is_moving || passes > *pass.get_or_insert(passes)) {
-                return Ok(());
+                break;
             }
             if !self.0.replica.sleep_tick(limits::MOVE_TASK_STEP).await || queue.slot().closed.is_cancelled()
             {
                 return Err(queue.closed());
             }
         }
-        Ok(())
+        let returned = queue.take_returned();
+        Ok(count(&ids.iter().filter(|id| returned.contains(id)).collect::<Vec<_>>()))
     }
 
     /// Whether a message of the queue is in transfer to another one.
@@ -192,7 +219,7 @@ impl Redrive {
 
 /// Returns the header of a message that is sent again to another queue: its lifetime begins again, and its claims so
 /// far do not count.
-fn redriven_header(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
+pub(crate) fn redriven_header(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
     let (life, state) = (header.life.begun_again(now), State::Moving(Arc::clone(target)));
     Header { created: now, ready: now, life, attempts: 0, first_claimed: None, state, ..header }
 }

@@ -1,6 +1,7 @@
-//! Redrive: tasks that move messages back or on, and transfers that an earlier owner has begun.
+//! Redrive: tasks that move messages back or on, requeue or delete them, and transfers that an earlier owner has begun.
 
 pub(crate) mod batch;
+pub(crate) mod selected;
 pub(crate) mod tasks;
 pub(crate) mod unfinished;
 

@@ -1,4 +1,5 @@
-//! Redrive tasks, which move the messages of a dead letter queue back to their source queues, or to another queue.
+//! Redrive tasks: they move the messages of a dead letter queue back to their source queues, or to another queue; or
+//! they move, requeue or delete the messages that a filter selects (see [`crate::redrive::selected`]).
 //!
 //! The tree has the tasks of a queue, and the owner of the queue's slot runs the active one. The task marks some
 //! messages in transfer as if they were sent again, and the queue's mover does the rest (see
@@ -11,20 +12,22 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use angarium_catalogue::MoveTasks;
+use angarium_catalogue::{MoveTasks, Schema};
 use angarium_core::attributes;
 use angarium_core::envelope::Envelope;
-use angarium_core::error::{Error, Part};
+use angarium_core::error::{Error, Part, Resource};
 use angarium_core::limits as core_limits;
 use angarium_core::limits::Span;
-use angarium_core::move_task::{MoveRate, MoveStatus, MoveTask};
+use angarium_core::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask, TaskRequest, TaskVerb};
 use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
+use angarium_core::time::Timestamp;
 use angarium_storage::{Direction, Order};
 
 use crate::limits;
 use crate::queues::list::QueueFilter;
 use crate::redrive::Redrive;
+use crate::redrive::selected::TaskDoubts;
 use crate::slot::queue_handle::{QueueHandle, closed};
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
@@ -49,8 +52,35 @@ pub enum MoveRefusal {
     TooMany,
 }
 
+/// A task that begins.
+enum NewTask {
+    /// It moves what a claim would get.
+    WholeQueue { target: Option<QueueRef>, rate: Option<MoveRate> },
+    /// It has a filter.
+    Selected(TaskRequest),
+}
+
+impl NewTask {
+    fn target(&self) -> Option<&QueueRef> {
+        match self {
+            Self::WholeQueue { target, .. } => target.as_ref(),
+            Self::Selected(request) => request.target.as_ref(),
+        }
+    }
+
+    fn task(self, id: Uuid, queue: &QueueHandle, ready: u64, now: Timestamp) -> MoveTask {
+        match self {
+            Self::WholeQueue { target, rate } => MoveTask::begin(id, target, rate, ready, now),
+            Self::Selected(TaskRequest { verb, selection, target, rate, max }) => {
+                let task = MoveTask::begin(id, target, rate, ready, now);
+                task.with_selection(verb, selection, max, queue.newest_message())
+            }
+        }
+    }
+}
+
 /// The result of one tick of a task.
-enum TaskTick {
+pub(crate) enum TaskTick {
     /// No task is active any more.
     Over,
     /// The next tick follows after this time.
@@ -66,11 +96,26 @@ impl Redrive {
         target: Option<QueueRef>,
         rate: Option<MoveRate>,
     ) -> Result<Result<Uuid, MoveRefusal>, Error> {
+        self.start(at, NewTask::WholeQueue { target, rate }).await
+    }
+
+    /// Begins a task over the messages that a filter selects. It is recorded when this returns its id, and continues
+    /// after a crash of this process.
+    pub async fn task_start(
+        &self,
+        at: &QueueRef,
+        request: TaskRequest,
+    ) -> Result<Result<Uuid, MoveRefusal>, Error> {
+        self.0.replica.catalogue.schema_reach(Schema::TASKS).await?;
+        self.start(at, NewTask::Selected(request)).await
+    }
+
+    async fn start(&self, at: &QueueRef, new: NewTask) -> Result<Result<Uuid, MoveRefusal>, Error> {
         let (redrive, at) = (self.clone(), at.clone());
         let start = async move {
             let named = redrive.0.slots.queue(&at).await?;
             let slot = named.slot();
-            if let Some(refusal) = redrive.find_refusal(&named, target.as_ref()).await? {
+            if let Some(refusal) = redrive.find_refusal(&named, &new).await? {
                 return redrive.0.slots.check_ours(slot).map(|()| Err(refusal));
             }
             let _tasks = slot.tasks.lock().await;
@@ -84,10 +129,8 @@ impl Redrive {
             if record.tasks.first().is_some_and(MoveTask::is_active) {
                 return redrive.0.slots.check_ours(slot).map(|()| Err(MoveRefusal::Active));
             }
-            let now = redrive.0.replica.clock.now();
-            let task = MoveTask::begin(redrive.0.replica.random.uuid(), target, rate, described.ready, now);
-            let task_id = task.id;
-            record.tasks.insert(0, task);
+            let (task_id, now) = (redrive.0.replica.random.uuid(), redrive.0.replica.clock.now());
+            record.tasks.insert(0, new.task(task_id, &queue, described.ready, now));
             record.tasks.truncate(core_limits::MOVE_TASKS);
             let written = redrive.0.replica.catalogue.move_tasks_write(&slot.owned, id, &record).await;
             drop(in_use);
@@ -98,22 +141,18 @@ impl Redrive {
         self.0.replica.carry_out(start).await
     }
 
-    async fn find_refusal(
-        &self,
-        queue: &SlotQueue,
-        target: Option<&QueueRef>,
-    ) -> Result<Option<MoveRefusal>, Error> {
+    async fn find_refusal(&self, queue: &SlotQueue, new: &NewTask) -> Result<Option<MoveRefusal>, Error> {
         let at = queue.at();
         let Some(queue) = self.0.open_queues.open(queue).await? else {
             return Ok(Some(MoveRefusal::NoSource));
         };
-        if !self.takes_dead_letters(&queue).await? {
+        if matches!(new, NewTask::WholeQueue { .. }) && !self.takes_dead_letters(&queue).await? {
             return Ok(Some(MoveRefusal::NotForDeadLetters));
         }
         if self.has_all_tasks(at).await? {
             return Ok(Some(MoveRefusal::TooMany));
         }
-        let Some(target) = target else { return Ok(None) };
+        let Some(target) = new.target() else { return Ok(None) };
         if target == at {
             return Ok(Some(MoveRefusal::Itself));
         }
@@ -210,8 +249,22 @@ impl Redrive {
         self.0.replica.carry_out(cancel).await
     }
 
+    /// Returns a task of a queue, active or ended.
+    pub async fn task_get(&self, at: &QueueRef, id: Uuid) -> Result<MoveTask, Error> {
+        let tasks = self.move_tasks_list(at).await?.unwrap_or_default();
+        tasks.into_iter().find(|task| task.id == id).ok_or_else(|| no_task(id))
+    }
+
+    /// Tells a task to stop. It is no error if it has ended.
+    pub async fn task_cancel(&self, at: &QueueRef, id: Uuid) -> Result<(), Error> {
+        match self.move_task_cancel(at, id).await? {
+            Some(_) => Ok(()),
+            None => self.task_get(at, id).await.map(drop),
+        }
+    }
+
     /// Changes the active task of a queue. Returns the changed task; none when none is active.
-    async fn change_task(
+    pub(crate) async fn change_task(
         &self,
         queue: &QueueHandle,
         change: impl FnOnce(&mut MoveTask),
@@ -224,6 +277,9 @@ impl Redrive {
         let Some(task) = record.tasks.first_mut().filter(|task| task.is_active()) else { return Ok(None) };
         let before = task.clone();
         change(task);
+        if !task.is_active() {
+            task.ended.get_or_insert(self.0.replica.clock.now().as_millis());
+        }
         let after = task.clone();
         if after != before {
             // Once a queue is deleted its task records must not be written any more.
@@ -254,8 +310,10 @@ impl Redrive {
 
     async fn run_tasks(&self, queue: &QueueHandle) {
         let (mut pause, longest) = limits::MOVE_PAUSES;
+        let mut doubts = TaskDoubts::default();
+        let _running = self.0.replica.meter.tasks().begin();
         loop {
-            let next = match self.run_task_tick(queue).await {
+            let next = match self.run_task_tick(queue, &mut doubts).await {
                 Ok(TaskTick::Over) => return,
                 Ok(TaskTick::After(next)) => {
                     pause = limits::MOVE_PAUSES.0;
@@ -278,30 +336,35 @@ impl Redrive {
         }
     }
 
-    async fn run_task_tick(&self, queue: &QueueHandle) -> Result<TaskTick, Error> {
+    async fn run_task_tick(&self, queue: &QueueHandle, doubts: &mut TaskDoubts) -> Result<TaskTick, Error> {
         let Some(task) = self.active_task(queue).await? else { return Ok(TaskTick::Over) };
+        if let Some(selected) = &task.selected {
+            return self.run_selected_tick(queue, &task, selected, doubts).await;
+        }
         let left = task.to_move.saturating_sub(task.moved);
         if left > 0 && task.status == MoveStatus::Running && task.is_overdue(self.0.replica.clock.now()) {
             self.change_task(queue, |task| task.status = MoveStatus::Cancelling).await?;
-            return self.end_task(queue).await;
+            return self.end_task(queue, &task).await;
         }
         if task.status == MoveStatus::Cancelling || left == 0 {
-            return self.end_task(queue).await;
+            return self.end_task(queue, &task).await;
         }
         let rate = task.rate.map(MoveRate::per_second);
         let most = usize::try_from(left.min(rate.unwrap_or(u32::MAX).into())).unwrap_or(usize::MAX);
         let began = Instant::now();
         let batch = self.start_redrive(queue, &task, most.min(limits::MOVE_MESSAGES)).await?;
-        let Some(batch) = batch else { return self.end_task(queue).await };
-        self.wait_for_transfer(queue, &batch.ids).await?;
-        let moved = u64::try_from(batch.ids.len()).unwrap_or_default();
+        let Some(batch) = batch else { return self.end_task(queue, &task).await };
+        let returned = self.wait_for_transfer(queue, &batch.ids).await?;
+        let moved = u64::try_from(batch.ids.len()).unwrap_or_default() - returned;
+        let failure = batch.failure.or((returned > 0).then_some(MoveFailure::NoTarget));
         let noted = |task: &mut MoveTask| {
             task.moved += moved;
-            if let Some(failure) = batch.failure {
+            if let Some(failure) = failure {
                 task.status = MoveStatus::Failed(failure);
             }
         };
         self.change_task(queue, noted).await?;
+        self.0.replica.meter.tasks().note(TaskVerb::Move, moved);
         let due = rate.map_or(Duration::ZERO, |rate| Duration::from_secs(moved) / rate);
         let step = if moved == 0 { limits::MOVE_TASK_STEP } else { Duration::ZERO };
         Ok(TaskTick::After(due.saturating_sub(began.elapsed()).max(step)))
@@ -319,8 +382,9 @@ impl Redrive {
     }
 
     /// Ends a task that has nothing more to move, once the messages that it marked in transfer have arrived.
-    async fn end_task(&self, queue: &QueueHandle) -> Result<TaskTick, Error> {
-        if self.has_outgoing(queue).await? {
+    pub(crate) async fn end_task(&self, queue: &QueueHandle, task: &MoveTask) -> Result<TaskTick, Error> {
+        let moves = task.verb() == TaskVerb::Move;
+        if moves && self.has_outgoing(queue).await? {
             return Ok(TaskTick::After(limits::MOVE_TASK_STEP));
         }
         let ended = |task: &mut MoveTask| {
@@ -333,4 +397,8 @@ impl Redrive {
         // The next tick finds out whether another task has begun.
         Ok(TaskTick::After(Duration::ZERO))
     }
+}
+
+fn no_task(id: Uuid) -> Error {
+    Error::NotFound { resource: Resource::Task, name: id.to_string() }
 }

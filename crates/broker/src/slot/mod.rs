@@ -39,6 +39,7 @@ pub(crate) mod release;
 pub(crate) mod remainder;
 pub(crate) mod requeue;
 pub(crate) mod retention;
+pub(crate) mod selected;
 pub(crate) mod settle;
 pub(crate) mod settle_notes;
 pub(crate) mod settle_plan;

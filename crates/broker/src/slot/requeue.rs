@@ -39,6 +39,6 @@ impl QueueHandle {
         let mut state = self.slot.lock();
         let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
         queue.engine.requeue_read(stored);
-        state.submit(&self.at, Change::requeue(again))
+        state.submit(&self.at, Change::requeue(vec![again]))
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use angarium_core::ids::MessageId;
+use angarium_core::maps::HashSet;
 
 use crate::limits;
 
@@ -17,6 +18,8 @@ pub(crate) type ArrivalReceiver = oneshot::Receiver<()>;
 #[derive(Debug, Default)]
 pub(crate) struct TransferWatch {
     pub(crate) waiting: Vec<ArrivalWaiter>,
+    /// Messages of the last batch of a redrive that stay, because their target is gone.
+    pub(crate) returned: HashSet<MessageId>,
 }
 
 #[derive(Debug)]

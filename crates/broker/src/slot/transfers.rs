@@ -8,6 +8,7 @@ use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::limits;
+use angarium_core::maps::HashSet;
 use angarium_core::message::{Header, MessageTtl, Peer, Retention, State};
 use angarium_core::names::QueueRef;
 
@@ -115,6 +116,16 @@ impl QueueHandle {
     /// Tells the waiting claims that messages have arrived in their target queue.
     pub(crate) fn transfers_arrived(&self, ids: &[MessageId]) {
         self.lock_queue(|queue| queue.transfers.arrived(ids));
+    }
+
+    /// Notes messages that stay, because the target of their redrive is gone.
+    pub(crate) fn note_returned(&self, ids: impl Iterator<Item = MessageId>) {
+        self.lock_queue(|queue| queue.transfers.returned.extend(ids));
+    }
+
+    /// Returns the messages that stay since the last call, because the target of their redrive is gone.
+    pub(crate) fn take_returned(&self) -> HashSet<MessageId> {
+        self.lock_queue(|queue| std::mem::take(&mut queue.transfers.returned)).unwrap_or_default()
     }
 
     /// Returns the progress of some messages that were marked in transfer. None when the queue is closed.

@@ -1,6 +1,7 @@
 //! Transfers of messages between queues (P5): dead letters, redrives, and transfers that an earlier owner has begun.
 
 pub(crate) mod by_target;
+pub(crate) mod lost_targets;
 pub(crate) mod made_targets;
 pub(crate) mod mover;
 pub(crate) mod peers;

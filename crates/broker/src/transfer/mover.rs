@@ -20,7 +20,7 @@ use angarium_core::maps::HashMap;
 use angarium_core::message::{Header, Life, Message, MessageTtl, Peer, State};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
-use angarium_core::outcome::{Arrival, ArrivalLife};
+use angarium_core::outcome::{Arrival, ArrivalLife, Event, EventKind};
 use angarium_core::time::Timestamp;
 use angarium_engine::{TransferFate, prepared};
 use angarium_storage::{Direction, Order, Position};
@@ -32,6 +32,7 @@ use crate::slot::transfers::{KnownTransfers, Side, TransferTerms};
 use crate::stores::queue_store::PageBound;
 use crate::transfer::MessageTransfers;
 use crate::transfer::by_target::{FailedTransfer, Pass, Transfers};
+use crate::transfer::lost_targets::{check_target, is_kept_in_transfer};
 use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
 use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
 use crate::transfer::remote::answer_of;
@@ -183,6 +184,9 @@ impl MessageTransfers {
             let stored = self.headers_without_target(&source.queue, headers)?;
             return source.queue.transfer_change(Change::update(stored)).await;
         }
+        if self.returns_messages(source, target, &messages).await? {
+            return Ok(());
+        }
         if let Some(owner) = self.0.slots.elsewhere(target) {
             return self.send_remote_transfer(source, target, &owner, messages).await;
         }
@@ -209,6 +213,7 @@ impl MessageTransfers {
                 return nothing.map(|_| source.queue.transfers_arrived(&ids));
             }
         };
+        check_target(open.as_ref(), &messages)?;
         // Messages that are there no more make no deleted target again.
         let queue = match open {
             Some(open) => open,
@@ -357,7 +362,7 @@ fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, E
 /// Whether a message in transfer has reached its max number of claims. A redriven message was never claimed: its
 /// attempts begin again at 0.
 fn is_dead_letter(header: &Header) -> bool {
-    header.attempts > 0
+    header.attempts > 0 && !is_kept_in_transfer(header)
 }
 
 /// The lives that begin for messages at a target.
@@ -375,6 +380,7 @@ impl TargetLives {
     /// Returns a message as the target has it, prepared.
     fn arriving(&self, Message { mut header, body }: Message, peer: &Arc<Peer>) -> Message {
         let arrival = header.extras.as_mut().and_then(|extras| extras.arrival.take());
+        header = available_on_arrival(header, self.now);
         let body = enveloped(&header, peer, body);
         let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
         let mut there = Header { size, ..prepared(&header, peer, self.of(&header), self.now) };
@@ -409,6 +415,18 @@ impl TargetLives {
         let retained = is_retained.then_some(Life::Retained { since: self.now });
         ttl.map(|ttl| Life::lasting(ttl.seconds(), self.now)).or(retained)
     }
+}
+
+/// Returns the header of a kept message as one that is available: without its outcome, and with the life that it had
+/// before, which begins again. Others stay as they are.
+fn available_on_arrival(mut header: Header, now: Timestamp) -> Header {
+    let Some(life) = header.extras.as_mut().and_then(|extras| extras.life.take()) else { return header };
+    let extras = header.extras_mut();
+    let by = extras.by.take();
+    (extras.result, extras.reason) = (None, None);
+    extras.note(Event { at: now, what: EventKind::Moved, by, reason: None, seconds: 0 });
+    header.restart_attempts();
+    Header { created: now, life: life.begun_again(now), ..header }
 }
 
 /// Number of dead letters among these messages.

@@ -35,6 +35,7 @@ use crate::limits;
 use crate::slot::state::Slot;
 use crate::slot::transfers::{Side, TransferTerms};
 use crate::transfer::MessageTransfers;
+use crate::transfer::lost_targets::check_target;
 use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
 use crate::transfer::mover::dead_letters;
 use crate::writer::change::Change;
@@ -146,6 +147,7 @@ impl MessageTransfers {
             }
             return Ok(());
         }
+        check_target(open.as_ref(), &messages)?;
         // Messages that are there no more make no deleted target again.
         let queue = match open {
             Some(open) => open,

@@ -89,9 +89,9 @@ impl Change {
         Self::of(purpose, changes)
     }
 
-    /// Writes the header of a message that is made available again.
-    pub(crate) fn requeue(header: Header) -> Self {
-        Self::of(Purpose::Requeue, Changes::updates(vec![header]))
+    /// Writes the headers of messages that are made available again.
+    pub(crate) fn requeue(headers: Vec<Header>) -> Self {
+        Self::of(Purpose::Requeue, Changes::updates(headers))
     }
 
     /// Removes the notes of settles.

@@ -59,6 +59,7 @@ mod settle_targets;
 mod settle_transfers;
 mod stamps;
 mod suspension;
+mod tasks;
 mod transfers;
 mod transfers_random;
 mod wait_outcome;

@@ -1,4 +1,4 @@
-//! Bounds of concurrent listings of queues, and of peeks at messages.
+//! Bounds of concurrent listings of queues, of peeks at messages, and of dry runs of tasks.
 
 /// Max listings of queues with filters that run at once for one account. Such a listing may read all names of a
 /// project.
@@ -13,3 +13,10 @@ pub const PEEK_ENTRIES: usize = 16_384;
 pub const PEEK_BYTES: usize = 16 << 20;
 /// Max bytes of each body that a peek shows unless more is requested.
 pub const PEEK_HEAD_BYTES: usize = 4_096;
+
+/// Max reads of a dry run of a task, each as large as those of one peek.
+pub const DRY_RUN_PEEKS: usize = 64;
+/// Seconds after which a dry run ends, with the part of the queue that it has read.
+pub const DRY_RUN_SECONDS: u32 = 5;
+/// Max messages that a dry run shows.
+pub const DRY_RUN_SAMPLE: usize = 10;

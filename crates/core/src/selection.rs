@@ -1,66 +1,66 @@
 //! Conditions on messages: their state, their fields and their body.
 
-use angarium_core::group::GroupName;
-use angarium_core::message::Header;
-use angarium_core::outcome::Holder;
-use angarium_core::settle::MessageState;
-use angarium_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
-use crate::messages::pool_page::EntriesById;
+use crate::group::GroupName;
+use crate::message::Header;
+use crate::outcome::Holder;
+use crate::settle::MessageState;
+use crate::time::Timestamp;
 
 /// The messages that a request selects: those that fulfil each condition. An absent condition is fulfilled.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MessageSelection {
     /// It has one of these states; empty: any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<MessageState>,
     /// It belongs to this group.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupName>,
     /// It has this tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
     /// The holder of its claim has this name; for a kept message, the holder that settled it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Min whole seconds since its post.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_age: Option<u32>,
     /// Max whole seconds since its post.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_age: Option<u32>,
     /// Min number of its claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_attempts: Option<u32>,
     /// Its body, a JSON text, has these bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
 }
 
 /// A message as far as it is known without its body.
-pub(in crate::messages) struct MessageFacts<'a> {
-    pub(in crate::messages) header: &'a Header,
-    pub(in crate::messages) state: MessageState,
+pub struct MessageFacts<'a> {
+    /// Its header.
+    pub header: &'a Header,
+    /// Its state.
+    pub state: MessageState,
     /// The holder of the claim, if there is one that named itself.
-    pub(in crate::messages) holder: Option<&'a Holder>,
+    pub holder: Option<&'a Holder>,
 }
 
 impl MessageSelection {
-    /// Returns the stored entries without an outcome that may fulfil the conditions; none if none can.
-    pub(in crate::messages) fn entries(&self) -> Option<EntriesById> {
-        let wants = |state| self.states.is_empty() || self.states.contains(&state);
-        let (ready, delayed) = (wants(MessageState::Ready), wants(MessageState::Delayed));
-        // A claimed message is stored as ready, or as scheduled while a release with a delay is cut short.
-        if wants(MessageState::Claimed) {
-            return Some(EntriesById::NotKept);
-        }
-        match (ready, delayed || wants(MessageState::InTransfer)) {
-            (true, true) => Some(EntriesById::NotKept),
-            (true, false) => Some(EntriesById::Ready),
-            (false, true) => Some(EntriesById::NotReady),
-            (false, false) => None,
-        }
+    /// Whether it names a state or has a condition.
+    pub fn is_narrow(&self) -> bool {
+        *self != Self::default()
     }
 
     /// Whether kept messages may fulfil the conditions.
-    pub(in crate::messages) fn wants_kept(&self) -> bool {
+    pub fn wants_kept(&self) -> bool {
         self.states.is_empty() || self.states.iter().any(|state| state.is_final())
     }
 
     /// Whether a message fulfils each condition but the one on its body.
-    pub(in crate::messages) fn accepts(&self, message: &MessageFacts<'_>, now: Timestamp) -> bool {
+    pub fn accepts(&self, message: &MessageFacts<'_>, now: Timestamp) -> bool {
         let MessageFacts { header, state, .. } = message;
         let age = now.seconds_since(header.created);
         let is_tagged =
@@ -75,7 +75,7 @@ impl MessageSelection {
     }
 
     /// Whether a body fulfils the condition on it. A stored body is JSON and so UTF-8.
-    pub(in crate::messages) fn accepts_body(&self, body: &[u8]) -> bool {
+    pub fn accepts_body(&self, body: &[u8]) -> bool {
         let Some(part) = &self.contains else { return true };
         str::from_utf8(body).is_ok_and(|body| body.contains(part))
     }
@@ -92,32 +92,28 @@ impl<'a> MessageFacts<'a> {
 mod tests {
     use super::*;
 
-    fn of(states: &[MessageState]) -> MessageSelection {
-        MessageSelection { states: states.to_vec(), ..MessageSelection::default() }
-    }
-
-    #[test]
-    fn only_orders_of_selected_states_are_read() {
-        use MessageState::{Claimed, Delayed, Done, Failed, InTransfer, Ready};
-        for (states, entries, kept) in [
-            (&[][..], Some(EntriesById::NotKept), true),
-            (&[Ready], Some(EntriesById::Ready), false),
-            (&[Delayed], Some(EntriesById::NotReady), false),
-            (&[InTransfer, Failed], Some(EntriesById::NotReady), true),
-            (&[Ready, Delayed], Some(EntriesById::NotKept), false),
-            (&[Claimed], Some(EntriesById::NotKept), false),
-            (&[Done, Failed], None, true),
-        ] {
-            assert_eq!((of(states).entries(), of(states).wants_kept()), (entries, kept), "{states:?}");
-        }
-    }
-
     #[test]
     fn body_is_searched_with_its_case_and_its_escapes() {
-        let contains = |part: &str| MessageSelection { contains: Some(part.to_owned()), ..of(&[]) };
+        let contains =
+            |part: &str| MessageSelection { contains: Some(part.to_owned()), ..MessageSelection::default() };
         let body = "{\"name\": \"Ärger \\\"x\\\"\"}".as_bytes();
         assert!(contains("Ärger").accepts_body(body) && contains("\\\"x").accepts_body(body));
         assert!(!contains("ärger").accepts_body(body) && !contains(" \"x").accepts_body(body));
-        assert!(of(&[]).accepts_body(body));
+        assert!(MessageSelection::default().accepts_body(body));
+    }
+
+    #[test]
+    fn selection_is_read_as_it_was_stored() {
+        let selection = MessageSelection {
+            states: vec![MessageState::Failed, MessageState::InTransfer],
+            group: Some(GroupName::new("g", "group").unwrap()),
+            tag: Some("eu".to_owned()),
+            min_age: Some(5),
+            ..MessageSelection::default()
+        };
+        let stored = serde_json::to_string(&selection).unwrap();
+        assert_eq!(stored, r#"{"states":["failed","in_transfer"],"group":"g","tag":"eu","min_age":5}"#);
+        assert_eq!(serde_json::from_str::<MessageSelection>(&stored).unwrap(), selection);
+        assert_eq!(serde_json::from_str::<MessageSelection>("{}").unwrap(), MessageSelection::default());
     }
 }

@@ -1,15 +1,18 @@
-//! Positions in the order of a peek, and the markers of its pages.
+//! Positions in the order of a peek, and the markers of its pages. A task over the messages of a queue keeps one too.
 
 use std::fmt;
 use std::str::FromStr;
 
-use angarium_core::ids::MessageId;
-use angarium_core::message::Header;
-use angarium_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::MessageId;
+use crate::message::Header;
+use crate::time::Timestamp;
 
 /// A position between two messages of a queue: the messages without an outcome in order of id, behind them the kept
 /// ones in order of their settle, then of id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum PeekPosition {
     /// Behind this message without an outcome, which may be gone.
     Open(MessageId),
@@ -29,11 +32,10 @@ impl PeekPosition {
     /// Before all messages.
     pub const FIRST: Self = Self::Open(MessageId::ZERO);
     /// Before all kept messages.
-    pub(in crate::messages) const FIRST_KEPT: Self =
-        Self::Kept { settled: Timestamp::from_millis(0), id: MessageId::ZERO };
+    pub const FIRST_KEPT: Self = Self::Kept { settled: Timestamp::from_millis(0), id: MessageId::ZERO };
 
     /// The position behind a message, by its stored header.
-    pub(in crate::messages) fn of(header: &Header) -> Self {
+    pub fn of(header: &Header) -> Self {
         if header.state.is_kept() {
             Self::Kept { settled: header.ready, id: header.id }
         } else {
@@ -52,6 +54,26 @@ impl fmt::Display for PeekPosition {
             Self::Open(id) => write!(f, "{id}"),
             Self::Kept { settled, id } => write!(f, "{KEPT}.{}.{id}", settled.as_millis()),
         }
+    }
+}
+
+impl fmt::Display for WrongMarker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it is not the marker of a page")
+    }
+}
+
+impl From<PeekPosition> for String {
+    fn from(position: PeekPosition) -> Self {
+        position.to_string()
+    }
+}
+
+impl TryFrom<String> for PeekPosition {
+    type Error = WrongMarker;
+
+    fn try_from(text: String) -> Result<Self, WrongMarker> {
+        text.parse()
     }
 }
 
