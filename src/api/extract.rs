@@ -155,6 +155,12 @@ pub struct MessagePath {
 
 /// The last part of a path.
 #[derive(Debug, Deserialize)]
+pub struct TaskPath {
+    pub task_id: String,
+}
+
+/// The last part of a path.
+#[derive(Debug, Deserialize)]
 pub struct ClaimPath {
     pub claim_id: String,
 }

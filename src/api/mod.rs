@@ -135,6 +135,8 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::migration::get, v2::migration::post, v2::migration::delete))
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))
         .routes(routes!(v2::peek::get))
+        .routes(routes!(v2::tasks::post, v2::tasks::list))
+        .routes(routes!(v2::tasks::get, v2::tasks::delete))
         .routes(routes!(v2::batch::post, v2::batch::delete))
         .routes(routes!(v2::status::get, v2::messages::patch, v2::messages::delete))
         .routes(routes!(v2::requeue::post))

@@ -66,12 +66,10 @@ pub fn integer(field: &'static str, text: Option<&str>) -> Result<Option<i64>, E
     number.map(Some).map_err(|_| Error::invalid(InvalidPart::Query, field, "it is not a whole number"))
 }
 
-/// Parses a whole number of the query that is not negative.
-pub fn whole(field: &'static str, text: Option<&str>) -> Result<Option<u32>, Error> {
-    let number = integer(field, text)?.map(u32::try_from).transpose();
-    number.map_err(|_| {
-        Error::invalid(InvalidPart::Limit, field, format!("it is not between 0 and {}", u32::MAX))
-    })
+/// Checks a whole number that is not negative.
+pub fn not_negative(field: impl Into<String>, number: i64) -> Result<u32, Error> {
+    let why = || format!("it is not between 0 and {}", u32::MAX);
+    u32::try_from(number).map_err(|_| Error::invalid(InvalidPart::Limit, field, why()))
 }
 
 /// Returns a required parameter.

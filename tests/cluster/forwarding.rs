@@ -13,7 +13,7 @@ use http::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Cluster, queues, slot_of};
+use super::{Cluster, MAX_WAIT, queues, slot_of};
 use crate::support::client::Client;
 use crate::support::cluster::{self, Part};
 use angarium_testbed::held::wait_until;
@@ -76,6 +76,38 @@ fn peek_is_equal_from_any_replica() {
         );
         assert_eq!(page["messages"][0]["claim"]["by"], "worker-1");
     }
+}
+
+/// The task is started through another replica than the one that runs it, and its replica dies in the middle.
+#[test]
+fn task_with_filter_continues_at_the_next_owner() {
+    let mut cluster = Cluster::start(2);
+    let queue = queue_of(&cluster, 1);
+    let message =
+        |number: u64| json!({"body": number, "tags": [if number % 2 == 0 { "even" } else { "odd" }]});
+    let messages: Vec<Value> = (0..60).map(message).collect();
+    let path = format!("/v2/queues/{queue}/messages");
+    cluster.client(0).post(&path, &json!({"messages": messages})).unwrap();
+    let tasks = format!("/v2/queues/{queue}/tasks");
+    let task = json!({"do": "delete", "filter": {"state": ["ready"], "tag": "even"}, "rate": 10});
+    let begun = cluster.client(0).post(&tasks, &task).unwrap();
+    assert_eq!(begun.status, 202, "{}", begun.text());
+    let path = format!("{tasks}/{}", begun.json()["id"].as_str().unwrap());
+    let shown = || cluster.client(0).get(&path).unwrap().json();
+    let start = Instant::now();
+    while shown()["moved"] == json!(0) {
+        assert!(start.elapsed() < MAX_WAIT, "{}", shown());
+    }
+    cluster.replicas[1].server.take().unwrap().kill9();
+    cluster.wait_until_shared();
+    let shown = || cluster.client(0).get(&path).unwrap().json();
+    while shown()["state"] != json!("completed") {
+        assert!(start.elapsed() < MAX_WAIT, "{}", shown());
+    }
+    let stats = cluster.client(0).stats(&queue).unwrap().json();
+    assert_eq!(stats["messages"]["total"], json!(30), "{stats}");
+    let odd = cluster.client(0).get(&format!("/v2/queues/{queue}/peek?tag=even")).unwrap().json();
+    assert_eq!(odd["messages"], json!([]));
 }
 
 #[test]

@@ -75,6 +75,11 @@ const GUIDE: &[Page] = &[
         Around::Service,
         &["\"pages\": 12", "transferred", "no space", "\"customer:7\""],
     ),
+    page(
+        "docs/guide/redrive.md",
+        Around::Service,
+        &["\"matches\":1", "202 Accepted", "\"moved\":1", "\"state\":\"ready\""],
+    ),
     page("docs/guide/peek.md", Around::Service, &["\"by\":\"worker 7\"", "\"looked_at\":2", "claimed "]),
     page(
         "docs/guide/explain.md",

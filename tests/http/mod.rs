@@ -54,6 +54,7 @@ mod schedule;
 mod shapes;
 mod start_errors;
 mod stored_attributes;
+mod tasks;
 mod tls;
 mod traces;
 mod unread;

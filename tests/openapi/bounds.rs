@@ -10,6 +10,9 @@ use super::{collect_references, document, members, operations, resolve};
 /// Bounds of members of answers that no setting changes, and that are more than "no negative number".
 const FIXED: &[(&str, &str, Option<u64>, Option<u64>)] = &[
     ("ListMessageMoveTasksResultEntry", "MaxNumberOfMessagesPerSecond", Some(1), Some(500)),
+    ("MessageFilter", "max_age", Some(0), Some(4_294_967_295)),
+    ("MessageFilter", "min_age", Some(0), Some(4_294_967_295)),
+    ("MessageFilter", "min_attempts", Some(0), Some(4_294_967_295)),
     ("Pool", "weight", Some(0), Some(4_294_967_295)),
     ("QueueAttributes", "_default_receive_wait", Some(0), Some(20)),
     ("QueueAttributes", "_default_visibility_timeout", Some(0), Some(43_200)),

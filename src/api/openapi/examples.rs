@@ -12,6 +12,7 @@ const METRICS: &str = "# HELP angarium_messages Messages in the queues that were
     angarium_messages{project=\"000000000000\",queue=\"invoices\",state=\"ready\"} 3\n\
     # EOF\n";
 const FORWARDED: &str = "019ab1c2-6a11-7b0c-9d52-4e6f8a1b2c31";
+const TASK: &str = "9b1f7d7e-6f0a-4a53-8f0d-2d2f4c7a1e55";
 const CLAIM: &str = "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17";
 
 /// The bodies of an operation, as far as it has them.
@@ -59,7 +60,9 @@ fn fill_in_operation(operation: &mut Operation) {
 }
 
 fn set(content: &mut RefOr<Content>, example: &Value) {
-    if let RefOr::T(content) = content {
+    if let RefOr::T(content) = content
+        && content.example.is_none()
+    {
         content.example = Some(example.clone());
     }
 }
@@ -90,6 +93,7 @@ fn bodies(operation: &str) -> Bodies {
         "queue_migration_start" | "queue_migration_get" | "queue_migration_cancel" => {
             of_migrations(operation)
         }
+        "task_start" | "tasks_list" | "task_get" => of_tasks(operation),
         "messages_post"
         | "messages_list"
         | "messages_delete"
@@ -352,6 +356,22 @@ fn of_messages(operation: &str) -> Bodies {
         })),
         "messages_batch_delete" => Bodies::answer(json!({"results": [{"status": 204, "id": MESSAGE}]})),
         _ => Bodies::default(),
+    }
+}
+
+fn of_tasks(operation: &str) -> Bodies {
+    let filter = json!({"state": ["failed"], "tag": "eu"});
+    let task = json!({
+        "id": TASK, "do": "move", "filter": filter, "to": "orders", "rate": 100, "max": 500, "state": "running",
+        "moved": 37, "skipped": 1, "failed": {}, "looked_at": 120_000, "began": "2026-11-21T07:02:38Z"
+    });
+    match operation {
+        "task_start" => Bodies::both(
+            json!({"do": "move", "filter": filter, "to": "orders", "rate": 100, "max": 500}),
+            json!({"id": TASK}),
+        ),
+        "tasks_list" => Bodies::answer(json!({"tasks": [task]})),
+        _ => Bodies::answer(task),
     }
 }
 

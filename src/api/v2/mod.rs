@@ -28,6 +28,8 @@ pub mod purge;
 pub mod queues;
 pub mod quota;
 pub mod requeue;
+mod selection;
 pub mod settle;
 pub mod stats;
 pub mod status;
+pub mod tasks;

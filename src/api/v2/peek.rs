@@ -9,27 +9,23 @@ use utoipa::{IntoParams, ToSchema};
 use super::details::MessageDetails;
 use super::page::{Link, links};
 use super::queues;
+use super::selection::{FilterState, MessageFilter};
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{RawJson, reply};
-use crate::api::query::{Query, integer, list, whole};
-use angarium_broker::{self as broker, BodyExtent, Broker, MessageSelection, PeekFilter, PeekPosition};
+use crate::api::query::{Query, integer, list};
+use angarium_broker::{self as broker, BodyExtent, Broker, PeekFilter, PeekPosition};
 use angarium_core::error::{Error, InvalidPart};
-use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
 use angarium_core::page::PageLimit;
-use angarium_core::settle::MessageState;
-
-/// Max bytes of a text that messages are compared with.
-const FILTER_BYTES: usize = 1_024;
 
 /// Which messages to show: those that fulfil each condition. A blank parameter counts as absent.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PeekQuery {
     /// Only messages in one of these states; in any when absent.
-    #[param(inline, value_type = Option<Vec<PeekState>>, style = Form, explode = false, nullable = false)]
+    #[param(inline, value_type = Option<Vec<FilterState>>, style = Form, explode = false, nullable = false)]
     state: Option<String>,
     /// Only messages of this group.
     #[param(max_length = 128, pattern = "^[!-~]*$", nullable = false)]
@@ -67,19 +63,6 @@ pub struct PeekQuery {
     limit: Option<String>,
 }
 
-/// A state of a message.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its description is used: the state is a word of the domain")]
-enum PeekState {
-    Ready,
-    Delayed,
-    Claimed,
-    InTransfer,
-    Done,
-    Failed,
-}
-
 /// How much of a body is shown.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
@@ -95,23 +78,17 @@ enum PeekBody {
 
 impl PeekQuery {
     fn filter(&self, limits: &Limits) -> Result<PeekFilter, Error> {
-        for (field, text) in [("tag", &self.tag), ("by", &self.by), ("contains", &self.contains)] {
-            // So the link of a page is never too long, even if each byte is escaped.
-            if text.as_ref().is_some_and(|text| text.len() > FILTER_BYTES) {
-                return Err(wrong(field, format!("it has more than {FILTER_BYTES} bytes")));
-            }
-        }
-        let group = self.group.as_deref().map(|group| GroupName::new(group, "group")).transpose()?;
-        let selection = MessageSelection {
-            states: list(self.state.as_deref()).into_iter().map(state).collect::<Result<_, _>>()?,
-            group,
+        let filter = MessageFilter {
+            state: list(self.state.as_deref()).into_iter().map(ToOwned::to_owned).collect(),
+            group: self.group.clone(),
             tag: self.tag.clone(),
             by: self.by.clone(),
-            min_age: whole("min_age", self.min_age.as_deref())?,
-            max_age: whole("max_age", self.max_age.as_deref())?,
-            min_attempts: whole("min_attempts", self.min_attempts.as_deref())?,
+            min_age: integer("min_age", self.min_age.as_deref())?,
+            max_age: integer("max_age", self.max_age.as_deref())?,
+            min_attempts: integer("min_attempts", self.min_attempts.as_deref())?,
             contains: self.contains.clone(),
         };
+        let selection = filter.selection(InvalidPart::Query, "")?;
         let body = self.body.as_deref().map_or(Ok(BodyExtent::default()), extent)?;
         let wrong = |_| wrong("marker", "it is not the marker of a page's link");
         let after = self.marker.as_deref().map_or(Ok(PeekPosition::FIRST), str::parse).map_err(wrong)?;
@@ -136,13 +113,6 @@ impl PeekQuery {
         let carried = carried.map(|(name, value)| (name, value.as_deref()));
         links(&path, next.map(|next| next.to_string()), &carried)
     }
-}
-
-fn state(word: &str) -> Result<MessageState, Error> {
-    MessageState::of_word(word).ok_or_else(|| {
-        let words = MessageState::ALL.map(MessageState::as_str).join(", ");
-        wrong("state", format!("{word:?} is no state; those are {words}"))
-    })
 }
 
 fn extent(word: &str) -> Result<BodyExtent, Error> {
@@ -172,7 +142,7 @@ pub struct PeekPage {
 
 /// A message as a peek shows it.
 #[derive(Debug, Serialize, ToSchema)]
-struct PeekedMessage {
+pub(super) struct PeekedMessage {
     /// Its id.
     #[schema(value_type = uuid::Uuid)]
     id: MessageId,
@@ -207,7 +177,7 @@ struct PeekedMessage {
 
 /// The claim of a message as a peek shows it: without its id, which is for its holder.
 #[derive(Debug, Serialize, ToSchema)]
-struct PeekedClaim {
+pub(super) struct PeekedClaim {
     /// The name that its holder gave itself, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -217,7 +187,7 @@ struct PeekedClaim {
 }
 
 impl PeekedMessage {
-    fn new(message: broker::PeekedMessage, extent: BodyExtent) -> Self {
+    pub(super) fn new(message: broker::PeekedMessage, extent: BodyExtent) -> Self {
         let broker::PeekedMessage { view, claim, body_bytes } = message;
         let details = MessageDetails::of(&view);
         let is_cut = view.body.len() < body_bytes;

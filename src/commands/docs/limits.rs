@@ -171,6 +171,9 @@ fn pages() -> Vec<Bound> {
         fixed("messages that a peek reads for one page", count(bounds::PEEK_ENTRIES)),
         fixed("bytes that a peek reads for one page", size(bounds::PEEK_BYTES)),
         fixed("bytes of a body in a peek without `body=whole`", count(bounds::PEEK_HEAD_BYTES)),
+        fixed("messages that a dry run of a task reads", count(bounds::DRY_RUN_PEEKS * bounds::PEEK_ENTRIES)),
+        fixed("time of a dry run of a task", time(bounds::DRY_RUN_SECONDS)),
+        fixed("messages that a dry run of a task shows", bounds::DRY_RUN_SAMPLE),
     ]
 }
 
@@ -221,8 +224,8 @@ fn sqs() -> Vec<Bound> {
         fixed("queues on a page", count(bounds::SQS_PAGE)),
         fixed("time by which a signature may be off", time(bounds::SQS_CLOCK_SKEW_SECONDS)),
         fixed("time for which a signed URL holds", time(bounds::SQS_PRESIGNED_SECONDS)),
-        fixed("active message move tasks of a project", bounds::MOVE_TASKS_ACTIVE),
-        fixed("time of a message move task", time(bounds::MOVE_TASK_SECONDS)),
+        fixed("active tasks of a project that move, requeue or delete messages", bounds::MOVE_TASKS_ACTIVE),
+        fixed("time of such a task", time(bounds::MOVE_TASK_SECONDS)),
         fixed("bytes of the body of `ReceiveMessage`", size(bounds::SQS_RECEIVE_BYTES)),
         fixed("bytes of other bodies without messages", size(bounds::SQS_CONTROL_BYTES)),
     ]
