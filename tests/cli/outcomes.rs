@@ -180,6 +180,54 @@ fn peek_shows_holders_and_kept_messages() {
     assert!(none.contains("there are no such messages"), "{none}");
 }
 
+/// The words of a redrive of the messages with a tag.
+fn redrive<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["queue", "redrive", "q", "--tag", "eu"], more].concat()
+}
+
+#[test]
+fn redrive_requeues_and_moves_selected_messages() {
+    let (it, id) = with_message(&["--keep", "1h", "--tag", "eu"]);
+    let claim = claim(&it, &[]);
+    it.program.say(&["message", "settle", "q", &claim, &id, "--fail", "--no-retry"]);
+    let counted = it.program.say(&redrive(&["--dry-run"]));
+    assert!(counted.starts_with("1 of 1 messages match\n") && counted.contains(&id), "{counted}");
+    assert_eq!(it.program.plain(&redrive(&["--dry-run", "--state", "done"])), ["0"]);
+    let state = |task: &str| {
+        let tasks = it.program.json(&["queue", "tasks", "q"]);
+        let task = tasks.as_array().unwrap().iter().find(|shown| shown["id"] == json!(task)).unwrap().clone();
+        (task["state"].clone(), task["moved"].clone())
+    };
+    let ended = |task: &str| {
+        while state(task).0 == json!("running") {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(state(task), (json!("completed"), json!(1)));
+    };
+    ended(&it.program.plain(&redrive(&[]))[0]);
+    assert_eq!(it.program.plain(&["message", "peek", "q", "--state", "ready", "--body", "none"]), [&*id]);
+    it.program.say(&["queue", "create", "next"]);
+    ended(&it.program.plain(&redrive(&["--to", "next", "--rate", "10", "--max", "5"]))[0]);
+    assert_eq!(it.program.plain(&["message", "peek", "next", "--body", "none"]), [&*id]);
+    let table = it.program.say(&["queue", "tasks", "q"]);
+    assert!(
+        table.contains("  move ") && table.contains("  requeue ") && table.contains("completed"),
+        "{table}"
+    );
+    for body in ["1", "2", "3"] {
+        it.program.say(&["message", "post", "q", body, "--tag", "eu"]);
+    }
+    let slow = &it.program.plain(&redrive(&["--do", "delete", "--rate", "1"]))[0];
+    let second = it.program.run(&redrive(&["--do", "delete"]));
+    assert_eq!(second.code, 1);
+    assert!(second.err.contains("code conflict"), "{}", second.err);
+    it.program.say(&["queue", "tasks", "q", "--cancel", slow]);
+    assert!([json!("cancelling"), json!("cancelled")].contains(&state(slow).0), "{:?}", state(slow));
+    for wrong in [&["--to", "next", "--origin"][..], &["--do", "copy"], &["--state", "gone"]] {
+        assert_eq!(it.program.run(&redrive(wrong)).code, 2, "{wrong:?}");
+    }
+}
+
 #[test]
 fn peek_follows_the_link_of_an_empty_page() {
     let more = r#"{"messages": [], "looked_at": 16384, "links": [{"rel": "next", "href": "/v2/queues/q/peek?marker=m"}]}"#;

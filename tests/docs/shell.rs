@@ -78,7 +78,7 @@ const GUIDE: &[Page] = &[
     page(
         "docs/guide/redrive.md",
         Around::Service,
-        &["\"matches\":1", "202 Accepted", "\"moved\":1", "\"state\":\"ready\""],
+        &["\"matches\":1", "202 Accepted", "\"moved\":1", "\"state\":\"ready\"", "1 of 1 messages match"],
     ),
     page("docs/guide/peek.md", Around::Service, &["\"by\":\"worker 7\"", "\"looked_at\":2", "claimed "]),
     page(

@@ -1,5 +1,5 @@
 //! `angarium queue`: list, create, show, count, change, purge and delete queues. [`super::queue_counts`] has the
-//! counts, [`super::migration`] the migrations.
+//! counts, [`super::migration`] the migrations, [`super::queue_tasks`] the tasks over messages.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ use super::printer::Display;
 use super::queue_counts::{Columns, list, stats};
 use super::queue_explain::explain;
 use super::queue_hold::{self, HoldArgs};
+use super::queue_tasks::{self, RedriveArgs};
 use super::remote::{ApiRequest, Remote, encoded, with_query};
 use super::setting::Setting;
 use super::table::{one_line, pairs};
@@ -114,6 +115,16 @@ enum QueueCommand {
         #[arg(long)]
         kept: bool,
     },
+    /// Requeue, move or delete messages, in a task that the service runs: the failed ones, or others by a filter
+    Redrive(RedriveArgs),
+    /// List the latest tasks of a queue, or cancel one
+    Tasks {
+        /// Its name
+        queue: String,
+        /// Cancel this task; the messages that it has changed stay so
+        #[arg(long, value_name = "ID")]
+        cancel: Option<String>,
+    },
     /// Move a queue to another pool while it is used (administrators)
     Migrate(MigrateArgs),
     /// Show how far the migration of a queue is (administrators)
@@ -189,6 +200,11 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
                 kinds.push(PurgeKind::Kept);
             }
             purge(args, &remote, queues, &kinds)
+        }
+        QueueCommand::Redrive(redrive) => queue_tasks::redrive(&args.caller, &remote, redrive),
+        QueueCommand::Tasks { queue, cancel: None } => queue_tasks::list(&args.caller, &remote, queue),
+        QueueCommand::Tasks { queue, cancel: Some(task) } => {
+            queue_tasks::cancel(&args.caller, &remote, queue, task)
         }
         QueueCommand::Migrate(migrate) => migration::migrate(&remote, &mut args.caller.printer(), migrate),
         QueueCommand::Migration { queue } => {

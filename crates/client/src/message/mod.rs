@@ -3,7 +3,7 @@
 mod command;
 mod consume;
 mod get;
-mod peek;
+pub mod peek;
 mod post;
 mod requeue;
 mod settle;
@@ -165,7 +165,8 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
             ];
             let path = format!("{}/messages", queue::path(queue));
             let listing = Listing::new(&remote, &path, "messages", extent, &parameters);
-            if list(&args.caller, listing.with_headers(DETAILED))? {
+            let listing = listing.with_headers(DETAILED);
+            if print_pages(&args.caller, listing, HEADS, item, "there are no messages to list")? {
                 notice::tell_if_missing(&remote, queue);
             }
             Ok(())
@@ -191,16 +192,22 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
     }
 }
 
-/// Shows messages page by page. Returns true when there were none.
-fn list(caller: &CallerArgs, mut listing: Listing<'_>) -> Result<bool, Failure> {
+/// Prints a listing of messages page by page. Returns true when there were none; then a table is `nothing`.
+fn print_pages(
+    caller: &CallerArgs,
+    mut listing: Listing<'_>,
+    heads: &'static [&'static str],
+    item: impl Fn(&RawValue) -> Result<Item, Failure>,
+    nothing: &str,
+) -> Result<bool, Failure> {
     let mut printer = caller.printer();
-    let mut shown = printer.cut_list(HEADS);
+    let mut shown = printer.cut_list(heads);
     while let Some(page) = listing.page()? {
         let items = page.iter().map(|json| item(json)).collect::<Result<_, _>>()?;
         shown.page(items)?;
     }
     let is_empty = shown.is_empty();
-    shown.end("there are no messages to list")?;
+    shown.end(nothing)?;
     Ok(is_empty)
 }
 

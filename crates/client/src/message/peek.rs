@@ -4,18 +4,20 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::print_pages;
 use crate::caller::CallerArgs;
 use crate::failure::Failure;
 use crate::listing::{ExtentArgs, Listing};
+use crate::message_filter::FilterArgs;
 use crate::notice;
 use crate::printer::Item;
 use crate::queue::{self, parsed};
 use crate::remote::Remote;
 use crate::table::{bare, cut, one_line};
-use angarium_settings::units::{self, span};
+use angarium_settings::units::span;
 
 /// Column heads of a table of messages in any state.
-const HEADS: &[&str] = &["ID", "STATE", "AGE", "ATTEMPTS", "BY", "BODY"];
+pub const HEADS: &[&str] = &["ID", "STATE", "AGE", "ATTEMPTS", "BY", "BODY"];
 
 /// Arguments of `message peek`.
 #[derive(Args, Clone, Debug)]
@@ -24,33 +26,8 @@ pub struct PeekArgs {
     queue: String,
     #[command(flatten)]
     extent: ExtentArgs,
-    /// Only those in these states; may be given several times
-    #[arg(
-        long, value_name = "STATE", value_delimiter = ',',
-        value_parser = ["ready", "delayed", "claimed", "in_transfer", "done", "failed"]
-    )]
-    state: Vec<String>,
-    /// Only those of this group
-    #[arg(long, value_name = "GROUP")]
-    group: Option<String>,
-    /// Only those with this tag
-    #[arg(long, value_name = "TAG")]
-    tag: Option<String>,
-    /// Only those that this holder has claimed, or settled if they are kept
-    #[arg(long, value_name = "NAME")]
-    by: Option<String>,
-    /// Only those that were posted at least so long ago
-    #[arg(long, value_name = "DURATION", value_parser = units::seconds_within(0, u32::MAX))]
-    min_age: Option<u32>,
-    /// Only those that were posted at most so long ago
-    #[arg(long, value_name = "DURATION", value_parser = units::seconds_within(0, u32::MAX))]
-    max_age: Option<u32>,
-    /// Only those that have been claimed at least so often
-    #[arg(long, value_name = "N")]
-    min_attempts: Option<u32>,
-    /// Only those with this text in the JSON of their body
-    #[arg(long, value_name = "TEXT")]
-    contains: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// How much of each body: nothing, 4 KiB, or all; without it 4 KiB
     #[arg(long, value_name = "EXTENT", value_parser = ["none", "head", "whole"])]
     body: Option<String>,
@@ -98,36 +75,18 @@ struct PeekedOutcome {
 }
 
 pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &PeekArgs) -> Result<(), Failure> {
-    let number = |number: Option<u32>| number.map(|number| number.to_string());
-    let parameters = [
-        ("state", (!args.state.is_empty()).then(|| args.state.join(","))),
-        ("group", args.group.clone()),
-        ("tag", args.tag.clone()),
-        ("by", args.by.clone()),
-        ("min_age", number(args.min_age)),
-        ("max_age", number(args.max_age)),
-        ("min_attempts", number(args.min_attempts)),
-        ("contains", args.contains.clone()),
-        ("body", args.body.clone()),
-    ];
+    let mut parameters = args.filter.parameters();
+    parameters.push(("body", args.body.clone()));
     let path = format!("{}/peek", queue::path(&args.queue));
-    let listing = Listing::new(remote, &path, "messages", &args.extent, &parameters);
-    let mut listing = listing.past_empty_pages();
-    let mut printer = caller.printer();
-    let mut shown = printer.cut_list(HEADS);
-    while let Some(page) = listing.page()? {
-        let items = page.iter().map(|json| item(json)).collect::<Result<_, _>>()?;
-        shown.page(items)?;
-    }
-    let is_empty = shown.is_empty();
-    shown.end("there are no such messages")?;
-    if is_empty {
+    let listing = Listing::new(remote, &path, "messages", &args.extent, &parameters).past_empty_pages();
+    if print_pages(caller, listing, HEADS, item, "there are no such messages")? {
         notice::tell_if_missing(remote, &args.queue);
     }
     Ok(())
 }
 
-fn item(json: &RawValue) -> Result<Item, Failure> {
+/// Returns a message in any state in all formats.
+pub fn item(json: &RawValue) -> Result<Item, Failure> {
     let message: PeekedMessage = parsed(json)?;
     Ok(Item { row: message.row(), json: one_line(json), plain: message.plain() })
 }
