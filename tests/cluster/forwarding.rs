@@ -83,8 +83,7 @@ fn peek_is_equal_from_any_replica() {
 fn task_with_filter_continues_at_the_next_owner() {
     let mut cluster = Cluster::start(2);
     let queue = queue_of(&cluster, 1);
-    let message =
-        |number: u64| json!({"body": number, "tags": [if number % 2 == 0 { "even" } else { "odd" }]});
+    let message = |number: u64| json!({"body": number, "tags": [if number.is_multiple_of(2) { "even" } else { "odd" }]});
     let messages: Vec<Value> = (0..60).map(message).collect();
     let path = format!("/v2/queues/{queue}/messages");
     cluster.client(0).post(&path, &json!({"messages": messages})).unwrap();
