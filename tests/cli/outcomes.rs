@@ -147,6 +147,13 @@ fn failed_message_is_kept_and_requeued() {
     let claimed = it.program.run(&["message", "requeue", "q", &id]);
     assert_eq!(claimed.code, 1);
     assert!(claimed.err.contains("status 409, code conflict"), "{}", claimed.err);
+    it.program.say(&["message", "post", "edited", "old"]);
+    let old = it.program.plain(&["message", "peek", "edited", "--body", "none"]).remove(0);
+    let new = it.program.plain(&["message", "requeue", "edited", &old, "--body", "\"new\""]).remove(0);
+    assert_ne!(new, old);
+    assert_eq!(it.program.plain(&["message", "peek", "edited"]), ["new"]);
+    let two = it.program.run(&["message", "requeue", "edited", &new, &old, "--body", "1"]);
+    assert_eq!(two.code, 2);
     let both = it.program.run(&["message", "requeue", "q", &id, "--never", "--delay", "5"]);
     assert_eq!(both.code, 2);
 }

@@ -48,6 +48,7 @@ mod queue_list;
 mod queues;
 mod quotas;
 mod redis_pools;
+mod requeue;
 mod restart;
 mod rules;
 mod schedule;

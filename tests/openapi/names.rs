@@ -90,6 +90,7 @@ const WORDS: &[&str] = &[
     "Report",
     "Request",
     "Requeue",
+    "Requeued",
     "Resource",
     "Result",
     "Results",

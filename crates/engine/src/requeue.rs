@@ -84,6 +84,16 @@ impl QueueEngine {
         }
     }
 
+    /// A message in the place of another one is durable. During a migration it may be in the older pool: then posts to the
+    /// newer one with greater ids may be known already, and a page read beyond it.
+    pub fn replacement_posted(&mut self, header: Header) {
+        if self.hidden.contains_key(&header.id) {
+            self.hidden.learn(header);
+        } else {
+            self.show(header, None);
+        }
+    }
+
     fn is_requeuing(&self, id: MessageId) -> bool {
         self.hidden.get(&id).is_some_and(|hidden| hidden.why == HiddenReason::Requeuing)
     }

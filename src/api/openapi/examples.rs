@@ -331,7 +331,10 @@ fn of_messages(operation: &str) -> Bodies {
             "attempts": 1,
             "claim": {"by": "worker 7", "expires": "2026-11-21T07:07:38Z", "expires_in": 288}
         })),
-        "message_requeue" => Bodies::request(json!({"delay": 60})),
+        "message_requeue" => Bodies::both(
+            json!({"delay": 60, "body": {"invoice": 4711, "event": "paid"}}),
+            json!({"id": FORWARDED}),
+        ),
         "message_visibility_update" => Bodies::both(
             json!({"ttl": 600}),
             json!({"claim_id": CLAIM, "href": format!("/v2/queues/invoices/messages/{MESSAGE}?claim_id={CLAIM}")}),

@@ -2,22 +2,26 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Deserialize;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::error::{ApiError, Errors};
 use crate::api::extract::{CallerHeaders, MessagePath, Path, QueuePath, QueueRequest};
-use crate::api::json::{Json, RequestBody, not_null};
+use crate::api::json::{Json, RequestBody, into_bytes, not_null, reply};
 use angarium_broker::Broker;
 use angarium_core::delay::Delay;
 use angarium_core::error::{Error, InvalidPart, Resource};
+use angarium_core::ids::MessageId;
 use angarium_core::limits::{self, Limits};
 use angarium_core::settle::Requeue;
 
 /// The date of a message that is parked.
 const NEVER: &str = "never";
 
-/// When the message can be claimed again: at once, after a delay, or at a date. Unknown keys are refused.
+/// When the message can be claimed again: at once, after a delay, or at a date; and its new body, if it gets one. Unknown
+/// keys are refused.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RequeueRequest)]
@@ -31,11 +35,29 @@ pub struct RequeueBody {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     not_before: Option<String>,
+    /// Any JSON. With it a new message takes the place of this one: with its group, tags, SQS attributes and history, a new
+    /// id and a new life.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    body: Option<Box<RawValue>>,
+}
+
+/// Reads a body that is there, also `null`.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// The message that took the place of another one.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RequeuedMessage {
+    /// Its id.
+    #[schema(value_type = uuid::Uuid)]
+    id: MessageId,
 }
 
 impl RequestBody for RequeueBody {
     fn most(_: &Limits) -> usize {
-        limits::SMALL_BODY_BYTES
+        limits::SQS_REQUEST_BYTES
     }
 
     fn when_empty() -> Option<Self> {
@@ -44,7 +66,7 @@ impl RequestBody for RequeueBody {
 }
 
 impl RequeueBody {
-    fn requeue(self, limits: &Limits) -> Result<Requeue, Error> {
+    fn requeue(&self, limits: &Limits) -> Result<Requeue, Error> {
         match (self.delay, self.not_before.as_deref()) {
             (None, None) => Ok(Requeue::At(Delay::Seconds(0))),
             (Some(seconds), None) => Delay::seconds(seconds, "delay", limits).map(Requeue::At),
@@ -61,13 +83,15 @@ impl RequeueBody {
 /// Requeue a message
 ///
 /// A ready, delayed, done or failed message can be claimed again under its id, with no attempts and a new life. In a
-/// FIFO queue it keeps its place. The change is on disk when the request is answered.
+/// FIFO queue it keeps its place. With a `body` a new message replaces it, in one step, behind the others of its group.
+/// The change is on disk when the request is answered.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/messages/{message_id}/requeue", operation_id = "message_requeue",
     tag = "messages",
     params(QueuePath, ("message_id" = uuid::Uuid, Path, description = "The message."), CallerHeaders),
     request_body(content = Option<RequeueBody>),
     responses(
+        (status = 200, description = "A new message has replaced it.", body = RequeuedMessage),
         (status = 204, description = "It is available again, or will be."),
         (status = 404, description = "There is no such message.", body = crate::api::error::ErrorBody),
         (status = 409, description = "It is claimed.", body = crate::api::error::ErrorBody),
@@ -79,12 +103,16 @@ pub async fn post(
     asked: QueueRequest,
     Path(MessagePath { message_id }): Path<MessagePath>,
     Json(body): Json<RequeueBody>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<Response, ApiError> {
     let when = body.requeue(broker.limits())?;
     let missing = |_| Error::NotFound { resource: Resource::Message, name: message_id.clone() };
     let id = message_id.parse().map_err(missing)?;
-    broker.message_requeue(&asked.queue, id, when).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let Some(body) = body.body else {
+        broker.message_requeue(&asked.queue, id, when).await?;
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let id = broker.message_replace(&asked.queue, id, when, into_bytes(body)).await?;
+    Ok(reply(StatusCode::OK, &RequeuedMessage { id }))
 }
 
 #[cfg(test)]

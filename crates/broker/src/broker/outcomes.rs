@@ -1,5 +1,7 @@
 //! Outcomes of messages: settle, wait, requeue, recall.
 
+use bytes::Bytes;
+
 use angarium_core::claim::ClaimWait;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
@@ -25,6 +27,18 @@ impl Broker {
     /// is durable when this returns.
     pub async fn message_requeue(&self, at: &QueueRef, id: MessageId, when: Requeue) -> Result<(), Error> {
         self.0.messages.message_requeue(at, id, when).await
+    }
+
+    /// Puts a new message with this body in the place of a ready, delayed, failed or done message. It is durable, and the
+    /// old message gone, when this returns the id of the new one.
+    pub async fn message_replace(
+        &self,
+        at: &QueueRef,
+        id: MessageId,
+        when: Requeue,
+        body: Bytes,
+    ) -> Result<MessageId, Error> {
+        self.0.messages.message_replace(at, id, when, body).await
     }
 
     /// Returns a message, kept or not. With a wait, waits until it is done, failed or gone.

@@ -8,6 +8,7 @@ pub(crate) mod peek_read;
 pub(crate) mod pool_page;
 pub(crate) mod posts;
 pub(crate) mod recall;
+pub(crate) mod replace;
 pub(crate) mod requeue;
 pub(crate) mod retained;
 pub(crate) mod selection_count;

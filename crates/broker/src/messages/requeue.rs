@@ -40,10 +40,7 @@ impl Messages {
     }
 
     async fn requeue(&self, queue: &QueueHandle, id: MessageId, when: Requeue) -> Result<(), Error> {
-        queue.begin_requeue(id).map_err(|error| match error {
-            Error::Claimed(id) => Error::Conflict(format!("message {id} is claimed")),
-            error => error,
-        })?;
+        queue.begin_requeue(id).map_err(begin_error)?;
         let stored = match queue.stored_header(id).await {
             Ok(stored) => stored,
             Err(error) => {
@@ -71,8 +68,16 @@ impl Messages {
     }
 }
 
+/// Returns the error for a message that cannot be hidden.
+pub(in crate::messages) fn begin_error(error: Error) -> Error {
+    match error {
+        Error::Claimed(id) => Error::Conflict(format!("message {id} is claimed")),
+        error => error,
+    }
+}
+
 /// Returns the header of a message that can be made available.
-fn check_available(
+pub(in crate::messages) fn check_available(
     id: MessageId,
     stored: Option<Header>,
     now: Timestamp,

@@ -225,6 +225,13 @@ impl SlotState {
                 self.note_wake(at);
                 serves
             }
+            Purpose::Replace | Purpose::ReplaceInOlder => {
+                let over = open.engine.removed(&removes);
+                appends.into_iter().for_each(|message| open.engine.replacement_posted(message.header));
+                self.spend(over);
+                self.note_wake(at);
+                serves
+            }
             // The submitter continues when it receives the outcome.
             Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup | Purpose::ForgetSettles => None,
             Purpose::Copy | Purpose::RemoveCopied | Purpose::CopyNotes | Purpose::ForgetCopied => None,
@@ -246,7 +253,7 @@ impl OpenQueue {
                 updates.iter().for_each(|header| self.engine.cancel_requeue(header.id));
                 return true;
             }
-            Purpose::Remove | Purpose::RemoveTransferred => {
+            Purpose::Remove | Purpose::RemoveTransferred | Purpose::Replace | Purpose::ReplaceInOlder => {
                 self.engine.remove_failed(removes);
                 return true;
             }

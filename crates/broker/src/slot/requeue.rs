@@ -2,12 +2,16 @@
 
 use angarium_core::error::Error;
 use angarium_core::ids::MessageId;
-use angarium_core::message::Header;
+use angarium_core::message::{Header, Message};
+use angarium_core::names::PoolName;
 use angarium_engine::QueueEngine;
 
+use crate::ledger::quota_ledger::Reservation;
 use crate::slot::queue_handle::QueueHandle;
+use crate::slot::settle::route_to;
+use crate::slot::state::SlotState;
 use crate::writer::change::Change;
-use crate::writer::pending::WriteOutcome;
+use crate::writer::pending::{SlotWriter, WriteOutcome};
 
 impl QueueHandle {
     /// Hides a message to make it available again.
@@ -32,6 +36,41 @@ impl QueueHandle {
         }
         state.note_wake(&self.at);
         state.serve(&self.at);
+    }
+
+    /// Submits a new message in the place of a hidden one, which the pool has with the header `stored`. Returns the id of
+    /// the new message.
+    pub(crate) fn submit_replacement(
+        &self,
+        stored: &Header,
+        mut message: Message,
+        pool: &PoolName,
+        room: Reservation,
+    ) -> Result<(MessageId, WriteOutcome), Error> {
+        let now = self.slot.around.replica.clock.now();
+        let mut locked = self.slot.lock();
+        let state: &mut SlotState = &mut locked;
+        let SlotState { queues, writers, ids, .. } = state;
+        let queue =
+            queues.get_mut(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
+        let open = writers.get(pool).map_or_else(|| Err(self.closed()), SlotWriter::check_open);
+        // A migration may have begun or been canceled since the pool was found; the message stays in that pool.
+        let route = open.and_then(|()| route_to(&queue.placement, pool).ok_or_else(|| self.closed()));
+        let route = route.inspect_err(|_| queue.engine.leave_selected_as_is(stored))?;
+        // Kept messages are outside the groups.
+        if !stored.state.is_kept() {
+            queue.engine.requeue_read(stored);
+        }
+        queue.engine.begin_remove_selected(&[stored.id]);
+        message.header.id = ids.next(now, &mut self.slot.around.replica.random.clone());
+        let id = message.header.id;
+        let submitted = locked.submit_reserved(&self.at, Change::replace(route, message, stored.id), room);
+        if submitted.is_err()
+            && let Some(queue) = locked.queue_mut(&self.at, self.id)
+        {
+            queue.engine.remove_failed(&[stored.id]);
+        }
+        submitted.map(|outcome| (id, outcome))
     }
 
     /// Submits the new header of a message that the pool has with the header `stored`.

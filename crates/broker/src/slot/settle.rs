@@ -92,6 +92,15 @@ impl OpenQueue {
     }
 }
 
+/// Returns the route to one pool of a queue; none if the queue is not there.
+pub(in crate::slot) fn route_to(placement: &Placement, pool: &PoolName) -> Option<PoolRoute> {
+    match placement {
+        Placement { pool: newer, .. } if newer == pool => Some(PoolRoute::Newer),
+        Placement { older: Some(older), .. } if older == pool => Some(PoolRoute::Older),
+        Placement { .. } => None,
+    }
+}
+
 impl QueueHandle {
     /// Begins to settle a message for the holder of a claim. Returns none when the queue is closed.
     pub(crate) fn begin_settle(&self, id: MessageId, claim: ClaimId, now: Timestamp) -> Option<SettleStart> {
@@ -127,11 +136,7 @@ impl QueueHandle {
         let queue =
             queues.get_mut(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
         // A migration may have begun or been canceled since the pool was found; the message stays in that pool.
-        let route = match &queue.placement {
-            Placement { pool: newer, .. } if *newer == pool => PoolRoute::Newer,
-            Placement { older: Some(older), .. } if *older == pool => PoolRoute::Older,
-            Placement { .. } => return Err(self.closed()),
-        };
+        let route = route_to(&queue.placement, &pool).ok_or_else(|| self.closed())?;
         if queue.refuses_settles {
             return Err(self.closed());
         }

@@ -94,6 +94,15 @@ impl Change {
         Self::of(Purpose::Requeue, Changes::updates(headers))
     }
 
+    /// Appends a message in the place of another one. The caller names the pool that has that.
+    pub(crate) fn replace(pool: PoolRoute, message: Message, gone: MessageId) -> Self {
+        let purpose = match pool {
+            PoolRoute::Older => Purpose::ReplaceInOlder,
+            PoolRoute::Newer | PoolRoute::Both | PoolRoute::NewerFirst => Purpose::Replace,
+        };
+        Self::of(purpose, Changes { removes: vec![gone], ..Changes::appends(vec![message]) })
+    }
+
     /// Removes the notes of settles.
     pub(crate) fn forget_settles(keys: &[SettleKey]) -> Self {
         let names = keys.iter().map(settle_note_name).collect();

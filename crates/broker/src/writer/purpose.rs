@@ -37,6 +37,10 @@ pub(crate) enum Purpose {
     SettleInOlder,
     /// Make a message available again.
     Requeue,
+    /// Put a new message in the place of another one.
+    Replace,
+    /// The same, for a message that only the older pool has.
+    ReplaceInOlder,
     /// Remove the notes of settles.
     ForgetSettles,
 }
@@ -107,6 +111,9 @@ impl Purpose {
             Self::Settle => Properties { route: Newer, changes_totals: true, ..common },
             Self::SettleInOlder => Properties { route: Older, changes_totals: true, ..common },
             Self::Requeue => common,
+            // Only the pool that has the old message gets the new one.
+            Self::Replace => append,
+            Self::ReplaceInOlder => Properties { route: Older, ..append },
             Self::ForgetSettles => Properties { class: OfQueue, ..common },
         }
     }
@@ -166,6 +173,8 @@ mod tests {
             Purpose::Settle,
             Purpose::SettleInOlder,
             Purpose::Requeue,
+            Purpose::Replace,
+            Purpose::ReplaceInOlder,
         ] {
             assert_eq!(purpose.durability(&relaxed), Durability::Sync, "{purpose:?}");
         }

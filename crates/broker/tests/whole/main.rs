@@ -45,6 +45,7 @@ mod queue_list;
 mod quotas;
 mod recall;
 mod recovery;
+mod replace;
 mod requeue;
 mod retention;
 mod schedule;
