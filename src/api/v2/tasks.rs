@@ -110,31 +110,42 @@ fn no_queue(at: &QueueRef) -> Error {
     Error::NotFound { resource: Resource::Queue, name: at.name.to_string() }
 }
 
-/// A task that has begun.
-#[derive(Debug, Serialize, ToSchema)]
+/// A task that has begun, or what it would do: both have one form, because generated clients take one.
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub struct StartedTask {
-    /// Its id.
-    id: Uuid,
+    /// Its id. Absent for a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    id: Option<Uuid>,
+    /// Only for a dry run: how many messages fulfil the conditions, and can be changed; `max` has no effect on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    matches: Option<u64>,
+    /// Only for a dry run: how many messages were compared with the conditions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    looked_at: Option<u64>,
+    /// Only for a dry run: whether these are all. A large queue is not read to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    is_whole: Option<bool>,
+    /// Only for a dry run: the first of the messages, at most 10, with the heads of their bodies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    sample: Option<Vec<PeekedMessage>>,
 }
 
-/// What a task would do. Nothing was changed.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct TaskPlan {
-    /// How many messages fulfil the conditions, and can be changed; `max` has no effect on it.
-    matches: u64,
-    /// How many messages were compared with the conditions.
-    looked_at: u64,
-    /// Whether these are all. A large queue is not read to its end.
-    is_whole: bool,
-    /// The first of the messages, at most 10, with the heads of their bodies.
-    sample: Vec<PeekedMessage>,
-}
-
-impl From<SelectionCount> for TaskPlan {
+impl From<SelectionCount> for StartedTask {
     fn from(count: SelectionCount) -> Self {
         let SelectionCount { matches, looked_at, is_whole, sample } = count;
         let sample = sample.into_iter().map(|message| PeekedMessage::new(message, BodyExtent::Head));
-        Self { matches, looked_at, is_whole, sample: sample.collect() }
+        Self {
+            id: None,
+            matches: Some(matches),
+            looked_at: Some(looked_at),
+            is_whole: Some(is_whole),
+            sample: Some(sample.collect()),
+        }
     }
 }
 
@@ -238,7 +249,7 @@ pub struct TaskList {
     post, path = "/v2/queues/{queue_name}/tasks", operation_id = "task_start", tag = "messages",
     params(QueuePath, CallerHeaders),
     responses(
-        (status = 200, description = "What the task would do.", body = TaskPlan, example = json!({
+        (status = 200, description = "What the task would do.", body = StartedTask, example = json!({
             "matches": 37, "looked_at": 120_000, "is_whole": true, "sample": []
         })),
         (status = 202, description = "The task has begun.", body = StartedTask),
@@ -256,10 +267,10 @@ pub async fn post(
     let request = body.check(at)?;
     if is_dry {
         let count = broker.selection_count(at, &request.selection).await?.ok_or_else(|| no_queue(at))?;
-        return Ok(reply(StatusCode::OK, &TaskPlan::from(count)));
+        return Ok(reply(StatusCode::OK, &StartedTask::from(count)));
     }
     let id = broker.task_start(at, request).await?.map_err(|refusal| refused(at, refusal))?;
-    Ok(reply(StatusCode::ACCEPTED, &StartedTask { id }))
+    Ok(reply(StatusCode::ACCEPTED, &StartedTask { id: Some(id), ..StartedTask::default() }))
 }
 
 /// List the tasks of a queue
