@@ -198,7 +198,7 @@ struct PlanQueue<'a> {
     written: u64,
 }
 
-/// Reads the contents of the queues in the pools of one flavor. Counts those that have no move in `left_out`.
+/// Reads the contents of the queues in the pools of one flavor. Counts queues without a move in `left_out`.
 async fn read_loads<'a>(
     set: &[&OpenPool],
     contents: &QueueContents<'a>,

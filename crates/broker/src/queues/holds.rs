@@ -125,7 +125,7 @@ impl Queues {
     }
 
     /// Ends holds at their time, until the service stops. Claims of their queues have been granted since that time; this
-    /// serves those that wait, and removes the records.
+    /// serves waiting claims, and removes the records.
     pub(crate) async fn end_holds(&self) {
         while self.0.replica.sleep_tick(limits::HOLD_TICK).await {
             for slot in self.0.slots.owned() {
