@@ -80,26 +80,8 @@ impl Catalogue {
     /// [`Error::TooMany`] when the slot has as many held queues as it may.
     pub async fn hold_write(&self, slot: &OwnedSlot, queue: &QueueRef, hold: &Hold) -> Result<(), Error> {
         let (path, data) = (layout::hold(slot.slot, queue), to_json(&HoldRecord::of(queue, hold)));
-        let set = Op::Set { path: path.clone(), data: data.clone(), version: None };
-        match self.commit_as_owner(slot, &[], &[set]).await {
-            Ok(_) => return Ok(()),
-            Err(TreeError::Refused { why: Refusal::NoNode, .. }) => {}
-            Err(error) => return Err(failed(error)),
-        }
-        let create = Op::create(path, data);
-        let directory = Op::create(layout::slot_holds(slot.slot), "{}");
-        match self.commit_as_owner(slot, &[], &[directory, create.clone()]).await {
-            Ok(_) => return Ok(()),
-            Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
-            Err(error) => return Err(failed(error)),
-        }
-        match self.commit_as_owner(slot, &[], &[create]).await {
-            Ok(_) => Ok(()),
-            Err(TreeError::Refused { why: Refusal::Full, .. }) => {
-                Err(Error::TooMany { what: "held queues in one slot", bound: limits::TREE_CHILDREN })
-            }
-            Err(error) => Err(failed(error)),
-        }
+        let directory = layout::slot_holds(slot.slot);
+        self.write_in_directory(slot, (directory, path), data, "held queues in one slot").await
     }
 
     /// Deletes the hold of a queue. A hold that is already deleted is no error.

@@ -62,28 +62,9 @@ impl Catalogue {
         queue: QueueId,
         record: &MoveTasks,
     ) -> Result<(), Error> {
-        let (path, data) = (layout::tasks(slot.slot, queue), to_json(record));
-        let set = Op::Set { path: path.clone(), data: data.clone(), version: None };
-        match self.commit_as_owner(slot, &[], &[set]).await {
-            Ok(_) => return Ok(()),
-            Err(TreeError::Refused { why: Refusal::NoNode, .. }) => {}
-            Err(error) => return Err(failed(error)),
-        }
-        let create = Op::create(path, data);
-        let directory = Op::create(layout::slot_tasks(slot.slot), "{}");
-        match self.commit_as_owner(slot, &[], &[directory, create.clone()]).await {
-            Ok(_) => return Ok(()),
-            Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
-            Err(error) => return Err(failed(error)),
-        }
-        match self.commit_as_owner(slot, &[], &[create]).await {
-            Ok(_) => Ok(()),
-            Err(TreeError::Refused { why: Refusal::Full, .. }) => Err(Error::TooMany {
-                what: "queues in one slot that had a task which moved their messages",
-                bound: limits::TREE_CHILDREN,
-            }),
-            Err(error) => Err(failed(error)),
-        }
+        let path = layout::tasks(slot.slot, queue);
+        let what = "queues in one slot that had a task which moved their messages";
+        self.write_in_directory(slot, (layout::slot_tasks(slot.slot), path), to_json(record), what).await
     }
 
     /// Deletes the tasks of a deleted queue. Tasks that are already deleted are no error.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Catalogue, failed, from_json, layout, to_json};
-use angarium_coordination::{CommitResult, Fence, Mode, Op, TreeError};
+use angarium_coordination::{CommitResult, Fence, Mode, Op, Refusal, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
+use angarium_core::limits;
 use angarium_core::mutation::{Mutation, is_on};
 
 /// Max attempts when owners change at the same time. An ending session removes its owner nodes.
@@ -186,6 +188,36 @@ impl Catalogue {
             slot.lose();
         }
         outcome
+    }
+
+    /// Writes a record of a slot in a directory that is created with the first one. `what` are the records, for the error
+    /// when there are as many as there may be.
+    pub(super) async fn write_in_directory(
+        &self,
+        slot: &OwnedSlot,
+        (directory, path): (String, String),
+        data: Bytes,
+        what: &'static str,
+    ) -> Result<(), Error> {
+        let set = Op::Set { path: path.clone(), data: data.clone(), version: None };
+        match self.commit_as_owner(slot, &[], &[set]).await {
+            Ok(_) => return Ok(()),
+            Err(TreeError::Refused { why: Refusal::NoNode, .. }) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let create = Op::create(path, data);
+        match self.commit_as_owner(slot, &[], &[Op::create(directory, "{}"), create.clone()]).await {
+            Ok(_) => return Ok(()),
+            Err(TreeError::Refused { op: 0, why: Refusal::NodeExists }) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        match self.commit_as_owner(slot, &[], &[create]).await {
+            Ok(_) => Ok(()),
+            Err(TreeError::Refused { why: Refusal::Full, .. }) => {
+                Err(Error::TooMany { what, bound: limits::TREE_CHILDREN })
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl Queues {
     pub(crate) async fn end_holds(&self) {
         while self.0.replica.sleep_tick(limits::HOLD_TICK).await {
             for slot in self.0.slots.owned() {
-                for at in slot.take_ended_holds(self.0.replica.clock.now()) {
+                for at in slot.serve_ended_holds(self.0.replica.clock.now()) {
                     if let Err(error) = self.end_hold(&slot.queue(&at)).await {
                         self.0.replica.task_failed("end holds", format_args!("queue {}", at.name), &error);
                     }

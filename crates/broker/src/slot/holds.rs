@@ -71,7 +71,7 @@ impl Slot {
     }
 
     /// Returns the queues whose holds have ended by themselves, and serves the claims that wait for them.
-    pub(crate) fn take_ended_holds(self: &Arc<Self>, now: Timestamp) -> Vec<QueueRef> {
+    pub(crate) fn serve_ended_holds(self: &Arc<Self>, now: Timestamp) -> Vec<QueueRef> {
         let mut state = self.lock();
         let ended = state.holds.0.iter().filter(|(_, hold)| !hold.is_in_force(now));
         let ended: Vec<QueueRef> = ended.map(|(at, _)| at.clone()).collect();
