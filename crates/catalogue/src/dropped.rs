@@ -44,24 +44,36 @@ pub struct DroppedQueue {
     pub placement: Vec<PoolName>,
 }
 
+/// The records of holds that a queue has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeldRecords {
+    /// Whether it is held.
+    pub queue: bool,
+    /// Whether some of its groups are.
+    pub groups: bool,
+}
+
 impl Catalogue {
     /// Deletes the record of a queue and creates a record of the pending removal, in one commit. A queue that is
-    /// already deleted is no error. The hold of a queue that is held is deleted with it: a queue that is created under the
-    /// same name later is not held. After the last queue of a project in the slot, the project's directory is removed
+    /// already deleted is no error. The holds of a queue and of its groups are deleted with it: a queue that is created
+    /// under the same name later is not held. After the last queue of a project in the slot, the project's directory is removed
     /// too, if possible: clients choose the ids of their projects, and the number of projects per slot is bounded.
     pub async fn queue_delete(
         &self,
         slot: &OwnedSlot,
         queue: &QueueRef,
         record: &QueueRecord,
-        is_held: bool,
+        held: HeldRecords,
     ) -> Result<(), Error> {
         let mut ops = vec![Op::Delete { path: layout::queue(slot.slot, queue) }];
         if !is_on(Mutation::DeleteWithoutNote) {
             ops.push(Op::create(layout::dropped(slot.slot, record.id), to_json(&DroppedRecord::of(record)?)));
         }
-        if is_held {
+        if held.queue {
             ops.push(Op::Delete { path: layout::hold(slot.slot, queue) });
+        }
+        if held.groups {
+            ops.push(Op::Delete { path: layout::group_holds(slot.slot, queue) });
         }
         match self.commit_as_owner(slot, &[], &ops).await {
             Ok(_) | Err(TreeError::Refused { op: 0, why: Refusal::NoNode }) => {

@@ -2,11 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, OwnedSlot, failed, from_json, layout, to_json};
-use angarium_coordination::{Op, Refusal, TreeError};
+use super::{Catalogue, OwnedSlot, layout, to_json};
 use angarium_core::error::{Error, Part};
 use angarium_core::hold::{Hold, HoldEffects, HoldReason, PostEffect};
-use angarium_core::limits;
 use angarium_core::names::{QueueRef, address};
 use angarium_core::time::Timestamp;
 
@@ -15,6 +13,13 @@ use angarium_core::time::Timestamp;
 struct HoldRecord {
     #[serde(flatten, with = "address")]
     at: QueueRef,
+    #[serde(flatten)]
+    hold: StoredHold,
+}
+
+/// The terms of a hold as they are stored.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredHold {
     #[serde(default)]
     claim: bool,
     #[serde(default)]
@@ -33,8 +38,17 @@ struct HoldRecord {
 
 impl HoldRecord {
     fn of(at: &QueueRef, hold: &Hold) -> Self {
+        Self { at: at.clone(), hold: StoredHold::of(hold) }
+    }
+
+    fn into_hold(self) -> Result<(QueueRef, Hold), Error> {
+        Ok((self.at, self.hold.into_hold()?))
+    }
+}
+
+impl StoredHold {
+    pub(super) fn of(hold: &Hold) -> Self {
         Self {
-            at: at.clone(),
             claim: hold.effects.bars_claims(),
             post: hold.effects.posts() == Some(PostEffect::Refused),
             discard: hold.effects.posts() == Some(PostEffect::Discarded),
@@ -45,32 +59,23 @@ impl HoldRecord {
         }
     }
 
-    fn into_hold(self) -> Result<(QueueRef, Hold), Error> {
+    pub(super) fn into_hold(self) -> Result<Hold, Error> {
         let damaged = |error: Error| Error::unavailable(Part::Coordination, error);
-        let hold = Hold {
+        Ok(Hold {
             effects: HoldEffects::new(self.claim, self.post, self.discard).map_err(damaged)?,
             reason: HoldReason::stored(self.reason),
             by: self.by,
             since: Timestamp::from_millis(self.since),
             until: self.until.map(Timestamp::from_millis),
-        };
-        Ok((self.at, hold))
+        })
     }
 }
 
 impl Catalogue {
     /// Returns the holds of the queues of a slot.
     pub async fn holds(&self, slot: &OwnedSlot) -> Result<Vec<(QueueRef, Hold)>, Error> {
-        let names = self.tree.children(&layout::slot_holds(slot.slot)).await.map_err(failed)?;
-        let mut holds = Vec::with_capacity(names.len());
-        for chunk in names.chunks(limits::LISTING_RECORDS) {
-            let paths: Vec<String> =
-                chunk.iter().map(|name| format!("{}/{name}", layout::slot_holds(slot.slot))).collect();
-            for node in self.tree.get_many(&paths).await.map_err(failed)?.into_iter().flatten() {
-                holds.push(from_json::<HoldRecord>(&node)?.into_hold()?);
-            }
-        }
-        Ok(holds)
+        let records = self.read_directory::<HoldRecord>(&layout::slot_holds(slot.slot)).await?;
+        records.into_iter().map(HoldRecord::into_hold).collect()
     }
 
     /// Writes the hold of a queue, in place of an earlier one.
@@ -86,11 +91,7 @@ impl Catalogue {
 
     /// Deletes the hold of a queue. A hold that is already deleted is no error.
     pub async fn hold_delete(&self, slot: &OwnedSlot, queue: &QueueRef) -> Result<(), Error> {
-        let path = layout::hold(slot.slot, queue);
-        match self.commit_as_owner(slot, &[], &[Op::Delete { path }]).await {
-            Ok(_) | Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(()),
-            Err(error) => Err(failed(error)),
-        }
+        self.delete_of_slot(slot, layout::hold(slot.slot, queue)).await
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue that may still have data |
 //! | `/run/{hh}/holds/{project}:{queue}` | the hold of a queue; the directory is created with the first one |
+//! | `/run/{hh}/group_holds/{project}:{queue}` | the holds of the groups of a queue; likewise |
 //! | `/run/{hh}/pauses` | recent acts that must not be repeated at once; created with the first one |
 //! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`] of a queue; the directory is created with the first one |
 //! | `/run/clock` | like `/run/time`; written to read the clock of the tree, its time is not used |
@@ -136,7 +137,19 @@ pub(super) fn slot_holds(slot: Slot) -> String {
 }
 
 pub(super) fn hold(slot: Slot, queue: &QueueRef) -> String {
-    format!("{RUN}/{slot}/holds/{}:{}", escape(queue.project.as_str()), escape(queue.name.as_str()))
+    format!("{}/{}", slot_holds(slot), address_of(queue))
+}
+
+pub(super) fn slot_group_holds(slot: Slot) -> String {
+    format!("{RUN}/{slot}/group_holds")
+}
+
+pub(super) fn group_holds(slot: Slot, queue: &QueueRef) -> String {
+    format!("{}/{}", slot_group_holds(slot), address_of(queue))
+}
+
+fn address_of(queue: &QueueRef) -> String {
+    format!("{}:{}", escape(queue.project.as_str()), escape(queue.name.as_str()))
 }
 
 pub(super) fn slot_tasks(slot: Slot) -> String {

@@ -33,8 +33,11 @@ impl Schema {
     pub const HOLDS: Self = Self(6);
     /// Tasks with filters. Older programs would move all messages of the queue.
     pub const TASKS: Self = Self(7);
+    /// Holds of groups. Older programs would deliver the messages of held groups, and never those that a hold has put
+    /// aside.
+    pub const GROUP_HOLDS: Self = Self(8);
     /// The newest format that this program knows.
-    pub const KNOWN: Self = Self::TASKS;
+    pub const KNOWN: Self = Self::GROUP_HOLDS;
 
     /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -188,6 +189,27 @@ impl Catalogue {
             slot.lose();
         }
         outcome
+    }
+
+    /// Reads the records of a directory.
+    pub(super) async fn read_directory<R: DeserializeOwned>(&self, directory: &str) -> Result<Vec<R>, Error> {
+        let names = self.tree.children(directory).await.map_err(failed)?;
+        let mut records = Vec::with_capacity(names.len());
+        for chunk in names.chunks(limits::LISTING_RECORDS) {
+            let paths: Vec<String> = chunk.iter().map(|name| format!("{directory}/{name}")).collect();
+            for node in self.tree.get_many(&paths).await.map_err(failed)?.into_iter().flatten() {
+                records.push(from_json(&node)?);
+            }
+        }
+        Ok(records)
+    }
+
+    /// Deletes a record of a slot. A record that is already deleted is no error.
+    pub(super) async fn delete_of_slot(&self, slot: &OwnedSlot, path: String) -> Result<(), Error> {
+        match self.commit_as_owner(slot, &[], &[Op::Delete { path }]).await {
+            Ok(_) | Err(TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Writes a record of a slot in a directory that is created with the first one. `what` are the records, for the error

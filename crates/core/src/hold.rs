@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
 use crate::error::{Error, InvalidPart};
 use crate::limits;
 use crate::time::Timestamp;
@@ -136,6 +139,33 @@ impl Hold {
                 is_discarded: effect == PostEffect::Discarded,
             }),
         }
+    }
+}
+
+/// The id of a hold of a group: the mark of the messages that it has put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldId(pub Uuid);
+
+/// A hold of one group of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupHold {
+    /// Its id.
+    pub id: HoldId,
+    /// Its terms.
+    pub hold: Hold,
+    /// Whether it has ended, and messages that it has put aside may not be ready again.
+    pub is_releasing: bool,
+}
+
+impl GroupHold {
+    /// Whether no message of the group is given to a claim.
+    pub const fn bars_claims(&self) -> bool {
+        self.hold.effects.bars_claims() && !self.is_releasing
+    }
+
+    /// Whether it was released, or has ended by itself.
+    pub fn is_ended(&self, now: Timestamp) -> bool {
+        self.is_releasing || !self.hold.is_in_force(now)
     }
 }
 

@@ -260,6 +260,8 @@ pub const OUTCOME_WAITERS: usize = 16_384;
 /// Max messages in transfer whose ids a queue has in memory; for more, the engine asks the pool.
 pub const IN_TRANSFER_KNOWN: usize = 4_096;
 
+/// Max groups of one queue that are held, or whose release has not ended.
+pub const HELD_GROUPS: usize = 100;
 /// Max bytes of the reason of a hold.
 pub const HOLD_REASON_BYTES: usize = 256;
 /// Max seconds after which a caller that a hold refuses is to try again.

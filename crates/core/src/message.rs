@@ -9,6 +9,7 @@ use crate::delay::Delay;
 use crate::envelope::Envelope;
 use crate::error::{Error, InvalidPart};
 use crate::group::{DedupId, GroupName};
+use crate::hold::HoldId;
 use crate::ids::{MessageId, QueueId};
 use crate::limits::Limits;
 use crate::names::QueueRef;
@@ -287,6 +288,34 @@ impl Header {
     /// Adds an event to its history.
     pub fn note(&mut self, event: Event) {
         self.extras_mut().note(event);
+    }
+
+    /// Returns the header of a ready message that a hold of its group puts aside. It keeps its life.
+    pub fn put_aside(self, hold: HoldId) -> Self {
+        let mut header = Self { ready: Timestamp::NEVER, state: State::Scheduled, ..self };
+        header.extras_mut().held = Some(hold);
+        header
+    }
+
+    /// The hold that has put it aside, while it is aside.
+    pub fn held(&self) -> Option<HoldId> {
+        self.extras.as_ref().and_then(|extras| extras.held).filter(|_| self.state == State::Scheduled)
+    }
+
+    /// Returns the header of a message that is aside and becomes ready.
+    pub fn released(self, now: Timestamp) -> Self {
+        let mut header = Self { ready: now, state: State::Ready, ..self };
+        header.forget_hold();
+        header
+    }
+
+    /// Removes the mark of a hold.
+    pub fn forget_hold(&mut self) {
+        let Some(extras) = &mut self.extras else { return };
+        extras.held = None;
+        if extras.is_empty() {
+            self.extras = None;
+        }
     }
 
     /// Whether it has expired, in a queue with this retention. A message is expired from its instant of expiry on,

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, InvalidPart};
 use crate::group::GroupName;
+use crate::hold::HoldId;
 use crate::limits;
 use crate::message::{Life, seconds_within};
 use crate::time::Timestamp;
@@ -262,6 +263,8 @@ pub struct Extras {
     pub arrival: Option<Arrival>,
     /// Its last events, the oldest first.
     pub history: Vec<Event>,
+    /// The hold of its group that has put it aside.
+    pub held: Option<HoldId>,
 }
 
 impl Extras {

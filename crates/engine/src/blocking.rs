@@ -63,6 +63,16 @@ impl Blocking {
         }
     }
 
+    /// Blocks a group before its first message, until [`Self::free`].
+    pub(super) fn bar(&mut self, group: &GroupName) {
+        self.block(group, MessageId::ZERO);
+    }
+
+    /// Ends the effect of [`Self::bar`].
+    pub(super) fn free(&mut self, group: &GroupName) {
+        self.release(group, MessageId::ZERO);
+    }
+
     /// Records a message in transfer, which blocks its group until it is gone.
     pub(super) fn mark_in_transfer(&mut self, group: &GroupName, id: MessageId) {
         self.block(group, id);

@@ -92,6 +92,8 @@ pub struct MessageFacts {
     pub is_order_known: bool,
     /// Whether messages of other groups are served before those of its group.
     pub is_noisy: bool,
+    /// Whether its group is held.
+    pub is_group_held: bool,
     /// Claims after which a message is a dead letter.
     pub max_claims: Option<u32>,
 }
@@ -143,9 +145,11 @@ impl QueueEngine {
         let is_expired = |header: &Header| header.is_expired(now, self.settings.retention);
         let is_used_up =
             |header: &Header| self.settings.max_claims.is_some_and(|most| header.attempts >= most);
-        let is_fit = |header: &Header| !is_expired(header) && !is_used_up(header);
+        let is_barred = |header: &Header| self.held.of(header.group.as_ref()).is_some();
+        let is_fit = |header: &Header| !is_expired(header) && !is_used_up(header) && !is_barred(header);
         if let (Some(groups), Some(blocking)) = (&self.groups, self.hidden.blockers()) {
-            facts.groups_blocked = groups.blocked(blocking);
+            // Held groups are explained by their holds.
+            facts.groups_blocked = groups.blocked(blocking) - self.held.len();
             facts.available = groups.first_fit(blocking, is_fit);
             return;
         }
@@ -153,6 +157,8 @@ impl QueueEngine {
         for header in self.ready_cache.headers() {
             if is_expired(header) {
                 expired += 1;
+            } else if is_barred(header) {
+                // It waits for the release.
             } else if is_used_up(header) {
                 used_up += 1;
             } else {
@@ -184,6 +190,7 @@ impl QueueEngine {
             blocker: group.and_then(|group| self.blocker(id, group)),
             is_order_known: group.zip(self.groups.as_ref()).is_none_or(|(group, groups)| groups.knows(group)),
             is_noisy: group.is_some_and(is_noisy),
+            is_group_held: self.held.of(group).is_some(),
             max_claims: self.settings.max_claims,
         }
     }
@@ -192,7 +199,8 @@ impl QueueEngine {
     fn blocker(&self, id: MessageId, group: &GroupName) -> Option<GroupBlocker> {
         let (groups, blocking) = (self.groups.as_ref()?, self.hidden.blockers()?);
         let first = [groups.blocked_at(group, blocking), blocking.first(group)].into_iter().flatten().min();
-        let first = first.filter(|first| *first < id)?;
+        // A held group is blocked before its first message.
+        let first = first.filter(|first| *first < id && *first > MessageId::ZERO)?;
         Some(match self.hidden.get(&first).map(|hidden| hidden.why) {
             Some(HiddenReason::Claimed(_)) => GroupBlocker::Claimed(first),
             Some(_) => GroupBlocker::Changing(first),

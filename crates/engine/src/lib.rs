@@ -20,6 +20,7 @@
 //!  begin_copy: ready, scheduled or kept ──▶ copying ──finish_copy──▶ as before
 //!  begin_settle: claimed ──▶ settling ──▶ gone, kept, moving, or returning (see `settle`)
 //!  begin_requeue: ready, scheduled or kept ──▶ requeuing ──▶ ready or scheduled
+//!  take, of a held group: ready ──▶ requeuing ──▶ scheduled, put aside (see `held_groups`)
 //!  begin_remove_selected, begin_leave_selected: requeuing ──▶ removing or leaving (see `selected`)
 //! ```
 
@@ -36,6 +37,7 @@ mod explain;
 mod fair;
 mod group_load;
 mod groups;
+mod held_groups;
 mod hidden;
 mod idle;
 mod kept;

@@ -9,6 +9,7 @@ use super::claims::{Claim, Claims};
 use super::dedup::Dedup;
 use super::expiry::SweptPools;
 use super::groups::Groups;
+use super::held_groups::HeldGroups;
 use super::hidden::{HiddenMessage, HiddenMessages, HiddenReason};
 use super::kept::KeptMessages;
 use super::ready_cache::{ReadyCache, ReadyMessage};
@@ -50,6 +51,7 @@ pub struct QueueEngine {
     pub(super) purges: Purges,
     pub(super) recalls: Recalls,
     pub(super) kept: KeptMessages,
+    pub(super) held: HeldGroups,
 }
 
 /// Facts about a queue from the totals of its pool, when it is opened.
@@ -84,12 +86,14 @@ pub struct ClaimSelection {
     pub expired: Vec<MessageId>,
     /// Messages that were claimed the max number of times, now hidden: they must be marked in transfer.
     pub dead: Vec<Header>,
+    /// Messages of held groups, now hidden, with the headers that put them aside: these must be written.
+    pub aside: Vec<Header>,
 }
 
 impl ClaimSelection {
     /// Whether the selection found no message at all.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.expired.is_empty() && self.dead.is_empty()
+        self.messages.is_empty() && self.expired.is_empty() && self.dead.is_empty() && self.aside.is_empty()
     }
 }
 
@@ -102,11 +106,14 @@ pub(super) struct TakeBounds {
     max_claims: Option<u32>,
     /// Max messages that are hidden without being for the claim.
     dead: usize,
+    /// Whether messages of held groups are put aside.
+    is_barred: bool,
 }
 
 impl TakeBounds {
     pub(super) fn can_continue(&self, taken: &ClaimSelection) -> bool {
-        taken.messages.len() < self.limit && taken.expired.len() + taken.dead.len() < self.dead
+        taken.messages.len() < self.limit
+            && taken.expired.len() + taken.dead.len() + taken.aside.len() < self.dead
     }
 
     /// Number of messages that may still be taken.
@@ -141,6 +148,7 @@ impl QueueEngine {
             purges: Purges::default(),
             recalls: Recalls::default(),
             kept: KeptMessages::default(),
+            held: HeldGroups::default(),
         }
     }
 
@@ -234,16 +242,15 @@ impl QueueEngine {
     /// allow are dead: they are never claimed again.
     pub fn take(&mut self, limit: usize, now: Timestamp) -> ClaimSelection {
         let max_claims = self.settings.max_claims;
-        self.take_some(TakeBounds { limit, max_claims, dead: limits::REFILL_MESSAGES }, now)
+        let dead = limits::REFILL_MESSAGES;
+        self.take_some(TakeBounds { limit, max_claims, dead, is_barred: true }, now)
     }
 
     /// Hides the oldest ready messages for a transfer out of the queue, however often they were claimed: at most
     /// `limit`, all in `dead`.
     pub fn take_to_leave(&mut self, limit: usize, now: Timestamp) -> ClaimSelection {
-        self.take_some(
-            TakeBounds { limit, max_claims: Some(0), dead: limit.min(limits::REFILL_MESSAGES) },
-            now,
-        )
+        let dead = limit.min(limits::REFILL_MESSAGES);
+        self.take_some(TakeBounds { limit, max_claims: Some(0), dead, is_barred: false }, now)
     }
 
     fn take_some(&mut self, taking: TakeBounds, now: Timestamp) -> ClaimSelection {
@@ -264,6 +271,9 @@ impl QueueEngine {
             if header.is_expired(now, self.settings.retention) {
                 self.hide_expired(header);
                 taken.expired.push(id);
+            } else if let Some(hold) = self.held.of(header.group.as_ref()).filter(|_| taking.is_barred) {
+                self.hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Requeuing));
+                taken.aside.push(header.put_aside(hold));
             } else if taking.is_dead(&header) {
                 self.hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Leaving));
                 taken.dead.push(header);

@@ -49,7 +49,8 @@ impl QueueEngine {
         }
     }
 
-    /// The new header of a message is durable: it is ready or scheduled.
+    /// The new header of a message is durable: it is ready or scheduled. What a hold has put aside, or releases, is not
+    /// counted.
     pub fn requeued(&mut self, header: Header) {
         if !self.is_requeuing(header.id) {
             return;
@@ -57,8 +58,11 @@ impl QueueEngine {
         if let Some(refill) = &mut self.refill {
             refill.remove(header.id);
         }
-        self.hidden.remove(&header.id);
-        self.note_requeued();
+        let before = self.hidden.remove(&header.id).and_then(|hidden| hidden.header);
+        let was_held = before.is_some_and(|before| before.held().is_some());
+        if !was_held && header.held().is_none() {
+            self.note_requeued();
+        }
         self.show(header, None);
     }
 

@@ -2,14 +2,16 @@
 //! later program adds fields without a new form.
 //!
 //! A field is: number, bytes of the value, value (1 + 4 + any). Numbers are: 1 keep, 2 tags, 3 values of holders,
-//! 4 forgotten claims, 5 holder, 6 result, 7 reason, 8 arrival, 9 life before it was kept, 10 history. Unknown numbers are
-//! skipped. Numbers in values are big-endian; a text in a list has its length before it (2). Databases have these forms,
+//! 4 forgotten claims, 5 holder, 6 result, 7 reason, 8 arrival, 9 life before it was kept, 10 history, 11 hold
+//! that has put it aside. Unknown numbers are skipped. Numbers in values are big-endian; a text in a list has its length before it (2). Databases have these forms,
 //! so they never change.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use uuid::Uuid;
 
 use crate::StoreError;
 use crate::header::{damaged, take_group};
+use angarium_core::hold::HoldId;
 use angarium_core::message::Life;
 use angarium_core::outcome::{
     Arrival, ArrivalLife, Event, EventKind, Extras, Holder, Keep, Meta, Outcome, Reason, Tags,
@@ -26,6 +28,7 @@ const REASON: u8 = 7;
 const ARRIVAL: u8 = 8;
 const LIFE: u8 = 9;
 const HISTORY: u8 = 10;
+const HELD: u8 = 11;
 
 /// Flags of the fields that an arrival has.
 const HAS_DELAY: u8 = 1;
@@ -35,7 +38,7 @@ const HAS_LIFE_OF_TARGET: u8 = 8;
 
 /// Returns the stored form of extras.
 pub(super) fn encode(extras: &Extras) -> Bytes {
-    let Extras { keep, tags, meta, forgotten, by, result, reason, life, arrival, history } = extras;
+    let Extras { keep, tags, meta, forgotten, by, result, reason, life, arrival, history, held } = extras;
     let mut value = BytesMut::new();
     if let Some(keep) = keep {
         put(&mut value, KEEP, &keep.seconds().to_be_bytes());
@@ -71,6 +74,9 @@ pub(super) fn encode(extras: &Extras) -> Bytes {
         history.iter().for_each(|event| put_event(&mut events, event));
         put(&mut value, HISTORY, &events);
     }
+    if let Some(held) = held {
+        put(&mut value, HELD, held.0.as_bytes());
+    }
     value.freeze()
 }
 
@@ -94,6 +100,7 @@ pub(super) fn decode(mut value: Bytes) -> Result<Extras, StoreError> {
             ARRIVAL => extras.arrival = Some(decode_arrival(field)?),
             LIFE => extras.life = Some(decode_life(field)?),
             HISTORY => extras.history = take_events(field)?,
+            HELD => extras.held = Some(HoldId(Uuid::from_slice(&field).map_err(|_| bad())?)),
             _ => {}
         }
     }
@@ -264,6 +271,7 @@ mod tests {
                 group: Some(GroupName::new("g", "group").unwrap()),
             }),
             history: vec![event(EventKind::Failed, "w", "r"), event(EventKind::Requeued, "", "")],
+            held: Some(HoldId(Uuid::from_u128(1))),
         }
     }
 
@@ -292,6 +300,7 @@ mod tests {
             03c020000000900016100\
             04c3a42062";
         assert!(hex.starts_with(&expected.replace(' ', "")), "{hex}");
+        assert!(hex.ends_with("0b0000001000000000000000000000000000000001"), "{hex}");
     }
 
     #[test]
@@ -307,6 +316,6 @@ mod tests {
         let value = encode(&all());
         let whole = (0..value.len()).filter(|length| decode(value.slice(..*length)).is_ok());
         // Cut between two fields, the rest is whole.
-        assert_eq!(whole.count(), 10);
+        assert_eq!(whole.count(), 11);
     }
 }

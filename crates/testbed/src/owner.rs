@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use angarium_core::durability::Durability;
 use angarium_core::group::GroupName;
+use angarium_core::hold::HoldId;
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, Peer, Retention, State};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
@@ -207,6 +208,7 @@ pub fn all_extras() -> Extras {
             group: GroupName::new("g:1", "group").ok(),
         }),
         history: vec![event(EventKind::Failed, "worker 1", 5), event(EventKind::Requeued, "", 0)],
+        held: Some(HoldId(Uuid::from_u128(7))),
     }
 }
 

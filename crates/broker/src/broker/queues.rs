@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use angarium_catalogue::Act;
 use angarium_core::error::Error;
+use angarium_core::group::GroupName;
 use angarium_core::hold::Hold;
 use angarium_core::limits::Limits;
 use angarium_core::move_task::{MoveRate, MoveTask, TaskRequest};
@@ -51,6 +52,42 @@ impl Broker {
     /// Ends the hold of a queue, for the caller with this name. It is no error when there is no hold.
     pub async fn queue_release(&self, at: &QueueRef, by: Option<String>) -> Result<(), Error> {
         self.0.queues.queue_release(at, by).await
+    }
+
+    /// Holds a group of a queue, in place of an earlier hold of the group. When this returns, no claim that begins later
+    /// gets a message of the group, or no post to it that begins later is stored. Claims that exist continue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when there is no such queue; [`Error::Invalid`] when it would have ended already;
+    /// [`Error::TooMany`] when the queue has as many held groups as it may.
+    pub async fn group_hold(
+        &self,
+        at: &QueueRef,
+        group: &GroupName,
+        terms: HoldTerms,
+    ) -> Result<Hold, Error> {
+        self.0.queues.group_hold(at, group, terms).await
+    }
+
+    /// Returns the hold of a group.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when there is no such queue, or the group is not held.
+    pub async fn group_hold_get(&self, at: &QueueRef, group: &GroupName) -> Result<Hold, Error> {
+        self.0.queues.group_hold_get(at, group).await
+    }
+
+    /// Ends the hold of a group, for the caller with this name. Posts to it are stored when this returns, and its messages
+    /// can be claimed: those that were put aside soon after. It is no error when there is no hold.
+    pub async fn group_release(
+        &self,
+        at: &QueueRef,
+        group: &GroupName,
+        by: Option<String>,
+    ) -> Result<(), Error> {
+        self.0.queues.group_release(at, group, by).await
     }
 
     /// Returns the hold of a queue that is in force, if there is one, for a caller that got no message.

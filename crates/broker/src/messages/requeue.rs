@@ -103,7 +103,7 @@ pub(crate) fn available_again(mut header: Header, when: Requeue, now: Timestamp)
     // The record of its last claim may still name it.
     forget_claims(&mut header);
     let extras = header.extras_mut();
-    (extras.result, extras.reason, extras.by) = (None, None, None);
+    (extras.result, extras.reason, extras.by, extras.held) = (None, None, None, None);
     let life = extras.life.take();
     extras.note(Event { at: now, what: EventKind::Requeued, by: None, reason: None, seconds: 0 });
     let life = life.unwrap_or(header.life).begun_again(ready);

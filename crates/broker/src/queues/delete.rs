@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, warn};
 
-use angarium_catalogue::{DroppedQueue, QueueRecord};
+use angarium_catalogue::{DroppedQueue, HeldRecords, QueueRecord};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::maps::HashSet;
@@ -199,7 +199,8 @@ impl Queues {
             slot.add_orphans(record.id, queue.claims());
         }
         let _roll = slot.roll.lock().await;
-        let deleted = self.0.replica.catalogue.queue_delete(&slot.owned, at, record, slot.has_hold(at)).await;
+        let held = HeldRecords { queue: slot.has_hold(at), groups: slot.has_group_holds(at) };
+        let deleted = self.0.replica.catalogue.queue_delete(&slot.owned, at, record, held).await;
         self.0.replica.meter.forget_queue(at);
         slot.clean_at(self.0.replica.clock.now());
         match &deleted {
@@ -207,6 +208,7 @@ impl Queues {
             Ok(()) => {
                 self.0.ledger.remove_queue(record.id);
                 slot.forget_hold(at);
+                slot.forget_group_holds(at);
                 slot.note_deleted(at);
             }
             // The queue may still exist, and its state in memory is gone.

@@ -129,6 +129,7 @@ impl Queues {
     pub(crate) async fn end_holds(&self) {
         while self.0.replica.sleep_tick(limits::HOLD_TICK).await {
             for slot in self.0.slots.owned() {
+                self.release_groups(&slot);
                 for at in slot.serve_ended_holds(self.0.replica.clock.now()) {
                     if let Err(error) = self.end_hold(&slot.queue(&at)).await {
                         self.0.replica.task_failed("end holds", format_args!("queue {}", at.name), &error);
@@ -150,7 +151,7 @@ impl Queues {
 }
 
 /// Checks that a queue exists, whether its pool answers or not.
-async fn check_exists(queue: &SlotQueue) -> Result<(), Error> {
+pub(in crate::queues) async fn check_exists(queue: &SlotQueue) -> Result<(), Error> {
     if queue.handle().is_some() || queue.record().await?.is_some() {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 pub(crate) mod delete;
 pub(crate) mod describe;
 pub(crate) mod flavor;
+pub(crate) mod group_holds;
 pub(crate) mod holds;
 pub(crate) mod list;
 pub(crate) mod patch;

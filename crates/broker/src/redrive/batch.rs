@@ -221,5 +221,8 @@ impl Redrive {
 /// far do not count.
 pub(crate) fn redriven_header(header: Header, target: &Arc<Peer>, now: Timestamp) -> Header {
     let (life, state) = (header.life.begun_again(now), State::Moving(Arc::clone(target)));
-    Header { created: now, ready: now, life, attempts: 0, first_claimed: None, state, ..header }
+    let mut header =
+        Header { created: now, ready: now, life, attempts: 0, first_claimed: None, state, ..header };
+    header.forget_hold();
+    header
 }

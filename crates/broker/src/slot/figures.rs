@@ -124,7 +124,7 @@ impl Slot {
         state.figures.settle();
         page.claims += state.live_claims.saturating_sub(state.spent.len());
         page.waiting_claims += state.lines.len();
-        for since in state.holds.times(now) {
+        for since in state.holds.times(now).chain(state.group_holds.times(now)) {
             page.holds += 1;
             page.oldest_hold_age = page.oldest_hold_age.max(now.seconds_since(since));
         }

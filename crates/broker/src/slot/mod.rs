@@ -19,6 +19,7 @@ pub(crate) mod follow_ups;
 pub(crate) mod foreign_slots;
 pub(crate) mod gates;
 pub(crate) mod gauge;
+pub(crate) mod group_holds;
 pub(crate) mod group_reads;
 pub(crate) mod holds;
 pub(crate) mod idle;

@@ -134,6 +134,7 @@ impl Slot {
             self.around.ledger.opened(account, id, self.epoch, totals);
         }
         state.queues.insert(at.clone(), Box::new(queue));
+        state.follow_group_holds(at);
         state.start_mover(at);
         state.start_copy_phase(at);
         state.note_wake(at);

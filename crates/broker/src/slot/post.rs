@@ -48,10 +48,11 @@ impl QueueHandle {
         let now = self.slot.around.replica.clock.now();
         let mut locked = self.slot.lock();
         let state: &mut SlotState = &mut locked;
-        let SlotState { queues, writers, ids, holds, .. } = state;
+        let SlotState { queues, writers, ids, holds, group_holds, .. } = state;
         if let Some(hold) = holds.get(&self.at, now) {
             hold.check_post(now)?;
         }
+        group_holds.check_post(&self.at, &messages, now)?;
         let queue = queues.get(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
         let pool = &queue.placement.pool;
         let writer = writers.get(pool).ok_or_else(|| self.closed())?;

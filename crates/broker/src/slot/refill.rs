@@ -63,10 +63,14 @@ impl LockedSlot<'_> {
             if queue.shown.make_due() {
                 self.state.figures.note_due(at);
             }
-            let ClaimSelection { messages, expired, dead } = taken;
+            let ClaimSelection { messages, expired, dead, aside } = taken;
             if !expired.is_empty() {
                 // No caller waits for the outcome: an expired message stays hidden until it is removed.
                 drop(self.submit(at, Change::remove(expired)));
+            }
+            if !aside.is_empty() {
+                // Likewise: a message of a held group stays hidden until it is aside.
+                drop(self.submit(at, Change::requeue(aside)));
             }
             if let Some(target) = target {
                 let watched =

@@ -12,7 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use angarium_catalogue::{ClaimRecord, OwnedSlot, Placement, SlotClaims};
 use angarium_core::attributes::Attributes;
-use angarium_core::hold::Hold;
+use angarium_core::group::GroupName;
+use angarium_core::hold::{GroupHold, Hold};
 use angarium_core::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::{PoolName, QueueRef};
@@ -27,6 +28,7 @@ use crate::slot::closed_figures::{OpenedContents, SlotFigures};
 use crate::slot::deadlines::Deadline;
 use crate::slot::figures::QueueDisplay;
 use crate::slot::gates::Gates;
+use crate::slot::group_holds::SlotGroupHolds;
 use crate::slot::holds::SlotHolds;
 use crate::slot::life::RecoveryPace;
 use crate::slot::migration::Migration;
@@ -113,6 +115,8 @@ pub(crate) struct SlotState {
     pub(crate) spared: HashSet<QueueId>,
     /// Holds of queues.
     pub(crate) holds: SlotHolds,
+    /// Holds of groups of queues.
+    pub(crate) group_holds: SlotGroupHolds,
     /// Waiting claims by queue, whether the queue exists or not.
     pub(crate) lines: WaitLines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that have an earlier entry are skipped.
@@ -180,6 +184,7 @@ pub(crate) struct OpenQueue {
 pub(crate) struct SlotRecords {
     pub(crate) claims: SlotClaims,
     pub(crate) holds: Vec<(QueueRef, Hold)>,
+    pub(crate) group_holds: Vec<(QueueRef, Vec<(GroupName, GroupHold)>)>,
 }
 
 /// The terms of an acquisition.
@@ -198,11 +203,12 @@ impl Slot {
         terms: SlotTerms,
         around: SlotSurroundings,
     ) -> Self {
-        let SlotRecords { claims, holds } = found;
+        let SlotRecords { claims, holds, group_holds } = found;
         let SlotTerms { taken, no_expiry_before } = terms;
         let alarms = around.replica.alarms.clone();
         let mut state = SlotState::new(claims, no_expiry_before, alarms);
         state.holds = SlotHolds::new(holds);
+        state.group_holds = SlotGroupHolds::new(group_holds);
         Self {
             owned,
             epoch,
@@ -251,6 +257,7 @@ impl SlotState {
             dropped: HashSet::default(),
             spared: HashSet::default(),
             holds: SlotHolds::default(),
+            group_holds: SlotGroupHolds::default(),
             lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),

@@ -200,10 +200,15 @@ impl Slots {
     pub(crate) async fn load(&self, owned: OwnedSlot, taken: RecoveryPace) -> Result<Arc<Slot>, Error> {
         let epoch = Epoch { generation: self.0.replica.generation, transaction: owned.transaction };
         let catalogue = &self.0.replica.catalogue;
-        let (claims, holds) = tokio::try_join!(catalogue.claims(&owned), catalogue.holds(&owned))?;
+        let (claims, holds, group_holds) = tokio::try_join!(
+            catalogue.claims(&owned),
+            catalogue.holds(&owned),
+            catalogue.group_holds(&owned)
+        )?;
+        let found = SlotRecords { claims, holds, group_holds };
         let no_expiry_before = self.0.replica.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
         let terms = SlotTerms { taken, no_expiry_before };
-        Ok(Arc::new(Slot::new(owned, epoch, SlotRecords { claims, holds }, terms, self.0.around.clone())))
+        Ok(Arc::new(Slot::new(owned, epoch, found, terms, self.0.around.clone())))
     }
 }
 

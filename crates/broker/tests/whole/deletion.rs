@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use angarium_broker::Broker;
-use angarium_catalogue::{Catalogue, OwnedSlot, QueueRecord};
+use angarium_catalogue::{Catalogue, HeldRecords, OwnedSlot, QueueRecord};
 use angarium_clock::Clock;
 use angarium_cluster::replicas::Replica;
 use angarium_coordination::Coordination;
@@ -155,7 +155,7 @@ async fn killed_deletion_is_cleaned_by_next_process() {
         let record = seen.record().await.unwrap();
         seen.whole.broker.stop().await;
         let slot = seen.slot().await;
-        seen.catalogue.queue_delete(&slot, &queue("q"), &record, false).await.unwrap();
+        seen.catalogue.queue_delete(&slot, &queue("q"), &record, HeldRecords::default()).await.unwrap();
         let epoch = Epoch { generation: 1, transaction: slot.transaction };
         let part = |limit| seen.pool.drop_queue(slot.slot, epoch, record.id, limit);
         match step {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use angarium_broker::Broker;
-use angarium_catalogue::{Catalogue, OwnedSlot, QueueRecord};
+use angarium_catalogue::{Catalogue, HeldRecords, OwnedSlot, QueueRecord};
 use angarium_coordination::Coordination;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::durability::Durability;
@@ -37,7 +37,7 @@ async fn leave_note(lives: &Lives) {
     let id = QueueId::new(slot, &mut rand::rng());
     let record = QueueRecord::new(id, &pool.name, &Metadata::empty(), lives.clock.now());
     assert!(catalogue.queue_create(&owned, &gone, &record, &pool, None).await.unwrap());
-    catalogue.queue_delete(&owned, &gone, &record, false).await.unwrap();
+    catalogue.queue_delete(&owned, &gone, &record, HeldRecords::default()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

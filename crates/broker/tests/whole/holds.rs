@@ -25,16 +25,16 @@ use uuid::Uuid;
 use super::faulty::{Fault, FaultyTree, Plan};
 use super::{MAX_WAIT, limit, metadata, one_pool, queue, replica, terms, whole};
 
-fn effects(claim: bool, post: bool, discard: bool) -> HoldEffects {
+pub fn effects(claim: bool, post: bool, discard: bool) -> HoldEffects {
     HoldEffects::new(claim, post, discard).unwrap()
 }
 
-fn hold_terms(effects: HoldEffects) -> HoldTerms {
+pub fn hold_terms(effects: HoldEffects) -> HoldTerms {
     let reason = HoldReason::new("bad deploy").unwrap();
     HoldTerms { effects, reason, by: Some("ops".to_owned()), until: None }
 }
 
-fn claims_held() -> HoldTerms {
+pub fn claims_held() -> HoldTerms {
     hold_terms(effects(true, false, false))
 }
 
@@ -43,22 +43,22 @@ fn message() -> NewMessage {
 }
 
 /// A broker on a journal of its own that outlives it.
-struct Scene {
+pub struct Scene {
     journal: Journal,
-    clock: Clock,
+    pub clock: Clock,
     plan: Plan,
     _data: TempDir,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let data = tempfile::tempdir().unwrap();
         let clock = Clock::manual(1_700_000_000_000);
         let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
         Self { journal, clock, plan: Plan::default(), _data: data }
     }
 
-    async fn tree(&self) -> EmbeddedTree {
+    pub async fn tree(&self) -> EmbeddedTree {
         EmbeddedTree::open(self.journal.clone()).await.unwrap()
     }
 
@@ -72,7 +72,7 @@ impl Scene {
         one_pool(Arc::new(EmbeddedPool::new(self.journal.clone())))
     }
 
-    async fn start(&self) -> Broker {
+    pub async fn start(&self) -> Broker {
         let tree = FaultyTree::new(Arc::new(self.tree().await), self.plan.clone());
         let catalogue = Catalogue::new(Arc::new(tree));
         Broker::start(catalogue, &self.pools(), replica(), self.clock.clone(), Limits::ZAQAR).await.unwrap()

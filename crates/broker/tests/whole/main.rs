@@ -20,6 +20,7 @@ mod explain_messages;
 mod faulty;
 mod fences;
 mod ghosts;
+mod group_holds;
 mod groups;
 mod hanging;
 mod holds;

@@ -1,0 +1,296 @@
+//! Holds of groups: a held group is not delivered, and the rest of its queue is.
+//!
+//! ```text
+//! hold ─▶ record ─▶ memory ─▶ answer          messages that claims meet are put aside, each once
+//! release ─▶ record: releasing ─▶ memory ─▶ answer ─▶ make ready what is aside ─▶ record without the hold
+//! ```
+//!
+//! From the second line on the engine puts no message aside, so a pass over the group that begins after the last one was
+//! put aside finds all of them. After a kill a later owner repeats the passes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tracing::info;
+
+use angarium_catalogue::Schema;
+use angarium_core::error::{Error, InvalidPart, Resource};
+use angarium_core::group::GroupName;
+use angarium_core::hold::{GroupHold, Hold, HoldId};
+use angarium_core::ids::MessageId;
+use angarium_core::limits as core_limits;
+use angarium_core::message::Header;
+use angarium_core::names::QueueRef;
+
+use crate::limits;
+use crate::queues::Queues;
+use crate::queues::holds::{HoldTerms, check_exists};
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::selected::HiddenSelection;
+use crate::slot::slot_queue::SlotQueue;
+use crate::slot::state::Slot;
+use crate::stores::queue_store::PageBound;
+use crate::writer::pending::settled;
+
+type Groups = BTreeMap<GroupName, GroupHold>;
+
+impl Queues {
+    /// Holds a group of a queue, in place of an earlier hold of the group. When this returns, no claim that begins later
+    /// gets a message of the group, or no post to it that begins later is stored. Claims that exist continue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when there is no such queue; [`Error::Invalid`] when it would have ended already;
+    /// [`Error::TooMany`] when the queue has as many held groups as it may.
+    pub async fn group_hold(
+        &self,
+        at: &QueueRef,
+        group: &GroupName,
+        terms: HoldTerms,
+    ) -> Result<Hold, Error> {
+        let (queues, at, group) = (self.clone(), at.clone(), group.clone());
+        let hold = async move {
+            let queue = queues.0.slots.queue(&at).await?;
+            let _gate = queue.hold_gate_soon().await?;
+            let held = queues.group_hold_gated(&queue, group, terms).await;
+            queues.0.slots.confirm_refusal(queue.slot(), held)
+        };
+        self.0.replica.carry_out(hold).await
+    }
+
+    async fn group_hold_gated(
+        &self,
+        queue: &SlotQueue,
+        group: GroupName,
+        terms: HoldTerms,
+    ) -> Result<Hold, Error> {
+        queue.slot().check_served()?;
+        let HoldTerms { effects, reason, by, until } = terms;
+        let since = self.0.replica.clock.now();
+        let hold = Hold { effects, reason, by, since, until };
+        if !hold.is_in_force(since) {
+            return Err(Error::invalid(InvalidPart::Limit, "until", "it has passed"));
+        }
+        check_exists(queue).await?;
+        self.0.replica.catalogue.schema_reach(Schema::GROUP_HOLDS).await?;
+        let mut groups = queue.slot().group_holds(queue.at());
+        let earlier = groups.remove(&group);
+        if groups.len() >= core_limits::HELD_GROUPS {
+            return Err(Error::TooMany { what: "held groups in one queue", bound: core_limits::HELD_GROUPS });
+        }
+        // What an earlier hold has put aside stays aside under the same id, until this hold ends. Without an effect on
+        // claims this hold has nothing aside: then the release of the earlier one must end first.
+        if earlier.as_ref().is_some_and(|earlier| earlier.hold.effects.bars_claims())
+            && !effects.bars_claims()
+        {
+            let why = "the group is held with claim, or its release has not ended: release it first";
+            return Err(Error::Conflict(why.to_owned()));
+        }
+        let id = earlier.map_or_else(|| HoldId(self.0.replica.random.uuid()), |earlier| earlier.id);
+        groups.insert(group.clone(), GroupHold { id, hold: hold.clone(), is_releasing: false });
+        self.write_group_holds(queue, groups).await?;
+        let (at, by) = (queue.at(), hold.by.as_deref().unwrap_or_default());
+        let (project, name) = (&at.project, &at.name);
+        info!(%project, queue = %name, %group, reason = %hold.reason, by, "group held");
+        Ok(hold)
+    }
+
+    /// Writes the holds of the groups of a queue, and enters them. The caller holds the gate of the queue.
+    async fn write_group_holds(&self, queue: &SlotQueue, groups: Groups) -> Result<(), Error> {
+        let (slot, at) = (queue.slot(), queue.at());
+        let holds: Vec<(GroupName, GroupHold)> =
+            groups.iter().map(|(group, held)| (group.clone(), held.clone())).collect();
+        let written = self.0.replica.catalogue.group_holds_write(&slot.owned, at, &holds).await;
+        slot.note_placed(written.map(|()| true))?;
+        slot.enter_group_holds(at, groups);
+        Ok(())
+    }
+
+    /// Returns the hold of a group.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when there is no such queue, or the group is not held.
+    pub async fn group_hold_get(&self, at: &QueueRef, group: &GroupName) -> Result<Hold, Error> {
+        let queue = self.0.slots.queue(at).await?;
+        let found = match check_exists(&queue).await {
+            Ok(()) => {
+                let held = queue.slot().group_holds(at).remove(group);
+                let held = held.filter(|held| !held.is_ended(self.0.replica.clock.now()));
+                held.map(|held| held.hold).ok_or_else(|| not_held(group))
+            }
+            Err(error) => Err(error),
+        };
+        self.0.slots.confirm(queue.slot(), found)
+    }
+
+    /// Ends the hold of a group, for the caller with this name. Posts to it are stored when this returns, and its messages
+    /// can be claimed: those that were put aside soon after. It is no error when there is no hold.
+    pub async fn group_release(
+        &self,
+        at: &QueueRef,
+        group: &GroupName,
+        by: Option<String>,
+    ) -> Result<(), Error> {
+        let (queues, at, group) = (self.clone(), at.clone(), group.clone());
+        let release = async move {
+            let queue = queues.0.slots.queue(&at).await?;
+            let released = {
+                let _gate = queue.hold_gate_soon().await?;
+                queues.group_release_gated(&queue, &group, by).await
+            };
+            let released = queues.0.slots.confirm_refusal(queue.slot(), released);
+            queues.release_groups(queue.slot());
+            released
+        };
+        self.0.replica.carry_out(release).await
+    }
+
+    async fn group_release_gated(
+        &self,
+        queue: &SlotQueue,
+        group: &GroupName,
+        by: Option<String>,
+    ) -> Result<(), Error> {
+        let (slot, at) = (queue.slot(), queue.at());
+        slot.check_served()?;
+        check_exists(queue).await?;
+        let mut groups = slot.group_holds(at);
+        let Some(held) = groups.get_mut(group).filter(|held| !held.is_releasing) else {
+            return self.0.slots.check_ours(slot);
+        };
+        held.is_releasing = true;
+        if !held.hold.effects.bars_claims() {
+            groups.remove(group);
+        }
+        self.write_group_holds(queue, groups).await?;
+        let (project, name, by) = (&at.project, &at.name, by.as_deref().unwrap_or_default());
+        info!(%project, queue = %name, %group, by, "group released");
+        Ok(())
+    }
+
+    /// Starts tasks for the ended holds of groups of a slot, one for each queue that has none.
+    pub(crate) fn release_groups(&self, slot: &Arc<Slot>) {
+        for at in slot.begin_group_releases(self.0.replica.clock.now()) {
+            let (queues, within) = (self.clone(), Arc::clone(slot));
+            slot.spawn(async move {
+                if let Err(error) = queues.release_groups_of(&within.queue(&at)).await {
+                    queues.0.replica.task_failed("release groups", format_args!("queue {}", at.name), &error);
+                }
+                within.end_group_releases(&at);
+            });
+        }
+    }
+
+    /// Carries out the releases of the groups of a queue, one after the other.
+    async fn release_groups_of(&self, queue: &SlotQueue) -> Result<(), Error> {
+        while let Some(group) = self.next_release(queue).await? {
+            let mut is_done = false;
+            while !is_done {
+                queue.slot().check_served()?;
+                if !self.is_releasing(queue, &group) {
+                    break;
+                }
+                let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(()) };
+                is_done = self.release_pass(queue, &open, &group).await?;
+                if !is_done && !self.0.replica.sleep_tick(limits::MOVE_TASK_STEP).await {
+                    return Ok(());
+                }
+            }
+            let _gate = queue.hold_gate_soon().await?;
+            queue.slot().check_served()?;
+            // A request may have held the group again.
+            if self.is_releasing(queue, &group) {
+                let mut groups = queue.slot().group_holds(queue.at());
+                groups.remove(&group);
+                self.write_group_holds(queue, groups).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a group that is being released. The release of one whose hold has ended by itself begins.
+    async fn next_release(&self, queue: &SlotQueue) -> Result<Option<GroupName>, Error> {
+        let now = self.0.replica.clock.now();
+        let _gate = queue.hold_gate_soon().await?;
+        queue.slot().check_served()?;
+        let mut groups = queue.slot().group_holds(queue.at());
+        let Some((group, held)) = groups.iter_mut().find(|(_, held)| held.is_ended(now)) else {
+            return Ok(None);
+        };
+        let group = group.clone();
+        if !std::mem::replace(&mut held.is_releasing, true) {
+            self.write_group_holds(queue, groups).await?;
+        }
+        Ok(Some(group))
+    }
+
+    fn is_releasing(&self, queue: &SlotQueue, group: &GroupName) -> bool {
+        queue.slot().group_holds(queue.at()).get(group).is_some_and(|held| held.is_releasing)
+    }
+
+    /// Makes ready what is aside of a group. Returns whether nothing was aside, and nothing is being put aside.
+    async fn release_pass(
+        &self,
+        queue: &SlotQueue,
+        open: &QueueHandle,
+        group: &GroupName,
+    ) -> Result<bool, Error> {
+        let is_settled =
+            |engine: &mut angarium_engine::QueueEngine| (engine.is_ordered(), engine.is_putting_aside(group));
+        match open.decide(is_settled).ok_or_else(|| open.closed())? {
+            // Its messages stay in their place.
+            (true, _) => return Ok(true),
+            (false, true) => return Ok(false),
+            (false, false) => {}
+        }
+        let _guard = open.slot().lost_on_panic();
+        let most = PageBound { messages: limits::MOVE_MESSAGES, bytes: limits::MOVE_BYTES };
+        let (mut after, mut is_clean) = (None, true);
+        loop {
+            let page = open.store()?.group(open.id(), group, after, most).await?;
+            let held = page.messages.iter().filter(|message| message.header.held().is_some());
+            let aside: Vec<MessageId> = held.map(|message| message.header.id).collect();
+            is_clean &= aside.is_empty();
+            if !aside.is_empty() {
+                self.make_ready(open, &aside).await?;
+            }
+            match page.messages.last() {
+                Some(last) if !page.is_last => after = Some(last.header.id),
+                _ => return Ok(is_clean),
+            }
+            if !self.is_releasing(queue, group) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Makes messages ready that are aside, and counts nothing.
+    async fn make_ready(&self, open: &QueueHandle, aside: &[MessageId]) -> Result<(), Error> {
+        // Another request changes the others: the next pass finds those that are still aside.
+        let HiddenSelection { hidden, in_use: _in_use, .. } = open.hide_selected(aside)?;
+        let read = async { open.store()?.get(open.id(), &hidden).await };
+        let found = match read.await {
+            Ok(found) => found,
+            Err(error) => {
+                open.cancel_selected(&hidden);
+                return Err(error);
+            }
+        };
+        let is_absent = |id: &MessageId| !found.iter().any(|message| message.header.id == *id);
+        let absent: Vec<MessageId> = hidden.iter().copied().filter(is_absent).collect();
+        let (chosen, others): (Vec<Header>, Vec<Header>) =
+            found.into_iter().map(|message| message.header).partition(|header| header.held().is_some());
+        open.show_selected(others.iter(), &absent);
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let now = self.0.replica.clock.now();
+        let ready = chosen.iter().map(|header| header.clone().released(now)).collect();
+        settled(open.requeue_selected(&chosen, ready)?).await
+    }
+}
+
+fn not_held(group: &GroupName) -> Error {
+    Error::NotFound { resource: Resource::Hold, name: group.as_str().to_owned() }
+}

@@ -1,0 +1,282 @@
+//! Holds of groups: the group waits, the rest of its queue is delivered, and a release makes all of it available again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use angarium_broker::{Broker, HoldTerms};
+use angarium_catalogue::{Catalogue, OwnedSlot};
+use angarium_core::delay::Delay;
+use angarium_core::error::Error;
+use angarium_core::group::GroupName;
+use angarium_core::ids::MessageId;
+use angarium_core::limits as core_limits;
+use angarium_core::message::NewMessage;
+use angarium_core::names::QueueRef;
+use angarium_core::settle::Requeue;
+use tokio::task::JoinSet;
+
+use super::holds::{Scene, claims_held, effects, hold_terms};
+use super::{MAX_WAIT, Whole, limit, metadata, queue, terms, whole};
+
+fn group(name: &str) -> GroupName {
+    GroupName::new(name, "group").unwrap()
+}
+
+fn of_group(name: &str) -> NewMessage {
+    NewMessage { group: Some(group(name)), body: "\"x\"".into(), ..NewMessage::default() }
+}
+
+async fn post(broker: &Broker, at: &QueueRef, groups: &[&str]) -> Vec<MessageId> {
+    let messages = groups.iter().map(|name| of_group(name)).collect();
+    broker.messages_post(at, messages, None).await.unwrap().ids
+}
+
+/// Claims until the queue has nothing more, and returns the ids with their attempts.
+async fn claim_all(broker: &Broker, at: &QueueRef) -> Vec<(MessageId, u32)> {
+    let mut all = Vec::new();
+    while let Some((view, mut guard)) = broker.claim_create(at, terms(300), limit(20)).await.unwrap() {
+        guard.done();
+        all.extend(view.messages.iter().map(|message| (message.id, message.attempts)));
+    }
+    all
+}
+
+async fn ids(broker: &Broker, at: &QueueRef) -> Vec<MessageId> {
+    claim_all(broker, at).await.into_iter().map(|(id, _)| id).collect()
+}
+
+/// Claims until as many messages were granted.
+async fn claim_many(broker: &Broker, at: &QueueRef, count: usize) -> Vec<(MessageId, u32)> {
+    let (mut all, start) = (Vec::new(), Instant::now());
+    while all.len() < count {
+        all.extend(claim_all(broker, at).await);
+        assert!(start.elapsed() < MAX_WAIT, "{} of {count}", all.len());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    all
+}
+
+/// Number of queues with held groups in the record of a slot.
+async fn stored(scene: &Scene, at: &QueueRef) -> usize {
+    let catalogue = Catalogue::new(Arc::new(scene.tree().await));
+    catalogue.group_holds(&OwnedSlot::new(at.slot(), 0, 0)).await.unwrap().len()
+}
+
+async fn delayed(whole: &Whole, at: &QueueRef) -> u64 {
+    whole.broker.queue_stats(at).await.unwrap().delayed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_group_of_fifo_queue_waits_in_place() {
+    let whole = whole().await;
+    let at = queue("q.fifo");
+    whole.broker.queue_create(&at, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    let posted = post(&whole.broker, &at, &["a", "b", "a", "b"]).await;
+    whole.broker.group_hold(&at, &group("a"), claims_held()).await.unwrap();
+    assert_eq!(ids(&whole.broker, &at).await, [posted[1], posted[3]]);
+    let later = post(&whole.broker, &at, &["a"]).await;
+    assert!(ids(&whole.broker, &at).await.is_empty());
+    assert_eq!(delayed(&whole, &at).await, 0, "nothing is put aside");
+    whole.broker.group_release(&at, &group("a"), None).await.unwrap();
+    assert_eq!(ids(&whole.broker, &at).await, [posted[0], posted[2], later[0]]);
+    assert!(whole.broker.group_hold_get(&at, &group("a")).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_messages_are_put_aside_once_and_return_uncounted() {
+    let whole = whole().await;
+    let at = queue("q");
+    let names: Vec<&str> = (0..600).map(|number| if number % 3 == 0 { "other" } else { "held" }).collect();
+    let mut posted = Vec::new();
+    for names in names.chunks(20) {
+        posted.extend(post(&whole.broker, &at, names).await);
+    }
+    let of = |name: &str| -> Vec<MessageId> {
+        posted.iter().zip(&names).filter(|(_, of)| **of == name).map(|(id, _)| *id).collect()
+    };
+    let hold = whole.broker.group_hold(&at, &group("held"), claims_held()).await.unwrap();
+    assert_eq!(whole.broker.group_hold_get(&at, &group("held")).await.unwrap(), hold);
+    assert_eq!(ids(&whole.broker, &at).await, of("other"));
+    let start = Instant::now();
+    while delayed(&whole, &at).await < 400 {
+        assert!(start.elapsed() < MAX_WAIT);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(ids(&whole.broker, &at).await.is_empty());
+    whole.broker.group_release(&at, &group("held"), None).await.unwrap();
+    let mut returned = claim_many(&whole.broker, &at, 400).await;
+    assert!(returned.iter().all(|(_, attempts)| *attempts == 1));
+    returned.sort_unstable();
+    assert_eq!(returned.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), of("held"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_and_delayed_messages_stay_as_they_are() {
+    let whole = whole().await;
+    let at = queue("q");
+    let posted = post(&whole.broker, &at, &["g", "g", "g"]).await;
+    whole.broker.message_requeue(&at, posted[0], Requeue::Never).await.unwrap();
+    whole.broker.message_requeue(&at, posted[1], Requeue::At(Delay::Seconds(900))).await.unwrap();
+    whole.broker.group_hold(&at, &group("g"), claims_held()).await.unwrap();
+    assert!(ids(&whole.broker, &at).await.is_empty());
+    whole.broker.group_release(&at, &group("g"), None).await.unwrap();
+    assert_eq!(claim_many(&whole.broker, &at, 1).await[0].0, posted[2]);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(ids(&whole.broker, &at).await.is_empty());
+    assert_eq!(delayed(&whole, &at).await, 2);
+}
+
+/// Claims race with holds and releases. Each message is delivered once, and none is left behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_beside_claims_leave_nothing_aside() {
+    let whole = Arc::new(whole().await);
+    let at = queue("q");
+    let mut tasks = JoinSet::new();
+    let count = 3_000;
+    for _ in 0..count / 20 {
+        post(&whole.broker, &at, &["a", "b"].repeat(10)).await;
+    }
+    for _ in 0..3 {
+        let (whole, at) = (Arc::clone(&whole), at.clone());
+        tasks.spawn(async move {
+            let mut got = Vec::new();
+            for _ in 0..40 {
+                got.extend(whole.claim(&at, 10, 3_600).await);
+            }
+            got
+        });
+    }
+    for round in 0..30 {
+        let name = group(["a", "b"][round % 2]);
+        whole.broker.group_hold(&at, &name, claims_held()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        whole.broker.group_release(&at, &name, None).await.unwrap();
+        if round % 3 == 0 {
+            whole.broker.group_hold(&at, &name, claims_held()).await.unwrap();
+            whole.broker.group_release(&at, &name, None).await.unwrap();
+        }
+    }
+    let mut times: HashMap<MessageId, u32> = HashMap::new();
+    while let Some(got) = tasks.join_next().await {
+        got.unwrap().into_iter().for_each(|id| *times.entry(id).or_default() += 1);
+    }
+    let rest = claim_many(&whole.broker, &at, count - times.len()).await;
+    rest.into_iter().for_each(|(id, _)| *times.entry(id).or_default() += 1);
+    assert_eq!(times.len(), count);
+    assert!(times.values().all(|times| *times == 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_owner_continues_hold_and_release() {
+    let scene = Scene::new();
+    let at = queue("q");
+    let broker = scene.start().await;
+    for _ in 0..50 {
+        post(&broker, &at, &["g"].repeat(20)).await;
+    }
+    let hold = broker.group_hold(&at, &group("g"), claims_held()).await.unwrap();
+    assert!(ids(&broker, &at).await.is_empty());
+    broker.stop().await;
+    let broker = scene.start().await;
+    assert!(ids(&broker, &at).await.is_empty());
+    assert_eq!(broker.group_hold_get(&at, &group("g")).await.unwrap(), hold);
+    broker.group_release(&at, &group("g"), None).await.unwrap();
+    // It stops while messages are aside.
+    broker.stop().await;
+    assert_eq!(stored(&scene, &at).await, 1);
+    let broker = scene.start().await;
+    assert!(broker.group_hold_get(&at, &group("g")).await.is_err());
+    assert_eq!(claim_many(&broker, &at, 1_000).await.len(), 1_000);
+    let start = Instant::now();
+    while stored(&scene, &at).await > 0 {
+        assert!(start.elapsed() < MAX_WAIT);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn group_hold_ends_at_its_time() {
+    let scene = Scene::new();
+    let at = queue("q");
+    let broker = scene.start().await;
+    post(&broker, &at, &["g"]).await;
+    let until = Some(scene.clock.now().plus_seconds(60));
+    let terms = HoldTerms { until, ..claims_held() };
+    broker.group_hold(&at, &group("g"), terms).await.unwrap();
+    assert!(ids(&broker, &at).await.is_empty());
+    scene.clock.advance(59_000);
+    assert!(ids(&broker, &at).await.is_empty());
+    scene.clock.advance(1_000);
+    assert!(broker.group_hold_get(&at, &group("g")).await.is_err());
+    assert_eq!(claim_many(&broker, &at, 1).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_group_refuses_posts_and_loses_no_others() {
+    let whole = whole().await;
+    let at = queue("q");
+    post(&whole.broker, &at, &["free"]).await;
+    for discard in [false, true] {
+        let terms = hold_terms(effects(false, !discard, discard));
+        whole.broker.group_hold(&at, &group("g"), terms).await.unwrap();
+        let send = async |groups: &[&str]| {
+            let messages = groups.iter().map(|name| of_group(name)).collect();
+            whole.broker.messages_post(&at, messages, None).await
+        };
+        let refused = send(&["g", "g"]).await.unwrap_err();
+        assert!(
+            matches!(&refused, Error::Held { is_discarded, .. } if *is_discarded == discard),
+            "{refused}"
+        );
+        let mixed = send(&["free", "g"]).await.unwrap_err();
+        assert!(matches!(&mixed, Error::Held { is_discarded: false, .. }), "{mixed}");
+        send(&["free"]).await.unwrap();
+        whole.broker.group_release(&at, &group("g"), None).await.unwrap();
+    }
+    assert_eq!(ids(&whole.broker, &at).await.len(), 3);
+    post(&whole.broker, &at, &["g"]).await;
+    assert_eq!(ids(&whole.broker, &at).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn group_of_recreated_queue_is_not_held() {
+    let scene = Scene::new();
+    let at = queue("q");
+    let broker = scene.start().await;
+    post(&broker, &at, &["g"]).await;
+    broker.group_hold(&at, &group("g"), claims_held()).await.unwrap();
+    broker.queue_delete(&at).await.unwrap();
+    assert_eq!(stored(&scene, &at).await, 0);
+    post(&broker, &at, &["g"]).await;
+    assert_eq!(ids(&broker, &at).await.len(), 1);
+    let missing = broker.group_hold(&queue("none"), &group("g"), claims_held()).await.unwrap_err();
+    assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_has_bounded_number_of_held_groups() {
+    let whole = whole().await;
+    let at = queue("q");
+    post(&whole.broker, &at, &["g0"]).await;
+    for number in 0..core_limits::HELD_GROUPS {
+        whole.broker.group_hold(&at, &group(&format!("g{number}")), claims_held()).await.unwrap();
+    }
+    whole.broker.group_hold(&at, &group("g0"), claims_held()).await.unwrap();
+    let refused = whole.broker.group_hold(&at, &group("more"), claims_held()).await.unwrap_err();
+    assert!(matches!(refused, Error::TooMany { .. }), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_hold_is_not_replaced_by_one_for_posts() {
+    let whole = whole().await;
+    let at = queue("q");
+    post(&whole.broker, &at, &["g"]).await;
+    whole.broker.group_hold(&at, &group("g"), claims_held()).await.unwrap();
+    let posts = hold_terms(effects(false, true, false));
+    let refused = whole.broker.group_hold(&at, &group("g"), posts).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+    let both = hold_terms(effects(true, true, false));
+    whole.broker.group_hold(&at, &group("g"), both).await.unwrap();
+    assert!(ids(&whole.broker, &at).await.is_empty());
+}
