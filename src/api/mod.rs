@@ -131,6 +131,7 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::queues::stats))
         .merge(v2::explain::routes(sqs))
         .routes(routes!(v2::holds::put, v2::holds::get, v2::holds::delete))
+        .routes(routes!(v2::group_holds::put, v2::group_holds::get, v2::group_holds::delete))
         .routes(routes!(v2::purge::post))
         .routes(routes!(v2::migration::get, v2::migration::post, v2::migration::delete))
         .routes(routes!(v2::messages::post, v2::bulk::get, v2::bulk::delete))

@@ -63,3 +63,33 @@ fn thawed_owner_grants_nothing_of_queue_held_meanwhile() {
         );
     }
 }
+
+/// The owner dies while messages of a held group are aside, and the next one while they are made ready again.
+#[test]
+fn group_hold_and_its_release_outlive_their_owners() {
+    let mut cluster = Cluster::start(3);
+    let queue = queues(64).into_iter().find(|queue| cluster.owner_of(slot_of(queue)) == 0).unwrap();
+    let client = cluster.client(1);
+    let path = format!("/v2/queues/{queue}/groups/g/hold");
+    let messages: Vec<_> = (0..20).map(|number| json!({"body": number, "group": "g"})).collect();
+    for _ in 0..50 {
+        let posted =
+            client.post(&format!("/v2/queues/{queue}/messages"), &json!({ "messages": messages })).unwrap();
+        assert_eq!(posted.status, StatusCode::CREATED, "{}", posted.text());
+    }
+    assert_eq!(client.put(&path, Some(&json!({"reason": "bad deploy"}))).unwrap().status, StatusCode::OK);
+    assert_eq!(client.claim(&queue, 1, 300).unwrap().status, StatusCode::NO_CONTENT);
+    cluster.replicas[0].server.take().unwrap().kill9();
+    cluster.wait_until_shared();
+    let owner = cluster.owner_of(slot_of(&queue));
+    let other = cluster.client(3 - owner);
+    assert_eq!(other.claim(&queue, 1, 300).unwrap().status, StatusCode::NO_CONTENT);
+    assert_eq!(other.delete(&path).unwrap().status, StatusCode::NO_CONTENT);
+    cluster.replicas[owner].server.take().unwrap().kill9();
+    cluster.wait_until_shared();
+    wait_until("all messages are ready", || {
+        other.stats(&queue).is_ok_and(|stats| stats.json()["messages"]["ready"] == json!(1_000))
+    });
+    let claim = other.claim(&queue, 20, 300).unwrap().granted().unwrap();
+    assert_eq!(claim.messages.len(), 20);
+}

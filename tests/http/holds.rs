@@ -225,3 +225,53 @@ fn hold_names_the_token_of_its_caller() {
     assert_eq!(client(&reader).delete(HOLD).unwrap().status, StatusCode::FORBIDDEN);
     assert_eq!(client(&plain).put(HOLD, Some(&hold)).unwrap().json().get("by"), None);
 }
+
+#[test]
+fn held_group_waits_beside_others_and_is_explained() {
+    let service = service();
+    let client = &service.client;
+    let group = "eu/north:1";
+    let path = "/v2/queues/q/groups/eu%2Fnorth%3A1/hold";
+    let post = |messages: Value| client.post(MESSAGES, &json!({ "messages": messages })).unwrap();
+    let posted = post(json!([{"body": 1, "group": group}, {"body": 2, "group": "us"}, {"body": 3}]));
+    assert_eq!(posted.status, StatusCode::CREATED, "{}", posted.text());
+    let held = posted.posted_ids()[0].clone();
+    let hold = client.put(path, Some(&json!({"reason": "move of the database"}))).unwrap();
+    assert_eq!(hold.status, StatusCode::OK, "{}", hold.text());
+    assert_eq!(client.get(path).unwrap().json(), hold.json());
+
+    let claim = client.claim("q", 10, 300).unwrap().granted().unwrap();
+    let bodies: Vec<&Value> = claim.messages.iter().map(|message| &message.body).collect();
+    assert_eq!(bodies, [&json!(2), &json!(3)]);
+    wait_until("the message is aside", || {
+        let peeked = client.get("/v2/queues/q/peek?state=held").unwrap().json();
+        peeked["messages"].as_array().unwrap().len() == 1
+    });
+    let peeked = client.get("/v2/queues/q/peek?state=held").unwrap().json();
+    assert_eq!(
+        (&peeked["messages"][0]["id"], &peeked["messages"][0]["state"]),
+        (&json!(held), &json!("held"))
+    );
+    let explained = client.get("/v2/queues/q/explain").unwrap().json();
+    let says = explained["says"].as_str().unwrap();
+    assert!(says.contains("group eu/north:1 is held until it is released (move of the database)"), "{says}");
+    assert_eq!(explained["held_groups"][0]["group"], json!(group));
+    let message = client.get(&format!("{MESSAGES}/{held}/explain")).unwrap().json();
+    let says = message["says"].as_str().unwrap();
+    assert!(says.starts_with("A claim has put it aside, because its group is held"), "{says}");
+    let page = client.get("/metrics").unwrap().text();
+    assert!(page.lines().any(|line| line == "angarium_holds 1"), "{page}");
+
+    assert_eq!(client.delete(path).unwrap().status, StatusCode::NO_CONTENT);
+    wait_until("the message is ready", || {
+        client.get("/v2/queues/q/stats").unwrap().json()["messages"]["ready"] == json!(1)
+    });
+    let claim = client.claim("q", 10, 300).unwrap().granted().unwrap();
+    assert_eq!(claim.messages[0].body, json!(1));
+    assert_eq!(client.get(path).unwrap().status, StatusCode::NOT_FOUND);
+    assert_eq!(client.delete(path).unwrap().status, StatusCode::NO_CONTENT);
+    let unfit = client.put("/v2/queues/q/groups/a%20b/hold", Some(&json!({"reason": "x"}))).unwrap();
+    assert_eq!((unfit.status, &unfit.json()["code"]), (StatusCode::BAD_REQUEST, &json!("invalid")));
+    let missing = client.put("/v2/queues/none/groups/g/hold", Some(&json!({"reason": "x"}))).unwrap();
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+}

@@ -11,7 +11,7 @@ pub struct FilterArgs {
     /// Only messages in these states; may be given several times
     #[arg(
         long, value_name = "STATE", value_delimiter = ',',
-        value_parser = ["ready", "delayed", "claimed", "in_transfer", "done", "failed"]
+        value_parser = ["ready", "delayed", "claimed", "in_transfer", "held", "done", "failed"]
     )]
     state: Vec<String>,
     /// Only messages of this group

@@ -77,12 +77,15 @@ enum QueueCommand {
         /// Its name
         queue: String,
     },
-    /// Hold a queue: no message can be claimed until it is released
+    /// Hold a queue, or one of its groups: no message can be claimed until it is released
     Hold(HoldArgs),
-    /// Release a queue that is held
+    /// Release a queue that is held, or one of its groups
     Release {
         /// Its name
         queue: String,
+        /// Release this group
+        #[arg(long)]
+        group: Option<String>,
     },
     /// Set metadata of a queue
     Set {
@@ -181,7 +184,9 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
         QueueCommand::Stats { queues } => stats(&args.caller, &remote, queues),
         QueueCommand::Explain { queue } => explain(&args.caller, &remote, queue),
         QueueCommand::Hold(hold) => queue_hold::hold(&remote, &mut args.caller.printer(), hold),
-        QueueCommand::Release { queue } => queue_hold::release(&remote, &mut args.caller.printer(), queue),
+        QueueCommand::Release { queue, group } => {
+            queue_hold::release(&remote, &mut args.caller.printer(), queue, group.as_deref())
+        }
         QueueCommand::Set { queue, settings, allow_unknown } => {
             if !allow_unknown {
                 attributes::check(settings.iter().map(|setting| setting.key.as_str()))?;

@@ -291,7 +291,7 @@ impl Header {
     }
 
     /// Returns the header of a ready message that a hold of its group puts aside. It keeps its life.
-    pub fn put_aside(self, hold: HoldId) -> Self {
+    pub fn withhold(self, hold: HoldId) -> Self {
         let mut header = Self { ready: Timestamp::NEVER, state: State::Scheduled, ..self };
         header.extras_mut().held = Some(hold);
         header

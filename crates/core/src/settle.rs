@@ -8,7 +8,7 @@ use crate::delay::Delay;
 use crate::envelope::Envelope;
 use crate::group::GroupName;
 use crate::ids::MessageId;
-use crate::message::{MessageTtl, State};
+use crate::message::{Header, MessageTtl, State};
 use crate::names::QueueName;
 use crate::outcome::{Keep, Meta, Outcome, Reason, Tags};
 
@@ -117,22 +117,25 @@ pub enum MessageState {
     Done,
     /// Failed for good, and kept.
     Failed,
+    /// A hold of its group has put it aside.
+    Held,
 }
 
 impl MessageState {
     /// All states.
-    pub const ALL: [Self; 6] =
-        [Self::Ready, Self::Delayed, Self::Claimed, Self::InTransfer, Self::Done, Self::Failed];
+    pub const ALL: [Self; 7] =
+        [Self::Ready, Self::Delayed, Self::Claimed, Self::InTransfer, Self::Done, Self::Failed, Self::Held];
 
     /// Returns the state with this word of the API.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 
-    /// The state of a message that no claim holds, by its stored state.
-    pub const fn unclaimed(stored: &State) -> Self {
-        match stored {
+    /// The state of a message that no claim holds, by its stored header.
+    pub fn unclaimed(stored: &Header) -> Self {
+        match stored.state {
             State::Ready => Self::Ready,
+            State::Scheduled if stored.held().is_some() => Self::Held,
             State::Scheduled => Self::Delayed,
             State::Prepared(_) | State::Moving(_) | State::NoTarget => Self::InTransfer,
             State::Done => Self::Done,
@@ -149,6 +152,7 @@ impl MessageState {
             Self::InTransfer => "in_transfer",
             Self::Done => "done",
             Self::Failed => "failed",
+            Self::Held => "held",
         }
     }
 
@@ -156,7 +160,7 @@ impl MessageState {
     pub const fn is_final(self) -> bool {
         match self {
             Self::Done | Self::Failed => true,
-            Self::Ready | Self::Delayed | Self::Claimed | Self::InTransfer => false,
+            Self::Ready | Self::Delayed | Self::Claimed | Self::InTransfer | Self::Held => false,
         }
     }
 }

@@ -50,7 +50,7 @@ impl QueueEngine {
 
     /// Whether a message of a group is being put aside, or is changed by its id in another way. Costs a look at each
     /// hidden message.
-    pub fn is_putting_aside(&self, group: &GroupName) -> bool {
+    pub fn is_withholding(&self, group: &GroupName) -> bool {
         self.hidden.values().any(|hidden| {
             let of_group = |header: &Header| header.group.as_ref() == Some(group);
             hidden.why == HiddenReason::Requeuing && hidden.header.as_ref().is_some_and(of_group)

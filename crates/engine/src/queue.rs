@@ -87,13 +87,16 @@ pub struct ClaimSelection {
     /// Messages that were claimed the max number of times, now hidden: they must be marked in transfer.
     pub dead: Vec<Header>,
     /// Messages of held groups, now hidden, with the headers that put them aside: these must be written.
-    pub aside: Vec<Header>,
+    pub withheld: Vec<Header>,
 }
 
 impl ClaimSelection {
     /// Whether the selection found no message at all.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.expired.is_empty() && self.dead.is_empty() && self.aside.is_empty()
+        self.messages.is_empty()
+            && self.expired.is_empty()
+            && self.dead.is_empty()
+            && self.withheld.is_empty()
     }
 }
 
@@ -113,7 +116,7 @@ pub(super) struct TakeBounds {
 impl TakeBounds {
     pub(super) fn can_continue(&self, taken: &ClaimSelection) -> bool {
         taken.messages.len() < self.limit
-            && taken.expired.len() + taken.dead.len() + taken.aside.len() < self.dead
+            && taken.expired.len() + taken.dead.len() + taken.withheld.len() < self.dead
     }
 
     /// Number of messages that may still be taken.
@@ -273,7 +276,7 @@ impl QueueEngine {
                 taken.expired.push(id);
             } else if let Some(hold) = self.held.of(header.group.as_ref()).filter(|_| taking.is_barred) {
                 self.hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Requeuing));
-                taken.aside.push(header.put_aside(hold));
+                taken.withheld.push(header.withhold(hold));
             } else if taking.is_dead(&header) {
                 self.hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Leaving));
                 taken.dead.push(header);

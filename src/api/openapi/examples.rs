@@ -89,6 +89,8 @@ fn bodies(operation: &str) -> Bodies {
         | "queue_explanation_get"
         | "queue_hold_put"
         | "queue_hold_get"
+        | "group_hold_put"
+        | "group_hold_get"
         | "quota_get" => of_queues(operation),
         "queue_migration_start" | "queue_migration_get" | "queue_migration_cancel" => {
             of_migrations(operation)
@@ -123,7 +125,8 @@ fn serving() -> Value {
             "session": "connected",
             "slots": 256,
             "open_queues": 3,
-            "waiting_claims": 1,
+            "held_groups": [],
+        "waiting_claims": 1,
             "claimed_messages": 4,
             "silent_pools": []
         }
@@ -236,8 +239,8 @@ fn of_queues(operation: &str) -> Bodies {
             }))
         }
         "queue_explanation_get" => Bodies::answer(explanation()),
-        "queue_hold_put" => Bodies::both(json!({"reason": "bad deploy 1.4.2"}), hold()),
-        "queue_hold_get" => Bodies::answer(hold()),
+        "queue_hold_put" | "group_hold_put" => Bodies::both(json!({"reason": "bad deploy 1.4.2"}), hold()),
+        "queue_hold_get" | "group_hold_get" => Bodies::answer(hold()),
         "queue_purge" => Bodies::request(json!({"resource_types": ["messages"]})),
         "quota_get" => Bodies::answer(json!({
             "project": "acme",

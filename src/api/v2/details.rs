@@ -17,7 +17,7 @@ pub struct MessageDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     group: Option<String>,
-    /// `ready`, `delayed`, `claimed`, `in_transfer`, `done` or `failed`.
+    /// `ready`, `delayed`, `claimed`, `in_transfer`, `held`, `done` or `failed`.
     #[schema(example = "delayed")]
     state: &'static str,
     /// The queue that it is in transfer to, if it is in transfer.

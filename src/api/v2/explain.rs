@@ -21,6 +21,8 @@ use angarium_broker::{
 };
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, Resource};
+use angarium_core::group::GroupName;
+use angarium_core::hold::GroupHold;
 use angarium_core::time::Timestamp;
 
 /// Returns the routes of explanations; the one of a queue names the bounds of `sqs`.
@@ -68,6 +70,8 @@ pub struct QueueExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     held: Option<HoldView>,
+    /// Holds of groups, in order of the groups, also those whose messages are being made ready again; at most 16.
+    held_groups: Vec<GroupHoldReport>,
     /// Claims that wait for messages of the queue.
     waiting_claims: usize,
     /// The pool that takes new messages of the queue.
@@ -81,6 +85,26 @@ pub struct QueueExplanation {
     /// Its session with what holds queues and claims: `connected`, `suspended` or `lost`.
     #[schema(example = "connected")]
     session: &'static str,
+}
+
+/// Max holds of groups in an explanation.
+const SHOWN_GROUPS: usize = 16;
+
+/// The hold of a group.
+#[derive(Debug, Serialize, ToSchema)]
+struct GroupHoldReport {
+    /// The group.
+    group: String,
+    /// Whether it was released, and messages that it has put aside are being made ready.
+    is_releasing: bool,
+    #[serde(flatten)]
+    hold: HoldView,
+}
+
+impl From<(GroupName, GroupHold)> for GroupHoldReport {
+    fn from((group, held): (GroupName, GroupHold)) -> Self {
+        Self { group: group.to_string(), is_releasing: held.is_releasing, hold: held.hold.into() }
+    }
 }
 
 /// Delayed messages.
@@ -264,6 +288,12 @@ impl From<BrokerExplanation> for QueueExplanation {
             limit_reached: explained.limits.iter().map(LimitReport::from).collect(),
             expired_unremoved,
             held: explained.hold.map(HoldView::from),
+            held_groups: explained
+                .group_holds
+                .into_iter()
+                .take(SHOWN_GROUPS)
+                .map(GroupHoldReport::from)
+                .collect(),
             waiting_claims: explained.waiting_claims,
             pool: explained.pool.into(),
             older_pool: explained.older_pool.map(PoolReport::from),

@@ -38,7 +38,7 @@ pub struct HoldRequest {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     discard: Option<bool>,
-    /// Why the queue is held: one line for the people who use it.
+    /// Why it is held: one line for the people who use it.
     #[schema(min_length = 1, max_length = 256, example = "bad deploy 1.4.2")]
     reason: String,
     /// When the hold ends by itself, in the form of RFC 3339. It lasts until it is deleted when absent.
@@ -54,7 +54,7 @@ impl RequestBody for HoldRequest {
 }
 
 impl HoldRequest {
-    fn check(self, by: Option<String>) -> Result<HoldTerms, Error> {
+    pub(super) fn check(self, by: Option<String>) -> Result<HoldTerms, Error> {
         let effects = HoldEffects::new(
             self.claim.unwrap_or(true),
             self.post.unwrap_or_default(),
@@ -69,7 +69,7 @@ impl HoldRequest {
     }
 }
 
-/// A hold of a queue.
+/// A hold.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = QueueHold)]
 pub struct HoldView {
@@ -79,7 +79,7 @@ pub struct HoldView {
     post: bool,
     /// Whether posts are dropped.
     discard: bool,
-    /// Why the queue is held.
+    /// Why it is held.
     reason: String,
     /// The name of the token that made the hold. Absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]

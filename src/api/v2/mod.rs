@@ -12,6 +12,7 @@ pub mod explain;
 mod explained_message;
 pub mod flavors;
 mod forwards;
+pub mod group_holds;
 pub mod health;
 pub mod holds;
 pub mod listing;

@@ -146,7 +146,7 @@ pub(super) struct PeekedMessage {
     /// Its id.
     #[schema(value_type = uuid::Uuid)]
     id: MessageId,
-    /// `ready`, `delayed`, `claimed`, `in_transfer`, `done` or `failed`.
+    /// `ready`, `delayed`, `claimed`, `in_transfer`, `held`, `done` or `failed`.
     #[schema(example = "ready")]
     state: &'static str,
     /// Seconds since it was posted.

@@ -60,7 +60,7 @@ pub struct MessageStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     details: Option<MessageDetails>,
-    /// `ready`, `delayed`, `claimed`, `in_transfer`, `done`, `failed` or `transferred`. Only with `wait` or
+    /// `ready`, `delayed`, `claimed`, `in_transfer`, `held`, `done`, `failed` or `transferred`. Only with `wait` or
     /// `X-Message-Details`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "ready")]

@@ -263,7 +263,7 @@ struct RecordChange {
 
 /// Whether the message of a settle becomes available again in its queue.
 fn returns(settled: &Settled) -> bool {
-    matches!(settled.state, MessageState::Ready | MessageState::Delayed)
+    matches!(settled.state, MessageState::Ready | MessageState::Delayed | MessageState::Held)
 }
 
 fn not_held(id: MessageId) -> Error {

@@ -1,6 +1,7 @@
 //! Explanation of a message: its state, since when it is in it, and what must happen before a client can claim it.
 
 use angarium_core::error::Error;
+use angarium_core::hold::GroupHold;
 use angarium_core::ids::MessageId;
 use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::settle::MessageState;
@@ -35,6 +36,8 @@ pub struct MessageExplanation {
     pub transfer_refusal: Option<String>,
     /// Why all claims of its queue are refused now, if they are.
     pub claim_refusal: Option<String>,
+    /// The hold of its group, in force or released.
+    pub group_hold: Option<GroupHold>,
 }
 
 impl Explanations {
@@ -59,6 +62,8 @@ impl Explanations {
         let limits = slot_limits(open.slot().load(open.at()));
         let hold = open.slot().hold(open.at()).filter(|hold| hold.effects.bars_claims());
         let hold = hold.map(|hold| held(&hold));
+        let group_hold =
+            view.group.as_ref().and_then(|group| open.slot().group_holds(open.at()).remove(group));
         let mut explained = MessageExplanation {
             says: String::new(),
             now,
@@ -68,6 +73,7 @@ impl Explanations {
             dead_letter_queue,
             transfer_refusal,
             claim_refusal: hold.or_else(|| refusal(self.0.replica.session_state(), &limits)),
+            group_hold,
         };
         explained.says = message_text::text(&explained);
         Ok(explained)
@@ -80,7 +86,8 @@ fn since(view: &MessageView, facts: &MessageFacts) -> Option<Timestamp> {
     match view.state {
         MessageState::Claimed => facts.claimed_since,
         MessageState::Done | MessageState::Failed => view.settled,
-        MessageState::InTransfer => None,
+        // The hold may be older, or later.
+        MessageState::InTransfer | MessageState::Held => None,
         // Without an event only a message that was never claimed tells.
         MessageState::Ready | MessageState::Delayed
             if last_event.is_none() && view.first_claimed.is_some() =>

@@ -5,6 +5,7 @@ use angarium_core::time::Timestamp;
 use angarium_engine::GroupBlocker;
 
 use crate::explain::message::MessageExplanation;
+use crate::explain::queue_text::under;
 use crate::explain::words::date;
 
 /// Returns the text about a message.
@@ -12,11 +13,13 @@ pub(super) fn text(message: &MessageExplanation) -> String {
     let text = match message.view.state {
         MessageState::Ready => ready(message),
         MessageState::Delayed => delayed(message),
+        MessageState::Held => withheld(message),
         MessageState::Claimed => claimed(message),
         MessageState::InTransfer => in_transfer(message),
         MessageState::Done | MessageState::Failed => kept(message),
     };
-    let is_waiting = matches!(message.view.state, MessageState::Ready | MessageState::Delayed);
+    let is_waiting =
+        matches!(message.view.state, MessageState::Ready | MessageState::Delayed | MessageState::Held);
     match message.claim_refusal.as_ref().filter(|_| is_waiting) {
         Some(refusal) => format!("{text}. No message of its queue can be claimed now, because {refusal}."),
         None => format!("{text}."),
@@ -26,6 +29,9 @@ pub(super) fn text(message: &MessageExplanation) -> String {
 fn ready(message: &MessageExplanation) -> String {
     if message.facts.is_changing {
         return "It is ready, and a request is claiming, moving or removing it at this moment".to_owned();
+    }
+    if let Some(hold) = message.group_hold.as_ref().filter(|held| held.bars_claims()) {
+        return format!("It is ready, but its group is {}", under(&hold.hold));
     }
     if let Some(text) = used_up(message) {
         return format!("It is ready, but it {text}");
@@ -69,6 +75,13 @@ fn behind(blocker: GroupBlocker) -> String {
          after it if it stays in the queue",
         blocker.id()
     )
+}
+
+fn withheld(message: &MessageExplanation) -> String {
+    match message.group_hold.as_ref().filter(|held| held.bars_claims()) {
+        Some(held) => format!("A claim has put it aside, because its group is {}", under(&held.hold)),
+        None => "The hold of its group has ended: it is about to become ready".to_owned(),
+    }
 }
 
 fn delayed(message: &MessageExplanation) -> String {

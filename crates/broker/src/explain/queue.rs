@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
-use angarium_core::hold::Hold;
+use angarium_core::group::GroupName;
+use angarium_core::hold::{GroupHold, Hold};
 use angarium_core::limits as core_limits;
 use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::time::Timestamp;
@@ -46,6 +47,8 @@ pub struct QueueExplanation {
     pub targets: Vec<TransferTarget>,
     /// The hold of the queue.
     pub hold: Option<Hold>,
+    /// The holds of its groups in order of their names, also those whose messages are being made ready again.
+    pub group_holds: Vec<(GroupName, GroupHold)>,
     /// Claims that wait for messages of the queue.
     pub waiting_claims: usize,
     /// The bounds that it has reached.
@@ -177,6 +180,7 @@ impl Explanations {
             dead_letter_queue: None,
             targets: Vec::new(),
             hold: queue.slot().hold(queue.at()),
+            group_holds: queue.slot().group_holds(queue.at()).into_iter().collect(),
             waiting_claims: load.queue_waiters,
             limits: slot_limits(load),
             pool: self.pool_state(pool, older.as_ref(), fault),

@@ -1,7 +1,8 @@
 //! The sentence that explains a queue: first whether a claim would get a message, then the reasons and all else that a
 //! person who looks at the queue may miss. The words need no knowledge of the service.
 
-use angarium_core::hold::{Hold, PostEffect};
+use angarium_core::group::GroupName;
+use angarium_core::hold::{GroupHold, Hold, PostEffect};
 use angarium_core::time::Timestamp;
 use angarium_engine::{Availability, QueueFacts};
 use angarium_metrics::SessionState;
@@ -58,10 +59,15 @@ fn head(queue: &QueueExplanation) -> (String, &'static str) {
 
 /// Returns who holds a queue, why and until when.
 pub(super) fn held(hold: &Hold) -> String {
+    format!("the queue is {}", under(hold))
+}
+
+/// Returns who holds it, why and until when.
+pub(super) fn under(hold: &Hold) -> String {
     let by = hold.by.as_ref().map(|by| format!(" by {by:?}")).unwrap_or_default();
     let until =
         hold.until.map_or_else(|| " until it is released".to_owned(), |at| format!(" until {}", date(at)));
-    format!("the queue is held{by}{until} ({})", hold.reason)
+    format!("held{by}{until} ({})", hold.reason)
 }
 
 /// Number of ready messages that no claim gets, as far as memory knows.
@@ -96,7 +102,8 @@ fn clauses(queue: &QueueExplanation) -> Vec<String> {
     if let Some(facts) = &queue.facts {
         clauses.extend(claimed(counts.claimed, facts, now));
     }
-    clauses.extend(delayed(counts.delayed, queue.next_due, now));
+    clauses.extend(held_groups(&queue.group_holds, now));
+    clauses.extend(delayed(counts.delayed, queue.next_due, !queue.group_holds.is_empty(), now));
     if let Some(facts) = &queue.facts {
         clauses.extend(blocked(counts.ready, facts));
         clauses.extend(used_up(queue, facts));
@@ -142,13 +149,33 @@ fn claimed(count: u64, facts: &QueueFacts, now: Timestamp) -> Option<String> {
     Some(format!("{messages} claimed{by}{claims}{until}"))
 }
 
-fn delayed(count: u64, next_due: Option<Timestamp>, now: Timestamp) -> Option<String> {
+/// Returns which groups are held, and which are being released.
+fn held_groups(holds: &[(GroupName, GroupHold)], now: Timestamp) -> Vec<String> {
+    let (ended, held): (Vec<_>, Vec<_>) = holds.iter().partition(|(_, held)| held.is_ended(now));
+    let barred: Vec<_> = held.into_iter().filter(|(_, held)| held.bars_claims()).collect();
+    let mut clauses = Vec::new();
+    if let [(group, held)] = barred[..] {
+        clauses.push(format!("group {group} is {}, and its messages expire meanwhile", under(&held.hold)));
+    } else if let Some((group, held)) = barred.first() {
+        let groups = barred.len();
+        clauses.push(format!("{groups} groups are held, and group {group} is {}", under(&held.hold)));
+    }
+    if let Some((group, _)) = ended.iter().find(|(_, held)| held.hold.effects.bars_claims()) {
+        clauses.push(format!("messages of group {group} are about to become ready, because it was released"));
+    }
+    clauses
+}
+
+fn delayed(count: u64, next_due: Option<Timestamp>, has_held: bool, now: Timestamp) -> Option<String> {
     if count == 0 {
         return None;
     }
     let messages = messages_are(count);
     Some(match next_due {
         None => format!("{messages} delayed"),
+        Some(Timestamp::NEVER) if has_held => {
+            format!("{messages} parked until a requeue, or of a held group and put aside until its release")
+        }
         Some(Timestamp::NEVER) => format!("{messages} parked until a requeue"),
         Some(at) if at <= now => format!("{messages} delayed, and the first is about to become ready"),
         Some(at) if count == 1 => format!("{messages} delayed until {}", date(at)),
@@ -299,6 +326,7 @@ mod tests {
             dead_letter_queue: None,
             targets: Vec::new(),
             hold: None,
+            group_holds: Vec::new(),
             waiting_claims: 0,
             limits: Vec::new(),
             pool: PoolState { name, is_up: true, is_writable: true, class, why: None },

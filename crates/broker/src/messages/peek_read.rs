@@ -148,7 +148,7 @@ impl OwnedMessage {
     pub(crate) fn state(&self) -> MessageState {
         match self.claim {
             Some(_) => MessageState::Claimed,
-            None => MessageState::unclaimed(&self.message.header.state),
+            None => MessageState::unclaimed(&self.message.header),
         }
     }
 
@@ -173,7 +173,11 @@ impl OwnedMessage {
     /// Whether neither a claim nor a transfer holds it.
     pub(crate) fn is_free(&self) -> bool {
         match self.state() {
-            MessageState::Ready | MessageState::Delayed | MessageState::Done | MessageState::Failed => true,
+            MessageState::Ready
+            | MessageState::Delayed
+            | MessageState::Held
+            | MessageState::Done
+            | MessageState::Failed => true,
             MessageState::Claimed | MessageState::InTransfer => false,
         }
     }

@@ -29,7 +29,7 @@ impl EntriesById {
         if wants(MessageState::Claimed) {
             return Some(Self::NotKept);
         }
-        match (ready, delayed || wants(MessageState::InTransfer)) {
+        match (ready, delayed || wants(MessageState::Held) || wants(MessageState::InTransfer)) {
             (true, true) => Some(Self::NotKept),
             (true, false) => Some(Self::Ready),
             (false, true) => Some(Self::NotReady),

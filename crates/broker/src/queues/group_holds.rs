@@ -237,7 +237,7 @@ impl Queues {
         group: &GroupName,
     ) -> Result<bool, Error> {
         let is_settled =
-            |engine: &mut angarium_engine::QueueEngine| (engine.is_ordered(), engine.is_putting_aside(group));
+            |engine: &mut angarium_engine::QueueEngine| (engine.is_ordered(), engine.is_withholding(group));
         match open.decide(is_settled).ok_or_else(|| open.closed())? {
             // Its messages stay in their place.
             (true, _) => return Ok(true),
@@ -249,8 +249,8 @@ impl Queues {
         let (mut after, mut is_clean) = (None, true);
         loop {
             let page = open.store()?.group(open.id(), group, after, most).await?;
-            let held = page.messages.iter().filter(|message| message.header.held().is_some());
-            let aside: Vec<MessageId> = held.map(|message| message.header.id).collect();
+            let marked = page.messages.iter().filter(|message| message.header.held().is_some());
+            let aside: Vec<MessageId> = marked.map(|message| message.header.id).collect();
             is_clean &= aside.is_empty();
             if !aside.is_empty() {
                 self.make_ready(open, &aside).await?;

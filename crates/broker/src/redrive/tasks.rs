@@ -21,6 +21,7 @@ use angarium_core::limits::Span;
 use angarium_core::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask, TaskRequest, TaskVerb};
 use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
+use angarium_core::settle::MessageState;
 use angarium_core::time::Timestamp;
 use angarium_storage::{Direction, Order};
 
@@ -106,7 +107,12 @@ impl Redrive {
         at: &QueueRef,
         request: TaskRequest,
     ) -> Result<Result<Uuid, MoveRefusal>, Error> {
-        self.0.replica.catalogue.schema_reach(Schema::TASKS).await?;
+        let form = if request.selection.states.contains(&MessageState::Held) {
+            Schema::GROUP_HOLDS
+        } else {
+            Schema::TASKS
+        };
+        self.0.replica.catalogue.schema_reach(form).await?;
         self.start(at, NewTask::Selected(request)).await
     }
 

@@ -63,14 +63,14 @@ impl LockedSlot<'_> {
             if queue.shown.make_due() {
                 self.state.figures.note_due(at);
             }
-            let ClaimSelection { messages, expired, dead, aside } = taken;
+            let ClaimSelection { messages, expired, dead, withheld } = taken;
             if !expired.is_empty() {
                 // No caller waits for the outcome: an expired message stays hidden until it is removed.
                 drop(self.submit(at, Change::remove(expired)));
             }
-            if !aside.is_empty() {
+            if !withheld.is_empty() {
                 // Likewise: a message of a held group stays hidden until it is aside.
-                drop(self.submit(at, Change::requeue(aside)));
+                drop(self.submit(at, Change::requeue(withheld)));
             }
             if let Some(target) = target {
                 let watched =

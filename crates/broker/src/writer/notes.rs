@@ -82,6 +82,7 @@ pub(crate) fn settle_note(key: &SettleKey, settled: &Settled, expires: Timestamp
         MessageState::Ready => 3,
         MessageState::Delayed => 4,
         MessageState::Claimed => 5,
+        MessageState::Held => 6,
     };
     let ids = settled.ids.iter().flat_map(|id| *id.as_bytes());
     Note { kind, key, value: std::iter::once(state).chain(ids).collect(), expires }
@@ -100,6 +101,7 @@ pub(crate) fn read_settle_note(note: &Note) -> Option<(SettleKey, Settled)> {
         3 => MessageState::Ready,
         4 => MessageState::Delayed,
         5 => MessageState::Claimed,
+        6 => MessageState::Held,
         _ => return None,
     };
     let ids = ids.chunks(16).map(|id| id.try_into().ok().map(MessageId::from_bytes));

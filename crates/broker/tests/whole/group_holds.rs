@@ -84,7 +84,7 @@ async fn held_group_of_fifo_queue_waits_in_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn held_messages_are_put_aside_once_and_return_uncounted() {
+async fn held_messages_are_withheld_once_and_return_uncounted() {
     let whole = whole().await;
     let at = queue("q");
     let names: Vec<&str> = (0..600).map(|number| if number % 3 == 0 { "other" } else { "held" }).collect();
@@ -129,7 +129,7 @@ async fn parked_and_delayed_messages_stay_as_they_are() {
 
 /// Claims race with holds and releases. Each message is delivered once, and none is left behind.
 #[tokio::test(flavor = "multi_thread")]
-async fn releases_beside_claims_leave_nothing_aside() {
+async fn releases_beside_claims_leave_no_message_behind() {
     let whole = Arc::new(whole().await);
     let at = queue("q");
     let mut tasks = JoinSet::new();
