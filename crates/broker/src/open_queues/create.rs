@@ -121,9 +121,12 @@ impl OpenQueues {
             self.enter_creation(&queue.with_id(id), &recorded);
             drop(roll);
             if recorded? {
-                // The queue exists, even if opening it fails.
-                let opened = self.open_record(queue, &record, RecordOrigin::Created).await;
-                return opened.map(|_| CreateResult::New).map_err(Error::into_unknown);
+                return match self.open_record(queue, &record, RecordOrigin::Created).await {
+                    Ok(_) => Ok(CreateResult::New),
+                    // A hand-over or a recovery of the slot: the queue exists, and its next owner opens it.
+                    Err(_) if slot.check_served().is_err() => Ok(CreateResult::New),
+                    Err(error) => Err(error.into_unknown()),
+                };
             }
             self.0.pools.reload_pools().await?;
         }

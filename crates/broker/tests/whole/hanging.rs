@@ -1,6 +1,7 @@
 //! A hanging pool delays its own queues, and no other queue of their slot.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, FirstPool, PoolSettings};
@@ -9,9 +10,11 @@ use angarium_clock::Clock;
 use angarium_cluster::peer_client::{CountsRequest, QueueAddress};
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::limits::Limits;
+use angarium_core::message::NewMessage;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::patch::Change;
 use angarium_core::pool::{PoolChange, PoolUri};
+use angarium_core::queue::CreateResult;
 use angarium_engine::placement::Algorithm;
 use angarium_journal::Journal;
 use angarium_storage::PoolStore;
@@ -173,6 +176,33 @@ async fn hanging_pool_hides_no_counts_of_other_pools() {
     let asked = [&in_a, &in_b].map(QueueAddress::from).into();
     let answer = whole.broker.local_counts(CountsRequest { queues: asked }).await.unwrap();
     assert!(answer.queues.iter().all(Option::is_some), "{answer:?}");
+}
+
+/// The slot is recovered while the new queue is opened. The queue exists, so its creation is no failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn recovery_between_record_and_opening_fails_no_creation() {
+    let pools = Pools::new();
+    let (in_a, in_b) = neighbours();
+    let whole = pools.start().await;
+    whole.weigh("b", 1).await;
+    whole.weigh("a", 0).await;
+    whole.broker.queue_create(&in_b, metadata("{}")).await.unwrap();
+    whole.weigh("a", 1).await;
+    whole.weigh("b", 0).await;
+    pools.stores[0].hang(true);
+    let mut creation = JoinSet::new();
+    let (broker, at) = (whole.broker.clone(), in_a.clone());
+    creation.spawn(async move { broker.queue_create(&at, metadata("{}")).await });
+    let catalogue = pools.catalogue.lock().clone().unwrap();
+    while catalogue.queue_record_now(&in_a).await.unwrap().is_none() {
+        tokio::time::sleep(TICK).await;
+    }
+    pools.stores[1].panics.store(true, Ordering::SeqCst);
+    whole.broker.messages_post(&in_b, vec![NewMessage::default()], None).await.unwrap_err();
+    pools.stores[0].hang(false);
+    let created = creation.join_next().await.unwrap().unwrap();
+    assert!(matches!(created, Ok(CreateResult::New)), "{created:?}");
+    assert_eq!(whole.post(&in_a, 1, 300).await, whole.claim(&in_a, 1, 300).await);
 }
 
 /// Claims of both queues that expire at the same time, first the one in the hanging pool.
