@@ -60,7 +60,11 @@ const fn page(path: &'static str, around: Around, shows: &'static [&'static str]
 
 const GUIDE: &[Page] = &[
     page("README.md", Around::Service, &["201 Created", "\"order\": 1", "204 No Content", "hello"]),
-    page("docs/guide/rest.md", Around::Service, &["201 Created", "\"ttl\":120", "X-OpenStack-Request-Id"]),
+    page(
+        "docs/guide/rest.md",
+        Around::Service,
+        &["201 Created", "\"ttl\":120", "X-OpenStack-Request-Id", "\"body_bytes\":18"],
+    ),
     page("docs/guide/sqs.md", Around::Service, &["'VisibilityTimeout': '60'"]),
     page(
         "docs/guide/command-line.md",

@@ -4,6 +4,7 @@ mod auth;
 mod bad_requests;
 mod balance;
 mod batches;
+mod bodies;
 mod body_budget;
 mod body_cost;
 mod bounds;

@@ -170,6 +170,7 @@ fn no_query_is_answered_with_a_failure_of_the_server() {
         "echo",
         "include_claimed",
         "include_delayed",
+        "bodies",
         "detailed",
         "with_count",
         "name",

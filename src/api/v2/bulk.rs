@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::messages::Message;
+use super::messages::{Message, shown};
 use super::page::{Link, links, spelled};
 use super::queues;
 use crate::api::error::{ApiError, Errors};
@@ -25,7 +25,7 @@ use angarium_core::page::{PageLimit, PopCount};
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MessagesQuery {
-    /// The ids of messages, at most 20. With them every other parameter is left aside.
+    /// The ids of messages, at most 20. With them every other parameter but `bodies` is left aside.
     #[param(value_type = Option<Vec<String>>, style = Form, explode = false, nullable = false)]
     ids: Option<String>,
     /// Only messages behind this one: the marker of a page's link. One that no page gave is behind all messages.
@@ -43,6 +43,9 @@ pub struct MessagesQuery {
     /// Whether to show messages too that become ready later.
     #[param(value_type = Option<bool>, nullable = false)]
     include_delayed: Option<String>,
+    /// Whether to show the bodies; true when absent. Without them each message has `details` and `body_bytes`.
+    #[param(value_type = Option<bool>, nullable = false)]
+    bodies: Option<String>,
 }
 
 impl MessagesQuery {
@@ -65,6 +68,7 @@ impl MessagesQuery {
             ("echo", spelled(self.echo.as_deref())),
             ("include_claimed", spelled(self.include_claimed.as_deref())),
             ("include_delayed", spelled(self.include_delayed.as_deref())),
+            ("bodies", spelled(self.bodies.as_deref())),
         ];
         links(&path(asked), next.map(|id| id.to_string()), &carried)
     }
@@ -87,10 +91,15 @@ pub struct MessagesBody {
 }
 
 impl MessagesBody {
-    fn new(asked: &QueueRequest, found: Vec<MessageView>, links: Option<Vec<Link>>) -> Self {
+    /// Returns messages, each as `shown` shows it.
+    fn new(
+        asked: &QueueRequest,
+        found: Vec<MessageView>,
+        shown: fn(&QueueRequest, MessageView) -> Message,
+    ) -> Self {
         let traces = trace::of_messages(&found);
-        let messages = found.into_iter().map(|view| Message::new(asked, view)).collect();
-        Self { messages, links, traces }
+        let messages = found.into_iter().map(|view| shown(asked, view)).collect();
+        Self { messages, links: None, traces }
     }
 }
 
@@ -138,23 +147,26 @@ pub async fn get(
     asked: QueueRequest,
     Query(query): Query<MessagesQuery>,
 ) -> Result<Response, ApiError> {
+    let shown = shown(query.bodies.as_deref())?;
     if let Some(ids) = &query.ids {
-        return by_ids(&broker, &asked, ids).await;
+        let found = by_ids(&broker, &asked, ids).await?;
+        return Ok(reply(StatusCode::OK, &MessagesBody::new(&asked, found, shown)));
     }
     let page = match query.filter(&asked, broker.limits())? {
         Some(filter) => broker.messages_list(&asked.queue, &filter).await?,
         None => MessagePage::default(),
     };
     let links = Some(query.links(&asked, page.next));
-    Ok(reply(StatusCode::OK, &MessagesBody::new(&asked, page.messages, links)))
+    let body = MessagesBody::new(&asked, page.messages, shown);
+    Ok(reply(StatusCode::OK, &MessagesBody { links, ..body }))
 }
 
-async fn by_ids(broker: &Broker, asked: &QueueRequest, ids: &str) -> Result<Response, ApiError> {
+async fn by_ids(broker: &Broker, asked: &QueueRequest, ids: &str) -> Result<Vec<MessageView>, Error> {
     let found = broker.messages_get(&asked.queue, &known("ids", Some(ids), broker.limits())?).await?;
     if found.is_empty() {
-        return Err(Error::NotFound { resource: Resource::Message, name: ids.to_owned() }.into());
+        return Err(Error::NotFound { resource: Resource::Message, name: ids.to_owned() });
     }
-    Ok(reply(StatusCode::OK, &MessagesBody::new(asked, found, None)))
+    Ok(found)
 }
 
 /// Which messages to delete: those of `ids`, or the oldest. One of the two must be given.
@@ -202,7 +214,7 @@ pub async fn delete(
         }
         (None, Some(count)) => {
             let popped = broker.messages_pop(&asked.queue, PopCount::new(count, broker.limits())?).await?;
-            Ok(reply(StatusCode::OK, &MessagesBody::new(&asked, popped, None)))
+            Ok(reply(StatusCode::OK, &MessagesBody::new(&asked, popped, Message::new)))
         }
         (Some(_), Some(_)) => Err(wrong_query("pop and ids cannot be given together")),
         (None, None) => Err(wrong_query("either ids or pop must be given")),

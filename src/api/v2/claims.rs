@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::holds::nothing_to_claim;
-use super::messages::Message;
+use super::messages::{Message, shown};
 use super::queues;
 use crate::api::delivery::deliver;
 use crate::api::error::{ApiError, Errors};
@@ -63,6 +63,9 @@ pub struct ClaimQuery {
     /// are served in the order of coming, as soon as there is something. Not at all when absent.
     #[param(value_type = Option<u32>, minimum = 0, maximum = 20, nullable = false)]
     wait: Option<String>,
+    /// Whether to show the bodies; true when absent. Without them each message has `details` and `body_bytes`.
+    #[param(value_type = Option<bool>, nullable = false)]
+    bodies: Option<String>,
 }
 
 /// A claim and its messages.
@@ -103,6 +106,7 @@ pub async fn post(
 ) -> Result<Response, ApiError> {
     let limit = ClaimLimit::new(integer("limit", query.limit.as_deref())?, broker.limits())?;
     let wait = ClaimWait::new(integer("wait", query.wait.as_deref())?)?.less(waited);
+    let shown = shown(query.bodies.as_deref())?;
     let terms = ClaimTerms::new(body.ttl, body.grace, broker.limits())?;
     let by = body.by.map(|by| Holder::new(&by, "by")).transpose()?;
     let claimer = Claimer { client: asked.client, attempt: None, by };
@@ -112,10 +116,19 @@ pub async fn post(
     };
     let location = format!("{}/claims/{}", queues::path(&asked.queue), claim.id);
     let traces = trace::of_messages(&claim.messages);
-    let messages = claim.messages.into_iter().map(|view| Message::new(&asked, view)).collect();
+    let messages = claim.messages.into_iter().map(|view| shown(&asked, view)).collect();
     let claim = Claim { id: claim.id, messages, traces };
     let reply = deliver(reply(StatusCode::CREATED, &claim), delivery_guard);
     Ok(([(header::LOCATION, location)], reply).into_response())
+}
+
+/// How much of a claim to show.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct HeldMessagesQuery {
+    /// Whether to show the bodies; true when absent. Without them each message has `details` and `body_bytes`.
+    #[param(value_type = Option<bool>, nullable = false)]
+    bodies: Option<String>,
 }
 
 /// A claim as it is later.
@@ -140,7 +153,10 @@ pub struct ClaimStatus {
 /// The answer has the messages of the claim that are not deleted yet.
 #[utoipa::path(
     get, path = "/v2/queues/{queue_name}/claims/{claim_id}", operation_id = "claim_get", tag = "claims",
-    params(QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), CallerHeaders, DetailsHeader),
+    params(
+        QueuePath, ("claim_id" = uuid::Uuid, Path, description = "The claim."), HeldMessagesQuery, CallerHeaders,
+        DetailsHeader
+    ),
     responses(
         (status = 200, description = "The claim.", body = ClaimStatus),
         (status = 404, description = "There is no such claim.", body = crate::api::error::ErrorBody),
@@ -151,11 +167,13 @@ pub async fn get(
     State(broker): State<Broker>,
     asked: QueueRequest,
     Path(ClaimPath { claim_id }): Path<ClaimPath>,
+    Query(query): Query<HeldMessagesQuery>,
 ) -> Result<Response, ApiError> {
+    let shown = shown(query.bodies.as_deref())?;
     let id = claim_id.parse().map_err(|_| no_claim(&claim_id))?;
     let status = broker.claim_get(&asked.queue, id).await?;
     let traces = trace::of_messages(&status.view.messages);
-    let messages = status.view.messages.into_iter().map(|view| Message::new(&asked, view)).collect();
+    let messages = status.view.messages.into_iter().map(|view| shown(&asked, view)).collect();
     let href = format!("{}/claims/{id}", queues::path(&asked.queue));
     let (ttl, age) = (status.ttl, status.age);
     Ok(reply(StatusCode::OK, &ClaimStatus { ttl, age, href, messages, traces }))

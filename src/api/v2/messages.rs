@@ -204,13 +204,24 @@ pub struct Message {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(super) claim_count: Option<u32>,
-    /// JSON, as it was posted.
-    #[schema(value_type = serde_json::Value)]
-    pub(super) body: RawJson,
-    /// What Zaqar does not know of. Only for who asks by `X-Message-Details`.
+    /// JSON, as it was posted. Absent with `bodies=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub(super) body: Option<RawJson>,
+    /// How many bytes the JSON has. Only with `bodies=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(super) body_bytes: Option<usize>,
+    /// What Zaqar does not know of. Only with `X-Message-Details` or `bodies=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(super) details: Option<MessageDetails>,
+}
+
+/// Returns how the parameter `bodies` selects that messages are shown: with their bodies, unless it is false.
+pub(super) fn shown(bodies: Option<&str>) -> Result<fn(&QueueRequest, MessageView) -> Message, Error> {
+    let has_bodies = boolean("bodies", bodies)?.unwrap_or(true);
+    Ok(if has_bodies { Message::new } else { Message::without_body })
 }
 
 impl Message {
@@ -226,10 +237,18 @@ impl Message {
             href,
             ttl: view.ttl,
             age: view.age,
-            body: RawJson(view.body),
+            body: Some(RawJson(view.body)),
+            body_bytes: None,
             claim_count,
             details,
         }
+    }
+
+    /// Returns a message with everything but its body.
+    pub(super) fn without_body(asked: &QueueRequest, view: MessageView) -> Self {
+        let (details, body_bytes) = (MessageDetails::of(&view), view.body.len());
+        let details = Some(details);
+        Self { body: None, body_bytes: Some(body_bytes), details, ..Self::new(asked, view) }
     }
 }
 

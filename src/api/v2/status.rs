@@ -129,14 +129,14 @@ fn answer(view: MessageView, status: impl FnOnce(MessageView) -> MessageStatus) 
 
 impl MessageStatus {
     fn of(message: Message) -> Self {
-        let Message { id, href, ttl, age, claim_count, body, details } = message;
+        let Message { id, href, ttl, age, claim_count, body, details, .. } = message;
         Self {
             id,
             href: Some(href),
             ttl: Some(ttl),
             age: Some(age),
             claim_count,
-            body: Some(body),
+            body,
             details,
             state: None,
             to: None,
