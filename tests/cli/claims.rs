@@ -1,6 +1,6 @@
 //! `angarium claim`, against a real server.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::canned::Canned;
 use super::{Program, beside_a_server};
@@ -83,4 +83,22 @@ fn claims_of_a_queue_are_listed() {
     let table = it.program.say(&["claim", "list", "q"]);
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..3], [ids[0].as_str(), "1", "1m30s"]);
+}
+
+#[test]
+fn claim_without_bodies_shows_tags_and_lengths() {
+    let it = beside_a_server();
+    let id = it.program.plain(&["message", "post", "q", "confidential", "--tag", "eu"]);
+    let claim = it.program.json(&["claim", "create", "q", "--no-bodies"]);
+    assert_eq!(
+        (&claim["messages"][0]["body"], &claim["messages"][0]["body_bytes"]),
+        (&Value::Null, &json!(14))
+    );
+    let show = ["claim", "show", "q", claim["id"].as_str().unwrap(), "--no-bodies"];
+    assert_eq!(it.program.plain(&show), [format!("{}\t{}", claim["id"].as_str().unwrap(), id[0])]);
+    let table = it.program.say(&show);
+    let row: Vec<&str> = table.lines().nth(3).unwrap().split_whitespace().collect();
+    assert_eq!((row[0], row[1], &row[4..]), (id[0].as_str(), "claimed", &["-", "eu", "14"][..]), "{table}");
+    assert!(!table.contains("confidential"), "{table}");
+    assert_eq!(it.program.plain(&["message", "get", "q", &id[0]]), ["confidential"]);
 }

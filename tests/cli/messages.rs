@@ -116,3 +116,20 @@ fn delayed_message_is_listed_with_remaining_delay() {
     let shown = it.program.say(&["message", "get", "q", &id[0]]);
     assert!(shown.contains("state  delayed "), "{shown}");
 }
+
+#[test]
+fn list_without_bodies_shows_tags_and_lengths() {
+    let it = beside_a_server();
+    let id = it.program.plain(&["message", "post", "q", "confidential", "--tag", "eu", "--tag", "us"]);
+    it.program.say(&["message", "post", "q", "another"]);
+    let table = it.program.say(&["message", "list", "q", "--no-bodies"]);
+    assert!(!table.contains("confidential"), "{table}");
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["ID", "STATE", "AGE", "TTL", "GROUP", "TAGS", "BYTES"]);
+    assert_eq!(
+        (rows[1][0], rows[1][1], &rows[1][4..]),
+        (id[0].as_str(), "ready", &["-", "eu,", "us", "14"][..])
+    );
+    assert_eq!(it.program.plain(&["message", "list", "q", "--no-bodies", "--limit", "1"]), id);
+    assert_eq!(it.program.json(&["message", "list", "q", "--no-bodies"])[1]["body_bytes"], json!(9));
+}

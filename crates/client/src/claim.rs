@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use http::{Method, StatusCode, header};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -11,6 +12,7 @@ use super::caller::CallerArgs;
 use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
 use super::message::Message;
+use super::message::outline::MessageOutline;
 use super::notice;
 use super::printer::{Display, Item};
 use super::queue::{self, parsed};
@@ -43,6 +45,8 @@ enum ClaimCommand {
         /// How long to wait for a message when there is none
         #[arg(long, value_name = "DURATION", value_parser = units::seconds_within(0, 3600))]
         wait: Option<u32>,
+        #[command(flatten)]
+        bodies: BodiesArgs,
     },
     /// List the claims of a queue that have not ended
     List {
@@ -57,6 +61,8 @@ enum ClaimCommand {
         queue: String,
         /// The claim's id
         claim: String,
+        #[command(flatten)]
+        bodies: BodiesArgs,
     },
     /// Renew a claim: its time begins again
     Renew {
@@ -75,6 +81,14 @@ enum ClaimCommand {
         #[arg(required = true)]
         claims: Vec<String>,
     },
+}
+
+/// Whether bodies are shown.
+#[derive(Args, Clone, Copy, Debug)]
+struct BodiesArgs {
+    /// Leave out the bodies: show group, tags and length instead. Plain lines end with the id of the message
+    #[arg(long)]
+    no_bodies: bool,
 }
 
 /// How long a claim lasts.
@@ -102,21 +116,19 @@ pub struct HolderArgs {
 pub(super) fn run(args: &ClaimArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     match &args.command {
-        ClaimCommand::Create { queue, limit, terms, holder, wait } => {
+        ClaimCommand::Create { queue, limit, terms, holder, wait, bodies } => {
             let request = ClaimRequest { queue, limit: *limit, terms, holder, wait: wait.map(u64::from) };
-            let granted = claim(&remote, &request)?;
-            if granted.is_none() {
-                notice::tell_if_missing(&remote, queue);
+            if bodies.no_bodies {
+                create::<MessageOutline>(args, &remote, &request)
+            } else {
+                create::<Message>(args, &remote, &request)
             }
-            show_created(args, granted)
         }
         ClaimCommand::List { queue, extent } => list(&args.caller, &remote, queue, extent),
-        ClaimCommand::Show { queue, claim } => {
-            let reply = remote.get(path(queue, claim))?;
-            let held: ClaimMessages = reply.parse()?;
-            let head = format!("renewed {} ago for {}\n", span(held.age), span(held.ttl));
-            show(args, claim, head, &reply, &held.messages)
+        ClaimCommand::Show { queue, claim, bodies } if bodies.no_bodies => {
+            show_later::<MessageOutline>(args, &remote, queue, claim)
         }
+        ClaimCommand::Show { queue, claim, .. } => show_later::<Message>(args, &remote, queue, claim),
         ClaimCommand::Renew { queue, claim, terms } => {
             renew(&remote, queue, claim, terms)?;
             args.caller.printer().done(&format!("claim {claim} is renewed"), &json!({"id": claim}))
@@ -180,17 +192,59 @@ pub struct ClaimRequest<'a> {
     pub wait: Option<u64>,
 }
 
+/// A message as an answer about its claim has it: whole, or without its body.
+pub trait ClaimedMessage: DeserializeOwned {
+    /// The value of the parameter `bodies`.
+    const BODIES: Option<&'static str>;
+    /// Column heads of a table.
+    const HEADS: &'static [&'static str];
+    /// Returns the cells for the heads.
+    fn cells(&self) -> Vec<String>;
+    /// Returns the fields of a plain line.
+    fn line(&self) -> String;
+}
+
+impl ClaimedMessage for Message {
+    const BODIES: Option<&'static str> = None;
+    const HEADS: &'static [&'static str] = &["ID", "AGE", "BODY"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.id().to_owned(), self.age(), cut(&self.body)]
+    }
+
+    /// The body is JSON, so that a line always has as many fields.
+    fn line(&self) -> String {
+        format!("{}\t{}", self.id(), one_line(&self.body))
+    }
+}
+
+impl ClaimedMessage for MessageOutline {
+    const BODIES: Option<&'static str> = Some(Self::PARAMETER.1);
+    const HEADS: &'static [&'static str] = Self::HEADS;
+
+    fn cells(&self) -> Vec<String> {
+        self.row()
+    }
+
+    fn line(&self) -> String {
+        self.id().to_owned()
+    }
+}
+
 /// A granted claim.
-pub struct ClaimGrant {
+pub struct ClaimGrant<M = Message> {
     /// Id of the claim.
     pub id: String,
     /// Its messages, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<M>,
     reply: Reply,
 }
 
 /// Claims messages. Returns none when there is nothing to claim.
-pub fn claim(remote: &Remote, request: &ClaimRequest<'_>) -> Result<Option<ClaimGrant>, Failure> {
+pub fn claim<M: ClaimedMessage>(
+    remote: &Remote,
+    request: &ClaimRequest<'_>,
+) -> Result<Option<ClaimGrant<M>>, Failure> {
     #[derive(Serialize)]
     struct ClaimBody<'a> {
         #[serde(flatten)]
@@ -199,14 +253,15 @@ pub fn claim(remote: &Remote, request: &ClaimRequest<'_>) -> Result<Option<Claim
         holder: &'a HolderArgs,
     }
     #[derive(Deserialize)]
-    struct ClaimReply {
+    struct ClaimReply<M> {
         id: Option<String>,
-        messages: Vec<Message>,
+        messages: Vec<M>,
     }
 
     let query = [
         ("limit", request.limit.map(|limit| limit.to_string())),
         ("wait", request.wait.map(|wait| wait.to_string())),
+        ("bodies", M::BODIES.map(ToOwned::to_owned)),
     ];
     let at = with_query(&format!("{}/claims", queue::path(request.queue)), &query);
     let extra_wait = Duration::from_secs(request.wait.unwrap_or(0));
@@ -233,15 +288,13 @@ pub fn release(remote: &Remote, queue: &str, claim: &str) -> Result<(), Failure>
     remote.delete(path(queue, claim)).map(drop)
 }
 
-#[derive(Deserialize)]
-struct ClaimMessages {
-    ttl: u64,
-    age: u64,
-    messages: Vec<Message>,
-}
-
-fn show_created(args: &ClaimArgs, granted: Option<ClaimGrant>) -> Result<(), Failure> {
-    let Some(granted) = granted else {
+fn create<M: ClaimedMessage>(
+    args: &ClaimArgs,
+    remote: &Remote,
+    request: &ClaimRequest<'_>,
+) -> Result<(), Failure> {
+    let Some(granted) = claim::<M>(remote, request)? else {
+        notice::tell_if_missing(remote, request.queue);
         let json = json!({"messages": []}).to_string();
         let people = "there is nothing to claim\n".to_owned();
         return args.caller.printer().show(&Display { people, json, plain: Vec::new() });
@@ -249,18 +302,35 @@ fn show_created(args: &ClaimArgs, granted: Option<ClaimGrant>) -> Result<(), Fai
     show(args, &granted.id, String::new(), &granted.reply, &granted.messages)
 }
 
-fn show(
+fn show_later<M: ClaimedMessage>(
+    args: &ClaimArgs,
+    remote: &Remote,
+    queue: &str,
+    claim: &str,
+) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct ClaimMessages<M> {
+        ttl: u64,
+        age: u64,
+        messages: Vec<M>,
+    }
+
+    let bodies = M::BODIES.map(ToOwned::to_owned);
+    let reply = remote.get(with_query(&path(queue, claim), &[("bodies", bodies)]))?;
+    let held: ClaimMessages<M> = reply.parse()?;
+    let head = format!("renewed {} ago for {}\n", span(held.age), span(held.ttl));
+    show(args, claim, head, &reply, &held.messages)
+}
+
+fn show<M: ClaimedMessage>(
     args: &ClaimArgs,
     id: &str,
     more: String,
     reply: &Reply,
-    messages: &[Message],
+    messages: &[M],
 ) -> Result<(), Failure> {
-    let row = |message: &Message| vec![message.id().to_owned(), message.age(), cut(&message.body)];
-    let rows: Vec<_> = messages.iter().map(row).collect();
-    let people = format!("claim {id}\n{more}{}", Table::new(&["ID", "AGE", "BODY"]).cut().with_head(&rows));
-    // The body is JSON, so that a line always has three fields.
-    let line = |message: &Message| format!("{id}\t{}\t{}", message.id(), one_line(&message.body));
-    let plain = messages.iter().map(line).collect();
+    let rows: Vec<_> = messages.iter().map(M::cells).collect();
+    let people = format!("claim {id}\n{more}{}", Table::new(M::HEADS).cut().with_head(&rows));
+    let plain = messages.iter().map(|message| format!("{id}\t{}", message.line())).collect();
     args.caller.printer().show(&Display { people, json: reply.json_text()?, plain })
 }

@@ -3,6 +3,8 @@
 mod command;
 mod consume;
 mod get;
+mod list;
+pub mod outline;
 pub mod peek;
 mod post;
 mod requeue;
@@ -16,16 +18,13 @@ use serde_json::value::RawValue;
 
 use super::caller::CallerArgs;
 use super::failure::Failure;
-use super::listing::{ExtentArgs, Listing};
+use super::listing::Listing;
 use super::notice;
 use super::printer::{Display, Item};
-use super::queue::{self, parsed};
+use super::queue;
 use super::remote::{ApiRequest, Remote, encoded, with_query};
-use super::table::{Table, bare, cut, one_line};
+use super::table::{Table, bare, cut};
 use angarium_settings::units::span;
-
-/// Column heads of a table of messages.
-const HEADS: &[&str] = &["ID", "STATE", "AGE", "TTL", "BODY"];
 
 /// The header that requests message details unknown to Zaqar. Zaqar ignores it.
 const DETAILED: &[(&str, &str)] = &[("x-message-details", "true")];
@@ -44,21 +43,7 @@ enum MessageCommand {
     /// Post a message, or one for each line
     Post(post::PostArgs),
     /// List messages that can be claimed, oldest first; nothing is claimed by it
-    List {
-        /// The queue
-        queue: String,
-        #[command(flatten)]
-        extent: ExtentArgs,
-        /// Claimed ones too
-        #[arg(long)]
-        include_claimed: bool,
-        /// Those that are not due yet too
-        #[arg(long)]
-        include_delayed: bool,
-        /// Leave out what was posted under the same --client-id
-        #[arg(long, requires = "client_id")]
-        no_echo: bool,
-    },
+    List(list::ListArgs),
     /// Show messages in any state, and their holders; nothing is changed by it
     Peek(peek::PeekArgs),
     /// Show messages, claimed or not, and the outcome of those that are kept
@@ -105,28 +90,36 @@ pub struct Message {
     #[serde(default)]
     age: Option<u64>,
     #[serde(default)]
-    details: Option<Details>,
+    details: Details,
     /// The posted body.
     pub body: Box<RawValue>,
 }
 
 /// Message details unknown to Zaqar.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Details {
-    #[serde(default)]
     state: Option<String>,
-    #[serde(default)]
     delay: Option<u64>,
+    group: Option<String>,
+    tags: Vec<String>,
+}
+
+impl Details {
+    /// Returns the state, with the remaining delay of a delayed message.
+    fn state(&self) -> String {
+        match (&self.state, self.delay) {
+            (Some(state), Some(left)) => format!("{state} {}", span(left)),
+            (Some(state), None) => state.clone(),
+            (None, _) => "-".to_owned(),
+        }
+    }
 }
 
 impl Message {
     /// Returns the state, with the remaining delay of a delayed message.
     fn state(&self) -> String {
-        match &self.details {
-            Some(Details { state: Some(state), delay: Some(left) }) => format!("{state} {}", span(*left)),
-            Some(Details { state: Some(state), delay: None }) => state.clone(),
-            _ => "-".to_owned(),
-        }
+        self.details.state()
     }
 
     /// Returns the id. Some responses of Zaqar have it only in the path.
@@ -140,8 +133,8 @@ impl Message {
         self.age.map_or_else(|| "-".to_owned(), span)
     }
 
-    /// Returns the cells for [`HEADS`].
-    pub fn row(&self) -> Vec<String> {
+    /// Returns its cells: id, state, age, ttl, body.
+    fn row(&self) -> Vec<String> {
         let seconds = |seconds: Option<u64>| seconds.map_or("-".into(), span);
         vec![self.id().to_owned(), self.state(), seconds(self.age), seconds(self.ttl), cut(&self.body)]
     }
@@ -156,21 +149,7 @@ pub(super) fn run(args: &MessageArgs) -> Result<(), Failure> {
     let remote = args.caller.remote()?;
     match &args.command {
         MessageCommand::Post(post) => post::run(&args.caller, &remote, post),
-        MessageCommand::List { queue, extent, include_claimed, include_delayed, no_echo } => {
-            let yes = |flag: bool| flag.then(|| "true".to_owned());
-            let parameters = [
-                ("echo", yes(!no_echo)),
-                ("include_claimed", yes(*include_claimed)),
-                ("include_delayed", yes(*include_delayed)),
-            ];
-            let path = format!("{}/messages", queue::path(queue));
-            let listing = Listing::new(&remote, &path, "messages", extent, &parameters);
-            let listing = listing.with_headers(DETAILED);
-            if print_pages(&args.caller, listing, HEADS, item, "there are no messages to list")? {
-                notice::tell_if_missing(&remote, queue);
-            }
-            Ok(())
-        }
+        MessageCommand::List(list) => list::run(&args.caller, &remote, list),
         MessageCommand::Peek(peek) => peek::run(&args.caller, &remote, peek),
         MessageCommand::Get(get) => get::run(&args.caller, &remote, get),
         MessageCommand::Delete { queue, ids, claim, force } => {
@@ -209,11 +188,6 @@ fn print_pages(
     let is_empty = shown.is_empty();
     shown.end(nothing)?;
     Ok(is_empty)
-}
-
-fn item(json: &RawValue) -> Result<Item, Failure> {
-    let message: Message = parsed(json)?;
-    Ok(Item { row: message.row(), json: one_line(json), plain: message.plain() })
 }
 
 fn path(queue: &str, id: &str) -> String {
