@@ -45,9 +45,17 @@ pub struct ListCounts {
     /// Delayed messages.
     pub delayed: u64,
     in_transfer: u64,
+    /// Seconds since the oldest message was posted that is ready or claimed.
     #[serde(default)]
-    oldest_age: Option<u64>,
+    pub oldest_age: Option<u64>,
     rates: Rates,
+}
+
+impl ListCounts {
+    /// Messages that have left per second, as the mean of the last half minute or minute.
+    pub fn removed_per_second(&self) -> f64 {
+        self.rates.removed
+    }
 }
 
 #[derive(Deserialize)]

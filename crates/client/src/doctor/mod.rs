@@ -2,6 +2,7 @@
 //! nothing.
 
 mod data;
+mod queues;
 mod server;
 mod store;
 
@@ -23,6 +24,9 @@ pub struct DoctorArgs {
     /// Data directory of a service on this machine, to be looked at as well
     #[arg(long, env = "ANGARIUM_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Explain this queue; may be given several times. Without it, those whose ready messages wait, of the first 200
+    #[arg(long = "queue", value_name = "NAME")]
+    queues: Vec<String>,
 }
 
 /// Result of a check.
@@ -82,7 +86,7 @@ impl Check {
 }
 
 pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let mut checks = server::checks(&args.caller)?;
+    let mut checks = server::checks(&args.caller, &args.queues)?;
     if let Some(data) = &args.data {
         checks.extend(data::checks(data));
         checks.extend(store::checks(data));

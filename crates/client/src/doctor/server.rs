@@ -1,12 +1,12 @@
 //! Checks of a server from outside: whether it answers, is ready, accepts the token, has the same version and the same
-//! time, and whether its pools work.
+//! time, and whether its pools and queues work.
 
 use http::header::{DATE, SERVER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
 
-use super::Check;
+use super::{Check, Verdict, queues};
 use crate::caller::{CallerArgs, Origin};
 use crate::failure::Failure;
 use crate::health::{self, PoolHealth};
@@ -22,8 +22,8 @@ struct Readiness {
     warnings: Vec<String>,
 }
 
-/// Runs all checks of the caller's server.
-pub(super) fn checks(caller: &CallerArgs) -> Result<Vec<Check>, Failure> {
+/// Runs all checks of the caller's server, and of the queues with these names if there are any.
+pub(super) fn checks(caller: &CallerArgs, names: &[String]) -> Result<Vec<Check>, Failure> {
     let (context, origin) = caller.resolve()?;
     let remote = caller.remote()?;
     let from = match origin {
@@ -57,8 +57,13 @@ pub(super) fn checks(caller: &CallerArgs) -> Result<Vec<Check>, Failure> {
     };
     checks.push(ready(&remote));
     checks.extend(alive.iter().flat_map(|reply| [version(reply), clock(reply, Timestamp::now())]));
-    checks.push(access(&remote));
+    let access = access(&remote);
+    let is_accepted = access.verdict == Verdict::Ok;
+    checks.push(access);
     checks.extend(pools(&remote));
+    if is_accepted {
+        checks.extend(queues::checks(&remote, names));
+    }
     Ok(checks)
 }
 
