@@ -145,6 +145,8 @@ const EXAMPLES: &[Page] = &[page(
         "fifo.py: in order",
         "dead_letters.py: moved back",
         "none missing, none twice",
+        "10 orders can be claimed again",
+        "51 orders shipped, none lost, none twice",
     ],
 )];
 
