@@ -1,4 +1,5 @@
-//! Peeks between the steps of a random history change no answer of another request, and no counter.
+//! Peeks, explanations and dry runs between the steps of a random history change no answer of another request, no order,
+//! no attempts, no statistics and no metric of the queue.
 
 use std::collections::VecDeque;
 
@@ -148,10 +149,37 @@ impl History {
     async fn look(&mut self) {
         let listed = self.listed().await;
         self.note(listed, |listed| views(&listed));
+        self.count().await;
+    }
+
+    async fn count(&mut self) {
         let stats = self.whole.broker.queue_stats(&self.at).await;
         self.note(stats, |stats| {
             format!("{} {} {} {} {}", stats.claimed, stats.free, stats.delayed, stats.in_transfer, stats.kept)
         });
+    }
+
+    /// Releases all claims, then claims each message once, in their order.
+    async fn drain(&mut self) {
+        while !self.claims.is_empty() {
+            self.release(None).await;
+        }
+        self.advance(60_000).await;
+        self.look().await;
+        loop {
+            let claims = self.claims.len();
+            self.claim(3).await;
+            if self.claims.len() == claims {
+                return;
+            }
+            if self.groups.len() == 1 {
+                // The next message of the group follows a deletion.
+                let (claim, held) = self.claims.pop_back().unwrap();
+                for id in held {
+                    self.whole.broker.message_delete(&self.at, id, Some(claim)).await.unwrap();
+                }
+            }
+        }
     }
 
     async fn pop(&mut self) {
@@ -160,29 +188,59 @@ impl History {
         self.note(popped, |popped| views(&popped));
     }
 
-    /// Peeks with conditions and an extent that these dice choose.
-    async fn peek(&self, dice: &mut StdRng) {
+    /// Inspects the queue up to three times, by requests that these dice choose.
+    async fn inspect(&self, dice: &mut StdRng) {
         for _ in 0..dice.random_range(0..4) {
-            let states = MessageState::ALL.into_iter().filter(|_| dice.random_bool(0.4)).collect();
-            let group = dice.random_bool(0.3).then(|| in_group("a", "").group).flatten();
-            let contains = dice.random_bool(0.3).then(|| "1".to_owned());
-            let selection = MessageSelection { states, group, contains, ..MessageSelection::default() };
-            let body = [BodyExtent::None, BodyExtent::Head, BodyExtent::Whole][dice.random_range(0..3)];
-            let filter = PeekFilter { body, ..peek_of(selection) };
-            self.whole.broker.messages_peek(&self.at, &filter).await.unwrap();
+            match dice.random_range(0..6) {
+                0..=2 => self.peek(dice).await,
+                3 => drop(self.whole.broker.queue_explain(&self.at, 20_000).await.unwrap()),
+                4 => self.explain_message(dice).await,
+                _ => drop(self.whole.broker.selection_count(&self.at, &selection(dice)).await.unwrap()),
+            }
         }
     }
 
-    /// The counters of the queue on the page of metrics.
-    async fn counters(&self) -> Vec<String> {
-        let page = self.whole.broker.metrics_page().await;
-        let is_counter = |line: &&str| {
-            line.starts_with("angarium_messages_") && line.contains("_total{") && line.contains("\"q\"")
-        };
-        let mut counters: Vec<String> = page.lines().filter(is_counter).map(str::to_owned).collect();
-        counters.sort();
-        counters
+    async fn peek(&self, dice: &mut StdRng) {
+        let body = [BodyExtent::None, BodyExtent::Head, BodyExtent::Whole][dice.random_range(0..3)];
+        let filter = PeekFilter { body, ..peek_of(selection(dice)) };
+        self.whole.broker.messages_peek(&self.at, &filter).await.unwrap();
     }
+
+    /// Explains any message that was posted: one that is gone is not found.
+    async fn explain_message(&self, dice: &mut StdRng) {
+        let Some(last) = self.posted.len().checked_sub(1) else { return };
+        let explained =
+            self.whole.broker.message_explain(&self.at, self.posted[dice.random_range(0..=last)]).await;
+        assert!(matches!(explained, Ok(_) | Err(Error::NotFound { .. })), "{explained:?}");
+    }
+
+    /// The lines of the queue on the page of metrics.
+    async fn metrics(&self) -> Vec<String> {
+        let page = self.whole.broker.metrics_page().await;
+        let mut lines: Vec<String> =
+            page.lines().filter(|line| line.contains("queue=\"q\"")).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// The counters of the queue among its metrics. The others follow the pool after a tick of a background task.
+    async fn counters(&self) -> Vec<String> {
+        self.metrics().await.into_iter().filter(|line| line.contains("_total{")).collect()
+    }
+
+    /// What the queue is explained by, without what differs between two services.
+    async fn explanation(&self) -> String {
+        let explained = self.whole.broker.queue_explain(&self.at, 20_000).await.unwrap();
+        format!("{} {:?}", explained.says, explained.counts)
+    }
+}
+
+/// Returns conditions that these dice choose.
+fn selection(dice: &mut StdRng) -> MessageSelection {
+    let states = MessageState::ALL.into_iter().filter(|_| dice.random_bool(0.4)).collect();
+    let group = dice.random_bool(0.3).then(|| in_group("a", "").group).flatten();
+    let contains = dice.random_bool(0.3).then(|| "1".to_owned());
+    MessageSelection { states, group, contains, ..MessageSelection::default() }
 }
 
 fn views(messages: &[MessageView]) -> String {
@@ -194,21 +252,31 @@ fn views(messages: &[MessageView]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn peeks_between_steps_change_no_other_answer() {
+async fn inspections_between_steps_change_no_other_answer() {
     let mut seeds = StdRng::seed_from_u64(settings::seed("peeks"));
     for history in 0..settings::number("ANGARIUM_PEEK_HISTORIES", 6) {
         let is_fifo = history % 2 == 1;
-        let (seed, mut peeks) = (seeds.random::<u64>(), StdRng::seed_from_u64(history));
-        let (mut plain, mut peeked) = (History::begin(is_fifo).await, History::begin(is_fifo).await);
+        let (seed, mut looks) = (seeds.random::<u64>(), StdRng::seed_from_u64(history));
+        let (mut plain, mut looked_at) = (History::begin(is_fifo).await, History::begin(is_fifo).await);
         let (mut one, mut other) = (StdRng::seed_from_u64(seed), StdRng::seed_from_u64(seed));
         for step in 0..STEPS {
             plain.step(&mut one).await;
-            peeked.peek(&mut peeks).await;
-            peeked.step(&mut other).await;
-            let of_step = |history: &History| (history.answers.len(), history.answers.last().cloned());
-            assert_eq!(of_step(&peeked), of_step(&plain), "seed {seed}, step {step}");
+            plain.count().await;
+            looked_at.inspect(&mut looks).await;
+            looked_at.step(&mut other).await;
+            looked_at.inspect(&mut looks).await;
+            looked_at.count().await;
+            assert_eq!(looked_at.answers, plain.answers, "seed {seed}, step {step}");
+            plain.answers.clear();
+            looked_at.answers.clear();
         }
-        assert_eq!(peeked.counters().await, plain.counters().await, "seed {seed}");
+        assert_eq!(looked_at.explanation().await, plain.explanation().await, "seed {seed}");
+        assert_eq!(looked_at.counters().await, plain.counters().await, "seed {seed}");
         assert!(!plain.counters().await.is_empty());
+        until("the metrics are the same", async || looked_at.metrics().await == plain.metrics().await).await;
+        plain.drain().await;
+        looked_at.drain().await;
+        assert_eq!(looked_at.answers, plain.answers, "seed {seed}: order and attempts at the end");
+        assert!(plain.answers.len() > 2);
     }
 }
