@@ -124,6 +124,16 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::balance::get, v2::balance::post))
         .routes(routes!(v2::map::get))
         .routes(routes!(v2::pool_drain::get, v2::pool_drain::post, v2::pool_drain::delete))
+        .routes(routes!(
+            v2::shared_holds::pool_put,
+            v2::shared_holds::pool_get,
+            v2::shared_holds::pool_delete
+        ))
+        .routes(routes!(
+            v2::shared_holds::project_put,
+            v2::shared_holds::project_get,
+            v2::shared_holds::project_delete
+        ))
         .routes(routes!(v2::components::get))
         .routes(routes!(v2::components::drain))
         .routes(routes!(v2::listing::get))

@@ -10,10 +10,11 @@ use tracing::debug;
 
 use angarium_broker::Broker;
 use angarium_cluster::peer_client::{
-    ARRIVE, ArrivalRequest, COUNTS, CountsRequest, CountsResponse, DEPART, DepartureRequest, HOLDINGS,
-    HoldingsRequest, HoldingsResponse, LEAVE, LOADS, LeaveRequest, LeaveResponse, LoadsRequest,
-    LoadsResponse, MIGRATE, PeerMigrationRequest, REPORT, ReportRequest, ReportResponse, SESSION, STATES,
-    SessionRequest, SessionResponse, StatesRequest, StatesResponse, UNHELD, UndeliveredClaim,
+    ARRIVE, ArrivalRequest, COUNTS, CountsRequest, CountsResponse, DEPART, DepartureRequest, HOLD, HOLDINGS,
+    HoldRequest, HoldResponse, HoldingsRequest, HoldingsResponse, LEAVE, LOADS, LeaveRequest, LeaveResponse,
+    LoadsRequest, LoadsResponse, MIGRATE, PeerMigrationRequest, REPORT, ReportRequest, ReportResponse,
+    SESSION, STATES, SessionRequest, SessionResponse, StatesRequest, StatesResponse, UNHELD,
+    UndeliveredClaim,
 };
 use angarium_core::error::Error;
 
@@ -39,6 +40,7 @@ pub fn peer_routes(broker: Broker) -> Router {
         .route(LEAVE, post(leave))
         .route(LOADS, post(loads))
         .route(COUNTS, post(counts))
+        .route(HOLD, post(hold))
         .route(SESSION, post(session))
         .with_state(broker)
 }
@@ -92,6 +94,10 @@ async fn counts(
     Json(question): Json<CountsRequest>,
 ) -> PeerReply<CountsResponse> {
     told(broker.local_counts(question).await)
+}
+
+async fn hold(State(broker): State<Broker>, Json(question): Json<HoldRequest>) -> PeerReply<HoldResponse> {
+    told(broker.confirm_hold(question).await)
 }
 
 async fn session(

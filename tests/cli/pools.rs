@@ -161,3 +161,25 @@ fn the_health_of_zaqar_is_shown_too() {
     let last: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
     assert_eq!(last, ["p1", "NO", "-", "-", "-", "-"]);
 }
+
+#[test]
+fn pool_and_project_are_held_and_released() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "one"]);
+    let said = it.program.say(&["pool", "hold", "default", "--reason", "full disk"]);
+    assert_eq!(
+        said,
+        "pool default is held until `angarium pool release default`: no message can be claimed\n"
+    );
+    let hold = it.program.json(&["project", "hold", "000000000000", "--reason", "invoice", "--post"]);
+    assert_eq!((&hold["project"], &hold["post"]), (&json!("000000000000"), &json!(true)));
+    let explained = it.program.say(&["queue", "explain", "q"]);
+    assert!(explained.contains("pool default is held until it is released (full disk)"), "{explained}");
+    assert!(
+        explained.contains("the project of the queue is held until it is released (invoice)"),
+        "{explained}"
+    );
+    assert_eq!(it.program.say(&["pool", "release", "default"]), "pool default is released\n");
+    assert_eq!(it.program.say(&["project", "release", "000000000000"]), "project 000000000000 is released\n");
+    assert_eq!(it.program.json(&["queue", "explain", "q"]).get("held"), None);
+}

@@ -10,6 +10,7 @@ mod overview;
 mod reach;
 mod restarts;
 mod serving;
+mod shared_holds;
 mod starting;
 mod takeover;
 mod transfers;

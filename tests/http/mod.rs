@@ -54,6 +54,7 @@ mod restart;
 mod rules;
 mod schedule;
 mod shapes;
+mod shared_holds;
 mod start_errors;
 mod stored_attributes;
 mod tasks;

@@ -12,7 +12,7 @@
 //! | 3 | `slot` | a slot at its owner: its lock, its open queues, every step under that lock; `QueueHandle` |
 //! | 4 | `slots` | the slot table: routing, ownership, recovery, membership |
 //! | 5 | `pools` | the pool registry: records, opening and exchange, flavors, choice of a pool |
-//! | 6 | `quotas` | counting and reserving the amounts of accounts |
+//! | 6 | `quotas`, `holds` | counting and reserving the amounts of accounts; holds of pools and projects |
 //! | 7 | `open_queues` | opening, creating and reading the queues of served slots |
 //! | 8 | `messages`, `transfer`, `migration`, `counting` | posts, reads and deletes; transfers between queues; changes of a queue's pool; numbers of messages |
 //! | 9 | `claims`, `queues`, `explain` | claims and receipts; queues as clients see them; why a claim gets what it gets |
@@ -45,6 +45,7 @@ mod claims;
 mod counting;
 mod explain;
 mod health;
+mod holds;
 mod ledger;
 pub mod limits;
 mod messages;
@@ -81,6 +82,7 @@ pub use claims::renewal::ClaimStatus;
 pub use explain::message::MessageExplanation;
 pub use explain::pool_state::PoolState;
 pub use explain::queue::{ExplainedCounts, LimitEffect, QueueExplanation, ReachedLimit};
+pub use holds::terms::HoldTerms;
 pub use ledger::accounts::Quotas;
 pub use messages::list::{MessageFilter, MessagePage};
 pub use messages::peek::{BodyExtent, PeekFilter, PeekPage, PeekedClaim, PeekedMessage};
@@ -93,7 +95,6 @@ pub use pools::changes::PoolView;
 pub use pools::flavors::FlavorView;
 pub use pools::health::{PoolHealth, PoolReport};
 pub use queues::describe::QueueDescription;
-pub use queues::holds::HoldTerms;
 pub use queues::list::{QueueFilter, QueuePage, QueueView};
 pub use quotas::counting::QuotaView;
 pub use redrive::tasks::MoveRefusal;

@@ -212,6 +212,13 @@ pub const BALANCE_MESSAGE_BYTES: u64 = 256;
 pub const BALANCE_QUEUE_CHANGES: u64 = 60;
 /// How often holds that have ended by themselves are removed.
 pub const HOLD_TICK: Duration = Duration::from_secs(1);
+/// How long the answer to the hold of a pool or a project waits until all slots have confirmed it: longer than a slot
+/// needs to change its owner after the longest usual session.
+pub const HOLD_CONFIRMED: Duration = Duration::from_secs(40);
+/// How long it waits for one replica before it asks again. A replica that fences many slots continues meanwhile.
+pub const HOLD_ANSWER: Duration = Duration::from_secs(3);
+/// The first and the longest pause between two of these requests; each is twice the previous one.
+pub const HOLD_ASKED: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// Max migrations of queues while automatic balance begins more.
 pub const BALANCE_AT_ONCE: usize = 4;
 /// How long automatic balance leaves a queue in its pool after a migration.

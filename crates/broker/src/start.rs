@@ -23,6 +23,7 @@ use crate::counting::{Counts, CountsParts};
 use crate::explain::{Explanations, ExplanationsParts};
 use crate::health::reach::Reach;
 use crate::health::{Health, HealthParts};
+use crate::holds::{Holds, HoldsParts};
 use crate::ledger::accounts::{Quotas, unbounded};
 use crate::ledger::quota_ledger::Ledger;
 use crate::messages::{Messages, MessagesParts};
@@ -58,6 +59,7 @@ pub(crate) struct Components {
     pub(crate) slots: Slots,
     pub(crate) pools: Pools,
     pub(crate) quotas: QuotaCounts,
+    pub(crate) holds: Holds,
     pub(crate) open_queues: OpenQueues,
     pub(crate) messages: Messages,
     pub(crate) transfers: MessageTransfers,
@@ -229,12 +231,21 @@ impl LowerComponents {
             balance,
             health,
             reports,
+            holds: self.holds(),
             replica: self.replica,
             slots: self.slots,
             pools: self.pools,
             quotas: self.quotas,
             open_queues: self.open_queues,
         }
+    }
+
+    fn holds(&self) -> Holds {
+        Holds::new(HoldsParts {
+            replica: Arc::clone(&self.replica),
+            slots: self.slots.clone(),
+            pools: self.pools.clone(),
+        })
     }
 
     fn messages(&self) -> Messages {
@@ -377,6 +388,7 @@ impl Components {
             slots: self.slots.clone(),
             pools: self.pools.clone(),
             quotas: self.quotas.clone(),
+            holds: self.holds.clone(),
             counting: self.counting.clone(),
             claims: self.claims.clone(),
             queues: self.queues.clone(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::holds::StoredHold;
+use super::holds::HoldRecord;
 use super::{Catalogue, OwnedSlot, layout, to_json};
 use angarium_core::error::{Error, Part};
 use angarium_core::group::GroupName;
@@ -25,7 +25,7 @@ struct GroupHoldRecord {
     #[serde(default)]
     is_releasing: bool,
     #[serde(flatten)]
-    hold: StoredHold,
+    hold: HoldRecord,
 }
 
 impl GroupHoldsRecord {
@@ -34,7 +34,7 @@ impl GroupHoldsRecord {
             group: group.as_str().to_owned(),
             id: held.id,
             is_releasing: held.is_releasing,
-            hold: StoredHold::of(&held.hold),
+            hold: HoldRecord::from(&held.hold),
         };
         Self { at: at.clone(), groups: holds.iter().map(record).collect() }
     }

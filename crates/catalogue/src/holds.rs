@@ -10,16 +10,16 @@ use angarium_core::time::Timestamp;
 
 /// The hold of a queue as it is stored.
 #[derive(Serialize, Deserialize)]
-struct HoldRecord {
+struct QueueHoldRecord {
     #[serde(flatten, with = "address")]
     at: QueueRef,
     #[serde(flatten)]
-    hold: StoredHold,
+    hold: HoldRecord,
 }
 
-/// The terms of a hold as they are stored.
+/// A hold as it is stored.
 #[derive(Serialize, Deserialize)]
-pub(super) struct StoredHold {
+pub(super) struct HoldRecord {
     #[serde(default)]
     claim: bool,
     #[serde(default)]
@@ -36,18 +36,8 @@ pub(super) struct StoredHold {
     until: Option<u64>,
 }
 
-impl HoldRecord {
-    fn of(at: &QueueRef, hold: &Hold) -> Self {
-        Self { at: at.clone(), hold: StoredHold::of(hold) }
-    }
-
-    fn into_hold(self) -> Result<(QueueRef, Hold), Error> {
-        Ok((self.at, self.hold.into_hold()?))
-    }
-}
-
-impl StoredHold {
-    pub(super) fn of(hold: &Hold) -> Self {
+impl From<&Hold> for HoldRecord {
+    fn from(hold: &Hold) -> Self {
         Self {
             claim: hold.effects.bars_claims(),
             post: hold.effects.posts() == Some(PostEffect::Refused),
@@ -58,7 +48,10 @@ impl StoredHold {
             until: hold.until.map(Timestamp::as_millis),
         }
     }
+}
 
+impl HoldRecord {
+    /// Returns the hold, unless it has effects that no program writes.
     pub(super) fn into_hold(self) -> Result<Hold, Error> {
         let damaged = |error: Error| Error::unavailable(Part::Coordination, error);
         Ok(Hold {
@@ -74,8 +67,8 @@ impl StoredHold {
 impl Catalogue {
     /// Returns the holds of the queues of a slot.
     pub async fn holds(&self, slot: &OwnedSlot) -> Result<Vec<(QueueRef, Hold)>, Error> {
-        let records = self.read_directory::<HoldRecord>(&layout::slot_holds(slot.slot)).await?;
-        records.into_iter().map(HoldRecord::into_hold).collect()
+        let records = self.read_directory::<QueueHoldRecord>(&layout::slot_holds(slot.slot)).await?;
+        records.into_iter().map(|QueueHoldRecord { at, hold }| Ok((at, hold.into_hold()?))).collect()
     }
 
     /// Writes the hold of a queue, in place of an earlier one.
@@ -84,7 +77,8 @@ impl Catalogue {
     ///
     /// [`Error::TooMany`] when the slot has as many held queues as it may.
     pub async fn hold_write(&self, slot: &OwnedSlot, queue: &QueueRef, hold: &Hold) -> Result<(), Error> {
-        let (path, data) = (layout::hold(slot.slot, queue), to_json(&HoldRecord::of(queue, hold)));
+        let record = QueueHoldRecord { at: queue.clone(), hold: hold.into() };
+        let (path, data) = (layout::hold(slot.slot, queue), to_json(&record));
         let directory = layout::slot_holds(slot.slot);
         self.write_in_directory(slot, (directory, path), data, "held queues in one slot").await
     }
@@ -111,9 +105,9 @@ mod tests {
                 since: Timestamp::from_millis(7),
                 until: Some(Timestamp::from_millis(9)),
             };
-            let stored = to_json(&HoldRecord::of(&at, &hold));
-            let read: HoldRecord = serde_json::from_slice(&stored).unwrap();
-            assert_eq!(read.into_hold().unwrap(), (at.clone(), hold));
+            let stored = to_json(&QueueHoldRecord { at: at.clone(), hold: (&hold).into() });
+            let read: QueueHoldRecord = serde_json::from_slice(&stored).unwrap();
+            assert_eq!((read.at, read.hold.into_hold().unwrap()), (at.clone(), hold));
         }
     }
 }

@@ -9,6 +9,9 @@
 //! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`angarium_core::pool::Pool`] |
 //! | `/meta/flavors/{flavor}` | [`angarium_core::flavor::Flavor`] |
+//! | `/meta/holds` | `{}`; set with every change below it; it and its two directories are created with the first hold |
+//! | `/meta/holds/pools/{pool}` | the hold of a pool |
+//! | `/meta/holds/projects/{project}` | the hold of a project |
 //! | `/meta/balance` | [`super::BalanceRecord`]; created with the first one |
 //! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its last transaction the epoch |
 //! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
@@ -25,6 +28,7 @@
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
 
+use angarium_core::hold::HoldTarget;
 use angarium_core::ids::{ClaimId, QueueId, Slot};
 use angarium_core::names::{FlavorName, PoolName, ProjectId, QueueRef};
 
@@ -37,6 +41,9 @@ pub(super) const COMPONENTS: &str = "/meta/components";
 pub(super) const REPLICAS: &str = "/meta/components/replica";
 pub(super) const POOLS: &str = "/meta/pools";
 pub(super) const FLAVORS: &str = "/meta/flavors";
+pub(super) const HOLDS: &str = "/meta/holds";
+pub(super) const POOL_HOLDS: &str = "/meta/holds/pools";
+pub(super) const PROJECT_HOLDS: &str = "/meta/holds/projects";
 pub(super) const BALANCE: &str = "/meta/balance";
 pub(super) const SLOTS: &str = "/meta/slots";
 pub(super) const OWNER: &str = "owner";
@@ -150,6 +157,14 @@ pub(super) fn group_holds(slot: Slot, queue: &QueueRef) -> String {
 
 fn address_of(queue: &QueueRef) -> String {
     format!("{}:{}", escape(queue.project.as_str()), escape(queue.name.as_str()))
+}
+
+pub(super) fn shared_hold(target: &HoldTarget) -> String {
+    let directory = match target {
+        HoldTarget::Pool(_) => POOL_HOLDS,
+        HoldTarget::Project(_) => PROJECT_HOLDS,
+    };
+    format!("{directory}/{}", escape(target.name()))
 }
 
 pub(super) fn slot_tasks(slot: Slot) -> String {

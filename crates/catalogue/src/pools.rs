@@ -109,10 +109,11 @@ impl Catalogue {
         }
     }
 
-    /// Deletes the record of a pool. Returns false when it has changed or is already deleted.
+    /// Deletes the record of a pool, and its hold. Returns false when it has changed or is already deleted.
     pub async fn pool_delete(&self, entry: &PoolEntry) -> Result<bool, Error> {
-        let op = Op::Delete { path: layout::pool(&entry.name) };
-        match self.tree.commit(&[entry.fence()], &[op]).await {
+        let mut ops = vec![Op::Delete { path: layout::pool(&entry.name) }];
+        ops.extend(self.hold_removal(&entry.name).await?);
+        match self.tree.commit(&[entry.fence()], &ops).await {
             Ok(_) => Ok(true),
             Err(TreeError::Fenced(_) | TreeError::Refused { why: Refusal::NoNode, .. }) => Ok(false),
             Err(error) => Err(failed(error)),

@@ -36,8 +36,10 @@ impl Schema {
     /// Holds of groups. Older programs would deliver the messages of held groups, and never those that a hold has put
     /// aside.
     pub const GROUP_HOLDS: Self = Self(8);
+    /// Holds of pools and projects. Older programs would deliver the messages of their queues.
+    pub const SHARED_HOLDS: Self = Self(9);
     /// The newest format that this program knows.
-    pub const KNOWN: Self = Self::GROUP_HOLDS;
+    pub const KNOWN: Self = Self::SHARED_HOLDS;
 
     /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {

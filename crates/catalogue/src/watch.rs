@@ -1,5 +1,5 @@
-//! Notification of changed records that every replica keeps in memory: pools, components, and owners of slots. Flavors
-//! are read on demand, and only the owner of a queue keeps its record.
+//! Notification of changed records that every replica keeps in memory: pools, components, holds of pools and projects,
+//! and owners of slots. Flavors are read on demand, and only the owner of a queue keeps its record.
 
 use super::{Catalogue, failed, layout};
 use angarium_coordination::{Event, Watch};
@@ -13,6 +13,8 @@ pub enum MetaChange {
     Pools,
     /// The registered replicas, or one of their records.
     Components,
+    /// The hold of a pool or of a project.
+    Holds,
     /// The owner of a slot.
     Slot(Slot),
     /// Any of these. The first change of every watch.
@@ -23,7 +25,7 @@ pub enum MetaChange {
 pub struct MetaWatch(Watch);
 
 impl Catalogue {
-    /// Watches the changes of pools, components and slot owners by any replica.
+    /// Watches the changes of pools, components, holds of pools and projects, and slot owners by any replica.
     pub fn watch_meta(&self) -> Result<MetaWatch, Error> {
         self.tree.watch_tree(layout::META).map(MetaWatch).map_err(failed)
     }
@@ -56,6 +58,10 @@ fn change_of(path: &str) -> Option<MetaChange> {
     if below(layout::REPLICAS).is_some() {
         return Some(MetaChange::Components);
     }
+    // Every change of a hold sets this node too.
+    if path == layout::HOLDS {
+        return Some(MetaChange::Holds);
+    }
     let (slot, node) = below(layout::SLOTS)?.split_once('/')?;
     let slot = u8::from_str_radix(slot, 16).ok()?;
     (node == layout::OWNER).then_some(MetaChange::Slot(Slot(slot)))
@@ -70,6 +76,8 @@ mod tests {
         for (path, change) in [
             ("/meta/pools/a", Some(MetaChange::Pools)),
             ("/meta/components/replica/h-0000000001", Some(MetaChange::Components)),
+            ("/meta/holds", Some(MetaChange::Holds)),
+            ("/meta/holds/pools/a", None),
             ("/meta/slots/0f/owner", Some(MetaChange::Slot(Slot(15)))),
             ("/meta/slots/0f", None),
             ("/meta/system", None),

@@ -1,7 +1,8 @@
 //! The client commands: requests of a person or a script to a server, over HTTP.
 //!
 //! ```text
-//! mod (which command) → queue, message, claim, pool, flavor, quota, component, health, doctor, top (one file per noun)
+//! mod (which command) → queue, message, claim, pool, flavor, project, quota, component, health, doctor, top (one file
+//!                          per noun)
 //!                         → caller (flags, context) → context_file
 //!                         → remote (one request, one response) → failure (errors, exit codes), tls_words
 //!                         → listing (page after page), setting (KEY=VALUE), attributes (checks keys of metadata)
@@ -22,6 +23,7 @@ mod doctor;
 mod failure;
 mod flavor;
 mod health;
+mod hold;
 mod listing;
 mod message;
 mod message_filter;
@@ -31,10 +33,10 @@ mod pool;
 mod pool_drain;
 mod printer;
 mod progress;
+mod project;
 mod queue;
 mod queue_counts;
 mod queue_explain;
-mod queue_hold;
 mod queue_tasks;
 mod quota;
 mod remote;
@@ -61,6 +63,8 @@ pub enum ClientCommand {
     Pool(pool::PoolArgs),
     /// Flavors: names for sets of pools
     Flavor(flavor::FlavorArgs),
+    /// Projects: hold and release (administrators)
+    Project(project::ProjectArgs),
     /// Show the quota and the usage of the project
     Quota(quota::QuotaArgs),
     /// Show the replicas of the service, and how many of the 256 slots each serves (administrators)
@@ -91,6 +95,7 @@ pub fn run(command: ClientCommand, here: LocalAddress) -> Result<(), Failure> {
         ClientCommand::Claim(args) => claim::run(&args),
         ClientCommand::Pool(args) => pool::run(&args),
         ClientCommand::Flavor(args) => flavor::run(&args),
+        ClientCommand::Project(args) => project::run(&args),
         ClientCommand::Quota(args) => quota::run(&args),
         ClientCommand::Components(args) => component::components(&args),
         ClientCommand::Drain(args) => component::drain(&args),

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::balance::{self, BalanceArgs, MapArgs};
 use super::caller::CallerArgs;
 use super::failure::Failure;
+use super::hold::{HoldArgs, Holdable};
 use super::listing::{ExtentArgs, Listing};
 use super::pool_drain::{self, DrainArgs};
 use super::printer::{Display, Item};
@@ -71,6 +72,13 @@ enum PoolCommand {
     },
     /// Move all queues of a pool to others, as placement chooses; it takes no new ones meanwhile
     Drain(DrainArgs),
+    /// Hold all queues in a pool: no message can be claimed until it is released
+    Hold(HoldArgs),
+    /// Release a pool that is held
+    Release {
+        /// Its name
+        pool: String,
+    },
     /// Show which queues should go to other pools so that each holds its share by weight, or begin it
     Balance(BalanceArgs),
     /// Show the pool of each queue, and migrations in progress
@@ -149,6 +157,8 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
             args.caller.printer().done(&format!("pool {pool} is changed"), &json!({"name": pool}))
         }
         PoolCommand::Drain(drain) => pool_drain::drain(&remote, &mut args.caller.printer(), drain),
+        PoolCommand::Hold(terms) => holdable(&terms.name).hold(&remote, &mut args.caller.printer(), terms),
+        PoolCommand::Release { pool } => holdable(pool).release(&remote, &mut args.caller.printer()),
         PoolCommand::Balance(plan) => balance::balance(&remote, &mut args.caller.printer(), plan),
         PoolCommand::Map(map) => balance::map(&remote, &mut args.caller.printer(), map),
         PoolCommand::Delete { pools, force } => {
@@ -164,6 +174,10 @@ pub(super) fn run(args: &PoolArgs) -> Result<(), Failure> {
 
 pub(super) fn path(pool: &str) -> String {
     format!("/v2/pools/{}", encoded(pool))
+}
+
+fn holdable(pool: &str) -> Holdable<'_> {
+    Holdable { noun: "pool", name: pool, group: None, path: path(pool) }
 }
 
 #[derive(Deserialize)]

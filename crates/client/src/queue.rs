@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 use super::attributes;
 use super::caller::CallerArgs;
 use super::failure::Failure;
+use super::hold::{HoldArgs, Holdable};
 use super::listing::ExtentArgs;
 use super::migration::{self, MigrateArgs};
 use super::notice;
 use super::printer::Display;
 use super::queue_counts::{Columns, list, stats};
 use super::queue_explain::explain;
-use super::queue_hold::{self, HoldArgs};
 use super::queue_tasks::{self, RedriveArgs};
 use super::remote::{ApiRequest, Remote, encoded, with_query};
 use super::setting::Setting;
@@ -78,7 +78,13 @@ enum QueueCommand {
         queue: String,
     },
     /// Hold a queue, or one of its groups: no message can be claimed until it is released
-    Hold(HoldArgs),
+    Hold {
+        /// Hold only the messages of this group
+        #[arg(long)]
+        group: Option<String>,
+        #[command(flatten)]
+        terms: HoldArgs,
+    },
     /// Release a queue that is held, or one of its groups
     Release {
         /// Its name
@@ -183,9 +189,11 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
         }
         QueueCommand::Stats { queues } => stats(&args.caller, &remote, queues),
         QueueCommand::Explain { queue } => explain(&args.caller, &remote, queue),
-        QueueCommand::Hold(hold) => queue_hold::hold(&remote, &mut args.caller.printer(), hold),
+        QueueCommand::Hold { group, terms } => {
+            holdable(&terms.name, group.as_deref()).hold(&remote, &mut args.caller.printer(), terms)
+        }
         QueueCommand::Release { queue, group } => {
-            queue_hold::release(&remote, &mut args.caller.printer(), queue, group.as_deref())
+            holdable(queue, group.as_deref()).release(&remote, &mut args.caller.printer())
         }
         QueueCommand::Set { queue, settings, allow_unknown } => {
             if !allow_unknown {
@@ -236,6 +244,11 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
 /// Returns the path of a queue.
 pub fn path(queue: &str) -> String {
     format!("/v2/queues/{}", encoded(queue))
+}
+
+fn holdable<'a>(queue: &'a str, group: Option<&'a str>) -> Holdable<'a> {
+    let of_group = group.map(|group| format!("/groups/{}", encoded(group))).unwrap_or_default();
+    Holdable { noun: "queue", name: queue, group, path: path(queue) + &of_group }
 }
 
 /// Decodes an item of a listing.

@@ -44,6 +44,9 @@ pub const LOADS: &str = "/peer/loads";
 /// See [`ARRIVE`].
 pub const COUNTS: &str = "/peer/counts";
 
+/// See [`ARRIVE`].
+pub const HOLD: &str = "/peer/hold";
+
 /// Project and name of a queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueueAddress {
@@ -296,6 +299,35 @@ pub struct ClosedPool {
 pub struct LeaveResponse {
     /// Whether further queues of the slot are in the pool.
     pub is_more: bool,
+}
+
+/// Asks a replica for the slots in which the hold of a pool or of a project is in force.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HoldRequest {
+    /// The held pool; none when it is a project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The held project; none when it is a pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Numbers of the slots that the caller asks about.
+    pub slots: Vec<u8>,
+}
+
+/// The response to [`HoldRequest`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HoldResponse {
+    /// The slots of the request that the replica serves, and in which the hold is in force.
+    pub slots: Vec<HeldSlot>,
+}
+
+/// A slot in which a hold is in force: its owner knows the hold, and no earlier owner can write to a held queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldSlot {
+    /// Its number.
+    pub slot: u8,
+    /// The version of its node by which the replica owns it.
+    pub version: u32,
 }
 
 /// A client for peer RPCs.

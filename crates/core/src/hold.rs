@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, InvalidPart};
 use crate::limits;
+use crate::names::{PoolName, ProjectId};
 use crate::time::Timestamp;
 
 /// The effects of a hold. At least one of them is set.
@@ -26,6 +27,9 @@ pub enum PostEffect {
 }
 
 impl HoldEffects {
+    /// No message is granted, and posts are refused.
+    pub const ALL: Self = Self { claim: true, post: Some(PostEffect::Refused) };
+
     /// Checks a combination of effects.
     ///
     /// # Errors
@@ -133,11 +137,84 @@ impl Hold {
     pub fn check_post(&self, now: Timestamp) -> Result<(), Error> {
         match self.effects.posts().filter(|_| self.is_in_force(now)) {
             None => Ok(()),
-            Some(effect) => Err(Error::Held {
-                reason: self.reason.to_string(),
-                retry_after: self.retry_after(now),
-                is_discarded: effect == PostEffect::Discarded,
-            }),
+            Some(effect) => Err(self.refusal(effect, now)),
+        }
+    }
+
+    /// Returns the error of a post that it refuses or discards.
+    fn refusal(&self, effect: PostEffect, now: Timestamp) -> Error {
+        Error::Held {
+            reason: self.reason.to_string(),
+            retry_after: self.retry_after(now),
+            is_discarded: effect == PostEffect::Discarded,
+        }
+    }
+}
+
+/// A resource with many queues that can be held: its hold is in force for each of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HoldTarget {
+    /// All queues in a pool, those that move into it or out of it too.
+    Pool(PoolName),
+    /// All queues of a project, also those that are created later.
+    Project(ProjectId),
+}
+
+impl HoldTarget {
+    /// Returns its name, without its kind.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pool(pool) => pool.as_str(),
+            Self::Project(project) => project.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for HoldTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(pool) => write!(f, "pool {pool}"),
+            Self::Project(project) => write!(f, "project {project}"),
+        }
+    }
+}
+
+/// A hold that is in force for a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedHold {
+    /// The resource that is held; none when it is the queue itself.
+    pub target: Option<HoldTarget>,
+    /// Its hold.
+    pub hold: Hold,
+}
+
+/// All holds that are in force for a queue: its own first, then those of its pools and of its project. The strictest
+/// counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppliedHolds(pub Vec<AppliedHold>);
+
+impl AppliedHolds {
+    /// Returns the first hold because of which no message is granted.
+    pub fn barring_claims(&self) -> Option<&AppliedHold> {
+        self.0.iter().find(|applied| applied.hold.effects.bars_claims())
+    }
+
+    /// Returns the first hold that refuses posts, or else the first one that discards them.
+    pub fn strictest_for_posts(&self) -> Option<(&AppliedHold, PostEffect)> {
+        let with = |effect| self.0.iter().find(|applied| applied.hold.effects.posts() == Some(effect));
+        let effects = [PostEffect::Refused, PostEffect::Discarded];
+        effects.into_iter().find_map(|effect| Some((with(effect)?, effect)))
+    }
+
+    /// Checks that posts are stored at this time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Held`] when a hold refuses or discards them.
+    pub fn check_post(&self, now: Timestamp) -> Result<(), Error> {
+        match self.strictest_for_posts() {
+            None => Ok(()),
+            Some((applied, effect)) => Err(applied.hold.refusal(effect, now)),
         }
     }
 }
@@ -204,13 +281,39 @@ mod tests {
         let hold = hold(Some(10_000));
         assert!(hold.is_in_force(Timestamp::from_millis(9_999)));
         assert!(!hold.is_in_force(Timestamp::from_millis(10_000)));
-        assert!(hold.check_post(Timestamp::from_millis(10_000)).is_ok());
+    }
+
+    fn applied(effects: HoldEffects, reason: &str) -> AppliedHold {
+        let reason = HoldReason::new(reason).unwrap();
+        AppliedHold { target: None, hold: Hold { effects, reason, ..hold(None) } }
+    }
+
+    #[test]
+    fn strictest_of_several_holds_counts() {
+        let now = Timestamp::from_millis(0);
+        let effects = |claim, post, discard| HoldEffects::new(claim, post, discard).unwrap();
+        let discards = applied(effects(false, false, true), "discards");
+        let refuses = applied(effects(true, true, false), "refuses");
+        assert!(AppliedHolds::default().check_post(now).is_ok());
+        for holds in [vec![discards.clone(), refuses.clone()], vec![refuses, discards.clone()]] {
+            let holds = AppliedHolds(holds);
+            let refused = holds.check_post(now).unwrap_err();
+            assert!(
+                matches!(&refused, Error::Held { reason, is_discarded: false, .. } if reason == "refuses"),
+                "{refused:?}"
+            );
+            assert!(holds.barring_claims().is_some());
+        }
+        let holds = AppliedHolds(vec![discards]);
+        assert!(holds.barring_claims().is_none());
+        assert!(matches!(holds.check_post(now), Err(Error::Held { is_discarded: true, .. })));
     }
 
     #[test]
     fn refused_post_names_reason_and_time_to_retry() {
         for (until, retry) in [(None, 60), (Some(500), 1), (Some(9_001), 10), (Some(u64::MAX), 3_600)] {
-            let refused = hold(until).check_post(Timestamp::from_millis(0)).unwrap_err();
+            let holds = AppliedHolds(vec![AppliedHold { target: None, hold: hold(until) }]);
+            let refused = holds.check_post(Timestamp::from_millis(0)).unwrap_err();
             assert!(
                 matches!(&refused, Error::Held { reason, retry_after, is_discarded: false }
                     if reason == "bad deploy" && *retry_after == retry),

@@ -16,6 +16,8 @@ pub enum Resource {
     Flavor,
     Migration,
     Hold,
+    PoolHold,
+    ProjectHold,
     Task,
     /// A replica in the list of components.
     Component,
@@ -33,6 +35,8 @@ impl fmt::Display for Resource {
             Self::Flavor => "flavor",
             Self::Migration => "migration",
             Self::Hold => "hold of queue",
+            Self::PoolHold => "hold of pool",
+            Self::ProjectHold => "hold of project",
             Self::Task => "task",
             Self::Component => "component",
         })

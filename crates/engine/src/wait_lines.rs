@@ -74,6 +74,11 @@ impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
         self.lines.get_mut(name)?.front_mut().map(|(_, waiter)| waiter)
     }
 
+    /// Returns the names that have a line, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &N> {
+        self.lines.keys()
+    }
+
     /// Number of waiters of one line.
     pub fn len_of(&self, name: &N) -> usize {
         self.lines.get(name).map_or(0, VecDeque::len)

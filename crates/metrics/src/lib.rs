@@ -7,6 +7,7 @@
 mod authentication;
 mod budgets;
 mod forwards;
+mod holds;
 mod keystone;
 pub mod limits;
 mod observed;
@@ -30,6 +31,7 @@ use prometheus_client::registry::Registry;
 pub use authentication::AuthenticationFailure;
 pub use budgets::{BudgetFigures, ByteBudget};
 pub use forwards::{ForwardMeter, ForwardResult};
+pub use holds::ObservedHolds;
 pub use keystone::KeystoneFigures;
 pub use observed::{ObservedPool, ObservedQueue, ObservedQuota, QueueFigures, ServiceState, SessionState};
 pub use plain::{PLAIN_MEDIA_TYPE, plain};

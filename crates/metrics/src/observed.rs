@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::queues::{QueueLabels, Queues};
+use crate::holds::{HoldGauges, ObservedHolds};
 use angarium_core::names::{ProjectId, QueueRef};
 use angarium_core::quota::{Holdings, Quota};
 
@@ -32,10 +33,8 @@ pub struct ServiceState {
     pub claims: usize,
     /// Claims that wait for messages.
     pub waiting_claims: usize,
-    /// Holds of queues.
-    pub holds: usize,
-    /// Seconds since the oldest hold was made; 0 without a hold.
-    pub oldest_hold_age: u64,
+    /// Holds in force.
+    pub holds: ObservedHolds,
     /// Queues with their own metrics.
     pub queues: Vec<ObservedQueue>,
     /// Totals of all other queues.
@@ -203,8 +202,7 @@ pub(super) struct States {
     session: Family<SessionLabels, Gauge>,
     slots: Gauge,
     waiting_claims: Gauge,
-    holds: Gauge,
-    oldest_hold_age: Gauge,
+    holds: HoldGauges,
     looked_at: Gauge,
     ready: Gauge,
     damaged_reads: Family<PartLabels, Gauge>,
@@ -232,8 +230,7 @@ impl States {
             session: Family::default(),
             slots: Gauge::default(),
             waiting_claims: Gauge::default(),
-            holds: Gauge::default(),
-            oldest_hold_age: Gauge::default(),
+            holds: HoldGauges::register(registry),
             looked_at: Gauge::default(),
             ready: Gauge::default(),
             damaged_reads: Family::default(),
@@ -265,12 +262,6 @@ impl States {
             "angarium_waiting_claims",
             "Claims that wait for messages",
             self.waiting_claims.clone(),
-        );
-        registry.register("angarium_holds", "Queues of this replica that are held", self.holds.clone());
-        registry.register(
-            "angarium_oldest_hold_age_seconds",
-            "Seconds since the oldest of those holds was made",
-            self.oldest_hold_age.clone(),
         );
         registry.register(
             "angarium_page_queues",
@@ -388,8 +379,7 @@ impl States {
         }
         self.slots.set(count(observed.slots));
         self.waiting_claims.set(count(observed.waiting_claims));
-        self.holds.set(count(observed.holds));
-        self.oldest_hold_age.set(i64::try_from(observed.oldest_hold_age).unwrap_or(i64::MAX));
+        self.holds.show(&observed.holds);
         self.ready.set(i64::from(observed.is_ready));
     }
 

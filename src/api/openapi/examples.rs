@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, OpenApi, RefOr};
 
+use super::hold_examples::of_holds;
+
 const MESSAGE: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
 /// A part of the metrics page.
 const METRICS: &str = "# HELP angarium_messages Messages in the queues that were used since the start, by state.\n\
@@ -17,7 +19,7 @@ const CLAIM: &str = "4f6f1c0e-9d7a-4a52-b1b3-6f0d2c9e8a17";
 
 /// The bodies of an operation, as far as it has them.
 #[derive(Default)]
-struct Bodies {
+pub(super) struct Bodies {
     request: Option<Value>,
     answer: Option<Value>,
 }
@@ -27,11 +29,11 @@ impl Bodies {
         Self { request: Some(body), answer: None }
     }
 
-    fn answer(body: Value) -> Self {
+    pub(super) fn answer(body: Value) -> Self {
         Self { request: None, answer: Some(body) }
     }
 
-    fn both(request: Value, answer: Value) -> Self {
+    pub(super) fn both(request: Value, answer: Value) -> Self {
         Self { request: Some(request), answer: Some(answer) }
     }
 }
@@ -87,10 +89,6 @@ fn bodies(operation: &str) -> Bodies {
         | "queue_stats_get"
         | "queue_purge"
         | "queue_explanation_get"
-        | "queue_hold_put"
-        | "queue_hold_get"
-        | "group_hold_put"
-        | "group_hold_get"
         | "quota_get" => of_queues(operation),
         "queue_migration_start" | "queue_migration_get" | "queue_migration_cancel" => {
             of_migrations(operation)
@@ -109,6 +107,8 @@ fn bodies(operation: &str) -> Bodies {
         "claim_create" | "claim_get" | "claim_renew" | "claim_settle" | "claims_list" => of_claims(operation),
         "pools_list" | "pool_drain_start" | "pool_drain_get" | "pool_map_get" | "balance_plan_get"
         | "balance_start" | "pool_get" | "pool_put" | "pool_update" => of_pools(operation),
+        "queue_hold_put" | "queue_hold_get" | "pool_hold_put" | "pool_hold_get" | "project_hold_put"
+        | "project_hold_get" | "group_hold_put" | "group_hold_get" => of_holds(operation),
         "flavors_list" | "flavor_get" | "flavor_put" | "flavor_update" => of_flavors(operation),
         _ => Bodies::default(),
     }
@@ -239,8 +239,6 @@ fn of_queues(operation: &str) -> Bodies {
             }))
         }
         "queue_explanation_get" => Bodies::answer(explanation()),
-        "queue_hold_put" | "group_hold_put" => Bodies::both(json!({"reason": "bad deploy 1.4.2"}), hold()),
-        "queue_hold_get" | "group_hold_get" => Bodies::answer(hold()),
         "queue_purge" => Bodies::request(json!({"resource_types": ["messages"]})),
         "quota_get" => Bodies::answer(json!({
             "project": "acme",
@@ -250,13 +248,6 @@ fn of_queues(operation: &str) -> Bodies {
         })),
         _ => Bodies::default(),
     }
-}
-
-fn hold() -> Value {
-    json!({
-        "claim": true, "post": false, "discard": false, "reason": "bad deploy 1.4.2", "by": "on call",
-        "at": "2026-11-28T06:45:00Z"
-    })
 }
 
 /// Returns the explanation of a queue whose messages are claimed or delayed.

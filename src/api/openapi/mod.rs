@@ -2,6 +2,7 @@
 //! and their types.
 
 mod examples;
+mod hold_examples;
 mod older;
 mod optional;
 mod reference;

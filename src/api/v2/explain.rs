@@ -66,10 +66,10 @@ pub struct QueueExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     expired_unremoved: Option<u64>,
-    /// The hold of the queue. Absent when it is not held.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    held: Option<HoldView>,
+    /// The holds in force: of the queue, of its pools and of its project. Absent when there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    held: Vec<HoldView>,
     /// Holds of groups, in order of the groups, also those whose messages are being made ready again; at most 16.
     held_groups: Vec<GroupHoldReport>,
     /// Claims that wait for messages of the queue.
@@ -287,7 +287,7 @@ impl From<BrokerExplanation> for QueueExplanation {
             },
             limit_reached: explained.limits.iter().map(LimitReport::from).collect(),
             expired_unremoved,
-            held: explained.hold.map(HoldView::from),
+            held: explained.holds.0.into_iter().map(HoldView::from).collect(),
             held_groups: explained
                 .group_holds
                 .into_iter()

@@ -1,4 +1,5 @@
-//! Holds of queues, with which an operator stops deliveries or posts for a time. Zaqar has none.
+//! Holds of queues, with which an operator stops deliveries or posts for a time. Zaqar has none. Those of pools and
+//! projects are in [`super::shared_holds`].
 
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -11,7 +12,7 @@ use crate::api::extract::{CallerHeaders, CallerName, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use angarium_broker::{Broker, HoldTerms};
 use angarium_core::error::{Error, InvalidPart};
-use angarium_core::hold::{Hold, HoldEffects, HoldReason, PostEffect};
+use angarium_core::hold::{AppliedHold, Hold, HoldEffects, HoldReason, HoldTarget, PostEffect};
 use angarium_core::limits::{self, Limits};
 use angarium_core::time::Timestamp;
 
@@ -38,7 +39,7 @@ pub struct HoldRequest {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     discard: Option<bool>,
-    /// Why it is held: one line for the people who use it.
+    /// Why it is held: one line for the people who meet the hold.
     #[schema(min_length = 1, max_length = 256, example = "bad deploy 1.4.2")]
     reason: String,
     /// When the hold ends by itself, in the form of RFC 3339. It lasts until it is deleted when absent.
@@ -71,7 +72,7 @@ impl HoldRequest {
 
 /// A hold.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = QueueHold)]
+#[schema(as = Hold)]
 pub struct HoldView {
     /// Whether no message can be claimed.
     claim: bool,
@@ -91,10 +92,29 @@ pub struct HoldView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     until: Option<String>,
+    /// The pool, when a pool is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pool: Option<String>,
+    /// The project, when a project is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    project: Option<String>,
 }
 
 impl From<Hold> for HoldView {
     fn from(hold: Hold) -> Self {
+        Self::from(AppliedHold { target: None, hold })
+    }
+}
+
+impl From<AppliedHold> for HoldView {
+    fn from(AppliedHold { target, hold }: AppliedHold) -> Self {
+        let (pool, project) = match target {
+            None => (None, None),
+            Some(HoldTarget::Pool(pool)) => (Some(pool.to_string()), None),
+            Some(HoldTarget::Project(project)) => (None, Some(project.to_string())),
+        };
         let posts = hold.effects.posts();
         Self {
             claim: hold.effects.bars_claims(),
@@ -104,6 +124,8 @@ impl From<Hold> for HoldView {
             by: hold.by,
             at: hold.since.calendar(),
             until: hold.until.map(Timestamp::calendar),
+            pool,
+            project,
         }
     }
 }
@@ -174,9 +196,10 @@ pub async fn delete(
 
 /// Returns the answer to a claim that got no message: with the reason when the queue is held.
 pub(super) async fn nothing_to_claim(broker: &Broker, asked: &QueueRequest) -> Response {
-    let hold = broker.hold_in_force(&asked.queue).await.filter(|hold| hold.effects.bars_claims());
-    match hold {
-        Some(hold) => (StatusCode::NO_CONTENT, [(HELD, header_text(hold.reason.as_str()))]).into_response(),
+    match broker.holds_in_force(&asked.queue).await.barring_claims() {
+        Some(AppliedHold { hold, .. }) => {
+            (StatusCode::NO_CONTENT, [(HELD, header_text(hold.reason.as_str()))]).into_response()
+        }
         None => StatusCode::NO_CONTENT.into_response(),
     }
 }

@@ -31,6 +31,7 @@ pub mod quota;
 pub mod requeue;
 mod selection;
 pub mod settle;
+pub mod shared_holds;
 pub mod stats;
 pub mod status;
 pub mod tasks;

@@ -49,6 +49,9 @@ impl Background {
             &parts.queues,
             |queues| async move { queues.end_holds().await },
         );
+        replica.start_background_task("holds of pools", &parts.holds, |holds| async move {
+            holds.follow_holds().await
+        });
         replica.start_background_task(
             "quotas",
             &parts.quotas,

@@ -10,6 +10,7 @@ use crate::balance::Balance;
 use crate::claims::Claims;
 use crate::counting::Counts;
 use crate::health::Health;
+use crate::holds::Holds;
 use crate::migration::Migrations;
 use crate::pools::Pools;
 use crate::queues::Queues;
@@ -30,6 +31,7 @@ pub(crate) struct BackgroundParts {
     pub(crate) slots: Slots,
     pub(crate) pools: Pools,
     pub(crate) quotas: QuotaCounts,
+    pub(crate) holds: Holds,
     pub(crate) counting: Counts,
     pub(crate) claims: Claims,
     pub(crate) queues: Queues,

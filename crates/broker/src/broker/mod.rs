@@ -2,6 +2,7 @@
 
 mod claims;
 mod explain;
+mod holds;
 mod life;
 mod messages;
 mod outcomes;

@@ -1,9 +1,9 @@
 //! Verbs that replicas use with each other.
 
 use angarium_cluster::peer_client::{
-    ArrivalRequest, CountsRequest, CountsResponse, DepartureRequest, HoldingsRequest, HoldingsResponse,
-    LeaveRequest, LeaveResponse, LoadsResponse, PeerClient, PeerMigrationRequest, ReportResponse,
-    StatesRequest, StatesResponse,
+    ArrivalRequest, CountsRequest, CountsResponse, DepartureRequest, HoldRequest, HoldResponse,
+    HoldingsRequest, HoldingsResponse, LeaveRequest, LeaveResponse, LoadsResponse, PeerClient,
+    PeerMigrationRequest, ReportResponse, StatesRequest, StatesResponse,
 };
 use angarium_core::access::PeerSecret;
 use angarium_core::error::Error;
@@ -98,6 +98,12 @@ impl Broker {
     /// Begins a migration, for another replica, of a queue that is served here.
     pub async fn migrate_local(&self, question: PeerMigrationRequest) -> Result<(), Error> {
         self.0.balance.migrate_local(question).await
+    }
+
+    /// Returns the slots served here in which the hold of a pool or of a project is in force, to the replica that makes
+    /// it.
+    pub async fn confirm_hold(&self, question: HoldRequest) -> Result<HoldResponse, Error> {
+        self.0.holds.confirm_local(question).await
     }
 
     /// Returns the report of this replica. All of it is in memory.

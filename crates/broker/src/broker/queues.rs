@@ -5,7 +5,7 @@ use uuid::Uuid;
 use angarium_catalogue::Act;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
-use angarium_core::hold::Hold;
+use angarium_core::hold::{AppliedHolds, Hold};
 use angarium_core::limits::Limits;
 use angarium_core::move_task::{MoveRate, MoveTask, TaskRequest};
 use angarium_core::names::{ProjectId, QueueRef};
@@ -13,10 +13,10 @@ use angarium_core::patch::Change;
 use angarium_core::queue::{CreateResult, Metadata, QueueStats};
 
 use crate::broker::Broker;
+use crate::holds::terms::HoldTerms;
 use crate::migration::begin::{Destination, MigrationView};
 use crate::queues::delete::Forwards;
 use crate::queues::describe::QueueDescription;
-use crate::queues::holds::HoldTerms;
 use crate::queues::list::{QueueFilter, QueuePage};
 use crate::quotas::counting::QuotaView;
 use crate::redrive::tasks::MoveRefusal;
@@ -90,9 +90,9 @@ impl Broker {
         self.0.queues.group_release(at, group, by).await
     }
 
-    /// Returns the hold of a queue that is in force, if there is one, for a caller that got no message.
-    pub async fn hold_in_force(&self, at: &QueueRef) -> Option<Hold> {
-        self.0.queues.hold_in_force(at).await
+    /// Returns all holds that are in force for a queue, for a caller that got no message.
+    pub async fn holds_in_force(&self, at: &QueueRef) -> AppliedHolds {
+        self.0.queues.holds_in_force(at).await
     }
 
     /// Begins to migrate a queue to another pool. Clients use it meanwhile. The migration continues by itself, also

@@ -11,7 +11,7 @@ use angarium_engine::MessageFacts;
 use crate::explain::Explanations;
 use crate::explain::message_text;
 use crate::explain::queue::slot_limits;
-use crate::explain::queue_text::{held, refusal};
+use crate::explain::queue_text::{barred, refusal};
 use crate::messages::single::no_message;
 use crate::messages::view::MessageView;
 use crate::slot::explain::MessageMoment;
@@ -60,8 +60,7 @@ impl Explanations {
         let MessageMoment { facts, dead_letter_queue, transfer_refusal } =
             open.message_moment(id, group, target, now)?;
         let limits = slot_limits(open.slot().load(open.at()));
-        let hold = open.slot().hold(open.at()).filter(|hold| hold.effects.bars_claims());
-        let hold = hold.map(|hold| held(&hold));
+        let hold = barred(&open.slot().applied_holds(open.at()));
         let group_hold =
             view.group.as_ref().and_then(|group| open.slot().group_holds(open.at()).remove(group));
         let mut explained = MessageExplanation {

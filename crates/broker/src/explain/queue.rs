@@ -6,7 +6,7 @@ use uuid::Uuid;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
-use angarium_core::hold::{GroupHold, Hold};
+use angarium_core::hold::{AppliedHolds, GroupHold};
 use angarium_core::limits as core_limits;
 use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::time::Timestamp;
@@ -45,8 +45,8 @@ pub struct QueueExplanation {
     pub dead_letter_queue: Option<QueueName>,
     /// Queues that its messages are in transfer to, as far as memory knows.
     pub targets: Vec<TransferTarget>,
-    /// The hold of the queue.
-    pub hold: Option<Hold>,
+    /// The holds in force: of the queue, of its pools and of its project.
+    pub holds: AppliedHolds,
     /// The holds of its groups in order of their names, also those whose messages are being made ready again.
     pub group_holds: Vec<(GroupName, GroupHold)>,
     /// Claims that wait for messages of the queue.
@@ -179,7 +179,7 @@ impl Explanations {
             facts: None,
             dead_letter_queue: None,
             targets: Vec::new(),
-            hold: queue.slot().hold(queue.at()),
+            holds: queue.slot().holds_in(queue.at(), placement),
             group_holds: queue.slot().group_holds(queue.at()).into_iter().collect(),
             waiting_claims: load.queue_waiters,
             limits: slot_limits(load),

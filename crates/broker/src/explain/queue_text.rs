@@ -2,7 +2,7 @@
 //! person who looks at the queue may miss. The words need no knowledge of the service.
 
 use angarium_core::group::GroupName;
-use angarium_core::hold::{GroupHold, Hold, PostEffect};
+use angarium_core::hold::{AppliedHold, AppliedHolds, GroupHold, Hold, HoldTarget, PostEffect};
 use angarium_core::time::Timestamp;
 use angarium_engine::{Availability, QueueFacts};
 use angarium_metrics::SessionState;
@@ -20,8 +20,8 @@ pub(super) fn sentence(queue: &QueueExplanation) -> String {
 
 /// Returns the first clause, and the mark between it and the others.
 fn head(queue: &QueueExplanation) -> (String, &'static str) {
-    if let Some(hold) = queue.hold.as_ref().filter(|hold| hold.effects.bars_claims()) {
-        return (format!("A claim gets nothing now, because {}", held(hold)), ";");
+    if let Some(why) = barred(&queue.holds) {
+        return (format!("A claim gets nothing now, because {why}"), ";");
     }
     if let Some(refusal) = refusal(queue.session, &queue.limits) {
         return (format!("No message can be claimed now, because {refusal}"), ";");
@@ -57,9 +57,24 @@ fn head(queue: &QueueExplanation) -> (String, &'static str) {
     (text, ";")
 }
 
-/// Returns who holds a queue, why and until when.
-pub(super) fn held(hold: &Hold) -> String {
-    format!("the queue is {}", under(hold))
+/// Returns all holds because of which claims get nothing, if there are such holds.
+pub(super) fn barred(holds: &AppliedHolds) -> Option<String> {
+    holds_with(holds, |applied| applied.hold.effects.bars_claims())
+}
+
+/// Returns the holds that `is_meant` accepts, each with who made it, why and until when.
+fn holds_with(holds: &AppliedHolds, is_meant: impl Fn(&AppliedHold) -> bool) -> Option<String> {
+    let texts: Vec<String> = holds.0.iter().filter(|applied| is_meant(applied)).map(held).collect();
+    (!texts.is_empty()).then(|| texts.join(", and "))
+}
+
+fn held(AppliedHold { target, hold }: &AppliedHold) -> String {
+    let held = match target {
+        None => "the queue".to_owned(),
+        Some(HoldTarget::Pool(pool)) => format!("pool {pool}"),
+        Some(HoldTarget::Project(_)) => "the project of the queue".to_owned(),
+    };
+    format!("{held} is {}", under(hold))
 }
 
 /// Returns who holds it, why and until when.
@@ -261,7 +276,7 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
         clauses.push(format!("{} {verb} for the next message", counted(waiting, "claim")));
     }
     clauses.extend(queue.limits.iter().filter_map(limit));
-    clauses.extend(queue.hold.as_ref().and_then(|hold| held_posts(hold, queue.counts)));
+    clauses.extend(held_posts(&queue.holds, queue.counts));
     if queue.has_read_failure {
         clauses.push("waiting messages could not be read the last time".to_owned());
     }
@@ -279,16 +294,18 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
     clauses
 }
 
-/// Returns the clause about posts to a held queue, and about messages that do not wait for its release.
-fn held_posts(hold: &Hold, counts: Option<ExplainedCounts>) -> Option<String> {
-    let why = if hold.effects.bars_claims() { String::new() } else { format!(", because {}", held(hold)) };
-    let posts = match hold.effects.posts() {
-        Some(PostEffect::Refused) => Some(format!("posts are refused{why}")),
-        Some(PostEffect::Discarded) => Some(format!("posts are discarded{why}")),
-        None => None,
-    };
+/// Returns the clause about posts to a held queue, and about messages that do not wait for its release. Holds that bar
+/// claims too are in the head.
+fn held_posts(holds: &AppliedHolds, counts: Option<ExplainedCounts>) -> Option<String> {
+    let is_left =
+        |applied: &AppliedHold| applied.hold.effects.posts().is_some() && !applied.hold.effects.bars_claims();
+    let why = holds_with(holds, is_left).map_or_else(String::new, |why| format!(", because {why}"));
+    let posts = holds.strictest_for_posts().map(|(_, effect)| match effect {
+        PostEffect::Refused => format!("posts are refused{why}"),
+        PostEffect::Discarded => format!("posts are discarded{why}"),
+    });
     let waiting = counts.map_or(0, |counts| counts.ready + counts.delayed);
-    let expiry = (hold.effects.bars_claims() && waiting > 0)
+    let expiry = (holds.barring_claims().is_some() && waiting > 0)
         .then(|| "its messages expire meanwhile as their ttl requires".to_owned());
     let clauses: Vec<String> = posts.into_iter().chain(expiry).collect();
     (!clauses.is_empty()).then(|| clauses.join("; "))
@@ -309,7 +326,8 @@ fn limit(limit: &ReachedLimit) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use angarium_core::durability::Durability;
-    use angarium_core::names::PoolName;
+    use angarium_core::hold::{Hold, HoldEffects, HoldReason};
+    use angarium_core::names::{PoolName, ProjectId};
     use uuid::Uuid;
 
     use super::*;
@@ -325,7 +343,7 @@ mod tests {
             facts: Some(facts),
             dead_letter_queue: None,
             targets: Vec::new(),
-            hold: None,
+            holds: AppliedHolds::default(),
             group_holds: Vec::new(),
             waiting_claims: 0,
             limits: Vec::new(),
@@ -406,6 +424,34 @@ mod tests {
             sentence(&queue),
             "1 message is ready: a claim gets the oldest; waiting messages could not be read the last time; the queue is \
              moving from pool old to pool default."
+        );
+    }
+
+    #[test]
+    fn all_holds_are_named_and_the_strictest_counts() {
+        let applied = |target, effects: [bool; 3], reason: &str| {
+            let [claim, post, discard] = effects;
+            let hold = Hold {
+                effects: HoldEffects::new(claim, post, discard).unwrap(),
+                reason: HoldReason::new(reason).unwrap(),
+                by: None,
+                since: Timestamp::from_millis(0),
+                until: None,
+            };
+            AppliedHold { target, hold }
+        };
+        let pool = Some(HoldTarget::Pool(PoolName::new("fast").unwrap()));
+        let project = Some(HoldTarget::Project(ProjectId::new("acme").unwrap()));
+        let holds = AppliedHolds(vec![
+            applied(None, [true, false, true], "bad deploy"),
+            applied(pool, [true, false, false], "full disk"),
+            applied(project, [false, true, false], "invoice"),
+        ]);
+        assert_eq!(
+            sentence(&QueueExplanation { holds, ..one_ready() }),
+            "A claim gets nothing now, because the queue is held until it is released (bad deploy), and pool fast is held \
+             until it is released (full disk); posts are refused, because the project of the queue is held until it is \
+             released (invoice); its messages expire meanwhile as their ttl requires."
         );
     }
 }

@@ -51,7 +51,8 @@ impl OpenQueues {
         self.0.replica.carry_out(create).await
     }
 
-    /// Opens a queue, and creates it when there is none: Zaqar's queues exist from their first message on.
+    /// Opens a queue for a post, and creates it when there is none: Zaqar's queues exist from their first message on. A
+    /// post to a held project creates none.
     pub(crate) async fn open_or_create(&self, queue: &SlotQueue) -> Result<QueueHandle, Error> {
         if let Some(open) = queue.handle() {
             return Ok(open);
@@ -63,6 +64,7 @@ impl OpenQueues {
             return Ok(open);
         }
         at.name.check_creatable()?;
+        queue.slot().check_post(at)?;
         let metadata = Metadata::empty().with_message_bytes(self.0.replica.limits().rest_message_bytes());
         self.queue_create(at, metadata).await?;
         queue.handle().ok_or_else(|| closed(at))

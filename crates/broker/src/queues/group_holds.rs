@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tracing::info;
 
 use angarium_catalogue::Schema;
-use angarium_core::error::{Error, InvalidPart, Resource};
+use angarium_core::error::{Error, Resource};
 use angarium_core::group::GroupName;
 use angarium_core::hold::{GroupHold, Hold, HoldId};
 use angarium_core::ids::MessageId;
@@ -22,9 +22,10 @@ use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
 
+use crate::holds::terms::HoldTerms;
 use crate::limits;
 use crate::queues::Queues;
-use crate::queues::holds::{HoldTerms, check_exists};
+use crate::queues::holds::check_exists;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::selected::HiddenSelection;
 use crate::slot::slot_queue::SlotQueue;
@@ -65,12 +66,7 @@ impl Queues {
         terms: HoldTerms,
     ) -> Result<Hold, Error> {
         queue.slot().check_served()?;
-        let HoldTerms { effects, reason, by, until } = terms;
-        let since = self.0.replica.clock.now();
-        let hold = Hold { effects, reason, by, since, until };
-        if !hold.is_in_force(since) {
-            return Err(Error::invalid(InvalidPart::Limit, "until", "it has passed"));
-        }
+        let (effects, hold) = (terms.effects, terms.begin(self.0.replica.clock.now())?);
         check_exists(queue).await?;
         self.0.replica.catalogue.schema_reach(Schema::GROUP_HOLDS).await?;
         let mut groups = queue.slot().group_holds(queue.at());

@@ -10,28 +10,15 @@
 use tracing::info;
 
 use angarium_catalogue::Schema;
-use angarium_core::error::{Error, InvalidPart, Resource};
-use angarium_core::hold::{Hold, HoldEffects, HoldReason};
+use angarium_core::error::{Error, Resource};
+use angarium_core::hold::{AppliedHolds, Hold};
 use angarium_core::names::QueueRef;
-use angarium_core::time::Timestamp;
 
+use crate::holds::terms::HoldTerms;
 use crate::limits;
 use crate::open_queues::lookup::no_queue;
 use crate::queues::Queues;
 use crate::slot::slot_queue::SlotQueue;
-
-/// The terms of a hold, as a caller states them.
-#[derive(Clone, Debug)]
-pub struct HoldTerms {
-    /// Its effects.
-    pub effects: HoldEffects,
-    /// Why it is made.
-    pub reason: HoldReason,
-    /// The caller, if it has a name.
-    pub by: Option<String>,
-    /// When it ends by itself; none when a request must end it.
-    pub until: Option<Timestamp>,
-}
 
 impl Queues {
     /// Holds a queue, in place of an earlier hold. When this returns, no claim that begins later gets a message, or no
@@ -54,12 +41,7 @@ impl Queues {
     async fn hold_gated(&self, queue: &SlotQueue, terms: HoldTerms) -> Result<Hold, Error> {
         let (slot, at, catalogue) = (queue.slot(), queue.at(), &self.0.replica.catalogue);
         slot.check_served()?;
-        let HoldTerms { effects, reason, by, until } = terms;
-        let since = self.0.replica.clock.now();
-        let hold = Hold { effects, reason, by, since, until };
-        if !hold.is_in_force(since) {
-            return Err(Error::invalid(InvalidPart::Limit, "until", "it has passed"));
-        }
+        let hold = terms.begin(self.0.replica.clock.now())?;
         check_exists(queue).await?;
         catalogue.schema_reach(Schema::HOLDS).await?;
         let written = catalogue.hold_write(&slot.owned, at, &hold).await;
@@ -119,9 +101,12 @@ impl Queues {
         Ok(())
     }
 
-    /// Returns the hold of a queue that is in force, for a caller whom it concerns.
-    pub async fn hold_in_force(&self, at: &QueueRef) -> Option<Hold> {
-        self.0.slots.queue(at).await.ok()?.slot().hold(at)
+    /// Returns all holds that are in force for a queue, for a caller whom they concern.
+    pub async fn holds_in_force(&self, at: &QueueRef) -> AppliedHolds {
+        match self.0.slots.queue(at).await {
+            Ok(queue) => queue.slot().applied_holds(at),
+            Err(_) => AppliedHolds::default(),
+        }
     }
 
     /// Ends holds at their time, until the service stops. Claims of their queues have been granted since that time; this

@@ -18,6 +18,7 @@ use crate::slot::figures::DueQueue;
 use crate::slot::figures::PoolSample;
 use crate::slot::state::Slot;
 use angarium_core::error::Error;
+use angarium_core::hold::HoldTarget;
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::maps::HashMap;
 use angarium_core::names::QueueRef;
@@ -73,6 +74,19 @@ impl Reports {
             let named = named.remove(&slot.owned.slot).unwrap_or_default();
             observed.looked_at += named.len();
             slot.show_figures(named, self.0.replica.clock.now(), observed);
+        }
+        self.show_shared_holds(observed);
+    }
+
+    /// Adds the holds of pools and projects to a page.
+    fn show_shared_holds(&self, observed: &mut ServiceState) {
+        let now = self.0.replica.clock.now();
+        for (target, since) in self.0.slots.shared_holds().times(now) {
+            match target {
+                HoldTarget::Pool(_) => observed.holds.pools += 1,
+                HoldTarget::Project(_) => observed.holds.projects += 1,
+            }
+            observed.holds.oldest_age = observed.holds.oldest_age.max(now.seconds_since(since));
         }
     }
 

@@ -125,8 +125,8 @@ impl Slot {
         page.claims += state.live_claims.saturating_sub(state.spent.len());
         page.waiting_claims += state.lines.len();
         for since in state.holds.times(now).chain(state.group_holds.times(now)) {
-            page.holds += 1;
-            page.oldest_hold_age = page.oldest_hold_age.max(now.seconds_since(since));
+            page.holds.queues += 1;
+            page.holds.oldest_age = page.holds.oldest_age.max(now.seconds_since(since));
         }
         let progress = &state.figures.progress;
         page.queues_here += progress.queues();

@@ -44,6 +44,7 @@ pub(crate) mod selected;
 pub(crate) mod settle;
 pub(crate) mod settle_notes;
 pub(crate) mod settle_plan;
+pub(crate) mod shared_holds;
 pub(crate) mod slot_queue;
 pub(crate) mod state;
 pub(crate) mod sweeping;
@@ -62,6 +63,7 @@ use crate::replica::LocalReplica;
 use crate::slot::dedup::DedupUsage;
 use crate::slot::follow_ups::FollowUps;
 use crate::slot::foreign_slots::ForeignSlots;
+use crate::slot::shared_holds::SharedHolds;
 use crate::stores::table::PoolTable;
 
 /// Parts that every slot shares. None of them is above the slots: a reference upwards would keep a dropped broker
@@ -74,6 +76,8 @@ pub(crate) struct SlotSurroundings {
     /// Number of deduplication ids that all open queues remember.
     pub(crate) dedup: Arc<DedupUsage>,
     pub(crate) foreign: Arc<ForeignSlots>,
+    /// Holds of pools and projects.
+    pub(crate) holds: Arc<SharedHolds>,
     pub(crate) follow_ups: FollowUps,
 }
 
@@ -84,7 +88,7 @@ impl SlotSurroundings {
         ledger: Arc<Ledger>,
         follow_ups: FollowUps,
     ) -> Self {
-        let (dedup, foreign) = (Arc::default(), Arc::default());
-        Self { replica, stores, ledger, dedup, foreign, follow_ups }
+        let (dedup, foreign, holds) = (Arc::default(), Arc::default(), Arc::default());
+        Self { replica, stores, ledger, dedup, foreign, holds, follow_ups }
     }
 }

@@ -47,11 +47,9 @@ impl QueueHandle {
     ) -> Result<BegunPost, Error> {
         let now = self.slot.around.replica.clock.now();
         let mut locked = self.slot.lock();
+        locked.check_post(&self.at, now)?;
         let state: &mut SlotState = &mut locked;
-        let SlotState { queues, writers, ids, holds, group_holds, .. } = state;
-        if let Some(hold) = holds.get(&self.at, now) {
-            hold.check_post(now)?;
-        }
+        let SlotState { queues, writers, ids, group_holds, .. } = state;
         group_holds.check_post(&self.at, &messages, now)?;
         let queue = queues.get(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
         let pool = &queue.placement.pool;

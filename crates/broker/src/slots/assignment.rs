@@ -43,6 +43,8 @@ pub(crate) struct Assignment {
     pub(crate) wake: Notify,
     /// Wakes the task that reads the records of pools.
     pub(crate) pools: Notify,
+    /// Wakes the task that reads the holds of pools and projects.
+    pub(crate) holds: Notify,
     /// Wakes the task that records the time: a starting replica waits for it.
     pub(crate) time: Notify,
     /// Whether a task is handing slots over.
@@ -65,6 +67,7 @@ impl Default for Assignment {
             again: Mutex::default(),
             wake: Notify::default(),
             pools: Notify::default(),
+            holds: Notify::default(),
             time: Notify::default(),
             is_handing: AtomicBool::default(),
             has_others: AtomicBool::default(),
@@ -333,6 +336,7 @@ impl Slots {
     pub(crate) fn note(&self, following: &mut FollowedCluster, change: MetaChange) {
         match change {
             MetaChange::Pools => self.0.assignment.pools.notify_one(),
+            MetaChange::Holds => self.0.assignment.holds.notify_one(),
             MetaChange::Components if is_on(Mutation::OverlookReplicas) => {}
             MetaChange::Components => {
                 self.0.assignment.time.notify_one();
@@ -341,6 +345,7 @@ impl Slots {
             MetaChange::Slot(slot) => drop(following.new.insert(slot)),
             MetaChange::Resync => {
                 self.0.assignment.pools.notify_one();
+                self.0.assignment.holds.notify_one();
                 following.are_components_new = true;
                 following.new.extend(SlotNumber::all());
             }

@@ -20,6 +20,7 @@ use angarium_core::ids::Slot as SlotNumber;
 use crate::ledger::quota_ledger::Ledger;
 use crate::replica::LocalReplica;
 use crate::slot::SlotSurroundings;
+use crate::slot::shared_holds::SharedHolds;
 use crate::slot::state::Slot;
 use crate::slots::assignment::Assignment;
 use crate::slots::membership::Membership;
@@ -81,6 +82,16 @@ impl Slots {
     /// Waits until the records of pools may have changed.
     pub(crate) async fn pools_changed(&self) {
         self.0.assignment.pools.notified().await;
+    }
+
+    /// Waits until the records of holds of pools and projects may have changed.
+    pub(crate) async fn holds_changed(&self) {
+        self.0.assignment.holds.notified().await;
+    }
+
+    /// Returns the holds of pools and projects in memory.
+    pub(crate) fn shared_holds(&self) -> &SharedHolds {
+        &self.0.around.holds
     }
 
     /// Waits until another replica requests a record of the time.

@@ -59,6 +59,7 @@ mod settle_notes;
 mod settle_room;
 mod settle_targets;
 mod settle_transfers;
+mod shared_holds;
 mod stamps;
 mod suspension;
 mod tasks;

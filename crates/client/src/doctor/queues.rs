@@ -27,8 +27,27 @@ const WAIT: u64 = 60;
 struct Explanation {
     says: String,
     #[serde(default)]
-    held: Option<Value>,
+    held: Vec<ExplainedHold>,
     pool: ExplainedPool,
+}
+
+/// A hold in force: of the queue, unless it names a pool or a project.
+#[derive(Deserialize)]
+struct ExplainedHold {
+    claim: bool,
+    pool: Option<String>,
+    project: Option<String>,
+}
+
+impl ExplainedHold {
+    /// Returns the command that ends it.
+    fn release(&self, queue: &str) -> String {
+        match (&self.pool, &self.project) {
+            (Some(pool), _) => format!("angarium pool release {pool}"),
+            (None, Some(project)) => format!("angarium project release {project}"),
+            (None, None) => format!("angarium queue release {queue}"),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -140,9 +159,8 @@ impl StillQueue {
 impl Explanation {
     /// Returns a warning, if a hold or its pool stops the queue.
     fn fault(&self, name: &str) -> Option<Check> {
-        let bars = |hold: &Value| hold.get("claim").and_then(Value::as_bool).unwrap_or(true);
-        let advice = if self.held.as_ref().is_some_and(bars) {
-            format!("when the reason has ended: angarium queue release {name}")
+        let advice = if let Some(hold) = self.held.iter().find(|hold| hold.claim) {
+            format!("when the reason has ended: {}", hold.release(name))
         } else if !self.pool.up {
             format!("its messages wait for pool {}: angarium health", self.pool.name)
         } else {

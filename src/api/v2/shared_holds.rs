@@ -1,0 +1,197 @@
+//! Holds of pools and projects, for administrators: all their queues are held. Zaqar has none.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::holds::{HoldRequest, HoldView};
+use super::pools::PoolPath;
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::{CallerHeaders, CallerName, Path};
+use crate::api::json::{Json, reply};
+use crate::api::roles::{Admin, RoleHeaders};
+use angarium_broker::Broker;
+use angarium_core::error::Error;
+use angarium_core::hold::{AppliedHold, HoldTarget};
+use angarium_core::names::ProjectId;
+
+impl PoolPath {
+    fn target(&self) -> Result<HoldTarget, Error> {
+        self.name().map(HoldTarget::Pool)
+    }
+}
+
+/// Documents the project in a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub struct ProjectPath {
+    /// Its id, as in the header `X-Project-Id`: at most 256 bytes, percent-encoded.
+    #[param(min_length = 1, max_length = 256, example = "000000000000")]
+    project: String,
+}
+
+impl ProjectPath {
+    fn target(&self) -> Result<HoldTarget, Error> {
+        ProjectId::new(&self.project).map(HoldTarget::Project)
+    }
+}
+
+/// Hold a pool
+///
+/// The hold replaces an earlier one. After the answer no claim request that begins later gets a message of the queues in the pool,
+/// and no post to them that begins later is stored, whatever fails. A queue that moves between
+/// two pools is held while one of them is. The weight of the pool stays as it is. Claims that exist continue:
+/// they are renewed, settled, deleted and released as always. The answer waits until every replica that serves queues
+/// knows the hold, and until no former one can act against it, which may take as long as a session of a stopped replica
+/// lasts. After an unknown outcome the request can be repeated.
+#[utoipa::path(
+    put, path = "/v2/pools/{pool}/hold", operation_id = "pool_hold_put", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(PoolPath, CallerHeaders, RoleHeaders), request_body = HoldRequest,
+    responses(
+        (status = 200, description = "The hold, which is in force.", body = HoldView),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "There is no such pool.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn pool_put(
+    State(broker): State<Broker>,
+    _: Admin,
+    CallerName(by): CallerName,
+    Path(path): Path<PoolPath>,
+    Json(body): Json<HoldRequest>,
+) -> Result<Response, ApiError> {
+    let target = path.target()?;
+    let hold = broker.hold_make(&target, body.check(by)?).await?;
+    Ok(reply(StatusCode::OK, &HoldView::from(AppliedHold { target: Some(target), hold })))
+}
+
+/// Get the hold of a pool
+///
+/// The answer has its effects, its reason, and who made it. A hold that has ended by itself is 404.
+#[utoipa::path(
+    get, path = "/v2/pools/{pool}/hold", operation_id = "pool_hold_get", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(PoolPath, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "The hold.", body = HoldView),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "There is no such pool, or it is not held.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn pool_get(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(path): Path<PoolPath>,
+) -> Result<Response, ApiError> {
+    let target = path.target()?;
+    let hold = broker.hold_get(&target).await?;
+    Ok(reply(StatusCode::OK, &HoldView::from(AppliedHold { target: Some(target), hold })))
+}
+
+/// Release a pool
+///
+/// The hold ends. Messages of the queues in the pool can be claimed and posted again, in their order, unless another hold is in
+/// force for them. A pool that is not held counts as released.
+#[utoipa::path(
+    delete, path = "/v2/pools/{pool}/hold", operation_id = "pool_hold_delete", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(PoolPath, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 204, description = "The pool is not held."),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "There is no such pool.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn pool_delete(
+    State(broker): State<Broker>,
+    _: Admin,
+    CallerName(by): CallerName,
+    Path(path): Path<PoolPath>,
+) -> Result<StatusCode, ApiError> {
+    broker.hold_release(&path.target()?, by).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Hold a project
+///
+/// The hold replaces an earlier one. After the answer no claim request that begins later gets a message of the queues of the project,
+/// and no post to them that begins later is stored, whatever fails. Queues that are created later are
+/// held too, so the project need not have any. Claims that exist continue:
+/// they are renewed, settled, deleted and released as always. The answer waits until every replica that serves queues
+/// knows the hold, and until no former one can act against it, which may take as long as a session of a stopped replica
+/// lasts. After an unknown outcome the request can be repeated.
+#[utoipa::path(
+    put, path = "/v2/projects/{project}/hold", operation_id = "project_hold_put", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(ProjectPath, CallerHeaders, RoleHeaders), request_body = HoldRequest,
+    responses(
+        (status = 200, description = "The hold, which is in force.", body = HoldView),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn project_put(
+    State(broker): State<Broker>,
+    _: Admin,
+    CallerName(by): CallerName,
+    Path(path): Path<ProjectPath>,
+    Json(body): Json<HoldRequest>,
+) -> Result<Response, ApiError> {
+    let target = path.target()?;
+    let hold = broker.hold_make(&target, body.check(by)?).await?;
+    Ok(reply(StatusCode::OK, &HoldView::from(AppliedHold { target: Some(target), hold })))
+}
+
+/// Get the hold of a project
+///
+/// The answer has its effects, its reason, and who made it. A hold that has ended by itself is 404.
+#[utoipa::path(
+    get, path = "/v2/projects/{project}/hold", operation_id = "project_hold_get", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(ProjectPath, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 200, description = "The hold.", body = HoldView),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        (status = 404, description = "The project is not held.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn project_get(
+    State(broker): State<Broker>,
+    _: Admin,
+    Path(path): Path<ProjectPath>,
+) -> Result<Response, ApiError> {
+    let target = path.target()?;
+    let hold = broker.hold_get(&target).await?;
+    Ok(reply(StatusCode::OK, &HoldView::from(AppliedHold { target: Some(target), hold })))
+}
+
+/// Release a project
+///
+/// The hold ends. Messages of the queues of the project can be claimed and posted again, in their order, unless another hold is in
+/// force for them. A project that is not held counts as released.
+#[utoipa::path(
+    delete, path = "/v2/projects/{project}/hold", operation_id = "project_hold_delete", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(ProjectPath, CallerHeaders, RoleHeaders),
+    responses(
+        (status = 204, description = "The project is not held."),
+        (status = 403, description = "The caller is no administrator.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn project_delete(
+    State(broker): State<Broker>,
+    _: Admin,
+    CallerName(by): CallerName,
+    Path(path): Path<ProjectPath>,
+) -> Result<StatusCode, ApiError> {
+    broker.hold_release(&path.target()?, by).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
