@@ -169,6 +169,10 @@ mutations! {
     SkipDeleteWithoutClaim = "skip-delete-without-claim", "P8";
     /// A replica refuses receipts of a FIFO queue from its memory, although another one may own the slot.
     RefuseReceiptFromMemory = "refuse-receipt-from-memory", "P8";
+    /// A claim of a held queue gets messages.
+    GrantHeld = "grant-held", "P8";
+    /// A slot is served without the holds of its queues.
+    ForgetHolds = "forget-holds", "P8";
 
     /// The note of a deduplication id expires at once.
     ExpireDedupNoteAtOnce = "expire-dedup-note-at-once", "P10";

@@ -236,6 +236,22 @@ impl Client {
         (0..queues).for_each(|queue| self.history.lock().end_removal_of_all(queue, began, ended, removed));
     }
 
+    /// Holds a queue: its messages cannot be claimed.
+    pub async fn hold_queue(&self, queue: usize) {
+        let held = certainty(&self.send(&ApiRequest::hold(&queue_name(queue))).await);
+        if held == Certainty::Done {
+            self.history.lock().hold(queue, self.world().elapsed());
+        }
+    }
+
+    /// Releases a queue that may be held. Returns whether it is released, or does not exist.
+    pub async fn release_queue(&self, queue: usize) -> bool {
+        self.history.lock().begin_release_of_queue(queue, self.world().elapsed());
+        let outcome = self.send(&ApiRequest::release_queue(&queue_name(queue))).await;
+        self.history.lock().end_release_of_queue(queue, certainty(&outcome));
+        matches!(outcome, Outcome::Done(_) | Outcome::Missing)
+    }
+
     /// Releases a claim. Its messages can be claimed again after `delay` seconds.
     pub async fn release(&self, queue: usize, claim: &str, delay: u64) {
         let began = self.world().elapsed();

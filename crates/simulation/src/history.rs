@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+mod holds;
 mod lives;
 mod records;
 mod settles;
 #[cfg(test)]
 mod tests;
 
+use holds::Holds;
 use records::{Delay, Delete, Delivery, MessageHistory, Removal, Visibility, longest, shortest};
 use settles::Settle;
 
@@ -41,6 +43,8 @@ pub struct History {
     claims_in_doubt: Vec<(usize, Duration)>,
     /// Claims that waited and got no message, while no fault could happen.
     empty_waits: Vec<EmptyWait>,
+    /// The holds of queues.
+    holds: Holds,
     /// Whether no fault can happen now, so that every request succeeds in time.
     is_calm: bool,
 }
@@ -179,6 +183,7 @@ impl History {
     /// Notes the messages of a claim for `ttl` seconds, in the order of the answer. `lease` is the least time that the
     /// claim lives.
     pub fn deliver(&mut self, queue: usize, claim: &HeldClaim, span: Span, lease: Duration, ttl: u64) {
+        self.check_hold(queue, &claim.id, span);
         let numbers: Vec<u64> = claim.messages.iter().map(|message| message.number).collect();
         for (place, HeldMessage { number, id }) in claim.messages.iter().enumerate() {
             self.check_id(*number, id);

@@ -194,6 +194,16 @@ impl ApiRequest {
         Self::new(Method::DELETE, format!("/pools/{pool}/drain"), None)
     }
 
+    /// Holds a queue.
+    pub fn hold(queue: &str) -> Self {
+        Self::new(Method::PUT, format!("/queues/{queue}/hold"), Some(json!({"reason": "simulated"})))
+    }
+
+    /// Ends the hold of a queue.
+    pub fn release_queue(queue: &str) -> Self {
+        Self::new(Method::DELETE, format!("/queues/{queue}/hold"), None)
+    }
+
     /// Begins to move a queue to a pool.
     pub fn migrate(queue: &str, pool: &str) -> Self {
         Self::new(Method::POST, format!("/queues/{queue}/migrate"), Some(json!({"pool": pool})))

@@ -133,8 +133,9 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     workload.restore_pools().await;
     let hung = [Fault::ClientHung, Fault::PeerHung].into_iter().any(|fault| scenario.rates.of(fault) > 0);
     tokio::time::sleep(if hung { HUNG_CLAIMS_END } else { CLAIMS_END }).await;
-    // A drain that hung may have begun meanwhile.
+    // A drain or a hold that hung may have begun meanwhile.
     workload.restore_pools().await;
+    workload.release_queues().await;
     workload.empty_queues().await;
     leftovers::check(&cluster, history, scenario.verbs.has(Verb::PoolRemovals)).await;
     cluster.clear();

@@ -131,6 +131,8 @@ pub enum Verb {
     PoolDeletions,
     /// Pools are removed with the messages in them, and added again.
     PoolRemovals,
+    /// Queues are held and released.
+    Holds,
 }
 
 impl Verb {
@@ -150,7 +152,7 @@ impl Verb {
     ];
 
     /// More verbs, which are drawn beside the scenario: seeds without them are as they were before.
-    const ADDED: &[(Self, u32)] = &[(Self::PoolDeletions, 6), (Self::PoolRemovals, 10)];
+    const ADDED: &[(Self, u32)] = &[(Self::PoolDeletions, 6), (Self::PoolRemovals, 10), (Self::Holds, 5)];
 
     /// The verbs that may refuse a request although nothing fails.
     const NOT_WHEN_CALM: &[Self] = &[
@@ -161,6 +163,7 @@ impl Verb {
         Self::Pools,
         Self::PoolDeletions,
         Self::PoolRemovals,
+        Self::Holds,
     ];
 }
 
@@ -177,6 +180,10 @@ impl Verbs {
         beside.random_range(0..u32::MAX);
         let added = Verb::ADDED.iter().filter(|(_, count)| beside.random_range(0..*count) == 0);
         verbs.0.extend(added.map(|(verb, _)| *verb));
+        // The hold of a queue ends with its deletion.
+        if verbs.has(Verb::Holds) {
+            verbs.remove(Verb::QueueDeletions);
+        }
         // A deleted queue is created again without the life that messages of SQS have by it.
         if verbs.has(Verb::QueueDeletions) {
             verbs.remove(Verb::Sqs);

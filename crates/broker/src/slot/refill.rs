@@ -41,7 +41,7 @@ impl LockedSlot<'_> {
         }
         loop {
             let now = self.slot.around.replica.clock.now();
-            if self.bars_claims(at, now) {
+            if self.bars_claims(at, now) && !is_on(Mutation::GrantHeld) {
                 return Ok(ChoiceAttempt::Nothing);
             }
             let Some(queue) = self.state.queues.get_mut(at) else { return Ok(ChoiceAttempt::Nothing) };

@@ -16,6 +16,7 @@ use angarium_core::group::GroupName;
 use angarium_core::hold::{GroupHold, Hold};
 use angarium_core::ids::{ClaimId, IdSequence, MessageId, QueueId};
 use angarium_core::maps::{HashMap, HashSet};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 use angarium_engine::{QueueEngine, WaitLines};
@@ -207,7 +208,9 @@ impl Slot {
         let SlotTerms { taken, no_expiry_before } = terms;
         let alarms = around.replica.alarms.clone();
         let mut state = SlotState::new(claims, no_expiry_before, alarms);
-        state.holds = SlotHolds::new(holds);
+        if !is_on(Mutation::ForgetHolds) {
+            state.holds = SlotHolds::new(holds);
+        }
         state.group_holds = SlotGroupHolds::new(group_holds);
         Self {
             owned,

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Check;
 use crate::failure::Failure;

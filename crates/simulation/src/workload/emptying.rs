@@ -50,6 +50,24 @@ impl Workload {
         }
     }
 
+    /// Releases all queues, so that their messages can be taken out.
+    pub async fn release_queues(&self) {
+        if !self.scenario.verbs.has(Verb::Holds) {
+            return;
+        }
+        let client = self.client("operator".into());
+        for queue in 0..self.scenario.queues {
+            let end = self.world().elapsed() + RECOVERY;
+            while !client.release_queue(queue).await {
+                if self.world().elapsed() > end {
+                    self.history.lock().violation(format!("{} cannot be released", queue_name(queue)));
+                    break;
+                }
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        }
+    }
+
     async fn repeat_drain_end(&self, client: &Client, pool: &str) {
         let end = self.world().elapsed() + RECOVERY;
         while self.world().elapsed() < end {

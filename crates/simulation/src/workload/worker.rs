@@ -56,6 +56,13 @@ impl Worker {
             return;
         }
         let queue = self.pick(self.scenario.queues);
+        if self.scenario.verbs.has(Verb::Holds) && self.world.below(12) == 0 {
+            match self.world.below(2) {
+                0 => self.client.hold_queue(queue).await,
+                _ => drop(self.client.release_queue(queue).await),
+            }
+            return;
+        }
         let is_sqs = self.scenario.verbs.has(Verb::Sqs) && !is_fifo(queue);
         match self.world.below(100) {
             0..=33 if is_sqs && self.world.below(2) == 0 => self.send_message(queue).await,
