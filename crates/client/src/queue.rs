@@ -178,15 +178,7 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
             }
             create(args, &remote, queues, settings)
         }
-        QueueCommand::Show { queue } => {
-            let reply = remote.get(path(queue))?;
-            if notice::is_of_missing(&reply) {
-                notice::tell(&format!("queue {queue} does not exist: these are the defaults of a new one"));
-            }
-            let metadata: BTreeMap<String, Box<RawValue>> = reply.parse()?;
-            let plain = metadata.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
-            args.caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })
-        }
+        QueueCommand::Show { queue } => show(&args.caller, &remote, queue),
         QueueCommand::Stats { queues } => stats(&args.caller, &remote, queues),
         QueueCommand::Explain { queue } => explain(&args.caller, &remote, queue),
         QueueCommand::Hold { group, terms } => {
@@ -244,6 +236,16 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
 /// Returns the path of a queue.
 pub fn path(queue: &str) -> String {
     format!("/v2/queues/{}", encoded(queue))
+}
+
+fn show(caller: &CallerArgs, remote: &Remote, queue: &str) -> Result<(), Failure> {
+    let reply = remote.get(path(queue))?;
+    if notice::is_of_missing(&reply) {
+        notice::tell(&format!("queue {queue} does not exist: these are the defaults of a new one"));
+    }
+    let metadata: BTreeMap<String, Box<RawValue>> = reply.parse()?;
+    let plain = metadata.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
+    caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })
 }
 
 fn holdable<'a>(queue: &'a str, group: Option<&'a str>) -> Holdable<'a> {

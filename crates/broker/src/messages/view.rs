@@ -140,7 +140,7 @@ impl MessageView {
             claim: None,
             delay,
             ready: header.ready,
-            state: MessageState::unclaimed(&header),
+            state: MessageState::unclaimed(header),
             extras: header.extras.clone(),
             settled: header.state.is_kept().then_some(header.ready),
             target,
