@@ -11,7 +11,7 @@ use crate::config::layers::TAKE_SETTINGS;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run a service", &["serve", "config", "token", "tree", "doctor"]),
     ("Use queues", &["queue", "message", "claim", "quota"]),
-    ("Administer a service", &["top", "health", "pool", "flavor", "components", "drain"]),
+    ("Administer a service", &["top", "health", "pool", "project", "flavor", "components", "drain"]),
     ("More", &["context", "ping", "bench", "openapi", "completions", "help"]),
 ];
 
