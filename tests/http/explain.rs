@@ -60,6 +60,7 @@ fn empty_queue_is_explained_in_all_fields() {
             "noisy_groups": {"count": 0, "names": []},
             "limit_reached": [],
             "expired_unremoved": 0,
+            "held_groups": [],
             "waiting_claims": 0,
             "pool": {"name": "default", "up": true, "writable": true, "class": "sync"},
             "session": "connected"

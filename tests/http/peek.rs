@@ -156,7 +156,6 @@ fn wrong_parameters_of_a_peek_are_400_and_named() {
     let too_long = ["tag", "by", "contains"].map(|name| (format!("{name}={}", "/".repeat(1_025)), name));
     for (query, name) in [
         ("state=gone", "state"),
-        ("state=held", "state"),
         ("state=ready,Done", "state"),
         ("body=all", "body"),
         ("limit=0", "limit"),

@@ -10,7 +10,6 @@ mod settles;
 #[cfg(test)]
 mod tests;
 
-use holds::Holds;
 use records::{Delay, Delete, Delivery, MessageHistory, Removal, Visibility, longest, shortest};
 use settles::Settle;
 
@@ -43,8 +42,7 @@ pub struct History {
     claims_in_doubt: Vec<(usize, Duration)>,
     /// Claims that waited and got no message, while no fault could happen.
     empty_waits: Vec<EmptyWait>,
-    /// The holds of queues.
-    holds: Holds,
+    holds: holds::Holds,
     /// Whether no fault can happen now, so that every request succeeds in time.
     is_calm: bool,
 }

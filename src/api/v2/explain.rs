@@ -97,7 +97,7 @@ struct GroupHoldReport {
     group: String,
     /// Whether it was released, and messages that it has put aside are being made ready.
     is_releasing: bool,
-    #[serde(flatten)]
+    /// Its hold.
     hold: HoldView,
 }
 
