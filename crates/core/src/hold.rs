@@ -154,9 +154,9 @@ impl Hold {
 /// A resource with many queues that can be held: its hold is in force for each of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HoldTarget {
-    /// All queues in a pool, those that move into it or out of it too.
+    /// All queues in a pool, also while they move into it or out of it.
     Pool(PoolName),
-    /// All queues of a project, also those that are created later.
+    /// All queues of a project, also later ones.
     Project(ProjectId),
 }
 

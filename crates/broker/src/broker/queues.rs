@@ -80,7 +80,7 @@ impl Broker {
     }
 
     /// Ends the hold of a group, for the caller with this name. Posts to it are stored when this returns, and its messages
-    /// can be claimed: those that were put aside soon after. It is no error when there is no hold.
+    /// can be claimed, the withheld ones soon after. It is no error when there is no hold.
     pub async fn group_release(
         &self,
         at: &QueueRef,

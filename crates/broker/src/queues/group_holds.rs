@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hold ─▶ record ─▶ memory ─▶ answer          messages that claims meet are put aside, each once
-//! release ─▶ record: releasing ─▶ memory ─▶ answer ─▶ make ready what is aside ─▶ record without the hold
+//! release ─▶ record: releasing ─▶ memory ─▶ answer ─▶ make the withheld ready ─▶ record without the hold
 //! ```
 //!
 //! From the second line on the engine puts no message aside, so a pass over the group that begins after the last one was
@@ -21,6 +21,7 @@ use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
 use angarium_core::names::QueueRef;
+use angarium_engine::QueueEngine;
 
 use crate::holds::terms::HoldTerms;
 use crate::limits;
@@ -121,7 +122,7 @@ impl Queues {
     }
 
     /// Ends the hold of a group, for the caller with this name. Posts to it are stored when this returns, and its messages
-    /// can be claimed: those that were put aside soon after. It is no error when there is no hold.
+    /// can be claimed, the withheld ones soon after. It is no error when there is no hold.
     pub async fn group_release(
         &self,
         at: &QueueRef,
@@ -225,15 +226,14 @@ impl Queues {
         queue.slot().group_holds(queue.at()).get(group).is_some_and(|held| held.is_releasing)
     }
 
-    /// Makes ready what is aside of a group. Returns whether nothing was aside, and nothing is being put aside.
+    /// Makes the withheld messages of a group ready. Returns whether nothing was aside, and nothing is being put aside.
     async fn release_pass(
         &self,
         queue: &SlotQueue,
         open: &QueueHandle,
         group: &GroupName,
     ) -> Result<bool, Error> {
-        let is_settled =
-            |engine: &mut angarium_engine::QueueEngine| (engine.is_ordered(), engine.is_withholding(group));
+        let is_settled = |engine: &mut QueueEngine| (engine.is_ordered(), engine.is_withholding(group));
         match open.decide(is_settled).ok_or_else(|| open.closed())? {
             // Its messages stay in their place.
             (true, _) => return Ok(true),
@@ -263,7 +263,7 @@ impl Queues {
 
     /// Makes messages ready that are aside, and counts nothing.
     async fn make_ready(&self, open: &QueueHandle, aside: &[MessageId]) -> Result<(), Error> {
-        // Another request changes the others: the next pass finds those that are still aside.
+        // Another request changes the others: the next pass finds the rest.
         let HiddenSelection { hidden, in_use: _in_use, .. } = open.hide_selected(aside)?;
         let read = async { open.store()?.get(open.id(), &hidden).await };
         let found = match read.await {

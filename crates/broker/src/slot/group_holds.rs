@@ -85,7 +85,7 @@ impl SlotState {
 }
 
 impl Slot {
-    /// Returns the holds of the groups of a queue, also those that have ended and are not removed.
+    /// Returns the holds of the groups of a queue, also ended ones that are not removed yet.
     pub(crate) fn group_holds(self: &Arc<Self>, at: &QueueRef) -> BTreeMap<GroupName, GroupHold> {
         self.lock().group_holds.of.get(at).cloned().unwrap_or_default()
     }
