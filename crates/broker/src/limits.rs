@@ -7,6 +7,10 @@ pub const LISTING_READ: usize = 256;
 /// Reads of a pool for one page of a listing. Messages that the filter leaves out are read too, so the page ends after
 /// this many reads, with a link to continue.
 pub const LISTING_READS: usize = 64;
+/// Time for which a peek reads and compares before it pauses.
+pub const PEEK_WORK: Duration = Duration::from_millis(1);
+/// A pause of a peek lasts this many times as long as the work before it.
+pub const PEEK_PAUSE: u32 = 3;
 /// Names of queues that one page of a listing reads. Then the page ends with a link to continue. Reading the names
 /// takes four reads of each of the 256 directories.
 pub const LISTING_NAMES: usize = 100_000;

@@ -1,6 +1,8 @@
 //! Bounded reads of the messages that a selection may accept, in the order of a peek, completed by the memory of the owner.
 //! Peeks and the tasks over the messages of a queue share them.
 
+use tokio::time::{self, Instant};
+
 use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
@@ -28,6 +30,8 @@ pub(crate) struct PeekReader<'a> {
     pub(crate) selection: &'a MessageSelection,
     /// What was read so far.
     cost: ReadCost,
+    /// When it began to work after its last pause.
+    busy_since: Instant,
 }
 
 /// One read of the pool.
@@ -59,7 +63,7 @@ pub(crate) struct HoldingClaim {
 
 impl<'a> PeekReader<'a> {
     pub(crate) fn new(queue: &'a QueueHandle, store: QueueStore, selection: &'a MessageSelection) -> Self {
-        Self { queue, store, selection, cost: ReadCost::default() }
+        Self { queue, store, selection, cost: ReadCost::default(), busy_since: Instant::now() }
     }
 
     /// Returns where the first read behind a position begins.
@@ -78,6 +82,7 @@ impl<'a> PeekReader<'a> {
 
     /// Reads the messages behind `after`. Returns none when no more may be read.
     pub(crate) async fn read(&mut self, after: PeekPosition) -> Result<Option<PeekRead>, Error> {
+        self.pause().await;
         let id = self.queue.id();
         match (after, EntriesById::of(self.selection), &self.selection.group) {
             (PeekPosition::Open(after), Some(_), Some(group)) => {
@@ -103,6 +108,15 @@ impl<'a> PeekReader<'a> {
                 let next = end.map(|message| PeekPosition::of(&message.header));
                 Ok(Some(PeekRead { messages: page.messages, next }))
             }
+        }
+    }
+
+    /// Pauses after some work, so that most of a processor and of the pool is left to the claims beside it.
+    async fn pause(&mut self) {
+        let busy = self.busy_since.elapsed();
+        if busy >= limits::PEEK_WORK {
+            time::sleep(busy * limits::PEEK_PAUSE).await;
+            self.busy_since = Instant::now();
         }
     }
 
