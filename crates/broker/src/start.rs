@@ -32,7 +32,7 @@ use crate::open_queues::ignored::IgnoredAttributes;
 use crate::open_queues::{OpenQueues, OpenQueuesParts};
 use crate::pools::Pools;
 use crate::queues::{Queues, QueuesParts};
-use crate::quotas::listing_admission::ListingAdmission;
+use crate::quotas::admission::{Admission, AdmissionBounds};
 use crate::quotas::regional_projects::RegionalProjects;
 use crate::quotas::{QuotaCounts, QuotaCountsParts};
 use crate::redrive::{Redrive, RedriveParts};
@@ -169,7 +169,8 @@ impl Broker {
             slots: slots.clone(),
             pools: pools.clone(),
             regional_projects: RegionalProjects::default(),
-            listing_turns: ListingAdmission::default(),
+            listing_turns: Admission::new(&AdmissionBounds::LISTINGS),
+            peek_turns: Admission::new(&AdmissionBounds::PEEKS),
         });
         let open_queues = OpenQueues::new(OpenQueuesParts {
             replica: Arc::clone(&replica),

@@ -168,6 +168,8 @@ fn pages() -> Vec<Bound> {
         ),
         fixed("listings of queues with filters at once, of one account", bounds::LISTINGS_AT_ONCE),
         fixed("such listings under way and waiting (429)", bounds::LISTINGS_IN_LINE),
+        fixed("peeks and dry runs of tasks at once, of one account at one replica", bounds::PEEKS_AT_ONCE),
+        fixed("such requests under way and waiting (429)", bounds::PEEKS_IN_LINE),
         fixed("messages that a peek reads for one page", count(bounds::PEEK_ENTRIES)),
         fixed("bytes that a peek reads for one page", size(bounds::PEEK_BYTES)),
         fixed("bytes of a body in a peek without `body=whole`", count(bounds::PEEK_HEAD_BYTES)),

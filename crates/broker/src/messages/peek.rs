@@ -89,6 +89,7 @@ struct Peek<'a> {
 impl Messages {
     /// Returns a page of the messages of a queue in any state; an empty one when there is no such queue.
     pub(crate) async fn messages_peek(&self, at: &QueueRef, filter: &PeekFilter) -> Result<PeekPage, Error> {
+        let _turn = self.0.quotas.admit_peek(&at.project).await?;
         let queue = self.0.slots.queue(at).await?;
         let page = self.peek_page(&queue, filter).await;
         self.0.slots.confirm(queue.slot(), page)

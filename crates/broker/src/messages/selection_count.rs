@@ -40,6 +40,7 @@ impl Messages {
         at: &QueueRef,
         selection: &MessageSelection,
     ) -> Result<Option<SelectionCount>, Error> {
+        let _turn = self.0.quotas.admit_peek(&at.project).await?;
         let queue = self.0.slots.queue(at).await?;
         let counted = match self.0.open_queues.open(&queue).await {
             Ok(None) => Ok(None),

@@ -1,7 +1,7 @@
-//! Quotas of accounts: counting holdings, reserving room, and admission of listings that read many names.
+//! Quotas of accounts: counting holdings, reserving room, and admission of requests that read much.
 
+pub(crate) mod admission;
 pub(crate) mod counting;
-pub(crate) mod listing_admission;
 pub(crate) mod observed;
 pub(crate) mod regional_projects;
 
@@ -12,7 +12,7 @@ use angarium_core::names::ProjectId;
 
 use crate::ledger::quota_ledger::Ledger;
 use crate::pools::Pools;
-use crate::quotas::listing_admission::{ListingAdmission, ListingPermit};
+use crate::quotas::admission::{Admission, AdmissionPermit};
 use crate::quotas::regional_projects::RegionalProjects;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
@@ -28,7 +28,8 @@ pub(crate) struct QuotaCountsParts {
     pub(crate) slots: Slots,
     pub(crate) pools: Pools,
     pub(crate) regional_projects: RegionalProjects,
-    pub(crate) listing_turns: ListingAdmission,
+    pub(crate) listing_turns: Admission,
+    pub(crate) peek_turns: Admission,
 }
 
 impl QuotaCounts {
@@ -42,7 +43,12 @@ impl QuotaCounts {
     /// # Errors
     ///
     /// [`Error::TooMany`] at once, when too many wait already.
-    pub(crate) async fn admit_listing(&self, project: &ProjectId) -> Result<ListingPermit, Error> {
+    pub(crate) async fn admit_listing(&self, project: &ProjectId) -> Result<AdmissionPermit, Error> {
         self.0.listing_turns.take(project, self.0.ledger.accounts()).await
+    }
+
+    /// As [`admit_listing`](Self::admit_listing), for a peek or the dry run of a task.
+    pub(crate) async fn admit_peek(&self, project: &ProjectId) -> Result<AdmissionPermit, Error> {
+        self.0.peek_turns.take(project, self.0.ledger.accounts()).await
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use angarium_broker::{Broker, FirstPool, PoolSettings};
+use angarium_broker::{Broker, FirstPool, MessageSelection, PoolSettings};
 use angarium_catalogue::{Catalogue, OwnedSlot};
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::{CountsRequest, QueueAddress};
 use angarium_coordination::embedded::EmbeddedTree;
-use angarium_core::limits::Limits;
+use angarium_core::limits::{self, Limits};
 use angarium_core::message::NewMessage;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::patch::Change;
@@ -28,6 +28,7 @@ use tokio::time::timeout;
 use super::deadletters::{FOR_EVER, ONCE, claim_once};
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::metrics::value;
+use super::peek::peek_of;
 use super::transfers::until;
 use super::{Whole, metadata, queue, replica};
 
@@ -470,4 +471,27 @@ async fn hanging_source_delays_no_other_transfer_to_target() {
     };
     until("the message is not published", published).await;
     whole.broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peeks_of_one_account_are_bounded() {
+    let pools = Pools::new();
+    let whole = pools.start().await;
+    let at = queue("q");
+    whole.post(&at, 1, 3_600).await;
+    pools.stores[0].hang(true);
+    let all = MessageSelection::default();
+    let mut peeks: JoinSet<_> = (0..=limits::PEEKS_IN_LINE)
+        .map(|_| {
+            let (broker, at, filter) = (whole.broker.clone(), at.clone(), peek_of(all.clone()));
+            async move { broker.messages_peek(&at, &filter).await }
+        })
+        .collect();
+    let refused = timeout(SOON, peeks.join_next()).await.expect("one is refused").unwrap().unwrap();
+    assert_eq!(refused.unwrap_err().code(), "too_many");
+    assert_eq!(whole.broker.selection_count(&at, &all).await.unwrap_err().code(), "too_many");
+    pools.stores[0].hang(false);
+    while let Some(peeked) = peeks.join_next().await {
+        assert_eq!(peeked.unwrap().unwrap().messages.len(), 1);
+    }
 }

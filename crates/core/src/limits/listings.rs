@@ -6,6 +6,10 @@ pub const LISTINGS_AT_ONCE: usize = 2;
 /// Max listings with filters of one account that run or wait; one more is refused.
 pub const LISTINGS_IN_LINE: usize = 128;
 
+/// Max peeks and dry runs of tasks that run at once for one account at one replica. Each pauses for most of its time.
+pub const PEEKS_AT_ONCE: usize = 4;
+/// Max peeks and dry runs of one account that run or wait at one replica; one more is refused.
+pub const PEEKS_IN_LINE: usize = 128;
 /// Max entries of a pool that one peek reads, whatever its filters accept. Then its page ends with a link to continue.
 /// While a queue is in two pools, as many are read again.
 pub const PEEK_ENTRIES: usize = 16_384;
