@@ -167,13 +167,21 @@ fn claimed(count: u64, facts: &QueueFacts, now: Timestamp) -> Option<String> {
 /// Returns which groups are held, and which are being released.
 fn held_groups(holds: &[(GroupName, GroupHold)], now: Timestamp) -> Vec<String> {
     let (ended, held): (Vec<_>, Vec<_>) = holds.iter().partition(|(_, held)| held.is_ended(now));
-    let barred: Vec<_> = held.into_iter().filter(|(_, held)| held.bars_claims()).collect();
+    let (barred, posts_alone): (Vec<_>, Vec<_>) = held.into_iter().partition(|(_, held)| held.bars_claims());
     let mut clauses = Vec::new();
     if let [(group, held)] = barred[..] {
         clauses.push(format!("group {group} is {}, and its messages expire meanwhile", under(&held.hold)));
     } else if let Some((group, held)) = barred.first() {
         let groups = barred.len();
         clauses.push(format!("{groups} groups are held, and group {group} is {}", under(&held.hold)));
+    }
+    if let Some((group, held)) = posts_alone.first() {
+        let posts = match (posts_alone.len(), held.hold.effects.posts()) {
+            (1, Some(PostEffect::Discarded)) => format!("posts to group {group} are discarded, because it"),
+            (1, _) => format!("posts to group {group} are refused, because it"),
+            (groups, _) => format!("posts to {groups} groups are refused or discarded: group {group}"),
+        };
+        clauses.push(format!("{posts} is {}", under(&held.hold)));
     }
     if let Some((group, _)) = ended.iter().find(|(_, held)| held.hold.effects.bars_claims()) {
         clauses.push(format!("messages of group {group} are about to become ready, because it was released"));
@@ -294,8 +302,8 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
     clauses
 }
 
-/// Returns the clause about posts to a held queue, and about messages that do not wait for its release. Holds that bar
-/// claims too are in the head.
+/// Returns the clause about posts to a held queue, and about messages that wait for its release. Holds that bar claims
+/// too are in the head.
 fn held_posts(holds: &AppliedHolds, counts: Option<ExplainedCounts>) -> Option<String> {
     let is_left =
         |applied: &AppliedHold| applied.hold.effects.posts().is_some() && !applied.hold.effects.bars_claims();
@@ -305,8 +313,13 @@ fn held_posts(holds: &AppliedHolds, counts: Option<ExplainedCounts>) -> Option<S
         PostEffect::Discarded => format!("posts are discarded{why}"),
     });
     let waiting = counts.map_or(0, |counts| counts.ready + counts.delayed);
-    let expiry = (holds.barring_claims().is_some() && waiting > 0)
-        .then(|| "its messages expire meanwhile as their ttl requires".to_owned());
+    let expiry = holds.barring_claims().and(match waiting {
+        0 => None,
+        1 => Some("1 message waits for the release, and expires meanwhile as its ttl requires".to_owned()),
+        _ => Some(format!(
+            "{waiting} messages wait for the release, and expire meanwhile as their ttl requires"
+        )),
+    });
     let clauses: Vec<String> = posts.into_iter().chain(expiry).collect();
     (!clauses.is_empty()).then(|| clauses.join("; "))
 }
@@ -326,7 +339,7 @@ fn limit(limit: &ReachedLimit) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use angarium_core::durability::Durability;
-    use angarium_core::hold::{Hold, HoldEffects, HoldReason};
+    use angarium_core::hold::{HoldEffects, HoldId, HoldReason};
     use angarium_core::names::{PoolName, ProjectId};
     use uuid::Uuid;
 
@@ -428,6 +441,29 @@ mod tests {
     }
 
     #[test]
+    fn refused_posts_to_group_are_told() {
+        let held = |name: &str, [post, discard]: [bool; 2]| {
+            let hold = Hold {
+                effects: HoldEffects::new(false, post, discard).unwrap(),
+                reason: HoldReason::new("invoice").unwrap(),
+                by: None,
+                since: Timestamp::from_millis(0),
+                until: None,
+            };
+            let held = GroupHold { id: HoldId(Uuid::from_u128(1)), hold, is_releasing: false };
+            (GroupName::new(name, "group").unwrap(), held)
+        };
+        let told = |group_holds| sentence(&QueueExplanation { group_holds, ..one_ready() });
+        let ready = "1 message is ready: a claim gets the oldest; posts to";
+        let refused = "group a are refused, because it is held until it is released (invoice).";
+        assert_eq!(told(vec![held("a", [true, false])]), format!("{ready} {refused}"));
+        let discarded = "group a are discarded, because it is held until it is released (invoice).";
+        assert_eq!(told(vec![held("a", [false, true])]), format!("{ready} {discarded}"));
+        let both = "2 groups are refused or discarded: group a is held until it is released (invoice).";
+        assert_eq!(told(vec![held("a", [true, false]), held("b", [false, true])]), format!("{ready} {both}"));
+    }
+
+    #[test]
     fn all_holds_are_named_and_the_strictest_counts() {
         let applied = |target, effects: [bool; 3], reason: &str| {
             let [claim, post, discard] = effects;
@@ -451,7 +487,7 @@ mod tests {
             sentence(&QueueExplanation { holds, ..one_ready() }),
             "A claim gets nothing now, because the queue is held until it is released (bad deploy), and pool fast is held \
              until it is released (full disk); posts are refused, because the project of the queue is held until it is \
-             released (invoice); its messages expire meanwhile as their ttl requires."
+             released (invoice); 1 message waits for the release, and expires meanwhile as its ttl requires."
         );
     }
 }
