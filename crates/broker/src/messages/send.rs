@@ -21,8 +21,8 @@ pub struct SendEntry {
 }
 
 impl Messages {
-    /// Sends messages in this order, except messages that are longer than the queue allows. The others are as durable
-    /// as the queue requires when this returns, all of them or none.
+    /// Sends messages in this order, except messages that are longer than the queue allows and messages of groups whose
+    /// hold refuses posts. The others are as durable as the queue requires when this returns, all of them or none.
     pub async fn messages_send(
         &self,
         at: &QueueRef,
@@ -31,6 +31,8 @@ impl Messages {
         let attributes = self.0.open_queues.opened(at).await?.attributes;
         let most = attributes.message_bytes(self.0.replica.limits());
         let is_retained = self.may_retain().await;
+        let queue = self.0.slots.queue(at).await?;
+        let has_group_holds = queue.slot().has_group_holds(at);
         let (mut refused, mut sent) =
             (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
         for SendEntry { message, size } in messages {
@@ -39,15 +41,21 @@ impl Messages {
                            provided explicitly";
                 return Err(Error::invalid(InvalidPart::Limit, "", why));
             }
-            let too_long = (size > most).then(|| too_long(most));
-            if too_long.is_none() {
+            let refusal = if size > most {
+                Some(too_long(most))
+            } else if has_group_holds {
+                queue.slot().check_group_post(at, &message).err()
+            } else {
+                None
+            };
+            if refusal.is_none() {
                 sent.push(if is_retained {
                     NewMessage { is_retained, ..message }
                 } else {
                     self.retained_from_now(message, &attributes)
                 });
             }
-            refused.push(too_long);
+            refused.push(refusal);
         }
         let mut ids = self.send_checked(at, sent).await?.into_iter();
         let lost = || Error::unknown(Part::Server, "a message that was sent has no id");

@@ -95,6 +95,16 @@ impl Slot {
         self.lock().group_holds.of.contains_key(at)
     }
 
+    /// Checks that a hold of its group lets a message be stored now.
+    pub(crate) fn check_group_post(
+        self: &Arc<Self>,
+        at: &QueueRef,
+        message: &NewMessage,
+    ) -> Result<(), Error> {
+        let now = self.around.replica.clock.now();
+        self.lock().group_holds.check_post(at, std::slice::from_ref(message), now)
+    }
+
     /// Enters the holds that the tree has. No later look at the queue chooses a message of a held group, and claims that
     /// wait get messages of the others.
     pub(crate) fn enter_group_holds(self: &Arc<Self>, at: &QueueRef, holds: BTreeMap<GroupName, GroupHold>) {
