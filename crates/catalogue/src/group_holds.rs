@@ -44,7 +44,7 @@ impl GroupHoldsRecord {
             let GroupHoldRecord { group, id, is_releasing, hold } = record;
             let damaged = |error: Error| Error::unavailable(Part::Coordination, error);
             let group = GroupName::new(&group, "group").map_err(damaged)?;
-            Ok((group, GroupHold { id, hold: hold.into_hold()?, is_releasing }))
+            Ok((group, GroupHold { id, hold: hold.into_hold(), is_releasing }))
         };
         Ok((self.at, self.groups.into_iter().map(hold).collect::<Result<_, Error>>()?))
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, OwnedSlot, layout, to_json};
-use angarium_core::error::{Error, Part};
+use angarium_core::error::Error;
 use angarium_core::hold::{Hold, HoldEffects, HoldReason, PostEffect};
 use angarium_core::names::{QueueRef, address};
 use angarium_core::time::Timestamp;
@@ -51,16 +51,16 @@ impl From<&Hold> for HoldRecord {
 }
 
 impl HoldRecord {
-    /// Returns the hold, unless it has effects that no program writes.
-    pub(super) fn into_hold(self) -> Result<Hold, Error> {
-        let damaged = |error: Error| Error::unavailable(Part::Coordination, error);
-        Ok(Hold {
-            effects: HoldEffects::new(self.claim, self.post, self.discard).map_err(damaged)?,
+    /// Returns the hold. Effects that no program writes count as all of them: nothing is granted and posts are refused
+    /// until it is released.
+    pub(super) fn into_hold(self) -> Hold {
+        Hold {
+            effects: HoldEffects::new(self.claim, self.post, self.discard).unwrap_or(HoldEffects::ALL),
             reason: HoldReason::stored(self.reason),
             by: self.by,
             since: Timestamp::from_millis(self.since),
             until: self.until.map(Timestamp::from_millis),
-        })
+        }
     }
 }
 
@@ -68,7 +68,7 @@ impl Catalogue {
     /// Returns the holds of the queues of a slot.
     pub async fn holds(&self, slot: &OwnedSlot) -> Result<Vec<(QueueRef, Hold)>, Error> {
         let records = self.read_directory::<QueueHoldRecord>(&layout::slot_holds(slot.slot)).await?;
-        records.into_iter().map(|QueueHoldRecord { at, hold }| Ok((at, hold.into_hold()?))).collect()
+        Ok(records.into_iter().map(|QueueHoldRecord { at, hold }| (at, hold.into_hold())).collect())
     }
 
     /// Writes the hold of a queue, in place of an earlier one.
@@ -107,7 +107,23 @@ mod tests {
             };
             let stored = to_json(&QueueHoldRecord { at: at.clone(), hold: (&hold).into() });
             let read: QueueHoldRecord = serde_json::from_slice(&stored).unwrap();
-            assert_eq!((read.at, read.hold.into_hold().unwrap()), (at.clone(), hold));
+            assert_eq!((read.at, read.hold.into_hold()), (at.clone(), hold));
+        }
+    }
+
+    #[test]
+    fn stored_hold_with_impossible_effects_bars_everything() {
+        for (post, discard) in [(false, false), (true, true)] {
+            let record = HoldRecord {
+                claim: false,
+                post,
+                discard,
+                reason: "bad deploy".to_owned(),
+                by: None,
+                since: 7,
+                until: None,
+            };
+            assert_eq!(record.into_hold().effects, HoldEffects::ALL);
         }
     }
 }

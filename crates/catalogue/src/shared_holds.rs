@@ -31,7 +31,7 @@ pub struct SharedHold {
 
 impl SharedHold {
     fn of(target: HoldTarget, node: &Node) -> Self {
-        let hold = from_json(node).and_then(HoldRecord::into_hold);
+        let hold = from_json(node).map(HoldRecord::into_hold);
         Self { target, version: node.version, time: node.time, hold }
     }
 }
