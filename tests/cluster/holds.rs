@@ -1,4 +1,4 @@
-//! Holds of queues in a cluster: through any replica, and after the death of the owner.
+//! Holds of queues and groups in a cluster: through any replica, after the death of the owner, and without ZooKeeper.
 
 use http::StatusCode;
 use rustix::process::Signal;
@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{Cluster, queues, slot_of};
 use crate::support::client::Client;
 use angarium_testbed::held::wait_until;
+use angarium_testbed::zookeeper::ZooKeeper;
 
 fn hold(client: &Client, queue: &str) {
     let held =
@@ -92,4 +93,56 @@ fn group_hold_and_its_release_outlive_their_owners() {
     });
     let claim = other.claim(&queue, 20, 300).unwrap().granted().unwrap();
     assert_eq!(claim.messages.len(), 20);
+}
+
+/// ZooKeeper is killed while a queue and a group are held. Without it and after its restart nothing is granted.
+#[test]
+fn holds_outlive_loss_of_zookeeper() {
+    let mut zookeeper = ZooKeeper::start();
+    let cluster = Cluster::start_on(&zookeeper, 2, &[]);
+    let queues = queues(4);
+    let grouped = json!({"messages": [{"body": 1, "group": "g"}]});
+    for queue in &queues {
+        let posted = cluster.client(0).post(&format!("/v2/queues/{queue}/messages"), &grouped).unwrap();
+        assert_eq!(posted.status, StatusCode::CREATED, "{}", posted.text());
+    }
+    let group = format!("/v2/queues/{}/groups/g/hold", queues[0]);
+    let queue = format!("/v2/queues/{}/hold", queues[1]);
+    let terms = json!({"reason": "bad deploy"});
+    for hold in [&group, &queue] {
+        assert_eq!(cluster.client(1).put(hold, Some(&terms)).unwrap().status, StatusCode::OK);
+    }
+    let assert_nothing_granted = |queues: &[String]| {
+        for (queue, replica) in queues.iter().flat_map(|queue| [(queue, 0), (queue, 1)]) {
+            if let Ok(answer) = cluster.client(replica).claim(queue, 1, 300) {
+                assert_ne!(answer.status, StatusCode::CREATED, "{queue}: {}", answer.text());
+            }
+        }
+    };
+    zookeeper.kill9();
+    assert_nothing_granted(&queues[..2]);
+    // A hold cannot be recorded now.
+    for hold in [&queue, "/v2/pools/default/hold", "/v2/projects/000000000000/hold"] {
+        let refused = cluster.client(0).put(hold, Some(&json!({"reason": "late"}))).unwrap();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{}", refused.text());
+    }
+    assert_nothing_granted(&queues[..2]);
+    zookeeper.restart();
+    cluster.wait_until_shared();
+    assert_nothing_granted(&queues[..2]);
+    for hold in ["/v2/pools/default/hold", "/v2/projects/000000000000/hold"] {
+        wait_until("it is held", || {
+            cluster.client(0).put(hold, Some(&terms)).is_ok_and(|answer| answer.status == StatusCode::OK)
+        });
+        assert_nothing_granted(&queues);
+        assert_eq!(cluster.client(1).delete(hold).unwrap().status, StatusCode::NO_CONTENT);
+    }
+    for hold in [&group, &queue] {
+        assert_eq!(cluster.client(1).delete(hold).unwrap().status, StatusCode::NO_CONTENT);
+    }
+    for queue in &queues {
+        wait_until("its message is claimed", || {
+            cluster.client(0).claim(queue, 1, 300).is_ok_and(|answer| answer.status == StatusCode::CREATED)
+        });
+    }
 }

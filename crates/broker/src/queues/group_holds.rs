@@ -153,13 +153,10 @@ impl Queues {
         slot.check_served()?;
         check_exists(queue).await?;
         let mut groups = slot.group_holds(at);
-        let Some(held) = groups.get_mut(group).filter(|held| !held.is_releasing) else {
+        if groups.get(group).is_none_or(|held| held.is_releasing) {
             return self.0.slots.check_ours(slot);
-        };
-        held.is_releasing = true;
-        if !held.hold.effects.bars_claims() {
-            groups.remove(group);
         }
+        begin_release(&mut groups, group);
         self.write_group_holds(queue, groups).await?;
         let (project, name, by) = (&at.project, &at.name, by.as_deref().unwrap_or_default());
         info!(%project, queue = %name, %group, by, "group released");
@@ -212,11 +209,12 @@ impl Queues {
         let _gate = queue.hold_gate_soon().await?;
         queue.slot().check_served()?;
         let mut groups = queue.slot().group_holds(queue.at());
-        let Some((group, held)) = groups.iter_mut().find(|(_, held)| held.is_ended(now)) else {
+        let ended = groups.iter().find(|(_, held)| held.is_ended(now));
+        let Some((group, is_begun)) = ended.map(|(group, held)| (group.clone(), held.is_releasing)) else {
             return Ok(None);
         };
-        let group = group.clone();
-        if !std::mem::replace(&mut held.is_releasing, true) {
+        if !is_begun {
+            begin_release(&mut groups, &group);
             self.write_group_holds(queue, groups).await?;
         }
         Ok(Some(group))
@@ -284,6 +282,15 @@ impl Queues {
         let now = self.0.replica.clock.now();
         let ready = chosen.iter().map(|header| header.clone().released(now)).collect();
         settled(open.requeue_selected(&chosen, ready)?).await
+    }
+}
+
+/// Lets the release of a group begin. A hold without an effect on claims has put nothing aside, so it ends with that.
+fn begin_release(groups: &mut Groups, group: &GroupName) {
+    if let Some(held) = groups.get_mut(group).filter(|held| held.hold.effects.bars_claims()) {
+        held.is_releasing = true;
+    } else {
+        groups.remove(group);
     }
 }
 

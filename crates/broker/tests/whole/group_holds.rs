@@ -210,6 +210,17 @@ async fn group_hold_ends_at_its_time() {
     scene.clock.advance(1_000);
     assert!(broker.group_hold_get(&at, &group("g")).await.is_err());
     assert_eq!(claim_many(&broker, &at, 1).await.len(), 1);
+    // A hold of posts alone ends without a release of messages.
+    let until = Some(scene.clock.now().plus_seconds(60));
+    let terms = HoldTerms { until, ..hold_terms(effects(false, true, false)) };
+    broker.group_hold(&at, &group("g"), terms).await.unwrap();
+    scene.clock.advance(60_000);
+    let start = Instant::now();
+    while stored(&scene, &at).await > 0 {
+        assert!(start.elapsed() < MAX_WAIT);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    post(&broker, &at, &["g"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
