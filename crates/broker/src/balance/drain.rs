@@ -204,6 +204,9 @@ impl Balance {
         let metadata = Metadata::stored(record.metadata)?;
         let attributes = metadata.attributes();
         let pool = self.0.pools.place(at, attributes.flavor.as_ref(), attributes)?.entry.name.clone();
+        if self.0.pools.is_held(&pool) && !self.0.pools.is_held(from) {
+            return Err(Error::Busy("each pool that takes the queue is held"));
+        }
         debug!(queue = %at.name, %pool, "queue sent out of drained pool");
         self.0.migrations.queue_migrate(at, Destination { pool, rate: terms.rate }).await.map(|_| true)
     }

@@ -116,7 +116,7 @@ impl PlanTerms {
 impl Balance {
     /// Plans at most `most` moves that would bring each pool to its share, by weight, of contents and of write load. A
     /// pool that is drained or has weight 0 has no share, and neither gives nor takes queues. Queues stay among the
-    /// pools of their flavor.
+    /// pools of their flavor. No queue moves into a held pool.
     pub async fn balance_plan(&self, most: usize) -> Result<BalancePlan, Error> {
         let QueueLoads { per_minute: written, silent } = self.fetch_loads().await?;
         let terms = PlanTerms { max_moves: most, min_gain: 0.0, rested_at: None };
@@ -145,7 +145,8 @@ impl Balance {
         let mut plan = BalancePlan { is_whole, migrating, ..BalancePlan::default() };
         for set in sets.into_values() {
             let contents = QueueContents { pools: &pools, queues: &queues, written };
-            plan_set(&set, &contents, terms, &mut plan).await;
+            let takes = |pool: &OpenPool| pool.is_writable() && !self.0.pools.is_held(&pool.entry.name);
+            plan_set(&set, takes, &contents, terms, &mut plan).await;
         }
         Ok(plan)
     }
@@ -238,13 +239,14 @@ async fn read_loads<'a>(
 /// Plans moves among pools of one flavor.
 async fn plan_set(
     set: &[&OpenPool],
+    takes: impl Fn(&OpenPool) -> bool,
     contents: &QueueContents<'_>,
     terms: &PlanTerms,
     plan: &mut BalancePlan,
 ) {
     let (queues, loads) = read_loads(set, contents, terms, &mut plan.left_out).await;
     let shares: Vec<Share> =
-        set.iter().map(|pool| Share { weight: pool.entry.pool.weight, takes: pool.is_writable() }).collect();
+        set.iter().map(|pool| Share { weight: pool.entry.pool.weight, takes: takes(pool) }).collect();
     let mut pools = Distribution::new(&shares, &loads);
     let weights: f64 = shares.iter().map(|share| f64::from(share.weight)).sum();
     let sources: Vec<PoolExcess> = (0..set.len())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use angarium_catalogue::FlavorEntry;
 use angarium_core::attributes::{self, Attributes};
 use angarium_core::error::{Error, InvalidPart};
-use angarium_core::names::{FlavorName, QueueRef};
+use angarium_core::names::{FlavorName, PoolName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_engine::placement::Candidate;
 
@@ -45,9 +45,14 @@ impl Pools {
         }
     }
 
+    /// Whether a hold of this pool is in force, as this replica knows it.
+    pub(crate) fn is_held(&self, pool: &PoolName) -> bool {
+        self.0.slots.shared_holds().has_pool(pool, self.0.replica.clock.now())
+    }
+
     /// Chooses the pool of a new queue among the pools of its flavor or, without a flavor, among the pools that have
     /// none. Pools that accept no writes now are left out, and so are pools that are less durable than the queue
-    /// requires. A pool without room for messages is chosen only when there is no other.
+    /// requires. A pool without room for messages is chosen only when there is no other, and so is a held pool.
     pub(crate) fn place(
         &self,
         at: &QueueRef,
@@ -73,6 +78,10 @@ impl Pools {
         }
         if pools.iter().any(|pool| pool.is_writable()) {
             pools.retain(|pool| pool.is_writable());
+        }
+        let is_free = |pool: &Arc<OpenPool>| !self.is_held(&pool.entry.name);
+        if pools.iter().any(is_free) {
+            pools.retain(is_free);
         }
         let candidates: Vec<Candidate<'_>> = pools.iter().map(|pool| pool.candidate()).collect();
         let key = [at.project.as_str().as_bytes(), &[0], at.name.as_str().as_bytes()].concat();

@@ -10,7 +10,7 @@ use angarium_catalogue::{Catalogue, Placement, SharedHold};
 use angarium_core::error::Error;
 use angarium_core::hold::{AppliedHold, Hold, HoldEffects, HoldReason, HoldTarget};
 use angarium_core::maps::HashMap;
-use angarium_core::names::QueueRef;
+use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::Timestamp;
 
 /// The reason of a hold whose record cannot be read.
@@ -90,6 +90,16 @@ impl SharedHolds {
             let hold = self.holds.read().get(&target).filter(|hold| hold.is_in_force(now)).cloned()?;
             Some(AppliedHold { target: Some(target), hold })
         })
+    }
+
+    /// Whether a pool is held, so that it is no place for more queues.
+    pub(crate) fn has_pool(&self, pool: &PoolName, now: Timestamp) -> bool {
+        !self.is_empty()
+            && self
+                .holds
+                .read()
+                .get(&HoldTarget::Pool(pool.clone()))
+                .is_some_and(|hold| hold.is_in_force(now))
     }
 
     /// Returns the holds in force of pools and projects, each with the time when it was made.

@@ -17,7 +17,7 @@ use super::{MAX_WAIT, queue};
 const HOUR: u64 = 3_600_000;
 
 /// Equal queues in the pool `a`, and then an empty pool `b` of the same weight.
-async fn lopsided(queues: usize) -> Empty {
+pub(super) async fn lopsided(queues: usize) -> Empty {
     let empty = empty(Algorithm::default()).await;
     empty.add("a", 100).await;
     for number in 0..queues {
