@@ -93,7 +93,10 @@ impl ApiError {
             | Error::Moved(_)
             | Error::PoolsClosed { .. }
             | Error::Unavailable { .. }
-            | Error::Unknown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable"),
+            | Error::Unknown { .. }
+            | Error::Unconfirmed { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "Service temporarily unavailable")
+            }
         }
     }
 

@@ -112,7 +112,11 @@ fn examples(code: ErrorCode) -> Vec<Error> {
         ErrorCode::Moved => vec![Error::Moved(Slot(0))],
         ErrorCode::Unavailable => vec![Error::Unavailable { part: Part::Storage, cause: None }],
         ErrorCode::Damaged => vec![Error::Damaged { part: Part::Storage, cause: None }],
-        ErrorCode::UnknownOutcome => vec![Error::Unknown { part: Part::Storage, cause: None }],
+        ErrorCode::UnknownOutcome => {
+            let unconfirmed =
+                Error::Unconfirmed { why: "1 slot has not confirmed it".to_owned(), cause: None };
+            vec![Error::Unknown { part: Part::Storage, cause: None }, unconfirmed]
+        }
         ErrorCode::NoRoute | ErrorCode::MethodNotAllowed => Vec::new(),
     }
 }

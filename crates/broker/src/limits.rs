@@ -219,8 +219,13 @@ pub const HOLD_TICK: Duration = Duration::from_secs(1);
 /// How long the answer to the hold of a pool or a project waits until all slots have confirmed it: longer than a slot
 /// needs to change its owner after the longest usual session.
 pub const HOLD_CONFIRMED: Duration = Duration::from_secs(40);
-/// How long it waits for one replica before it asks again. A replica that fences many slots continues meanwhile.
+/// How long it waits for one replica before it asks again.
 pub const HOLD_ANSWER: Duration = Duration::from_secs(3);
+/// After this time a replica answers with the slots that have confirmed the hold so far, well within
+/// [`HOLD_ANSWER`].
+pub const HOLD_PART: Duration = Duration::from_secs(2);
+/// How long the answer to the hold of a queue or a group waits for the pools of the queue.
+pub const HOLD_FENCED: Duration = Duration::from_secs(10);
 /// The first and the longest pause between two of these requests; each is twice the previous one.
 pub const HOLD_ASKED: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// Max migrations of queues while automatic balance begins more.

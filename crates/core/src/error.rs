@@ -256,6 +256,16 @@ pub enum Error {
         #[source]
         cause: Option<Cause>,
     },
+    /// A hold is recorded, and replicas or pools have not confirmed yet that it is in force. The same request repeated
+    /// waits for them again.
+    #[error("the hold is recorded, and {why}: repeat the request")]
+    Unconfirmed {
+        /// What has not confirmed it, in words of the service.
+        why: String,
+        /// The cause, for the log.
+        #[source]
+        cause: Option<Cause>,
+    },
     /// A part failed in the middle: the request may have been carried out or not.
     #[error("{part} failed while the request was carried out: it may have been done or not")]
     Unknown {
@@ -366,7 +376,7 @@ impl Error {
             Self::Moved(_) => ErrorCode::Moved,
             Self::PoolsClosed { .. } | Self::Unavailable { .. } => ErrorCode::Unavailable,
             Self::Damaged { .. } => ErrorCode::Damaged,
-            Self::Unknown { .. } => ErrorCode::UnknownOutcome,
+            Self::Unknown { .. } | Self::Unconfirmed { .. } => ErrorCode::UnknownOutcome,
         }
     }
 
@@ -410,7 +420,8 @@ impl Error {
             | Self::Moved(_)
             | Self::PoolsClosed { .. }
             | Self::Unavailable { .. }
-            | Self::Unknown { .. } => true,
+            | Self::Unknown { .. }
+            | Self::Unconfirmed { .. } => true,
         }
     }
 
@@ -439,6 +450,6 @@ impl Error {
 
     /// Whether it is certain that nothing was written.
     pub fn nothing_written(&self) -> bool {
-        !matches!(self, Self::Unknown { .. })
+        !matches!(self, Self::Unknown { .. } | Self::Unconfirmed { .. })
     }
 }

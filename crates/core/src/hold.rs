@@ -30,6 +30,9 @@ impl HoldEffects {
     /// No message is granted, and posts are refused.
     pub const ALL: Self = Self { claim: true, post: Some(PostEffect::Refused) };
 
+    /// No message is granted, and posts are stored.
+    pub const CLAIMS: Self = Self { claim: true, post: None };
+
     /// Checks a combination of effects.
     ///
     /// # Errors

@@ -270,7 +270,9 @@ impl From<Arc<Error>> for Fault {
             | Error::Full
             | Error::PoolsClosed { .. }
             | Error::Unavailable { .. } => Kind::ServiceUnavailable,
-            Error::Unknown { .. } | Error::Damaged { .. } => Kind::InternalFailure,
+            Error::Unknown { .. } | Error::Unconfirmed { .. } | Error::Damaged { .. } => {
+                Kind::InternalFailure
+            }
         };
         let message = match &*error {
             Error::Invalid { field, why, .. } if !field.is_empty() => unvalued(field, why),

@@ -16,7 +16,7 @@ use tracing::debug;
 
 use angarium_catalogue::SlotOwner;
 use angarium_cluster::peer_client::{HOLD, HeldSlot, HoldRequest, HoldResponse};
-use angarium_core::error::{Error, InvalidPart, Part};
+use angarium_core::error::{Error, InvalidPart};
 use angarium_core::hold::HoldTarget;
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::maps::HashSet;
@@ -56,8 +56,8 @@ impl Holds {
     ///
     /// # Errors
     ///
-    /// Unavailable when it is not after [`limits::HOLD_CONFIRMED`]: a slot has no owner, or an owner does not answer, or
-    /// a pool of a held queue does not.
+    /// [`Error::Unconfirmed`] when it is not after [`limits::HOLD_CONFIRMED`]: a slot has no owner, or an owner does not
+    /// answer, or a pool of a held queue does not.
     pub(in crate::holds) async fn confirm(&self, target: &HoldTarget) -> Result<(), Error> {
         let end = Instant::now() + limits::HOLD_CONFIRMED;
         // The session may be another one than that of the commit.
@@ -73,11 +73,11 @@ impl Holds {
             let Some((first, _)) = unconfirmed.0.first() else { return Ok(()) };
             if Instant::now() >= end {
                 let why = format!(
-                    "the hold of {target} is recorded, but {} slots, of which {first} is the first, have not confirmed it: \
-                     repeat the request",
+                    "{} slots of queues, of which {first} is the first, have not confirmed it, because a replica or a pool \
+                     does not answer or has many queues",
                     unconfirmed.0.len()
                 );
-                return Err(Error::unavailable(Part::Coordination, why));
+                return Err(Error::Unconfirmed { why, cause: None });
             }
             sleep(pause).await;
             pause = (pause * 2).min(limits::HOLD_ASKED.1);
@@ -115,7 +115,8 @@ impl Holds {
         }
     }
 
-    /// Reads the holds again, and confirms one of them for slots that are served here.
+    /// Reads the holds again, and confirms one of them for slots that are served here: for those of them that are ready
+    /// within [`limits::HOLD_PART`].
     pub(crate) async fn confirm_local(&self, request: HoldRequest) -> Result<HoldResponse, Error> {
         let HoldRequest { pool, project, slots: asked } = request;
         let target = match (pool, project) {
@@ -123,7 +124,10 @@ impl Holds {
             (None, Some(project)) => HoldTarget::Project(ProjectId::new(&project)?),
             _ => return Err(Error::invalid(InvalidPart::Limit, "pool", "one resource is held")),
         };
+        let end = sleep(limits::HOLD_PART);
         self.0.replica.catalogue.catch_up().await?;
+        // A queue of an earlier owner may be in a pool that another replica has added.
+        self.0.pools.reload_pools().await?;
         self.0.slots.shared_holds().read(&self.0.replica.catalogue).await?;
         let asked: HashSet<u8> = asked.into_iter().collect();
         let served = self.0.slots.owned().filter(|slot| asked.contains(&slot.owned.slot.0));
@@ -136,12 +140,19 @@ impl Holds {
                 None
             }
         });
-        let slots = confirmed.buffer_unordered(FENCED_AT_ONCE).filter_map(async |held| held).collect().await;
+        let confirmed = confirmed.buffer_unordered(FENCED_AT_ONCE).filter_map(async |held| held);
+        let slots = confirmed.take_until(end).collect().await;
         Ok(HoldResponse { slots })
     }
 
-    /// Fences, for a slot, every pool of the held queues.
+    /// Fences, for a slot, every pool of the held queues. Without a look at the queues if all pools are fenced.
     async fn fence_held(&self, slot: &Arc<Slot>, target: &HoldTarget) -> Result<(), Error> {
+        if let HoldTarget::Pool(name) = target {
+            slot.open_writer(name, &*self.0.pools.pool_of_record(name).await?).await?;
+        }
+        if self.0.pools.all().iter().all(|pool| slot.has_writer(pool)) {
+            return Ok(());
+        }
         for name in self.held_pools(slot.owned.slot, target).await? {
             let pool = self.0.pools.pool_of_record(&name).await?;
             slot.open_writer(&name, &pool).await?;

@@ -3,7 +3,7 @@
 use tracing::info;
 
 use angarium_catalogue::{PoolEntry, Schema};
-use angarium_core::error::{Error, Part, Resource};
+use angarium_core::error::{Error, Resource};
 use angarium_core::hold::{Hold, HoldTarget};
 use angarium_core::names::PoolName;
 
@@ -31,8 +31,10 @@ impl Holds {
                 HoldTarget::Project(project) => info!(%project, reason = %hold.reason, by, "project held"),
             }
             // The record is written, whatever follows.
-            let confirmed = holds.confirm(&target).await;
-            confirmed.map_err(|error| Error::unknown(Part::Coordination, error))?;
+            holds.confirm(&target).await.map_err(|error| match error {
+                error @ Error::Unconfirmed { .. } => error,
+                error => unconfirmed("it is not known which replicas have confirmed it", error),
+            })?;
             Ok(hold)
         };
         self.0.replica.carry_out(make).await
@@ -97,6 +99,11 @@ impl Holds {
         };
         self.0.replica.carry_out(release).await
     }
+}
+
+/// Returns the error for a hold of which the record is written.
+pub(crate) fn unconfirmed(why: &str, error: Error) -> Error {
+    Error::Unconfirmed { why: why.to_owned(), cause: Some(error.into()) }
 }
 
 fn not_held(target: &HoldTarget) -> Error {

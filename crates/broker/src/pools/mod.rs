@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
-use crate::stores::table::PoolTable;
+use crate::stores::table::{OpenPool, PoolTable};
 
 /// The pools and flavors of the installation. The open storages are in the [`PoolTable`]; this component changes
 /// records and storages together, one change at a time.
@@ -33,5 +33,10 @@ impl Pools {
     pub(crate) fn new(replica: &Arc<LocalReplica>, stores: &Arc<PoolTable>, slots: &Slots) -> Self {
         let (replica, stores) = (Arc::clone(replica), Arc::clone(stores));
         Self(Arc::new(PoolsParts { replica, stores, slots: slots.clone(), counting: Default::default() }))
+    }
+
+    /// Returns all pools that are open here, by name.
+    pub(crate) fn all(&self) -> Vec<Arc<OpenPool>> {
+        self.0.stores.all()
     }
 }

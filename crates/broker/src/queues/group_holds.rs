@@ -5,7 +5,7 @@
 //! release ─▶ record: releasing ─▶ memory ─▶ answer ─▶ make the withheld ready ─▶ record without the hold
 //! ```
 //!
-//! From the second line on the engine puts no message aside, so a pass over the group that begins after the last one was
+//! As for the hold of a queue, its pools are fenced before the first answer. From the second line on the engine puts no message aside, so a pass over the group that begins after the last one was
 //! put aside finds all of them. After a kill a later owner repeats the passes.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use tracing::info;
 use angarium_catalogue::Schema;
 use angarium_core::error::{Error, Resource};
 use angarium_core::group::GroupName;
-use angarium_core::hold::{GroupHold, Hold, HoldId};
+use angarium_core::hold::{GroupHold, Hold, HoldEffects, HoldId, HoldReason};
 use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
@@ -34,6 +34,9 @@ use crate::slot::state::Slot;
 use crate::stores::queue_store::PageBound;
 use crate::writer::pending::settled;
 
+/// The reason of a hold that is released and is not recorded.
+const UNRECORDED: &str = "its record is lost";
+
 type Groups = BTreeMap<GroupName, GroupHold>;
 
 impl Queues {
@@ -43,7 +46,8 @@ impl Queues {
     /// # Errors
     ///
     /// [`Error::NotFound`] when there is no such queue; [`Error::Invalid`] when it would have ended already;
-    /// [`Error::TooMany`] when the queue has as many held groups as it may.
+    /// [`Error::TooMany`] when the queue has as many held groups as it may; [`Error::Unconfirmed`] when the hold is
+    /// recorded, and a pool of the queue does not answer.
     pub async fn group_hold(
         &self,
         at: &QueueRef,
@@ -72,9 +76,6 @@ impl Queues {
         self.0.replica.catalogue.schema_reach(Schema::GROUP_HOLDS).await?;
         let mut groups = queue.slot().group_holds(queue.at());
         let earlier = groups.remove(&group);
-        if groups.len() >= core_limits::HELD_GROUPS {
-            return Err(Error::TooMany { what: "held groups in one queue", bound: core_limits::HELD_GROUPS });
-        }
         // What an earlier hold has put aside stays aside under the same id, until this hold ends. Without an effect on
         // claims this hold has nothing aside: then the release of the earlier one must end first.
         if earlier.as_ref().is_some_and(|earlier| earlier.hold.effects.bars_claims())
@@ -85,10 +86,12 @@ impl Queues {
         }
         let id = earlier.map_or_else(|| HoldId(self.0.replica.random.uuid()), |earlier| earlier.id);
         groups.insert(group.clone(), GroupHold { id, hold: hold.clone(), is_releasing: false });
+        check_count(&groups)?;
         self.write_group_holds(queue, groups).await?;
         let (at, by) = (queue.at(), hold.by.as_deref().unwrap_or_default());
         let (project, name) = (&at.project, &at.name);
         info!(%project, queue = %name, %group, reason = %hold.reason, by, "group held");
+        self.fence_held(queue).await?;
         Ok(hold)
     }
 
@@ -122,7 +125,8 @@ impl Queues {
     }
 
     /// Ends the hold of a group, for the caller with this name. Posts to it are stored when this returns, and its messages
-    /// can be claimed, the withheld ones soon after. It is no error when there is no hold.
+    /// can be claimed, the withheld ones soon after. It is no error when there is no hold; messages that a hold has put
+    /// aside whose record was lost are made ready too.
     pub async fn group_release(
         &self,
         at: &QueueRef,
@@ -153,14 +157,40 @@ impl Queues {
         slot.check_served()?;
         check_exists(queue).await?;
         let mut groups = slot.group_holds(at);
-        if groups.get(group).is_none_or(|held| held.is_releasing) {
-            return self.0.slots.check_ours(slot);
+        match groups.get(group) {
+            Some(held) if held.is_releasing => return self.0.slots.check_ours(slot),
+            Some(_) => begin_release(&mut groups, group),
+            None if self.may_have_aside(queue).await? => {
+                let held = self.unrecorded(by.clone());
+                groups.insert(group.clone(), held);
+                check_count(&groups)?;
+            }
+            None => return self.0.slots.check_ours(slot),
         }
-        begin_release(&mut groups, group);
         self.write_group_holds(queue, groups).await?;
         let (project, name, by) = (&at.project, &at.name, by.as_deref().unwrap_or_default());
         info!(%project, queue = %name, %group, by, "group released");
         Ok(())
+    }
+
+    /// Whether messages of a group may be aside of which no hold is recorded. So it is after the tree was restored from
+    /// an export that is older than the hold.
+    async fn may_have_aside(&self, queue: &SlotQueue) -> Result<bool, Error> {
+        let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(false) };
+        let is_ordered = open.read(|engine| engine.is_ordered())?.shown;
+        Ok(!is_ordered && open.store()?.totals(open.id()).await?.scheduled > 0)
+    }
+
+    /// Returns the hold of a group that is not recorded, as it is while it is released.
+    fn unrecorded(&self, by: Option<String>) -> GroupHold {
+        let hold = Hold {
+            effects: HoldEffects::CLAIMS,
+            reason: HoldReason::stored(UNRECORDED.to_owned()),
+            by,
+            since: self.0.replica.clock.now(),
+            until: None,
+        };
+        GroupHold { id: HoldId(self.0.replica.random.uuid()), hold, is_releasing: true }
     }
 
     /// Starts tasks for the ended holds of groups of a slot, one for each queue that has none.
@@ -283,6 +313,14 @@ impl Queues {
         let ready = chosen.iter().map(|header| header.clone().released(now)).collect();
         settled(open.requeue_selected(&chosen, ready)?).await
     }
+}
+
+fn check_count(groups: &Groups) -> Result<(), Error> {
+    let bound = core_limits::HELD_GROUPS;
+    if groups.len() > bound {
+        return Err(Error::TooMany { what: "held groups in one queue", bound });
+    }
+    Ok(())
 }
 
 /// Lets the release of a group begin. A hold without an effect on claims has put nothing aside, so it ends with that.

@@ -1,12 +1,14 @@
 //! Holds of queues: an operator stops deliveries or posts, and loses nothing.
 //!
 //! ```text
-//! gate of the queue ─▶ commit of the record, as the slot's owner ─▶ memory ─▶ answer
+//! gate of the queue ─▶ commit of the record, as the slot's owner ─▶ memory ─▶ fence of the queue's pools ─▶ answer
 //! ```
 //!
-//! Every choice of messages looks at the holds in memory under the lock of the slot, so a claim that begins after the
+//! Pops and posts have no commit in the tree, so the pools of the queue must refuse those of an earlier owner before the
+//! answer. Most often the slot has fenced them already. Every choice of messages looks at the holds in memory under the lock of the slot, so a claim that begins after the
 //! answer gets nothing. An owner that takes the slot later reads the records before it serves the first request.
 
+use tokio::time::timeout;
 use tracing::info;
 
 use angarium_catalogue::Schema;
@@ -14,6 +16,7 @@ use angarium_core::error::{Error, Resource};
 use angarium_core::hold::{AppliedHolds, Hold};
 use angarium_core::names::QueueRef;
 
+use crate::holds::shared::unconfirmed;
 use crate::holds::terms::HoldTerms;
 use crate::limits;
 use crate::open_queues::lookup::no_queue;
@@ -26,7 +29,8 @@ impl Queues {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when there is no such queue; [`Error::Invalid`] when it would have ended already.
+    /// [`Error::NotFound`] when there is no such queue; [`Error::Invalid`] when it would have ended already;
+    /// [`Error::Unconfirmed`] when the hold is recorded, and a pool of the queue does not answer.
     pub async fn queue_hold(&self, at: &QueueRef, terms: HoldTerms) -> Result<Hold, Error> {
         let (queues, at) = (self.clone(), at.clone());
         let hold = async move {
@@ -49,7 +53,29 @@ impl Queues {
         slot.enter_hold(at, hold.clone());
         let by = hold.by.as_deref().unwrap_or_default();
         info!(project = %at.project, queue = %at.name, reason = %hold.reason, by, "queue held");
+        self.fence_held(queue).await?;
         Ok(hold)
+    }
+
+    /// Fences the pools of a queue of which the hold is recorded: an earlier owner of its slot gives and stores nothing
+    /// there any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unconfirmed`] when a pool does not answer in time.
+    pub(in crate::queues) async fn fence_held(&self, queue: &SlotQueue) -> Result<(), Error> {
+        let fence = async {
+            let Some(record) = queue.record().await? else { return Ok(()) };
+            for name in record.placement()?.pools() {
+                queue.slot().open_writer(name, &*self.0.pools.pool_of_record(name).await?).await?;
+            }
+            Ok(())
+        };
+        let why = "a pool of the queue does not answer, so a stopped replica may still give out its messages";
+        match timeout(limits::HOLD_FENCED, fence).await {
+            Ok(fenced) => fenced.map_err(|error| unconfirmed(why, error)),
+            Err(_) => Err(Error::Unconfirmed { why: why.to_owned(), cause: None }),
+        }
     }
 
     /// Returns the hold of a queue.

@@ -31,12 +31,11 @@ impl Slot {
         // Before the pool is called: a pool that cannot be reached counts as used too.
         self.around.stores.pool_use.note(name);
         let id = pool.entry.pool.id;
-        let is_open = || self.lock().writers.get(name).is_some_and(|writer| writer.leads_to(id));
-        if is_open() {
+        if self.has_writer(pool) {
             return Ok(());
         }
         let fencing = self.fencing.hold(name).await;
-        if is_open() {
+        if self.has_writer(pool) {
             return Ok(());
         }
         let store = pool.store()?;
@@ -54,6 +53,11 @@ impl Slot {
             Ok(())
         };
         self.around.replica.carry_out(fence).await
+    }
+
+    /// Whether the slot has fenced a pool.
+    pub(crate) fn has_writer(self: &Arc<Self>, pool: &OpenPool) -> bool {
+        self.lock().writers.get(&pool.entry.name).is_some_and(|writer| writer.leads_to(pool.entry.pool.id))
     }
 
     /// Fences the pools that the slot used, so that they refuse batches of earlier epochs of the slot. A pool that does

@@ -1,15 +1,16 @@
 //! Reads of the tree by background work: their number does not grow with each deletion, each second of a drain, or each
-//! silent pool.
+//! silent pool. A hold of a pool reads the records of queues only where a pool is not fenced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use angarium_broker::{Broker, FirstPool, PoolSettings};
+use angarium_broker::{Broker, FirstPool, HoldTerms, PoolSettings};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_coordination::Coordination;
 use angarium_coordination::embedded::EmbeddedTree;
+use angarium_core::hold::{HoldEffects, HoldReason, HoldTarget};
 use angarium_core::limits::Limits;
 use angarium_core::names::PoolName;
 use angarium_core::pool::{PoolChange, PoolUri};
@@ -205,4 +206,24 @@ fn embedded_tree_is_read_off_serving_threads() {
         assert!(blocked.await.unwrap().is_err());
         tree.children("/").await.unwrap();
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_of_pool_reads_few_records_where_all_pools_are_fenced() {
+    let data = tempfile::tempdir().unwrap();
+    let counted = CountingBroker::new(data.path()).await;
+    let whole = counted.start().await;
+    for number in 0..300 {
+        whole.broker.queue_create(&queue(&format!("q{number}")), metadata("{}")).await.unwrap();
+    }
+    let reason = HoldReason::new("bad deploy").unwrap();
+    let terms = HoldTerms { effects: HoldEffects::CLAIMS, reason, by: None, until: None };
+    counted.tree.take_reads(QUEUES);
+    // The pool `b` is used by no queue, so a slot may not have fenced it.
+    whole.broker.hold_make(&HoldTarget::Pool(pool("b")), terms.clone()).await.unwrap();
+    counted.tree.take_reads(QUEUES);
+    whole.broker.hold_make(&HoldTarget::Pool(pool("a")), terms).await.unwrap();
+    // Background tasks read some.
+    let reads = counted.tree.take_reads(QUEUES);
+    assert!(reads < 30, "{reads}");
 }

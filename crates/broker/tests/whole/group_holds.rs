@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, HoldTerms};
 use angarium_catalogue::{Catalogue, OwnedSlot};
+use angarium_coordination::Coordination;
 use angarium_core::delay::Delay;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
@@ -193,6 +194,38 @@ async fn later_owner_continues_hold_and_release() {
         assert!(start.elapsed() < MAX_WAIT);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// So it is after the tree was restored from an export that is older than the hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn release_without_record_returns_withheld_messages() {
+    let scene = Scene::new();
+    let at = queue("q");
+    let broker = scene.start().await;
+    let posted = post(&broker, &at, &["g", "g", "other"]).await;
+    broker.group_hold(&at, &group("g"), claims_held()).await.unwrap();
+    assert_eq!(ids(&broker, &at).await.len(), 1);
+    broker.stop().await;
+    let tree = Arc::new(scene.tree().await);
+    let slot = at.slot();
+    let node = tree.get(&format!("/meta/slots/{slot}")).await.unwrap().unwrap();
+    let owned = OwnedSlot::new(slot, node.version, node.modified);
+    Catalogue::new(tree).group_holds_write(&owned, &at, &[]).await.unwrap();
+    let broker = scene.start().await;
+    assert!(ids(&broker, &at).await.is_empty());
+    let explained = broker.message_explain(&at, posted[0]).await.unwrap().says;
+    assert!(explained.contains("release of the group"), "{explained}");
+    broker.group_release(&at, &group("g"), None).await.unwrap();
+    let returned = claim_many(&broker, &at, 2).await;
+    assert_eq!(returned.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), posted[..2]);
+    let start = Instant::now();
+    while stored(&scene, &at).await > 0 {
+        assert!(start.elapsed() < MAX_WAIT);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Now nothing is aside, so a release writes nothing.
+    broker.group_release(&at, &group("g"), None).await.unwrap();
+    assert_eq!(stored(&scene, &at).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

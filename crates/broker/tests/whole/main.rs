@@ -23,6 +23,7 @@ mod ghosts;
 mod group_holds;
 mod groups;
 mod hanging;
+mod hold_reach;
 mod holds;
 mod idle_queues;
 mod joining;
