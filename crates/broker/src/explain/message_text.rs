@@ -78,9 +78,14 @@ fn behind(blocker: GroupBlocker) -> String {
 }
 
 fn withheld(message: &MessageExplanation) -> String {
-    match message.group_hold.as_ref().filter(|held| held.bars_claims()) {
-        Some(held) => format!("A claim has put it aside, because its group is {}", under(&held.hold)),
-        None => "The hold of its group has ended: it is about to become ready".to_owned(),
+    match &message.group_hold {
+        Some(held) if held.bars_claims() => {
+            format!("A claim has put it aside, because its group is {}", under(&held.hold))
+        }
+        Some(_) => "The hold of its group has ended: it is about to become ready".to_owned(),
+        None => "A hold of its group has put it aside, and the record of that hold is lost: a release of the group makes \
+                 it ready"
+            .to_owned(),
     }
 }
 
