@@ -121,7 +121,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The name of the caller's token, if it has one.
+/// The name of the caller's token or of its user in Keystone, if there is one.
 #[derive(Debug)]
 pub struct CallerName(pub Option<String>);
 

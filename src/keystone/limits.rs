@@ -43,3 +43,5 @@ pub const KEYSTONE_LOG: Duration = Duration::from_secs(10);
 /// Interval in which one look-up that Keystone forbids to the service's user is logged: the configuration of Keystone
 /// is wrong until an operator changes it, or a policy of Keystone excludes some tokens.
 pub const KEYSTONE_FORBIDDEN_LOG: Duration = Duration::from_secs(3_600);
+/// Bytes of the name of a user of which the service takes notice: as long as a name of Keystone can be, in characters.
+pub const KEYSTONE_NAME_BYTES: usize = 255;

@@ -122,7 +122,7 @@ mod tests {
     async fn refused_tokens_push_no_valid_one_out() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let until = now + Duration::from_secs(60);
-        let holder = TokenHolder { project: None, role: None, expires: Default::default() };
+        let holder = TokenHolder { project: None, role: None, name: None, expires: Default::default() };
         memory.put(key(0), Ok(holder.clone()), until);
         for number in 1..limits::KEYSTONE_REFUSED_KNOWN + 1_000 {
             memory.put(key(number), Err(Refusal::Unknown), until);
@@ -135,7 +135,7 @@ mod tests {
     async fn later_answer_replaces_earlier_one() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         let until = now + Duration::from_secs(60);
-        let holder = TokenHolder { project: None, role: None, expires: Default::default() };
+        let holder = TokenHolder { project: None, role: None, name: None, expires: Default::default() };
         for answer in [Ok(holder.clone()), Err(Refusal::Unknown), Ok(holder)] {
             memory.put(key(1), answer.clone(), until);
             assert_eq!(memory.get(&key(1), now), Some(answer));

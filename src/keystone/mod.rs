@@ -72,6 +72,8 @@ pub struct TokenHolder {
     pub project: Option<ProjectId>,
     /// The highest of its roles; none when this service knows none of them.
     pub role: Option<Role>,
+    /// The name of its user, at most [`limits::KEYSTONE_NAME_BYTES`] of it. It is for people, and proves nothing.
+    pub name: Option<Arc<str>>,
     /// The expiry of the token, by the wall clock.
     expires: Timestamp,
 }

@@ -1,12 +1,14 @@
 //! The bodies of the Identity API v3: the request for a token of the service, and the description of a token in an
 //! answer. The answer is external input: all of it is checked, and a missing or wrong part makes it unusable.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::TokenHolder;
 use super::login::{Credentials, Secret};
+use super::{TokenHolder, limits};
 use angarium_core::access::Role;
 use angarium_core::names::ProjectId;
 use angarium_core::role_names::RoleNames;
@@ -31,6 +33,7 @@ struct Envelope {
 #[derive(Deserialize)]
 pub(super) struct TokenBody {
     expires_at: String,
+    user: Option<User>,
     project: Option<Project>,
     domain: Option<IgnoredAny>,
     system: Option<IgnoredAny>,
@@ -41,6 +44,11 @@ pub(super) struct TokenBody {
     #[serde(default)]
     roles: Vec<NamedRole>,
     application_credential: Option<ApplicationCredential>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -98,7 +106,8 @@ impl TokenBody {
             Some(false) => role.min(Role::Member),
             _ => role,
         });
-        Ok(TokenHolder { project, role, expires })
+        let name = self.user.and_then(|user| user.name).filter(|name| !name.is_empty());
+        Ok(TokenHolder { project, role, name: name.map(|name| bounded(&name)), expires })
     }
 }
 
@@ -119,6 +128,12 @@ pub(super) fn authentication(credentials: &Credentials, secret: &Secret) -> Vec<
         }}),
     };
     body.to_string().into_bytes()
+}
+
+/// Returns the begin of a name. A line of a log or an answer has no room for more, and names of Keystone are shorter.
+fn bounded(name: &str) -> Arc<str> {
+    let end = (0..=name.len().min(limits::KEYSTONE_NAME_BYTES)).rev().find(|end| name.is_char_boundary(*end));
+    name[..end.unwrap_or(0)].into()
 }
 
 #[cfg(test)]
@@ -161,6 +176,17 @@ mod tests {
         ] {
             let found = holder(of_project(&more)).unwrap();
             assert_eq!((found.project.unwrap().as_str(), found.role), ("p1", role), "{more}");
+        }
+    }
+
+    #[test]
+    fn name_of_user_is_bounded_and_may_be_absent() {
+        let name = |user: Value| holder(of_project(&json!({ "user": user }))).unwrap().name;
+        assert_eq!(name(json!({"name": "nora"})).as_deref(), Some("nora"));
+        let long = "é".repeat(200);
+        assert_eq!(name(json!({"name": long})).as_deref(), Some("é".repeat(127).as_str()));
+        for user in [json!(null), json!({}), json!({"name": null}), json!({"name": ""})] {
+            assert_eq!(name(user), None);
         }
     }
 

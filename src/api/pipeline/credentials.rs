@@ -127,7 +127,7 @@ fn of_holder(holder: TokenHolder, headers: &HeaderMap) -> Result<Identity, Admis
         let error = Error::NotAuthorized(Role::Reader.as_str());
         return Err(AdmissionRefusal::of(AuthenticationFailure::UnknownRole, error));
     };
-    Ok(Identity { project, role, name: None, is_anonymous: false })
+    Ok(Identity { project, role, name: holder.name, is_anonymous: false })
 }
 
 fn refused(refusal: Refusal) -> AdmissionRefusal {

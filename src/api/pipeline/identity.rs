@@ -30,7 +30,7 @@ pub struct Identity {
     pub project: ProjectId,
     /// The rights of the caller.
     pub role: Role,
-    /// The name of its token, if that has one. It is for people, and proves nothing.
+    /// The name of its token in the file, or of its user in Keystone, if there is one. It is for people, and proves nothing.
     pub name: Option<Arc<str>>,
     /// Whether a client without a token has only stated the project: it may do nothing in its name.
     pub is_anonymous: bool,

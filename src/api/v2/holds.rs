@@ -82,7 +82,7 @@ pub struct HoldView {
     discard: bool,
     /// Why it is held.
     reason: String,
-    /// The name of the token that made the hold. Absent when it has none.
+    /// The name of the token, or of the user in Keystone, that made the hold. Absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     by: Option<String>,
