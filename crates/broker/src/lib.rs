@@ -101,6 +101,7 @@ pub use redrive::tasks::MoveRefusal;
 pub use reports::health::HealthReport;
 pub use reports::overview::{PartReport, ReplicaReport, StatsReport};
 pub use reports::pool_map::{MappedPool, PoolMap};
+pub use slot::explain::ClaimRefusal;
 pub use slot::post::PostResult;
 pub use slot::transfer_targets::TransferTarget;
 pub use slots::components::{ClusterView, ComponentView};

@@ -125,8 +125,7 @@ fn serving() -> Value {
             "session": "connected",
             "slots": 256,
             "open_queues": 3,
-            "held_groups": [],
-        "waiting_claims": 1,
+            "waiting_claims": 1,
             "claimed_messages": 4,
             "silent_pools": []
         }
@@ -266,6 +265,7 @@ fn explanation() -> Value {
         "noisy_groups": {"count": 0, "names": []},
         "limit_reached": [],
         "expired_unremoved": 0,
+        "held_groups": [],
         "waiting_claims": 1,
         "pool": {"name": "default", "up": true, "writable": true, "class": "sync"},
         "owner": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",

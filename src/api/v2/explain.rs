@@ -17,7 +17,7 @@ use crate::api::extract::{CallerHeaders, MessagePath, Path, QueuePath, QueueRequ
 use crate::api::json::reply;
 use crate::api::sqs::ContextLimits;
 use angarium_broker::{
-    Broker, PoolState, QueueExplanation as BrokerExplanation, ReachedLimit, TransferTarget,
+    Broker, ClaimRefusal, PoolState, QueueExplanation as BrokerExplanation, ReachedLimit, TransferTarget,
 };
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, Resource};
@@ -74,6 +74,10 @@ pub struct QueueExplanation {
     held_groups: Vec<GroupHoldReport>,
     /// Claims that wait for messages of the queue.
     waiting_claims: usize,
+    /// The last claim that was answered with an error. Absent when there was none since the replica opened the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    last_refusal: Option<RefusalReport>,
     /// The pool that takes new messages of the queue.
     pool: PoolReport,
     /// The pool that the queue leaves. Absent when it is in one pool.
@@ -178,6 +182,24 @@ struct LimitReport {
     what: &'static str,
     /// How many there may be.
     bound: usize,
+}
+
+/// A refused claim.
+#[derive(Debug, Serialize, ToSchema)]
+struct RefusalReport {
+    /// The code of its error.
+    #[schema(example = "unavailable")]
+    code: &'static str,
+    /// The description of its error.
+    why: String,
+    /// When, as `YYYY-MM-DDTHH:MM:SSZ`.
+    at: String,
+}
+
+impl From<ClaimRefusal> for RefusalReport {
+    fn from(ClaimRefusal { at, code, why }: ClaimRefusal) -> Self {
+        Self { code, why, at: at.calendar() }
+    }
 }
 
 /// A pool of a queue.
@@ -295,6 +317,7 @@ impl From<BrokerExplanation> for QueueExplanation {
                 .map(GroupHoldReport::from)
                 .collect(),
             waiting_claims: explained.waiting_claims,
+            last_refusal: explained.last_refusal.map(RefusalReport::from),
             pool: explained.pool.into(),
             older_pool: explained.older_pool.map(PoolReport::from),
             owner: explained.owner,

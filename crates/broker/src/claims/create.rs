@@ -97,6 +97,23 @@ impl Claims {
         wait: ClaimWait,
         claimer: Claimer,
     ) -> Result<Option<(ClaimView, DeliveryGuard)>, Error> {
+        let claimed = self.try_claim(at, terms, limit, wait, claimer).await;
+        if let Err(error) = &claimed
+            && let Ok(queue) = self.0.slots.queue(at).await
+        {
+            queue.note_claim_refusal(error, self.0.replica.clock.now());
+        }
+        claimed
+    }
+
+    async fn try_claim(
+        &self,
+        at: &QueueRef,
+        terms: ClaimTerms,
+        limit: ClaimLimit,
+        wait: ClaimWait,
+        claimer: Claimer,
+    ) -> Result<Option<(ClaimView, DeliveryGuard)>, Error> {
         let start = Instant::now();
         let ClaimChoice { chosen, arrivals } = self.choose_or_wait(at, limit, wait).await?;
         if wait != ClaimWait::default() {

@@ -19,7 +19,7 @@ use crate::explain::pool_state::{PoolFault, PoolState};
 use crate::explain::queue_text;
 use crate::limits;
 use crate::open_queues::lookup::no_queue;
-use crate::slot::explain::{QueueMoment, SlotLoad};
+use crate::slot::explain::{ClaimRefusal, QueueMoment, SlotLoad};
 use crate::slot::figure_sums::Contents;
 use crate::slot::migration::still;
 use crate::slot::queue_handle::{EngineReading, QueueHandle};
@@ -59,6 +59,8 @@ pub struct QueueExplanation {
     pub older_pool: Option<PoolState>,
     /// Whether the last page of waiting messages could not be read.
     pub has_read_failure: bool,
+    /// The last claim that was refused since the queue was opened at its owner.
+    pub last_refusal: Option<ClaimRefusal>,
     /// The replica that owns the slot of the queue.
     pub owner: Uuid,
     /// The state of its session.
@@ -141,8 +143,15 @@ impl Explanations {
             Err(_) => Err(PoolFault::late()),
         };
         let now = self.0.replica.clock.now();
-        let QueueMoment { placement, facts, dead_letter_queue, read_failure, targets, dedup_ids } =
-            queue.moment(now)?;
+        let QueueMoment {
+            placement,
+            facts,
+            dead_letter_queue,
+            read_failure,
+            targets,
+            dedup_ids,
+            claim_refusal,
+        } = queue.moment(now)?;
         let mut explained = self.explained(&queue.in_slot(), &placement, stored.as_ref().err());
         if let Ok(StoredContents { contents, next_due }) = stored {
             let Contents { ready, claimed, delayed, in_transfer, kept, .. } = contents;
@@ -156,6 +165,7 @@ impl Explanations {
         explained.facts = Some(facts);
         explained.dead_letter_queue = dead_letter_queue;
         explained.targets = targets;
+        explained.last_refusal = claim_refusal;
         explained.has_read_failure =
             matches!(read_failure, Some(ReadFailure::Passing | ReadFailure::Damaged(_)));
         explained.says = queue_text::sentence(&explained);
@@ -186,6 +196,7 @@ impl Explanations {
             pool: self.pool_state(pool, older.as_ref(), fault),
             older_pool: older.as_ref().map(|older| self.pool_state(older, Some(pool), fault)),
             has_read_failure: false,
+            last_refusal: None,
             owner: self.0.replica.owner.instance,
             session: self.0.replica.session_state(),
         };

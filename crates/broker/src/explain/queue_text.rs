@@ -11,6 +11,9 @@ use crate::explain::pool_state::PoolState;
 use crate::explain::queue::{ExplainedCounts, LimitEffect, QueueExplanation, ReachedLimit};
 use crate::explain::words::{be, counted, date, listed, messages_are};
 
+/// Seconds for which the sentence names the last refused claim.
+const REFUSAL_SECONDS: u64 = 300;
+
 /// Returns the sentence about a queue.
 pub(super) fn sentence(queue: &QueueExplanation) -> String {
     let (head, end) = head(queue);
@@ -302,6 +305,7 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
     if queue.has_read_failure {
         clauses.push("waiting messages could not be read the last time".to_owned());
     }
+    clauses.extend(refused_claim(queue));
     if queue.counts.is_some() && !queue.pool.is_writable {
         let why = queue
             .pool
@@ -314,6 +318,13 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
         clauses.push(format!("the queue is moving from pool {} to pool {}", older.name, queue.pool.name));
     }
     clauses
+}
+
+/// Returns the clause about the last refused claim, if that was not long ago.
+fn refused_claim(queue: &QueueExplanation) -> Option<String> {
+    let refusal = queue.last_refusal.as_ref()?;
+    let is_recent = queue.now.seconds_since(refusal.at) <= REFUSAL_SECONDS;
+    is_recent.then(|| format!("a claim was refused at {}: {}", date(refusal.at), refusal.why))
 }
 
 /// Returns the clause about posts to a held queue, and about messages that wait for its release. Holds that bar claims

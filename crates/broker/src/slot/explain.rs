@@ -12,6 +12,7 @@ use angarium_core::time::Timestamp;
 use angarium_engine::{MessageFacts, QueueFacts};
 
 use crate::slot::queue_handle::QueueHandle;
+use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::{OpenQueue, Slot};
 use crate::slot::transfer_targets::TransferTarget;
 use crate::stores::read_failure::ReadFailure;
@@ -27,6 +28,18 @@ pub(crate) struct QueueMoment {
     pub(crate) targets: Vec<TransferTarget>,
     /// Number of deduplication ids that it remembers.
     pub(crate) dedup_ids: usize,
+    pub(crate) claim_refusal: Option<ClaimRefusal>,
+}
+
+/// A claim that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRefusal {
+    /// When.
+    pub at: Timestamp,
+    /// The code of its error.
+    pub code: &'static str,
+    /// The text of its error, as its client got it.
+    pub why: String,
 }
 
 /// A message of an open queue at one moment.
@@ -61,6 +74,7 @@ impl QueueHandle {
             read_failure: queue.pool_failed.clone(),
             targets: queue.targets.clone(),
             dedup_ids: queue.engine.dedup_count(),
+            claim_refusal: queue.claim_refusal.clone(),
         })
     }
 }
@@ -91,6 +105,15 @@ impl OpenQueue {
     fn other_dead_letter_queue(&self, at: &QueueRef) -> Option<QueueName> {
         let target = self.dead_letter_target(at).filter(|target| target != at)?;
         Some(target.name)
+    }
+}
+
+impl SlotQueue {
+    /// Notes that a claim of the queue was refused, if the queue is open.
+    pub(crate) fn note_claim_refusal(&self, error: &Error, at: Timestamp) {
+        if let Some(queue) = self.slot().lock().queues.get_mut(self.at()) {
+            queue.claim_refusal = Some(ClaimRefusal { at, code: error.code(), why: error.to_string() });
+        }
     }
 }
 

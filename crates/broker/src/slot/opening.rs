@@ -111,6 +111,7 @@ impl Slot {
             readers: opened.readers,
             engine: opened.engine,
             pool_failed: None,
+            claim_refusal: None,
             uses: TaskTracker::new(),
             attributes: opened.attributes,
             retained: opened.retained,

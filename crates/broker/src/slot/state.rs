@@ -27,6 +27,7 @@ use crate::replica::alarm::Alarms;
 use crate::slot::SlotSurroundings;
 use crate::slot::closed_figures::{OpenedContents, SlotFigures};
 use crate::slot::deadlines::Deadline;
+use crate::slot::explain::ClaimRefusal;
 use crate::slot::figures::QueueDisplay;
 use crate::slot::gates::Gates;
 use crate::slot::group_holds::SlotGroupHolds;
@@ -143,6 +144,8 @@ pub(crate) struct OpenQueue {
     pub(crate) engine: QueueEngine,
     /// Why the last page could not be read.
     pub(crate) pool_failed: Option<ReadFailure>,
+    /// The last claim that was refused.
+    pub(crate) claim_refusal: Option<ClaimRefusal>,
     /// Each task that changes the queue in a pool or in the tree holds a token: a deletion waits for all.
     pub(crate) uses: TaskTracker,
     /// Settings of the queue from its metadata.
@@ -338,6 +341,7 @@ mod tests {
                 readers: TaskTracker::new(),
                 engine,
                 pool_failed: None,
+                claim_refusal: None,
                 uses: TaskTracker::new(),
                 attributes: Attributes::default(),
                 retained: RetentionWatch::default(),

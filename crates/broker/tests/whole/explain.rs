@@ -12,7 +12,7 @@ use angarium_core::settle::Requeue;
 use tokio::task::JoinSet;
 
 use super::deadletters::{Lives, ONCE, claim_once};
-use super::faulty::LinkOutage;
+use super::faulty::{Fault, LinkOutage};
 use super::groups::{in_group, ordered};
 use super::hanging::Pools;
 use super::outcomes::faulty;
@@ -399,4 +399,22 @@ async fn explanations_between_steps_change_no_answer() {
     let (without, with) = (history(false).await, history(true).await);
     assert!(without.len() > 8, "no counter was found: {without:?}");
     assert_eq!(without, with);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn last_refused_claim_is_told_for_some_minutes() {
+    let faulty = faulty().await;
+    let (whole, at) = (&faulty.whole, queue("q"));
+    whole.post(&at, 1, 3_600).await;
+    assert_eq!(explain(whole, &at).await.last_refusal, None);
+    faulty.tree.next(&[Fault::NotSent]);
+    let refused = whole.broker.claim_create(&at, terms(300), limit(1)).await.map(drop).unwrap_err();
+    let explained = explain(whole, &at).await;
+    let refusal = explained.last_refusal.unwrap();
+    assert_eq!((refusal.code, &refusal.why), (refused.code(), &refused.to_string()));
+    let told = format!("; a claim was refused at 2023-11-14T22:13:20Z: {refused}.");
+    assert!(explained.says.ends_with(&told), "{}", explained.says);
+    whole.clock.advance(301_000);
+    let explained = explain(whole, &at).await;
+    assert!(explained.last_refusal.is_some() && !explained.says.contains("refused"), "{}", explained.says);
 }

@@ -23,6 +23,7 @@ fn explained(counts: ExplainedCounts, facts: QueueFacts) -> QueueExplanation {
         pool: PoolState { name, is_up: true, is_writable: true, class, why: None },
         older_pool: None,
         has_read_failure: false,
+        last_refusal: None,
         owner: Uuid::from_u128(1),
         session: SessionState::Connected,
     }
