@@ -135,6 +135,12 @@ pub enum Step {
     Requeue(Target, u8),
     /// Reads the message in the pool, and submits its new header.
     ReadRequeued(u8),
+    /// Holds a group, or begins to release it.
+    Hold(u8),
+    ReleaseGroup(u8),
+    /// Reads which messages of a released group are aside, and begins to make them ready.
+    ReadWithheld(u8),
+    MakeReady(u8),
     /// Removes a message from under its claim.
     Recall(Target),
     /// Removes all kept messages: they are read, and then removed.
@@ -210,7 +216,7 @@ type Kind = (u32, BoxedStrategy<Step>);
 /// Every kind of step.
 fn kinds() -> Vec<Kind> {
     let parts = [posts(), claims(), receipts(), removals(), refills(), schedules(), moves()];
-    [parts.concat(), settles(), requeues(), waits(), others()].concat()
+    [parts.concat(), settles(), requeues(), holds(), waits(), others()].concat()
 }
 
 fn sizes(most: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -323,6 +329,15 @@ fn requeues() -> Vec<Kind> {
         (10, target().prop_map(Step::Recall).boxed()),
         one(4, Step::ReadKept),
         one(4, Step::PurgeKept),
+    ]
+}
+
+fn holds() -> Vec<Kind> {
+    vec![
+        numbered(12, Step::Hold),
+        numbered(10, Step::ReleaseGroup),
+        numbered(20, Step::ReadWithheld),
+        numbered(15, Step::MakeReady),
     ]
 }
 

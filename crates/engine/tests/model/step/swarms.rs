@@ -9,7 +9,7 @@ use super::{Deleter, ForwardKind, SettleKind, Step, Target, kinds, sizes};
 pub fn swarm_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let single = kinds().into_iter().map(|(_, kind)| kind.prop_map(|step| vec![step]).boxed());
     let single: Vec<_> = single.collect();
-    let several = [sequences(), settle_sequences()].concat();
+    let several = [sequences(), settle_sequences(), hold_sequences()].concat();
     let ways = [several.clone(), single.clone()].concat();
     let of_single = prop_oneof![
         factors([1, 1, 1], single.len()),
@@ -111,5 +111,19 @@ fn settle_sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
             |number| vec![Step::Arrive(number, 30)],
             move |number| [vec![Step::Publish(number)], writer().to_vec()].concat(),
         ),
+    ]
+}
+
+/// Such sequences with holds of groups.
+fn hold_sequences() -> Vec<BoxedStrategy<Vec<Step>>> {
+    let withheld = |number| vec![Step::Hold(number), Step::Take(1 + number % 5)];
+    let released = |number| vec![Step::ReleaseGroup(number), Step::ReadWithheld(number)];
+    let made_ready = |number| vec![Step::MakeReady(number), Step::ReadRequeued(number)];
+    vec![
+        led(withheld, released),
+        led(withheld, move |number| [released(number), made_ready(number)].concat()),
+        led(move |number| [released(number), made_ready(number)].concat(), |_| vec![Step::Crash]),
+        led(move |number| [withheld(number), vec![Step::ReleaseGroup(number)]].concat(), released),
+        led(move |number| [made_ready(number), vec![Step::Hold(number)]].concat(), withheld),
     ]
 }

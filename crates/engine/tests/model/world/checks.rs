@@ -27,6 +27,7 @@ impl World {
         };
         self.reads.clear();
         self.engine = self.opened(found);
+        self.follow_holds();
         if totals.kept > 0 {
             self.engine.expect_kept();
         }
@@ -171,6 +172,7 @@ impl World {
         (self.line, self.turns) = (WaitLines::default(), Vec::new());
         self.finish_refill();
         self.flush();
+        self.release_all();
         while self.engine.is_waking(self.now) {
             self.begin_wake();
             self.flush();

@@ -12,11 +12,16 @@ impl World {
         let taken = self.engine.take(limit, self.now);
         let (mut messages, mut expired, mut dead) =
             (taken.messages.iter(), taken.expired.iter(), taken.dead.iter());
-        let count = messages.len() + expired.len() + dead.len();
+        let mut withheld = taken.withheld.iter();
+        let count = messages.len() + expired.len() + dead.len() + withheld.len();
         assert!(count <= ready.len(), "{count} taken of {} that are ready", ready.len());
         for header in &ready[..count] {
             if header.is_expired(self.now, self.retention) {
                 assert_eq!(expired.next(), Some(&header.id));
+                continue;
+            }
+            if let Some(hold) = self.hold_of(header.group.as_ref()) {
+                assert_eq!(withheld.next(), Some(&header.clone().withhold(hold)));
                 continue;
             }
             if header.attempts >= MAX_CLAIMS {
@@ -48,6 +53,11 @@ impl World {
         if !taken.dead.is_empty() {
             taken.dead.iter().for_each(|header| self.truth.move_to(header.id, MessageState::Leaving));
             self.mark_in_transfer(&taken.dead);
+        }
+        for header in &taken.withheld {
+            self.truth.begin_requeue(header.id);
+            self.truth.requeue_read(header.id);
+            self.waiting.push_back(Change::Requeue(header.clone()));
         }
     }
 

@@ -26,6 +26,10 @@ pub struct Met {
     pub published_later: u32,
     /// A kept message was made available again.
     pub replayed: u32,
+    /// A message of a held group was put aside.
+    pub withheld: u32,
+    /// A message that was aside was made ready or scheduled.
+    pub released: u32,
 }
 
 impl Met {
@@ -33,9 +37,10 @@ impl Met {
         let Self { stored_otherwise, gone_while_due, forgotten_and_noted, records_lost, .. } = self;
         let Self { swept_claimed, stale_records, resumed, returns_failed, .. } = self;
         let Self { recalled, published_later, replayed, .. } = self;
+        let Self { withheld, released, .. } = self;
         let first = [stored_otherwise, gone_while_due, forgotten_and_noted, records_lost, swept_claimed];
         let others = [stale_records, resumed, returns_failed, recalled, published_later, replayed];
-        first.into_iter().chain(others).collect()
+        first.into_iter().chain(others).chain([withheld, released]).collect()
     }
 }
 
@@ -55,6 +60,8 @@ impl std::ops::Add for Met {
             recalled: self.recalled + more.recalled,
             published_later: self.published_later + more.published_later,
             replayed: self.replayed + more.replayed,
+            withheld: self.withheld + more.withheld,
+            released: self.released + more.released,
         }
     }
 }

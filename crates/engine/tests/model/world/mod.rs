@@ -6,6 +6,7 @@ mod checks;
 mod claims;
 mod dedup;
 mod driver;
+mod holds;
 mod met;
 mod ordered;
 mod receipts;
@@ -26,6 +27,7 @@ use rand::rngs::SmallRng;
 use angarium_core::claim::ClaimTerms;
 use angarium_core::dedup::DedupKey;
 use angarium_core::error::Error;
+use angarium_core::group::GroupName;
 use angarium_core::ids::{ClaimId, MessageId, QueueId, Slot};
 use angarium_core::message::{Header, Life, Message, Peer, Retention, State};
 use angarium_core::outcome::EventKind;
@@ -38,6 +40,7 @@ use angarium_engine::{GroupBounds, GroupRead, Heads, LinePosition as Turn, prepa
 use angarium_storage::{Changes, Direction, Note, Page, Position, QueueChanges, RemoveHint};
 
 pub use driver::Driver;
+use holds::GroupHold;
 pub use met::Met;
 use ordered::GroupPage;
 use receipts::PendingSplit;
@@ -141,6 +144,9 @@ pub struct World {
     /// For an ordered queue: the bounds of its memory, and the reads in progress.
     bounds: Option<GroupBounds>,
     reads: VecDeque<(GroupRead, Option<GroupPage>)>,
+    /// The holds of groups, and the number of all that were made.
+    holds: BTreeMap<GroupName, GroupHold>,
+    holds_made: u128,
     waking: Option<Waking>,
     /// The pool's answer to a sweep.
     sweep: Option<Vec<Header>>,
@@ -202,6 +208,8 @@ impl World {
             refill: None,
             bounds: None,
             reads: VecDeque::new(),
+            holds: BTreeMap::new(),
+            holds_made: 0,
             waking: None,
             sweep: None,
             departing: BTreeSet::new(),
@@ -271,6 +279,10 @@ impl World {
             Step::Requeue(target, delay) => self.requeue(*target, u32::from(*delay)),
             Step::ReadRequeued(n) => drop(nth(&self.requeues, *n).map(|at| self.read_requeued(at))),
             Step::Recall(target) => self.recall(*target),
+            Step::Hold(number) => self.hold_group(*number),
+            Step::ReleaseGroup(number) => self.release_group(*number),
+            Step::ReadWithheld(number) => self.read_withheld(*number),
+            Step::MakeReady(number) => self.make_ready(*number),
             Step::ReadKept => self.read_kept(),
             Step::PurgeKept => self.purge_kept(),
             Step::ClearSpent => self.clear_spent(),

@@ -1,6 +1,5 @@
 //! The ordered queue: the messages that may be taken of each group, and the pages that are read of groups.
 
-use angarium_core::group::GroupName;
 use angarium_core::limits;
 
 use super::*;
@@ -14,7 +13,9 @@ pub enum GroupPage {
 }
 
 /// Number of groups.
-const GROUPS: u64 = 5;
+pub(super) const GROUPS: u64 = 5;
+/// Number of messages of a queue without an order that have groups: so few that no group is noisy.
+const GROUPED: u64 = 3 * GROUPS;
 
 impl World {
     /// An ordered queue with these bounds of memory.
@@ -42,18 +43,22 @@ impl World {
         EngineSettings { retention: self.retention, max_claims: Some(MAX_CLAIMS) }
     }
 
-    /// The group of the message of this rank, in an ordered queue.
+    /// The group of the message of this rank.
     pub(super) fn group_of(&self, rank: u64) -> Option<GroupName> {
-        let number = rank.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20) % GROUPS;
-        self.bounds.map(|_| GroupName::new(&format!("g{number}"), "group").expect("a lawful group"))
+        match self.bounds {
+            Some(_) => Some(group(rank.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20) % GROUPS)),
+            None => (rank <= GROUPED).then(|| group(rank % GROUPS)),
+        }
     }
 
-    /// The messages of each group that can block it, in order.
+    /// The messages of each group that can block it, in order. Of a held group there are none before its hold.
     fn lists(&self) -> BTreeMap<GroupName, Vec<&KnownMessage>> {
         let mut lists: BTreeMap<GroupName, Vec<&KnownMessage>> = BTreeMap::new();
         for known in self.truth.messages.values().filter(|known| can_block(known)) {
             if let Some(group) = known.header.group.clone() {
-                lists.entry(group).or_default().push(known);
+                let is_held = self.hold_of(Some(&group)).is_some();
+                let list = lists.entry(group).or_default();
+                list.extend((!is_held).then_some(known));
             }
         }
         lists
@@ -202,6 +207,11 @@ impl World {
             GroupPage::Heads(heads, is_end) => self.engine.finish_heads_read(&read, heads, is_end),
         }
     }
+}
+
+/// A group.
+pub(super) fn group(number: u64) -> GroupName {
+    GroupName::new(&format!("g{number}"), "group").expect("a lawful group")
 }
 
 /// Whether a message can block its group. A prepared one does not, unless it is being published, or its publication

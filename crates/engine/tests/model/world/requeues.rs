@@ -5,15 +5,30 @@ use angarium_engine::forget_claims;
 use super::*;
 use crate::truth::RequeueVerdict;
 
+/// The change of a message that is hidden by its id.
+#[derive(Clone, Copy)]
+pub(super) enum RequeueChange {
+    /// It is available again, after this delay in seconds.
+    Again(u32),
+    /// It is ready if a hold has put it aside.
+    Release,
+}
+
 /// A requeue that has not read its message yet.
 pub(super) struct PendingRequeue {
     id: MessageId,
-    delay: u32,
+    change: RequeueChange,
 }
 
 impl World {
     pub(super) fn requeue(&mut self, target: Target, delay: u32) {
-        let Some(id) = self.target(target) else { return };
+        if let Some(id) = self.target(target) {
+            self.hide(id, RequeueChange::Again(delay));
+        }
+    }
+
+    /// Hides a message to change it.
+    pub(super) fn hide(&mut self, id: MessageId, change: RequeueChange) {
         let verdict = self.truth.judge_requeue(id);
         let answer = self.engine.begin_requeue(id);
         let is_right = match (&answer, verdict) {
@@ -29,7 +44,7 @@ impl World {
             if verdict == RequeueVerdict::Begun {
                 self.truth.begin_requeue(id);
             }
-            self.requeues.push(PendingRequeue { id, delay });
+            self.requeues.push(PendingRequeue { id, change });
         }
     }
 
@@ -40,24 +55,36 @@ impl World {
 
     /// Reads the message, and submits its new header if it may be made available.
     pub(super) fn read_requeued(&mut self, at: usize) {
-        let PendingRequeue { id, delay } = self.requeues.swap_remove(at);
+        let PendingRequeue { id, change } = self.requeues.swap_remove(at);
         match self.pool.entries.get(&id).map(|entry| entry.header.clone()) {
             None => {
                 self.engine.requeue_absent(id);
                 self.truth.requeued_unknown.remove(&id);
             }
             Some(stored) if stored.state.is_in_transfer() => self.engine.cancel_requeue(id),
-            Some(stored) => {
-                self.engine.requeue_read(&stored);
-                self.truth.requeue_read(id);
-                self.waiting.push_back(Change::Requeue(self.requeued(stored, delay)));
-            }
+            Some(stored) => self.change_requeued(stored, change),
         }
+    }
+
+    fn change_requeued(&mut self, stored: Header, change: RequeueChange) {
+        let id = stored.id;
+        let changed = match change {
+            RequeueChange::Again(delay) => self.requeued(stored.clone(), delay),
+            RequeueChange::Release if stored.held().is_some() => stored.clone().released(self.now),
+            RequeueChange::Release => {
+                self.engine.leave_selected_as_is(&stored);
+                return self.truth.cancel_requeue(id);
+            }
+        };
+        self.engine.requeue_read(&stored);
+        self.truth.requeue_read(id);
+        self.waiting.push_back(Change::Requeue(changed));
     }
 
     /// The header of a message that is available again.
     fn requeued(&self, mut header: Header, delay: u32) -> Header {
         forget_claims(&mut header);
+        header.forget_hold();
         header.ready = self.now.plus_seconds(delay);
         header.state = if delay > 0 { State::Scheduled } else { State::Ready };
         header.life = match header.life {
@@ -70,6 +97,8 @@ impl World {
     /// Reports the outcome of the batch.
     pub(super) fn finish_requeue(&mut self, header: Header, is_durable: bool) {
         if is_durable {
+            self.met.withheld += u32::from(header.held().is_some());
+            self.met.released += u32::from(self.truth.header(header.id).held().is_some());
             self.met.replayed += u32::from(self.truth.header(header.id).state.is_kept());
             self.engine.requeued(header.clone());
             self.truth.requeued(header);
