@@ -1,5 +1,7 @@
 //! A client: it sends requests through a load balancer, and notes in the history what it learns.
 
+mod holds;
+mod pools;
 mod receipts;
 mod settles;
 
@@ -223,35 +225,6 @@ impl Client {
         self.history.lock().end_removal_of_all(queue, began, ended, certainty(&outcome));
     }
 
-    /// Removes a pool with the messages in it. Each message of the first `queues` queues may be there.
-    pub async fn remove_pool(&self, pool: &str, queues: usize) {
-        let began = self.world().elapsed();
-        (0..queues).for_each(|queue| self.history.lock().begin_removal_of_all(queue, began));
-        let removed = match certainty(&self.send(&ApiRequest::remove_pool(pool)).await) {
-            // Which messages were there is not known.
-            Certainty::Done => Certainty::Unknown,
-            other => other,
-        };
-        let ended = self.world().elapsed();
-        (0..queues).for_each(|queue| self.history.lock().end_removal_of_all(queue, began, ended, removed));
-    }
-
-    /// Holds a queue: its messages cannot be claimed.
-    pub async fn hold_queue(&self, queue: usize) {
-        let held = certainty(&self.send(&ApiRequest::hold(&queue_name(queue))).await);
-        if held == Certainty::Done {
-            self.history.lock().hold(queue, self.world().elapsed());
-        }
-    }
-
-    /// Releases a queue that may be held. Returns whether it is released, or does not exist.
-    pub async fn release_queue(&self, queue: usize) -> bool {
-        self.history.lock().begin_release_of_queue(queue, self.world().elapsed());
-        let outcome = self.send(&ApiRequest::release_queue(&queue_name(queue))).await;
-        self.history.lock().end_release_of_queue(queue, certainty(&outcome));
-        matches!(outcome, Outcome::Done(_) | Outcome::Missing)
-    }
-
     /// Releases a claim. Its messages can be claimed again after `delay` seconds.
     pub async fn release(&self, queue: usize, claim: &str, delay: u64) {
         let began = self.world().elapsed();
@@ -297,6 +270,11 @@ pub fn queue_name(queue: usize) -> String {
     }
 }
 
+/// Returns the name of the pool at a place in the list.
+pub fn pool_name(index: usize) -> String {
+    if index == 0 { "default".into() } else { format!("pool{index}") }
+}
+
 /// Returns the numbers of messages, each with its delay if it has one.
 fn numbers_of<'a>(postings: impl IntoIterator<Item = &'a Posting>) -> String {
     let one = |posting: &Posting| match posting.delay {
@@ -307,7 +285,13 @@ fn numbers_of<'a>(postings: impl IntoIterator<Item = &'a Posting>) -> String {
 }
 
 fn terms(queue: usize, posting: &Posting) -> PostTerms {
-    PostTerms { queue, group: posting.group.clone(), delay: posting.delay, ttl: posting.ttl }
+    PostTerms {
+        queue,
+        group: posting.group.clone(),
+        is_fifo: posting.has_dedup_id,
+        delay: posting.delay,
+        ttl: posting.ttl,
+    }
 }
 
 fn entry_certainty(entry: &Value) -> Certainty {
@@ -332,7 +316,8 @@ fn certainty(outcome: &Outcome) -> Certainty {
 
 fn held(messages: &[Value]) -> Vec<HeldMessage> {
     let one = |message: &Value| {
-        Some(HeldMessage { number: number_of(&message["body"])?, id: message["id"].as_str()?.to_owned() })
+        let (number, id) = (number_of(&message["body"])?, message["id"].as_str()?.to_owned());
+        Some(HeldMessage { number, id, attempts: message["claim_count"].as_u64() })
     };
     messages.iter().filter_map(one).collect()
 }

@@ -249,6 +249,28 @@ impl Cluster {
         running == self.size() && owners == SLOTS
     }
 
+    /// Returns the pools of each queue by its name, as the tree has them.
+    pub fn placements(&self) -> BTreeMap<String, Vec<String>> {
+        let nodes = self.nodes();
+        let placed = nodes.iter().filter_map(|(path, data)| {
+            let ["", "queues", _, _, name] = path.split('/').collect::<Vec<_>>()[..] else { return None };
+            let record: serde_json::Value = serde_json::from_slice(data).ok()?;
+            let pools = record["placement"].as_array()?.iter().filter_map(|pool| pool.as_str());
+            Some((name.to_owned(), pools.map(str::to_owned).collect()))
+        });
+        placed.collect()
+    }
+
+    /// Returns the path of a hold that the tree has.
+    pub fn first_hold(&self) -> Option<String> {
+        let is_hold = |path: &&String| {
+            let parts: Vec<&str> = path.split('/').collect();
+            let is_of_slot = matches!(parts[..], ["", "run", _, "holds" | "group_holds", _]);
+            is_of_slot || matches!(parts[..], ["", "meta", "holds", _, _])
+        };
+        self.nodes().keys().find(is_hold).cloned()
+    }
+
     /// Starts a replica that has no process, and tries again until it serves. Returns at once.
     pub fn start(&self, number: usize) {
         let process = {

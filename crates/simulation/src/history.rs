@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+mod claims;
 mod holds;
 mod lives;
 mod records;
@@ -10,9 +11,10 @@ mod settles;
 #[cfg(test)]
 mod tests;
 
-use records::{Delay, Delete, Delivery, MessageHistory, Removal, Visibility, longest, shortest};
+use records::{Delay, Delete, Delivery, MessageHistory, Removal, longest, shortest};
 use settles::Settle;
 
+pub use holds::HeldResource;
 pub use lives::EmptyWait;
 pub use records::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, LATEST, PostTerms, Span};
 pub use settles::{Effect, EntryAnswer, SettleTerms};
@@ -150,6 +152,7 @@ impl History {
     /// Notes the outcome of a post. Several posts of one message may be in progress: it is refused when all are.
     pub fn end_post(&mut self, number: u64, ended: Duration, posted: Certainty) {
         let Some(message) = self.messages.get_mut(&number) else { return };
+        let request = Span { began: message.post.began, ended };
         message.open_posts = message.open_posts.saturating_sub(1);
         message.is_post_in_doubt |= posted == Certainty::Unknown;
         let is_in_doubt = message.is_post_in_doubt || message.open_posts > 0;
@@ -158,6 +161,9 @@ impl History {
             other => other,
         };
         self.set_posted(number, ended, outcome);
+        if posted == Certainty::Done {
+            self.check_post_holds(number, request);
+        }
     }
 
     /// Sets the outcome of a post or a forward, unless it is known to be stored.
@@ -181,9 +187,9 @@ impl History {
     /// Notes the messages of a claim for `ttl` seconds, in the order of the answer. `lease` is the least time that the
     /// claim lives.
     pub fn deliver(&mut self, queue: usize, claim: &HeldClaim, span: Span, lease: Duration, ttl: u64) {
-        self.check_hold(queue, &claim.id, span);
+        self.check_claim_holds(queue, claim, span);
         let numbers: Vec<u64> = claim.messages.iter().map(|message| message.number).collect();
-        for (place, HeldMessage { number, id }) in claim.messages.iter().enumerate() {
+        for (place, HeldMessage { number, id, attempts }) in claim.messages.iter().enumerate() {
             self.check_id(*number, id);
             let claim = claim.id.as_str();
             self.learn_from_delivery(queue, claim, *number, span);
@@ -197,6 +203,7 @@ impl History {
                 queue,
                 claim: claim.to_owned(),
                 span,
+                attempts: *attempts,
                 lease,
                 doubtful_lease: Duration::MAX,
                 released: None,
@@ -300,96 +307,6 @@ impl History {
         if let Some(other) = overtaken {
             self.violation(format!("message {number} overtook {other} of its group"));
         }
-    }
-
-    /// Notes that the holder of a claim begins to give it up.
-    pub fn release(&mut self, claim: &str, began: Duration) {
-        self.change_deliveries(claim, |delivery| {
-            delivery.released.get_or_insert(began);
-        });
-    }
-
-    /// Notes that the release of a claim that began at `began` was refused: its holder keeps it.
-    pub fn keep(&mut self, claim: &str, began: Duration) {
-        self.change_deliveries(claim, |delivery| {
-            if delivery.released == Some(began) {
-                delivery.released = None;
-            }
-        });
-    }
-
-    /// Notes that a claim was released, so that its messages can be claimed again after `delay` seconds. A release of a
-    /// claim that has ended by itself has the same answer, and delays nothing.
-    pub fn end_release(&mut self, claim: &str, span: Span, delay: u64) {
-        for message in self.messages.values_mut() {
-            let deliveries = message.deliveries.iter_mut().filter(|delivery| delivery.claim == claim);
-            for delivery in deliveries {
-                let (until, over) = (span.began + shortest(delay), span.ended + longest(delay));
-                let lease = delivery.lease.min(delivery.doubtful_lease);
-                let is_whole = !delivery.is_settled && !delivery.may_be_split;
-                let is_held = is_whole && span.ended < delivery.span.began.saturating_add(lease);
-                let since = if is_held { span.ended } else { Duration::MAX };
-                if delay > 0 {
-                    message.delays.push(Delay { queue: delivery.queue, since, until, over });
-                }
-                delivery.over = delivery.over.min(span.ended);
-            }
-        }
-    }
-
-    /// Notes that the renewal of a claim for `ttl` seconds begins: from here on the claim may end with the new time.
-    pub fn begin_renewal(&mut self, claim: &str, began: Duration, lease: Duration, ttl: u64) {
-        self.change_deliveries(claim, |delivery| {
-            delivery.lease = delivery.lease.min(began.saturating_sub(delivery.span.began) + lease);
-            delivery.extend(began, ttl);
-        });
-    }
-
-    /// Notes that a renewal that began at `began` has no answer.
-    pub fn doubt_renewal(&mut self, claim: &str, began: Duration, lease: Duration) {
-        self.change_deliveries(claim, |delivery| {
-            let end = began.saturating_sub(delivery.span.began) + lease;
-            delivery.doubtful_lease = delivery.doubtful_lease.min(end);
-        });
-    }
-
-    /// Notes that a claim was renewed by a request that began at `began`.
-    pub fn renew(&mut self, claim: &str, began: Duration, lease: Duration) {
-        self.change_deliveries(claim, |delivery| {
-            if !delivery.may_be_split {
-                delivery.lease = began.saturating_sub(delivery.span.began) + lease;
-            }
-        });
-    }
-
-    /// Notes that a change of the visibility of a message to `ttl` seconds begins. It concerns each holder of the
-    /// message. Returns its number among the changes of the message.
-    pub fn begin_visibility(&mut self, number: u64, began: Duration, lease: Duration, ttl: u64) -> usize {
-        let Some(message) = self.messages.get_mut(&number) else { return 0 };
-        let change = Visibility { span: Span::open(began), lease, ttl };
-        for delivery in &mut message.deliveries {
-            delivery.change(&change);
-        }
-        message.visibilities.push(change);
-        message.visibilities.len() - 1
-    }
-
-    /// Notes that a change of visibility has an outcome: it concerns no claim that begins later.
-    pub fn end_visibility(&mut self, number: u64, change: usize, ended: Duration) {
-        let message = self.messages.get_mut(&number);
-        if let Some(change) = message.and_then(|message| message.visibilities.get_mut(change)) {
-            change.span.ended = ended;
-        }
-    }
-
-    /// Notes that a claim in a queue has no answer: it may hold messages.
-    pub fn doubt_claim(&mut self, queue: usize, began: Duration) {
-        self.claims_in_doubt.push((queue, began));
-    }
-
-    fn change_deliveries(&mut self, claim: &str, change: impl Fn(&mut Delivery)) {
-        let deliveries = self.messages.values_mut().flat_map(|message| &mut message.deliveries);
-        deliveries.filter(|delivery| delivery.claim == claim).for_each(change);
     }
 
     /// Notes that a delete of a message begins. Returns its number among the deletes of the message.

@@ -81,8 +81,10 @@ pub struct ApiRequest {
 pub struct Posting {
     /// The number that is its body: each message of a run has its own.
     pub number: u64,
-    /// Its group, in a FIFO queue.
+    /// Its group.
     pub group: Option<String>,
+    /// Whether it has a deduplication id, in a FIFO queue.
+    pub has_dedup_id: bool,
     /// Its delay in seconds, 0 for none.
     pub delay: u64,
     /// Its life in seconds; none for two weeks.
@@ -119,6 +121,8 @@ impl ApiRequest {
             let mut message = json!({"body": posting.number, "ttl": ttl, "keep": posting.keep});
             if let Some(group) = &posting.group {
                 message["group"] = json!(group);
+            }
+            if posting.has_dedup_id {
                 message["dedup_id"] = json!(posting.number.to_string());
             }
             if posting.delay > 0 {
@@ -194,14 +198,15 @@ impl ApiRequest {
         Self::new(Method::DELETE, format!("/pools/{pool}/drain"), None)
     }
 
-    /// Holds a queue.
-    pub fn hold(queue: &str) -> Self {
-        Self::new(Method::PUT, format!("/queues/{queue}/hold"), Some(json!({"reason": "simulated"})))
+    /// Holds the resource at a path: no claim gets its messages. With `refuses_posts` no post is stored.
+    pub fn hold(path: &str, refuses_posts: bool) -> Self {
+        let body = json!({"reason": "simulated", "post": refuses_posts});
+        Self::new(Method::PUT, format!("{path}/hold"), Some(body))
     }
 
-    /// Ends the hold of a queue.
-    pub fn release_queue(queue: &str) -> Self {
-        Self::new(Method::DELETE, format!("/queues/{queue}/hold"), None)
+    /// Ends the hold of the resource at a path.
+    pub fn release_hold(path: &str) -> Self {
+        Self::new(Method::DELETE, format!("{path}/hold"), None)
     }
 
     /// Begins to move a queue to a pool.

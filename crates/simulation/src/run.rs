@@ -135,7 +135,7 @@ async fn run_phases(scenario: &Scenario, world: &World, history: &Arc<Mutex<Hist
     tokio::time::sleep(if hung { HUNG_CLAIMS_END } else { CLAIMS_END }).await;
     // A drain or a hold that hung may have begun meanwhile.
     workload.restore_pools().await;
-    workload.release_queues().await;
+    workload.release_holds().await;
     workload.empty_queues().await;
     leftovers::check(&cluster, history, scenario.verbs.has(Verb::PoolRemovals)).await;
     cluster.clear();

@@ -133,6 +133,10 @@ pub enum Verb {
     PoolRemovals,
     /// Queues are held and released.
     Holds,
+    /// Groups of queues are held and released.
+    GroupHolds,
+    /// Pools and the project are held and released.
+    SharedHolds,
 }
 
 impl Verb {
@@ -152,7 +156,13 @@ impl Verb {
     ];
 
     /// More verbs, which are drawn beside the scenario: seeds without them are as they were before.
-    const ADDED: &[(Self, u32)] = &[(Self::PoolDeletions, 6), (Self::PoolRemovals, 10), (Self::Holds, 5)];
+    const ADDED: &[(Self, u32)] = &[
+        (Self::PoolDeletions, 6),
+        (Self::PoolRemovals, 10),
+        (Self::Holds, 5),
+        (Self::GroupHolds, 4),
+        (Self::SharedHolds, 5),
+    ];
 
     /// The verbs that may refuse a request although nothing fails.
     const NOT_WHEN_CALM: &[Self] = &[
@@ -164,6 +174,8 @@ impl Verb {
         Self::PoolDeletions,
         Self::PoolRemovals,
         Self::Holds,
+        Self::GroupHolds,
+        Self::SharedHolds,
     ];
 }
 
@@ -180,8 +192,8 @@ impl Verbs {
         beside.random_range(0..u32::MAX);
         let added = Verb::ADDED.iter().filter(|(_, count)| beside.random_range(0..*count) == 0);
         verbs.0.extend(added.map(|(verb, _)| *verb));
-        // The hold of a queue ends with its deletion.
-        if verbs.has(Verb::Holds) {
+        // The holds of a queue and of its groups end with its deletion.
+        if verbs.has(Verb::Holds) || verbs.has(Verb::GroupHolds) {
             verbs.remove(Verb::QueueDeletions);
         }
         // A deleted queue is created again without the life that messages of SQS have by it.

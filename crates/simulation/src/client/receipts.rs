@@ -67,5 +67,5 @@ impl Client {
 fn received(message: &Value) -> Option<HeldClaim> {
     let (id, number) = (message["MessageId"].as_str()?.to_owned(), number_of(&message["Body"])?);
     let receipt = message["ReceiptHandle"].as_str()?.to_owned();
-    Some(HeldClaim { id: receipt, messages: vec![HeldMessage { number, id }] })
+    Some(HeldClaim { id: receipt, messages: vec![HeldMessage { number, id, attempts: None }] })
 }

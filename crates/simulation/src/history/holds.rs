@@ -1,94 +1,287 @@
-//! Holds of queues: no claim that begins after the answer to a hold gets a message.
+//! Holds: after the answer to a hold no claim that begins gets a message, and no post that begins is stored if the hold
+//! refuses posts, until a release begins.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Certainty, History, Span};
+use super::{Certainty, HeldClaim, History, LATEST, Span};
 
-/// The holds of one queue.
+/// A resource that can be held.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HeldResource {
+    /// A queue.
+    Queue(usize),
+    /// A group of a queue.
+    Group(usize, String),
+    /// All queues in a pool.
+    Pool(usize),
+    /// All queues.
+    Project,
+}
+
+/// When one effect of the holds of a resource is certainly in force.
 #[derive(Debug, Default)]
-struct QueueHolds {
-    /// When the last hold was answered; none when the queue may be released.
+struct EffectTimes {
+    /// When the hold was answered; none when the effect may have ended.
     since: Option<Duration>,
     /// From the answer to a hold to the begin of the next release.
     ended: Vec<Span>,
-    /// Whether a release without an answer may be carried out at any time.
-    is_doubtful: bool,
+    /// Number of releases without an outcome.
+    open_releases: u32,
+    /// After this time no release is carried out that has begun. A hold whose request begins earlier may end by it.
+    released: Duration,
 }
 
-impl QueueHolds {
-    /// Whether the queue was held all the time from the begin of a claim to its answer.
-    fn covers(&self, claim: Span) -> bool {
-        let is_held = self.since.is_some_and(|since| since <= claim.began);
-        is_held || self.ended.iter().any(|hold| hold.began <= claim.began && claim.ended <= hold.ended)
+impl EffectTimes {
+    fn hold(&mut self, request: Span) {
+        if self.open_releases == 0 && request.began >= self.released {
+            self.since.get_or_insert(request.ended);
+        }
+    }
+
+    fn begin_release(&mut self, began: Duration) {
+        self.open_releases += 1;
+        if let Some(since) = self.since.take() {
+            self.ended.push(Span { began: since, ended: began });
+        }
+    }
+
+    fn end_release(&mut self, request: Span, released: Certainty) {
+        self.open_releases = self.open_releases.saturating_sub(1);
+        self.since = None;
+        let latest = match released {
+            Certainty::Done => request.ended,
+            Certainty::NotDone => Duration::ZERO,
+            Certainty::Unknown => request.began + LATEST,
+        };
+        self.released = self.released.max(latest);
+    }
+
+    /// Whether the effect was in force from the begin of a request to its answer.
+    fn covers(&self, request: Span) -> bool {
+        let is_held = self.since.is_some_and(|since| since <= request.began);
+        is_held || self.ended.iter().any(|hold| hold.began <= request.began && request.ended <= hold.ended)
     }
 }
 
-/// The holds of all queues.
+/// The effects of the holds of one resource.
 #[derive(Debug, Default)]
-pub(super) struct Holds(BTreeMap<usize, QueueHolds>);
+struct Effects {
+    claims: EffectTimes,
+    posts: EffectTimes,
+}
+
+/// The holds of all resources.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    of: BTreeMap<HeldResource, Effects>,
+    /// Number of pools. A queue is in one of them, or in two.
+    pools: usize,
+    /// Queues that certainly stay in a pool.
+    pinned: BTreeMap<usize, usize>,
+}
+
+impl Holds {
+    /// Returns the resource whose hold had an effect on a queue, or on a group of it, all the time from the begin of a
+    /// request to its answer.
+    fn covering(
+        &self,
+        queue: usize,
+        group: Option<&String>,
+        covers: impl Fn(&Effects) -> bool,
+    ) -> Option<HeldResource> {
+        let is_held = |resource: &HeldResource| self.of.get(resource).is_some_and(&covers);
+        let group = group.map(|group| HeldResource::Group(queue, group.clone()));
+        let pool = self.pinned.get(&queue).map(|pool| HeldResource::Pool(*pool));
+        let single = [Some(HeldResource::Queue(queue)), Some(HeldResource::Project), group, pool];
+        if let Some(held) = single.into_iter().flatten().find(is_held) {
+            return Some(held);
+        }
+        // Wherever the queue is.
+        let mut pools = (0..self.pools).map(HeldResource::Pool);
+        (self.pools > 0 && pools.all(|pool| is_held(&pool))).then_some(HeldResource::Pool(0))
+    }
+}
 
 impl History {
-    /// Notes that a hold of a queue was answered.
-    pub fn hold(&mut self, queue: usize, now: Duration) {
-        let holds = self.holds.0.entry(queue).or_default();
-        if !holds.is_doubtful {
-            holds.since.get_or_insert(now);
+    /// Notes the number of pools.
+    pub fn note_pools(&mut self, pools: usize) {
+        self.holds.pools = pools;
+    }
+
+    /// Notes that a queue is in a pool, and stays there until it is moved.
+    pub fn pin(&mut self, queue: usize, pool: usize) {
+        self.holds.pinned.insert(queue, pool);
+    }
+
+    /// Notes that a queue may be moved to another pool at any time from now on.
+    pub fn unpin(&mut self, queue: usize) {
+        self.holds.pinned.remove(&queue);
+    }
+
+    /// Notes that every queue may be moved to another pool at any time from now on.
+    pub fn unpin_all(&mut self) {
+        self.holds.pinned.clear();
+    }
+
+    /// Notes that a hold begins, in place of an earlier one. A hold that does not refuse posts ends the refusal by the
+    /// earlier one.
+    pub fn begin_hold(&mut self, resource: &HeldResource, refuses_posts: bool, began: Duration) {
+        if !refuses_posts {
+            self.effects(resource).posts.begin_release(began);
         }
     }
 
-    /// Notes that a release of a queue begins.
-    pub fn begin_release_of_queue(&mut self, queue: usize, now: Duration) {
-        let holds = self.holds.0.entry(queue).or_default();
-        if let Some(began) = holds.since.take() {
-            holds.ended.push(Span { began, ended: now });
+    /// Notes the outcome of a hold.
+    pub fn end_hold(&mut self, resource: &HeldResource, refuses_posts: bool, request: Span, held: Certainty) {
+        let effects = self.effects(resource);
+        if held == Certainty::Done {
+            effects.claims.hold(request);
+        }
+        match (refuses_posts, held) {
+            (false, _) => effects.posts.end_release(request, held),
+            (true, Certainty::Done) => effects.posts.hold(request),
+            (true, Certainty::NotDone | Certainty::Unknown) => {}
         }
     }
 
-    /// Notes the outcome of a release. A hold that was answered while the release was in progress may have ended by it.
-    pub fn end_release_of_queue(&mut self, queue: usize, released: Certainty) {
-        let holds = self.holds.0.entry(queue).or_default();
-        holds.since = None;
-        holds.is_doubtful |= released == Certainty::Unknown;
+    /// Notes that a release begins.
+    pub fn begin_hold_release(&mut self, resource: &HeldResource, began: Duration) {
+        let Effects { claims, posts } = self.effects(resource);
+        claims.begin_release(began);
+        posts.begin_release(began);
     }
 
-    /// A claim of a held queue gets no message.
-    pub(super) fn check_hold(&mut self, queue: usize, claim: &str, span: Span) {
-        if self.holds.0.get(&queue).is_some_and(|holds| holds.covers(span)) {
-            self.violation(format!("claim {claim} of held queue {queue} was granted messages"));
+    /// Notes the outcome of a release.
+    pub fn end_hold_release(&mut self, resource: &HeldResource, request: Span, released: Certainty) {
+        let Effects { claims, posts } = self.effects(resource);
+        claims.end_release(request, released);
+        posts.end_release(request, released);
+    }
+
+    fn effects(&mut self, resource: &HeldResource) -> &mut Effects {
+        self.holds.of.entry(resource.clone()).or_default()
+    }
+
+    /// A claim gets no message that is held.
+    pub(super) fn check_claim_holds(&mut self, queue: usize, claim: &HeldClaim, request: Span) {
+        let broken = claim.messages.iter().find_map(|message| {
+            let group = self.messages.get(&message.number).and_then(|message| message.terms.group.as_ref());
+            let held = self.holds.covering(queue, group, |effects| effects.claims.covers(request));
+            held.map(|held| (message.number, held))
+        });
+        if let Some((number, held)) = broken {
+            let claim = &claim.id;
+            self.violation(format!("claim {claim} of queue {queue} got message {number}, held by {held:?}"));
+        }
+    }
+
+    /// A post that a hold refuses is not stored.
+    pub(super) fn check_post_holds(&mut self, number: u64, request: Span) {
+        // A repeated post may be answered with the first one.
+        let Some(message) = self.messages.get(&number).filter(|message| message.posts == 1) else { return };
+        let (queue, group) = (message.terms.queue, message.terms.group.as_ref());
+        if let Some(held) = self.holds.covering(queue, group, |effects| effects.posts.covers(request)) {
+            self.violation(format!("message {number} of queue {queue} was stored, refused by {held:?}"));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{HeldMessage, PostTerms};
     use super::*;
+
+    const QUEUE: HeldResource = HeldResource::Queue(0);
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    fn violations(history: &mut History, (began, ended): (u64, u64)) -> usize {
-        history.check_hold(0, "c", Span { began: at(began), ended: at(ended) });
-        history.take_violations().len()
+    fn span((began, ended): (u64, u64)) -> Span {
+        Span { began: at(began), ended: at(ended) }
+    }
+
+    /// A history with message 0 of group g of queue 0.
+    fn history() -> History {
+        let mut history = History::new(false, false);
+        history.begin_post(0, &PostTerms { group: Some("g".into()), ..PostTerms::default() }, at(0));
+        history
+    }
+
+    fn hold(history: &mut History, resource: &HeldResource, refuses_posts: bool, request: (u64, u64)) {
+        history.begin_hold(resource, refuses_posts, at(request.0));
+        history.end_hold(resource, refuses_posts, span(request), Certainty::Done);
+    }
+
+    fn release(history: &mut History, resource: &HeldResource, request: (u64, u64), released: Certainty) {
+        history.begin_hold_release(resource, at(request.0));
+        history.end_hold_release(resource, span(request), released);
+    }
+
+    fn claims(history: &mut History, times: &[(u64, u64)]) -> Vec<usize> {
+        let message = HeldMessage { number: 0, id: "m".into(), attempts: None };
+        let claim = HeldClaim { id: "c".into(), messages: vec![message] };
+        let mut violations = |time: &(u64, u64)| {
+            history.check_claim_holds(0, &claim, span(*time));
+            history.take_violations().len()
+        };
+        times.iter().map(&mut violations).collect()
     }
 
     #[test]
     fn claim_within_hold_is_noticed() {
-        let mut history = History::new(false, false);
-        history.hold(0, at(10));
-        assert_eq!([(9, 12), (10, 12), (11, 99)].map(|claim| violations(&mut history, claim)), [0, 1, 1]);
-        history.begin_release_of_queue(0, at(20));
-        history.end_release_of_queue(0, Certainty::Done);
-        assert_eq!([(12, 19), (12, 21), (21, 22)].map(|claim| violations(&mut history, claim)), [1, 0, 0]);
+        for resource in [QUEUE, HeldResource::Group(0, "g".into()), HeldResource::Project] {
+            let mut history = history();
+            hold(&mut history, &resource, false, (8, 10));
+            assert_eq!(claims(&mut history, &[(9, 12), (10, 12), (11, 99)]), [0, 1, 1]);
+            release(&mut history, &resource, (20, 21), Certainty::Done);
+            assert_eq!(claims(&mut history, &[(12, 19), (12, 21), (21, 22)]), [1, 0, 0]);
+        }
+        let mut history = history();
+        hold(&mut history, &HeldResource::Queue(1), false, (8, 10));
+        hold(&mut history, &HeldResource::Group(0, "h".into()), false, (8, 10));
+        assert_eq!(claims(&mut history, &[(11, 12)]), [0]);
     }
 
     #[test]
-    fn release_in_doubt_ends_the_judgement() {
-        let mut history = History::new(false, false);
-        history.begin_release_of_queue(0, at(1));
-        history.end_release_of_queue(0, Certainty::Unknown);
-        history.hold(0, at(10));
-        assert_eq!(violations(&mut history, (11, 12)), 0);
+    fn hold_that_a_release_may_end_is_not_judged() {
+        let mut history = history();
+        release(&mut history, &QUEUE, (1, 2), Certainty::Unknown);
+        hold(&mut history, &QUEUE, false, (10, 11));
+        assert_eq!(claims(&mut history, &[(12, 13)]), [0]);
+        hold(&mut history, &QUEUE, false, (LATEST.as_secs() + 1, LATEST.as_secs() + 2));
+        assert_eq!(claims(&mut history, &[(400, 401)]), [1]);
+        // The hold may have been carried out first.
+        release(&mut history, &QUEUE, (501, 502), Certainty::Done);
+        hold(&mut history, &QUEUE, false, (500, 503));
+        assert_eq!(claims(&mut history, &[(504, 505)]), [0]);
+    }
+
+    #[test]
+    fn pool_holds_queues_that_stay_in_it() {
+        let mut history = history();
+        history.note_pools(2);
+        history.pin(0, 1);
+        hold(&mut history, &HeldResource::Pool(1), false, (8, 10));
+        assert_eq!(claims(&mut history, &[(11, 12)]), [1]);
+        history.unpin(0);
+        assert_eq!(claims(&mut history, &[(11, 12)]), [0]);
+        hold(&mut history, &HeldResource::Pool(0), false, (12, 13));
+        assert_eq!(claims(&mut history, &[(11, 12), (13, 14)]), [0, 1]);
+    }
+
+    #[test]
+    fn post_is_refused_until_another_hold_allows_it() {
+        let mut history = history();
+        let is_noticed = |history: &mut History, time| {
+            history.check_post_holds(0, span(time));
+            !history.take_violations().is_empty()
+        };
+        hold(&mut history, &QUEUE, true, (8, 10));
+        assert!(is_noticed(&mut history, (10, 11)));
+        hold(&mut history, &QUEUE, false, (20, 21));
+        assert!(!is_noticed(&mut history, (22, 23)));
+        assert_eq!(claims(&mut history, &[(22, 23)]), [1]);
     }
 }

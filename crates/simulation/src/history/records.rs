@@ -42,8 +42,10 @@ pub enum Certainty {
 pub struct PostTerms {
     /// The queue.
     pub queue: usize,
-    /// Its group, in a FIFO queue.
+    /// Its group.
     pub group: Option<String>,
+    /// Whether the messages of its group are delivered in order.
+    pub is_fifo: bool,
     /// Seconds until it can be claimed.
     pub delay: u64,
     /// Seconds that it lives from then on, for a message whose life may end within the run.
@@ -57,6 +59,8 @@ pub struct HeldMessage {
     pub number: u64,
     /// Its id.
     pub id: String,
+    /// How often it has been claimed, this claim included; none if the answer does not tell.
+    pub attempts: Option<u64>,
 }
 
 /// A claim that a client holds.
@@ -97,6 +101,8 @@ pub(super) struct Delivery {
     pub(super) queue: usize,
     pub(super) claim: String,
     pub(super) span: Span,
+    /// How often the message had been claimed, this claim included, if the answer told.
+    pub(super) attempts: Option<u64>,
     /// The least time for which its holder may rely on the claim, from the begin of the request.
     pub(super) lease: Duration,
     /// The least lease by a renewal without an answer, which may still shorten the claim.
@@ -240,7 +246,8 @@ impl MessageHistory {
 
     /// Whether its place among the messages of its group is certain: it was posted there, and stays there.
     pub(super) fn is_ordered(&self) -> bool {
-        self.arrivals.is_empty() && self.forwarded_by.is_none() && self.terms.ttl.is_none()
+        let is_there = self.arrivals.is_empty() && self.forwarded_by.is_none();
+        self.terms.is_fifo && is_there && self.terms.ttl.is_none()
     }
 }
 

@@ -20,7 +20,7 @@ fn posted() -> History {
 
 fn posted_to(mut history: History) -> History {
     for number in 0..3 {
-        let terms = PostTerms { group: Some("g".into()), ..PostTerms::default() };
+        let terms = PostTerms { group: Some("g".into()), is_fifo: true, ..PostTerms::default() };
         history.begin_post(number, &terms, at(number + 1));
         history.end_post(number, at(number + 1), Certainty::Done);
     }
@@ -28,7 +28,7 @@ fn posted_to(mut history: History) -> History {
 }
 
 fn claim_of(id: &str, numbers: &[u64]) -> HeldClaim {
-    let message = |number: &u64| HeldMessage { number: *number, id: format!("id-{number}") };
+    let message = |number: &u64| HeldMessage { number: *number, id: format!("id-{number}"), attempts: None };
     HeldClaim { id: id.to_owned(), messages: numbers.iter().map(message).collect() }
 }
 
@@ -171,7 +171,7 @@ fn overtaking_in_a_group_is_noticed() {
 fn second_id_of_a_message_is_noticed() {
     let mut history = posted();
     deliver(&mut history, "a", &[0], 10);
-    let other = HeldMessage { number: 0, id: "other".into() };
+    let other = HeldMessage { number: 0, id: "other".into(), attempts: None };
     let claim = HeldClaim { id: "b".into(), messages: vec![other] };
     history.deliver(0, &claim, span(80, 81), at(60), 60);
     assert_eq!(violations(history), ["message 0 is stored twice, as id-0 and other"]);
@@ -219,4 +219,19 @@ fn message_from_before_a_purge_is_gone_after_it() {
     history.end_removal_of_all(0, at(5), at(6), Certainty::NotDone);
     history.check_all_delivered(at(7));
     assert_eq!(violations(history).len(), 3);
+}
+
+#[test]
+fn attempt_without_claim_is_noticed() {
+    for (attempts, is_doubtful, expected) in [(1, false, 0), (2, false, 1), (2, true, 0), (3, true, 1)] {
+        let mut history = posted();
+        if is_doubtful {
+            history.doubt_claim(0, at(5));
+        }
+        let mut claim = claim_of("a", &[0]);
+        claim.messages[0].attempts = Some(attempts);
+        history.deliver(0, &claim, span(10, 11), at(60), 60);
+        history.check_attempts();
+        assert_eq!(violations(history).len(), expected, "{attempts} {is_doubtful}");
+    }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{RECOVERY, Workload, pool_name};
-use crate::client::{Client, queue_name};
+use super::{RECOVERY, Workload};
+use crate::client::{Client, pool_name, queue_name};
 use crate::history::{Certainty, DEAD_LETTERS, HeldMessage};
 use crate::requests::{ApiRequest, Outcome};
 use crate::scenario::Verb;
@@ -27,6 +27,7 @@ impl Workload {
         let mut history = self.history.lock();
         history.check_all_delivered(since);
         history.check_lives();
+        history.check_attempts();
         history.check_waits();
     }
 
@@ -46,24 +47,6 @@ impl Workload {
             self.repeat_drain_end(&client, &pool).await;
             if !self.repeat(&client, &ApiRequest::weigh_pool(&pool, 1)).await {
                 self.history.lock().violation(format!("the weight of pool {pool} cannot be changed"));
-            }
-        }
-    }
-
-    /// Releases all queues, so that their messages can be taken out.
-    pub async fn release_queues(&self) {
-        if !self.scenario.verbs.has(Verb::Holds) {
-            return;
-        }
-        let client = self.client("operator".into());
-        for queue in 0..self.scenario.queues {
-            let end = self.world().elapsed() + RECOVERY;
-            while !client.release_queue(queue).await {
-                if self.world().elapsed() > end {
-                    self.history.lock().violation(format!("{} cannot be released", queue_name(queue)));
-                    break;
-                }
-                tokio::time::sleep(Duration::from_secs(2)).await;
             }
         }
     }

@@ -1,9 +1,11 @@
 //! The load: what clients do while faults happen, and how the queues are emptied once all is well again.
 //!
 //! - `worker` is one client and its steps; `settles` and `receipts` have those of settles and of SQS.
+//! - `holds` has the holds and releases of queues, groups, pools and the project.
 //! - `emptying` is the end: it restores the pools and takes all messages out.
 
 mod emptying;
+mod holds;
 mod receipts;
 mod settles;
 mod worker;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::client::{Client, queue_name};
+use crate::client::{Client, pool_name, queue_name};
 use crate::cluster::Cluster;
 use crate::history::{DEAD_LETTERS, History};
 use crate::requests::{ApiRequest, LONG_TTL, Outcome};
@@ -26,6 +28,9 @@ use worker::Worker;
 
 /// Times that a claim of a run may live, in seconds.
 const CLAIM_TTLS: [u64; 3] = [60, 90, 200];
+
+/// Number of groups of a queue.
+const GROUPS: u64 = 3;
 
 /// How long a queue may refuse or leave requests unanswered once all is well.
 const RECOVERY: Duration = Duration::from_secs(300);
@@ -82,6 +87,7 @@ impl Workload {
                 self.create_queue(&client, DEAD_LETTERS + queue, attributes).await;
             }
         }
+        self.note_pools();
     }
 
     async fn create_queue(&self, client: &Client, queue: usize, attributes: Value) {
@@ -121,11 +127,6 @@ impl Workload {
         futures_util::future::join_all(clients).await;
         self.history.lock().set_calm(false);
     }
-}
-
-/// Returns the name of the pool at a place in the list.
-fn pool_name(index: usize) -> String {
-    if index == 0 { "default".into() } else { format!("pool{index}") }
 }
 
 fn is_fifo(queue: usize) -> bool {

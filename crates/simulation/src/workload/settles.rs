@@ -59,7 +59,8 @@ impl Worker {
     fn forward(&self, target: usize) -> Posting {
         let number = self.next_number();
         let keep = if is_kept(&self.scenario.verbs, number) { KEEP } else { 0 };
-        Posting { number, group: self.group_of(target), delay: self.some_delay(), ttl: None, keep }
+        let (group, delay) = (self.group_of(target), self.some_delay());
+        Posting { number, group, has_dedup_id: false, delay, ttl: None, keep }
     }
 
     fn verdict(&self, queue: usize) -> (Verdict, Effect) {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::settles::{KEEP, is_kept};
-use super::{CLAIM_TTLS, is_fifo, pool_name};
-use crate::client::{Client, queue_name};
+use super::{CLAIM_TTLS, is_fifo};
+use crate::client::{Client, pool_name, queue_name};
 use crate::history::{Certainty, HeldClaim, HeldMessage};
 use crate::requests::{ApiRequest, Posting};
 use crate::scenario::{Scenario, Verb};
@@ -56,11 +56,7 @@ impl Worker {
             return;
         }
         let queue = self.pick(self.scenario.queues);
-        if self.scenario.verbs.has(Verb::Holds) && self.world.below(12) == 0 {
-            match self.world.below(2) {
-                0 => self.client.hold_queue(queue).await,
-                _ => drop(self.client.release_queue(queue).await),
-            }
+        if self.hold_or_release(queue).await {
             return;
         }
         let is_sqs = self.scenario.verbs.has(Verb::Sqs) && !is_fifo(queue);
@@ -86,21 +82,19 @@ impl Worker {
     /// Moves, purges or deletes a queue, or drains or weighs a pool, if the scenario has that.
     async fn administer(&self, queue: usize) {
         let (name, verbs) = (queue_name(queue), &self.scenario.verbs);
-        let pool = pool_name(self.pick(self.scenario.cluster.pools.len()));
+        let pool = self.pick(self.scenario.cluster.pools.len());
         let request = match self.world.below(7) {
-            0 | 1 if verbs.has(Verb::Migrations) => ApiRequest::migrate(&name, &pool),
+            0 | 1 if verbs.has(Verb::Migrations) => return self.client.migrate(queue, pool).await,
             2 if verbs.has(Verb::Migrations) => ApiRequest::cancel_migration(&name),
             2 if verbs.has(Verb::Purges) => {
-                self.client.remove_all(queue, &ApiRequest::purge(&name)).await;
-                return;
+                return self.client.remove_all(queue, &ApiRequest::purge(&name)).await;
             }
             3 if verbs.has(Verb::QueueDeletions) && !is_fifo(queue) && !verbs.has(Verb::DeadLetters) => {
-                self.client.remove_all(queue, &ApiRequest::delete_queue(&name)).await;
-                return;
+                return self.client.delete_queue(queue).await;
             }
-            4 if verbs.has(Verb::Pools) => ApiRequest::drain_pool(&pool),
-            5 if verbs.has(Verb::Pools) => ApiRequest::end_drain(&pool),
-            6 if verbs.has(Verb::Pools) => ApiRequest::weigh_pool(&pool, 5 * self.world.below(3)),
+            4 if verbs.has(Verb::Pools) => return self.client.drain_pool(pool).await,
+            5 if verbs.has(Verb::Pools) => ApiRequest::end_drain(&pool_name(pool)),
+            6 if verbs.has(Verb::Pools) => ApiRequest::weigh_pool(&pool_name(pool), 5 * self.world.below(3)),
             _ => ApiRequest::stats(&name),
         };
         self.client.send(&request).await;
@@ -117,18 +111,15 @@ impl Worker {
         // The first pool of an embedded store is in the store of the tree.
         let first = usize::from(self.scenario.cluster.is_embedded);
         let index = first + self.pick(pools.len() - first);
-        let pool = pool_name(index);
         match self.world.below(4) {
             0 if verbs.has(Verb::PoolRemovals) => {
-                self.client.remove_pool(&pool, self.scenario.queues).await;
+                self.client.remove_pool(index, self.scenario.queues).await;
             }
-            1 if verbs.has(Verb::PoolDeletions) => {
-                drop(self.client.send(&ApiRequest::drain_pool(&pool)).await)
+            1 if verbs.has(Verb::PoolDeletions) => self.client.drain_pool(index).await,
+            2 if verbs.has(Verb::PoolDeletions) => self.client.delete_pool(index).await,
+            _ => {
+                drop(self.client.send(&ApiRequest::put_pool(&pool_name(index), &pools[index])).await);
             }
-            2 if verbs.has(Verb::PoolDeletions) => {
-                drop(self.client.send(&ApiRequest::delete_pool(&pool)).await)
-            }
-            _ => drop(self.client.send(&ApiRequest::put_pool(&pool, &pools[index])).await),
         }
     }
 
@@ -139,11 +130,6 @@ impl Worker {
 
     pub(super) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Returns a group of a FIFO queue; none for a standard queue.
-    pub(super) fn group_of(&self, queue: usize) -> Option<String> {
-        is_fifo(queue).then(|| format!("g{}", self.world.below(3)))
     }
 
     /// Mostly no delay, and else at most 30 seconds.
@@ -161,7 +147,7 @@ impl Worker {
         let posting = |_| {
             let number = self.next_number();
             let keep = if is_kept(verbs, number) { KEEP } else { 0 };
-            Posting { number, group: group.clone(), delay, ttl, keep }
+            Posting { number, group: group.clone(), has_dedup_id: is_fifo(queue), delay, ttl, keep }
         };
         let postings: Vec<Posting> = (0..count).map(posting).collect();
         if is_fifo(queue) && verbs.has(Verb::Duplicates) && self.world.below(3) == 0 {

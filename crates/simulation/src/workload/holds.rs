@@ -1,0 +1,100 @@
+//! Holds and releases while clients work, and the release of everything at the end.
+
+use std::time::Duration;
+
+use super::worker::Worker;
+use super::{GROUPS, RECOVERY, Workload, is_fifo};
+use crate::client::{pool_name, queue_name};
+use crate::history::HeldResource;
+use crate::scenario::Verb;
+
+impl Worker {
+    /// Holds or releases a resource, if the scenario has that and it is time for it. Returns whether it did.
+    pub(super) async fn hold_or_release(&self, queue: usize) -> bool {
+        let verbs = &self.scenario.verbs;
+        let resource = if verbs.has(Verb::Holds) && self.world.below(12) == 0 {
+            HeldResource::Queue(queue)
+        } else if verbs.has(Verb::GroupHolds) && self.world.below(6) == 0 {
+            HeldResource::Group(queue, group_name(self.world.below(2)))
+        } else if verbs.has(Verb::SharedHolds) && self.world.below(10) == 0 {
+            match self.world.below(4) {
+                0 => HeldResource::Project,
+                _ => HeldResource::Pool(self.pick(self.scenario.cluster.pools.len())),
+            }
+        } else {
+            return false;
+        };
+        match self.world.below(2) {
+            0 => self.client.hold(&resource, self.world.below(4) == 0).await,
+            _ => drop(self.client.release_hold(&resource).await),
+        }
+        true
+    }
+
+    /// Returns a group for a message of a FIFO queue. With holds of groups messages of other queues may have one too.
+    pub(super) fn group_of(&self, queue: usize) -> Option<String> {
+        let may_have_group = self.scenario.verbs.has(Verb::GroupHolds) && self.world.below(4) > 0;
+        (is_fifo(queue) || may_have_group).then(|| group_name(self.world.below(GROUPS)))
+    }
+}
+
+fn group_name(number: u64) -> String {
+    format!("g{number}")
+}
+
+impl Workload {
+    /// Notes the pool of each queue that has one. They stay there until clients move them.
+    pub(super) fn note_pools(&self) {
+        let pools = self.scenario.cluster.pools.len();
+        let places = self.cluster.placements();
+        let mut history = self.history.lock();
+        history.note_pools(pools);
+        for queue in 0..self.scenario.queues {
+            let Some([pool]) = places.get(&queue_name(queue)).map(Vec::as_slice) else { continue };
+            if let Some(index) = (0..pools).find(|index| pool_name(*index) == *pool) {
+                history.pin(queue, index);
+            }
+        }
+    }
+
+    /// Releases everything, so that all messages can be taken out, and waits until no hold is left.
+    pub async fn release_holds(&self) {
+        let client = self.client("operator".into());
+        for resource in self.held_resources() {
+            let end = self.world().elapsed() + RECOVERY;
+            while !client.release_hold(&resource).await {
+                if self.world().elapsed() > end {
+                    self.history.lock().violation(format!("{resource:?} cannot be released"));
+                    break;
+                }
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        }
+        let end = self.world().elapsed() + RECOVERY;
+        while let Some(path) = self.cluster.first_hold() {
+            if self.world().elapsed() > end {
+                self.history.lock().violation(format!("all is released, and the tree has {path}"));
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    }
+
+    /// Returns the resources that clients may have held.
+    fn held_resources(&self) -> Vec<HeldResource> {
+        let (verbs, queues) = (&self.scenario.verbs, 0..self.scenario.queues);
+        let mut resources = Vec::new();
+        if verbs.has(Verb::Holds) {
+            resources.extend(queues.clone().map(HeldResource::Queue));
+        }
+        if verbs.has(Verb::GroupHolds) {
+            let groups = |queue| (0..GROUPS).map(move |group| HeldResource::Group(queue, group_name(group)));
+            resources.extend(queues.flat_map(groups));
+        }
+        if verbs.has(Verb::SharedHolds) {
+            resources.extend((0..self.scenario.cluster.pools.len()).map(HeldResource::Pool));
+            resources.push(HeldResource::Project);
+        }
+        resources
+    }
+}
