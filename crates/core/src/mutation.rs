@@ -173,6 +173,22 @@ mutations! {
     GrantHeld = "grant-held", "P8";
     /// A slot is served without the holds of its queues.
     ForgetHolds = "forget-holds", "P8";
+    /// A claim gets messages of a held group.
+    GrantHeldGroup = "grant-held-group", "P8";
+    /// A slot is served without the holds of the groups of its queues.
+    ForgetGroupHolds = "forget-group-holds", "P8";
+    /// The release of a group ends without the messages that were put aside.
+    ForgetWithheld = "forget-withheld", "P8";
+    /// The release of a group ends after one pass, while messages are being put aside.
+    ReleaseInOnePass = "release-in-one-pass", "P8";
+    /// A message of a held group that is put aside counts an attempt.
+    CountWithheld = "count-withheld", "P8";
+    /// The hold of a pool or a project is answered before the owners of all slots have confirmed it.
+    AnswerUnconfirmedHold = "answer-unconfirmed-hold", "P8";
+    /// An owner confirms the hold of a pool or a project before the pools refuse the writes of earlier owners.
+    ConfirmWithoutFence = "confirm-without-fence", "P8";
+    /// A slot is served without a look at the holds of pools and projects.
+    ForgetSharedHolds = "forget-shared-holds", "P8";
 
     /// The note of a deduplication id expires at once.
     ExpireDedupNoteAtOnce = "expire-dedup-note-at-once", "P10";

@@ -14,6 +14,7 @@ use angarium_core::group::GroupName;
 use angarium_core::hold::HoldId;
 use angarium_core::maps::HashMap;
 use angarium_core::message::Header;
+use angarium_core::mutation::{Mutation, is_on};
 
 /// The held groups of a queue, each with the id of its hold.
 #[derive(Debug, Default)]
@@ -37,6 +38,9 @@ impl HeldGroups {
 impl QueueEngine {
     /// Holds exactly these groups from now on, each by the hold with this id. Claims that exist continue.
     pub fn hold_groups(&mut self, held: impl Iterator<Item = (GroupName, HoldId)>) {
+        if is_on(Mutation::GrantHeldGroup) {
+            return;
+        }
         let before = std::mem::replace(&mut self.held, HeldGroups(held.collect()));
         let Some(blocking) = self.hidden.blocking() else { return };
         for group in self.held.0.keys().filter(|group| !before.0.contains_key(*group)) {

@@ -276,7 +276,8 @@ impl QueueEngine {
                 taken.expired.push(id);
             } else if let Some(hold) = self.held.of(header.group.as_ref()).filter(|_| taking.is_barred) {
                 self.hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Requeuing));
-                taken.withheld.push(header.withhold(hold));
+                let attempts = header.attempts + u32::from(is_on(Mutation::CountWithheld));
+                taken.withheld.push(Header { attempts, ..header.withhold(hold) });
             } else if taking.is_dead(&header) {
                 self.hidden.insert(id, HiddenMessage::new(header.clone(), HiddenReason::Leaving));
                 taken.dead.push(header);

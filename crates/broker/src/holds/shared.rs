@@ -5,6 +5,7 @@ use tracing::info;
 use angarium_catalogue::{PoolEntry, Schema};
 use angarium_core::error::{Error, Resource};
 use angarium_core::hold::{Hold, HoldTarget};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
 
 use crate::holds::Holds;
@@ -29,6 +30,9 @@ impl Holds {
             match &target {
                 HoldTarget::Pool(pool) => info!(%pool, reason = %hold.reason, by, "pool held"),
                 HoldTarget::Project(project) => info!(%project, reason = %hold.reason, by, "project held"),
+            }
+            if is_on(Mutation::AnswerUnconfirmedHold) {
+                return Ok(hold);
             }
             // The record is written, whatever follows.
             holds.confirm(&target).await.map_err(|error| match error {

@@ -20,6 +20,7 @@ use angarium_core::hold::{GroupHold, Hold, HoldEffects, HoldId, HoldReason};
 use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_engine::QueueEngine;
 
@@ -216,7 +217,7 @@ impl Queues {
                     break;
                 }
                 let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(()) };
-                is_done = self.release_pass(queue, &open, &group).await?;
+                is_done = self.release_pass(queue, &open, &group).await? || is_on(Mutation::ReleaseInOnePass);
                 if !is_done && !self.0.replica.sleep_tick(limits::MOVE_TASK_STEP).await {
                     return Ok(());
                 }
@@ -265,6 +266,7 @@ impl Queues {
         match open.decide(is_settled).ok_or_else(|| open.closed())? {
             // Its messages stay in their place.
             (true, _) => return Ok(true),
+            _ if is_on(Mutation::ForgetWithheld) => return Ok(true),
             (false, true) => return Ok(false),
             (false, false) => {}
         }

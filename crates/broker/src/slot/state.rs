@@ -214,7 +214,9 @@ impl Slot {
         if !is_on(Mutation::ForgetHolds) {
             state.holds = SlotHolds::new(holds);
         }
-        state.group_holds = SlotGroupHolds::new(group_holds);
+        if !is_on(Mutation::ForgetGroupHolds) {
+            state.group_holds = SlotGroupHolds::new(group_holds);
+        }
         Self {
             owned,
             epoch,

@@ -15,6 +15,7 @@ use angarium_catalogue::OwnedSlot;
 use angarium_core::error::Error;
 use angarium_core::ids::Slot as SlotNumber;
 use angarium_core::limits as core_limits;
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::time::millis;
 use angarium_storage::Epoch;
@@ -205,12 +206,19 @@ impl Slots {
             catalogue.claims(&owned),
             catalogue.holds(&owned),
             catalogue.group_holds(&owned),
-            self.0.around.holds.read(catalogue)
+            self.read_shared_holds()
         )?;
         let found = SlotRecords { claims, holds, group_holds };
         let no_expiry_before = self.0.replica.clock.now().plus_seconds(limits::EXPIRY_HOLD_SECONDS);
         let terms = SlotTerms { taken, no_expiry_before };
         Ok(Arc::new(Slot::new(owned, epoch, found, terms, self.0.around.clone())))
+    }
+
+    async fn read_shared_holds(&self) -> Result<(), Error> {
+        if is_on(Mutation::ForgetSharedHolds) {
+            return Ok(());
+        }
+        self.0.around.holds.read(&self.0.replica.catalogue).await
     }
 }
 
