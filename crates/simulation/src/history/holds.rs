@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn hold_that_a_release_may_end_is_not_judged() {
+    fn hold_with_release_in_doubt_is_not_judged() {
         let mut history = history();
         release(&mut history, &QUEUE, (1, 2), Certainty::Unknown);
         hold(&mut history, &QUEUE, false, (10, 11));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn pool_holds_queues_that_stay_in_it() {
+    fn pool_hold_covers_pinned_queues() {
         let mut history = history();
         history.note_pools(2);
         history.pin(0, 1);
