@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::worker::Worker;
-use super::{GROUPS, RECOVERY, Workload, is_fifo};
+use super::{CLAIM_TTLS, GROUPS, RECOVERY, Workload, is_fifo};
 use crate::client::{pool_name, queue_name};
 use crate::history::HeldResource;
 use crate::scenario::Verb;
 
 impl Worker {
     /// Holds or releases a resource, if the scenario has that and it is time for it. Returns whether it did.
-    pub(super) async fn hold_or_release(&self, queue: usize) -> bool {
+    pub(super) async fn hold_or_release(&mut self, queue: usize) -> bool {
         let verbs = &self.scenario.verbs;
         let resource = if verbs.has(Verb::Holds) && self.world.below(12) == 0 {
             HeldResource::Queue(queue)
@@ -24,11 +24,27 @@ impl Worker {
         } else {
             return false;
         };
+        let is_group = matches!(resource, HeldResource::Group(..));
         match self.world.below(2) {
+            0 if is_group && self.world.below(3) == 0 => self.hold_shortly(queue, &resource).await,
             0 => self.client.hold(&resource, self.world.below(4) == 0).await,
             _ => drop(self.client.release_hold(&resource).await),
         }
         true
+    }
+
+    /// Holds a group, and releases it while a claim puts its messages aside.
+    async fn hold_shortly(&mut self, queue: usize, group: &HeldResource) {
+        self.client.hold(group, false).await;
+        let pause = Duration::from_millis(self.world.below(2) * self.world.below(20));
+        let release = async {
+            tokio::time::sleep(pause).await;
+            self.second.release_hold(group).await
+        };
+        let claim = self.client.claim(queue, 6, CLAIM_TTLS[0], 0);
+        if let (Some(claim), _) = futures_util::future::join(claim, release).await {
+            self.keep_claim(queue, claim);
+        }
     }
 
     /// Returns a group for a message of a FIFO queue. With holds of groups messages of other queues may have one too.

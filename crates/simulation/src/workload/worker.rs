@@ -18,8 +18,8 @@ const REPEATABLE: Duration = Duration::from_secs(30);
 /// One client at work.
 pub(super) struct Worker {
     pub(super) client: Client,
-    /// Posts messages a second time, with the same deduplication id.
-    second: Client,
+    /// Makes requests at the same time, and posts messages a second time with the same deduplication id.
+    pub(super) second: Client,
     pub(super) world: World,
     pub(super) scenario: Scenario,
     numbers: Arc<AtomicU64>,
@@ -177,6 +177,11 @@ impl Worker {
         let wait = if self.world.below(4) == 0 { 1 + self.world.below(20) } else { 0 };
         let limit = 1 + self.world.below(6);
         let Some(claim) = self.client.claim(queue, limit, ttl, wait).await else { return };
+        self.keep_claim(queue, claim);
+    }
+
+    /// Remembers a claim that got messages.
+    pub(super) fn keep_claim(&mut self, queue: usize, claim: HeldClaim) {
         if !claim.messages.is_empty() {
             self.seen.extend(claim.messages.iter().map(|message| (queue, message.clone())));
             self.claims.push((queue, claim));
