@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::beside_a_server;
+use super::canned::Canned;
+use super::{Program, beside_a_server};
 
 #[test]
 fn an_argument_is_posted_as_text_and_with_json_as_json() {
@@ -132,4 +133,36 @@ fn list_without_bodies_shows_tags_and_lengths() {
     );
     assert_eq!(it.program.plain(&["message", "list", "q", "--no-bodies", "--limit", "1"]), id);
     assert_eq!(it.program.json(&["message", "list", "q", "--no-bodies"])[1]["body_bytes"], json!(9));
+}
+
+#[test]
+fn dropped_post_fails_with_the_reason() {
+    let it = beside_a_server();
+    it.program.say(&["queue", "create", "q"]);
+    it.program.say(&["queue", "hold", "q", "--reason", "bad für 100 %", "--discard"]);
+    for output in ["table", "plain", "json"] {
+        let ended = it.program.run(&["message", "post", "q", "lost?", "-o", output]);
+        assert_eq!((ended.code, ended.out.contains("posted")), (1, false), "{ended:?}");
+        let told = "1 message was dropped and not posted, because of a hold: bad für 100 %";
+        assert!(ended.err.contains(told), "{ended:?}");
+    }
+    let ended = it.program.feed(&["message", "post", "q", "-", "--lines"], b"one\ntwo\n");
+    assert!(ended.code == 1 && ended.err.contains("2 messages were dropped"), "{ended:?}");
+    it.program.say(&["queue", "release", "q"]);
+    assert_eq!(it.program.say(&["message", "post", "q", "kept"]), "posted 1 message\n");
+    assert_eq!(it.program.plain(&["queue", "stats", "q"]), ["1"]);
+}
+
+#[test]
+fn post_dropped_midway_reports_the_first_part() {
+    let posted = r#"{"resources": ["/v2/queues/q/messages/m1"]}"#.to_owned();
+    let dropped = "202 Accepted\r\nX-Discarded: bad deploy";
+    let server = Canned::start(vec![("201 Created", posted), (dropped, r#"{"resources": []}"#.to_owned())]);
+    let body = "x".repeat(150_000);
+    let input = format!("{body}\n{body}\n");
+    let ended =
+        Program::new(Some(&server.url)).feed(&["message", "post", "q", "-", "--lines"], input.as_bytes());
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.err.contains("1 message was dropped and not posted, because of a hold: bad deploy"));
+    assert!(ended.err.contains("before that, 1 message was posted"), "{ended:?}");
 }

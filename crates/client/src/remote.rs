@@ -330,6 +330,22 @@ pub fn encoded(text: &str) -> String {
     })
 }
 
+/// Decodes percent-encoded text, as a header has it. Any other byte, and an escape that is none, stay.
+pub fn decoded(text: &[u8]) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.first_chunk::<2>().filter(|_| first == b'%');
+        let escaped = digits.and_then(|digits| {
+            let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+            u8::try_from(high? * 16 + low?).ok()
+        });
+        bytes.push(escaped.unwrap_or(first));
+        rest = escaped.map_or(after, |_| &after[2..]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Returns a path with those parameters that have a value.
 pub fn with_query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
     let given = parameters.iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
@@ -355,6 +371,12 @@ mod tests {
         for bad in ["localhost:8888", "ftp://a", "http://u:p@a", "http://a?b", "http://a/#b", "", "http://"] {
             assert!(root(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn header_text_is_decoded() {
+        assert_eq!(decoded(b"100 %25 f%C3%BCr x"), "100 % f\u{fc}r x");
+        assert_eq!(decoded(b"50% %zz %4"), "50% %zz %4");
     }
 
     #[test]

@@ -6,16 +6,16 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use http::Method;
+use http::{HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::caller::CallerArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::printer::{Form, Item, List};
 use crate::progress::Progress;
 use crate::queue;
-use crate::remote::{ApiRequest, Remote};
+use crate::remote::{ApiRequest, Remote, decoded};
 use crate::setting::{raw, string};
 use angarium_settings::units;
 
@@ -26,6 +26,8 @@ const REQUEST_BYTES: usize = 200_000;
 const REQUEST_MESSAGES: usize = 500;
 /// Max bytes that are read of one body. The server refuses much smaller bodies, and reports its own bound.
 const BODY_BYTES: u64 = 64 << 20;
+/// The header of a response to a post that a hold has dropped, with the reason of the hold.
+const DISCARDED: &str = "x-discarded";
 
 /// Arguments of `message post`.
 #[derive(Args, Clone, Debug)]
@@ -84,7 +86,7 @@ pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &PostArgs) -> Resu
         (Ok(()), posted) => post.shown.end(&format!("posted {posted} messages")),
         (Err(failure), 0) => Err(failure),
         (Err(failure), posted) => {
-            Err(Failure::Partly { done: format!("{posted} messages were posted"), then: Box::new(failure) })
+            Err(Failure::Partly { done: format!("{} posted", counted(posted)), then: Box::new(failure) })
         }
     }
 }
@@ -181,6 +183,9 @@ impl Post<'_> {
         }
         let request = ApiRequest::new(Method::POST, format!("{}/messages", queue::path(&self.args.queue)));
         let reply = self.remote.call(request.json(&Messages { messages: &self.waiting })?)?;
+        if let Some(reason) = reply.headers.get(DISCARDED) {
+            return Err(dropped(self.waiting.len(), reason));
+        }
         self.posted += self.waiting.len();
         self.waiting.clear();
         self.bytes = 0;
@@ -192,6 +197,17 @@ impl Post<'_> {
         let item = |id: &str| Item { row: Vec::new(), json: format!("{id:?}"), plain: id.to_owned() };
         self.shown.page(ids.map(item).collect())
     }
+}
+
+/// Returns the failure for a request whose messages a hold has dropped.
+fn dropped(messages: usize, reason: &HeaderValue) -> Failure {
+    let reason = decoded(reason.as_bytes());
+    let why = format!("dropped and not posted, because of a hold: {}", printable(&reason));
+    Failure::Found(format!("{} {why}", counted(messages)))
+}
+
+fn counted(messages: usize) -> String {
+    if messages == 1 { "1 message was".to_owned() } else { format!("{messages} messages were") }
 }
 
 fn unreadable(error: std::io::Error) -> Failure {
