@@ -15,7 +15,7 @@ pub struct MessageExplanation {
     /// Its id.
     #[schema(value_type = uuid::Uuid)]
     id: MessageId,
-    /// `ready`, `delayed`, `claimed`, `in_transfer`, `done` or `failed`.
+    /// `ready`, `delayed`, `claimed`, `in_transfer`, `held`, `done` or `failed`.
     #[schema(example = "delayed")]
     state: &'static str,
     /// The explanation for a person. Its words may change with each version; programs read the fields.

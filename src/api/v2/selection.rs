@@ -20,7 +20,7 @@ const TEXT_BYTES: usize = 1_024;
 pub struct MessageFilter {
     /// In one of these states.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(inline, value_type = Vec<FilterState>, max_items = 6)]
+    #[schema(inline, value_type = Vec<FilterState>, max_items = 7)]
     pub state: Vec<String>,
     /// Of this group.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "not_null")]
@@ -61,6 +61,7 @@ pub enum FilterState {
     Delayed,
     Claimed,
     InTransfer,
+    Held,
     Done,
     Failed,
 }
