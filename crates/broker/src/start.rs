@@ -330,6 +330,7 @@ impl LowerComponents {
             open_queues: self.open_queues.clone(),
             transfers: transfers.clone(),
             queues: queues.clone(),
+            quotas: self.quotas.clone(),
         })
     }
 

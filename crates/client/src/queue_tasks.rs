@@ -81,6 +81,9 @@ struct StartedTask {
 #[derive(Deserialize)]
 struct TaskPlan {
     matches: u64,
+    /// Number of messages that would stay, by reason.
+    #[serde(default)]
+    failed: Map<String, Value>,
     looked_at: u64,
     is_whole: bool,
     sample: Vec<Box<RawValue>>,
@@ -118,9 +121,11 @@ pub fn redrive(caller: &CallerArgs, remote: &Remote, args: &RedriveArgs) -> Resu
     let at = format!("{}/tasks", path(&args.queue));
     let reply = remote.call(ApiRequest::new(Method::POST, at).json(&request)?)?;
     if args.dry_run {
-        let TaskPlan { matches, looked_at, is_whole, sample } = reply.parse()?;
+        let TaskPlan { matches, failed, looked_at, is_whole, sample } = reply.parse()?;
         let among = if is_whole { "" } else { ", and the queue has more" };
-        let sentence = format!("{matches} of {looked_at} messages match{among}\n");
+        let stay =
+            if failed.is_empty() { String::new() } else { format!("; to stay: {}", by_reason(&failed)) };
+        let sentence = format!("{matches} of {looked_at} messages match{among}{stay}\n");
         let items = sample.iter().map(|json| peek::item(json)).collect::<Result<Vec<Item>, _>>()?;
         let rows: Vec<Vec<String>> = items.iter().map(|item| item.row.clone()).collect();
         let table = if rows.is_empty() { String::new() } else { Table::new(peek::HEADS).with_head(&rows) };
@@ -150,7 +155,6 @@ pub fn list(caller: &CallerArgs, remote: &Remote, queue: &str) -> Result<(), Fai
 
 fn item(json: &RawValue) -> Result<Item, Failure> {
     let task: Task = parsed(json)?;
-    let failed: Vec<String> = task.failed.iter().map(|(why, messages)| format!("{why} {messages}")).collect();
     let absent = || "-".to_owned();
     let row = vec![
         task.id.clone(),
@@ -158,12 +162,16 @@ fn item(json: &RawValue) -> Result<Item, Failure> {
         task.state,
         task.moved.to_string(),
         task.skipped.to_string(),
-        if failed.is_empty() { absent() } else { failed.join(", ") },
+        if task.failed.is_empty() { absent() } else { by_reason(&task.failed) },
         task.looked_at.to_string(),
         task.to.unwrap_or_else(absent),
         task.filter.as_deref().map_or_else(absent, one_line),
     ];
     Ok(Item { row, json: one_line(json), plain: task.id })
+}
+
+fn by_reason(failed: &Map<String, Value>) -> String {
+    failed.iter().map(|(why, messages)| format!("{why} {messages}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Cancels a task.

@@ -208,6 +208,11 @@ impl TaskRequest {
 }
 
 impl MoveTask {
+    /// Returns the queue to which it moves all messages, if it names one.
+    pub fn named_target(&self) -> Option<&QueueRef> {
+        self.target.as_ref().map(|target| &target.at)
+    }
+
     /// Returns a task that begins at `now`.
     pub fn begin(
         id: Uuid,

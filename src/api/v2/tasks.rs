@@ -117,10 +117,15 @@ pub struct StartedTask {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     id: Option<Uuid>,
-    /// Only for a dry run: how many messages fulfil the conditions, and can be changed; `max` has no effect on it.
+    /// Only for a dry run: how many messages fulfil the conditions, and can be changed and moved; `max` has no effect on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     matches: Option<u64>,
+    /// Only for a dry run: how many messages fulfil the conditions but could not be moved to their origins, by reason,
+    /// as in a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failed: Option<BTreeMap<&'static str, u64>>,
     /// Only for a dry run: how many messages were compared with the conditions.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -137,11 +142,12 @@ pub struct StartedTask {
 
 impl From<SelectionCount> for StartedTask {
     fn from(count: SelectionCount) -> Self {
-        let SelectionCount { matches, looked_at, is_whole, sample } = count;
+        let SelectionCount { matches, failed, looked_at, is_whole, sample } = count;
         let sample = sample.into_iter().map(|message| PeekedMessage::new(message, BodyExtent::Head));
         Self {
             id: None,
             matches: Some(matches),
+            failed: Some(failed.into_iter().map(|(why, messages)| (why.as_str(), messages)).collect()),
             looked_at: Some(looked_at),
             is_whole: Some(is_whole),
             sample: Some(sample.collect()),
@@ -244,13 +250,14 @@ pub struct TaskList {
 /// Start a task over selected messages
 ///
 /// It moves, requeues or deletes the messages that the filter selects, and ends with those that the queue had when it
-/// began. It continues by itself, also with a later owner of the queue. A dry run answers at once, and changes nothing.
+/// began. It continues by itself, also with a later owner of the queue. A dry run answers at once, and changes nothing. It is
+/// refused as the task would be, but other active tasks do not count.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/tasks", operation_id = "task_start", tag = "messages",
     params(QueuePath, CallerHeaders),
     responses(
         (status = 200, description = "What the task would do.", body = StartedTask, example = json!({
-            "matches": 37, "looked_at": 120_000, "is_whole": true, "sample": []
+            "matches": 37, "failed": {}, "looked_at": 120_000, "is_whole": true, "sample": []
         })),
         (status = 202, description = "The task has begun.", body = StartedTask),
         (status = 404, description = "There is no such queue.", body = ErrorBody),
@@ -266,7 +273,8 @@ pub async fn post(
     let (at, is_dry) = (&asked.queue, body.dry_run);
     let request = body.check(at)?;
     if is_dry {
-        let count = broker.selection_count(at, &request.selection).await?.ok_or_else(|| no_queue(at))?;
+        let counted = broker.task_dry_run(at, &request).await?;
+        let count = counted.map_err(|refusal| refused(at, refusal))?;
         return Ok(reply(StatusCode::OK, &StartedTask::from(count)));
     }
     let id = broker.task_start(at, request).await?.map_err(|refusal| refused(at, refusal))?;

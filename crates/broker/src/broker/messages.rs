@@ -8,13 +8,11 @@ use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::page::PopCount;
-use angarium_core::selection::MessageSelection;
 
 use crate::broker::Broker;
 use crate::messages::list::{MessageFilter, MessagePage};
 use crate::messages::peek::{PeekFilter, PeekPage};
 use crate::messages::posts::PostResults;
-use crate::messages::selection_count::SelectionCount;
 use crate::messages::send::SendEntry;
 use crate::messages::view::MessageView;
 use crate::slot::post::PostResult;
@@ -66,16 +64,6 @@ impl Broker {
     /// Returns a page of the messages of a queue in any state; an empty one when there is no such queue.
     pub async fn messages_peek(&self, at: &QueueRef, filter: &PeekFilter) -> Result<PeekPage, Error> {
         self.0.messages.messages_peek(at, filter).await
-    }
-
-    /// Counts the messages of a queue that a task over a selection would change, and shows some of them; none when there
-    /// is no such queue. A large queue is not read to its end.
-    pub async fn selection_count(
-        &self,
-        at: &QueueRef,
-        selection: &MessageSelection,
-    ) -> Result<Option<SelectionCount>, Error> {
-        self.0.messages.selection_count(at, selection).await
     }
 
     /// Returns the messages among `ids` that exist, claimed or not, in the order of `ids`.

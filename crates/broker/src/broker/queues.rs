@@ -19,6 +19,7 @@ use crate::queues::delete::Forwards;
 use crate::queues::describe::QueueDescription;
 use crate::queues::list::{QueueFilter, QueuePage};
 use crate::quotas::counting::QuotaView;
+use crate::redrive::dry_run::SelectionCount;
 use crate::redrive::tasks::MoveRefusal;
 
 impl Broker {
@@ -198,6 +199,16 @@ impl Broker {
         request: TaskRequest,
     ) -> Result<Result<Uuid, MoveRefusal>, Error> {
         self.0.redrive.task_start(at, request).await
+    }
+
+    /// Counts the messages that a task would change, and shows some of them, or tells why it cannot begin. Other tasks do
+    /// not count. A large queue is not read to its end.
+    pub async fn task_dry_run(
+        &self,
+        at: &QueueRef,
+        request: &TaskRequest,
+    ) -> Result<Result<SelectionCount, MoveRefusal>, Error> {
+        self.0.redrive.task_dry_run(at, request).await
     }
 
     /// Returns a task of a queue, active or ended.

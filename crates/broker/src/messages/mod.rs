@@ -11,7 +11,6 @@ pub(crate) mod recall;
 pub(crate) mod replace;
 pub(crate) mod requeue;
 pub(crate) mod retained;
-pub(crate) mod selection_count;
 pub(crate) mod send;
 pub(crate) mod single;
 pub(crate) mod status;

@@ -49,8 +49,7 @@ pub(crate) struct TaskTargets<'a> {
 }
 
 impl<'a> TaskTargets<'a> {
-    pub(crate) fn new(redrive: &'a Redrive, source: &'a QueueRef, task: &'a MoveTask) -> Self {
-        let named = task.target.as_ref().map(|target| &target.at);
+    pub(crate) fn new(redrive: &'a Redrive, source: &'a QueueRef, named: Option<&'a QueueRef>) -> Self {
         Self { redrive, source, named, known: HashMap::default() }
     }
 
@@ -118,7 +117,7 @@ impl Redrive {
             let found = side.store.get(side.queue.id(), &ids).await?;
             origins = found.into_iter().map(|message| (message.header.id, message.body)).collect();
         }
-        let mut targets = TaskTargets::new(self, side.queue.at(), task);
+        let mut targets = TaskTargets::new(self, side.queue.at(), task.named_target());
         let mut routes = Vec::with_capacity(headers.len());
         for header in headers {
             let target = targets.find(origins.remove(&header.id)).await?;

@@ -1,6 +1,7 @@
 //! Redrive: tasks that move messages back or on, requeue or delete them, and transfers that an earlier owner has begun.
 
 pub(crate) mod batch;
+pub(crate) mod dry_run;
 pub(crate) mod selected;
 pub(crate) mod tasks;
 pub(crate) mod unfinished;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use crate::open_queues::OpenQueues;
 use crate::queues::Queues;
+use crate::quotas::QuotaCounts;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
 use crate::stores::table::PoolTable;
@@ -24,6 +26,7 @@ pub(crate) struct RedriveParts {
     pub(crate) open_queues: OpenQueues,
     pub(crate) transfers: MessageTransfers,
     pub(crate) queues: Queues,
+    pub(crate) quotas: QuotaCounts,
 }
 
 impl Redrive {

@@ -301,7 +301,7 @@ impl Redrive {
         chosen: Vec<Message>,
     ) -> Result<SplitMoves, Error> {
         let now = self.0.replica.clock.now();
-        let mut targets = TaskTargets::new(self, queue.at(), task);
+        let mut targets = TaskTargets::new(self, queue.at(), task.named_target());
         let mut moves = SplitMoves::default();
         for Message { header, body } in chosen {
             match targets.find(Some(body)).await? {

@@ -158,8 +158,17 @@ impl Redrive {
         if self.has_all_tasks(at).await? {
             return Ok(Some(MoveRefusal::TooMany));
         }
-        let Some(target) = new.target() else { return Ok(None) };
-        if target == at {
+        self.target_refusal(&queue, new.target()).await
+    }
+
+    /// Returns why the messages of a queue cannot move to `target`, if that is so; none stands for their origins.
+    pub(crate) async fn target_refusal(
+        &self,
+        queue: &QueueHandle,
+        target: Option<&QueueRef>,
+    ) -> Result<Option<MoveRefusal>, Error> {
+        let Some(target) = target else { return Ok(None) };
+        if target == queue.at() {
             return Ok(Some(MoveRefusal::Itself));
         }
         let Some(metadata) = self.0.queues.queue_metadata_anywhere(target).await? else {

@@ -29,6 +29,7 @@ use super::deadletters::{FOR_EVER, ONCE, claim_once};
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::metrics::value;
 use super::peek::peek_of;
+use super::tasks::dry_run;
 use super::transfers::until;
 use super::{Whole, metadata, queue, replica};
 
@@ -489,7 +490,7 @@ async fn peeks_of_one_account_are_bounded() {
         .collect();
     let refused = timeout(SOON, peeks.join_next()).await.expect("one is refused").unwrap().unwrap();
     assert_eq!(refused.unwrap_err().code(), "too_many");
-    assert_eq!(whole.broker.selection_count(&at, &all).await.unwrap_err().code(), "too_many");
+    assert_eq!(dry_run(&whole, &at, all).await.unwrap_err().code(), "too_many");
     pools.stores[0].hang(false);
     while let Some(peeked) = peeks.join_next().await {
         assert_eq!(peeked.unwrap().unwrap().messages.len(), 1);

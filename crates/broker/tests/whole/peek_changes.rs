@@ -20,6 +20,7 @@ use rand::{Rng, SeedableRng};
 use super::groups::in_group;
 use super::peek::peek_of;
 use super::settle::{DONE, entry, fail, settle_one};
+use super::tasks::dry_run;
 use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms, whole};
 
@@ -195,7 +196,7 @@ impl History {
                 0..=2 => self.peek(dice).await,
                 3 => drop(self.whole.broker.queue_explain(&self.at, 20_000).await.unwrap()),
                 4 => self.explain_message(dice).await,
-                _ => drop(self.whole.broker.selection_count(&self.at, &selection(dice)).await.unwrap()),
+                _ => drop(dry_run(&self.whole, &self.at, selection(dice)).await.unwrap()),
             }
         }
     }

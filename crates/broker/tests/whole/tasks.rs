@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use angarium_broker::{MessageSelection, MoveRefusal};
+use angarium_broker::{MessageSelection, MoveRefusal, SelectionCount};
 use angarium_core::delay::Delay;
+use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::limits::PEEK_ENTRIES;
@@ -48,6 +49,16 @@ fn request(verb: TaskVerb, selection: MessageSelection) -> TaskRequest {
 
 fn moving(to: &str, selection: MessageSelection) -> TaskRequest {
     TaskRequest { target: Some(queue(to)), ..request(TaskVerb::Move, selection) }
+}
+
+/// Counts the messages that a deletion would change.
+pub async fn dry_run(
+    whole: &Whole,
+    at: &QueueRef,
+    selection: MessageSelection,
+) -> Result<SelectionCount, Error> {
+    let counted = whole.broker.task_dry_run(at, &request(TaskVerb::Delete, selection)).await?;
+    Ok(counted.expect("a deletion of an existing queue is not refused"))
 }
 
 impl Whole {
@@ -164,7 +175,11 @@ async fn dead_letters_return_to_origin_and_others_are_counted() {
     })
     .await;
     let own = whole.post_these(&dead, vec![tagged("eu")]).await;
-    let task = whole.run_task(&dead, request(TaskVerb::Move, with_tag("eu", &[MessageState::Ready]))).await;
+    let request = request(TaskVerb::Move, with_tag("eu", &[MessageState::Ready]));
+    let count = whole.broker.task_dry_run(&dead, &request).await.unwrap().unwrap();
+    assert_eq!((count.matches, count.looked_at, count.sample.len()), (1, 3, 1));
+    assert_eq!(count.failed.into_iter().collect::<Vec<_>>(), [(MoveFailure::NoOrigin, 1)]);
+    let task = whole.run_task(&dead, request).await;
     assert_eq!((task.status, task.moved), (MoveStatus::Completed, 1));
     let failed = task.selected.unwrap().failed;
     assert_eq!(failed.into_iter().collect::<Vec<_>>(), [(MoveFailure::NoOrigin, 1)]);
@@ -247,14 +262,19 @@ async fn second_task_is_refused_until_first_is_cancelled() {
 async fn unfit_targets_are_refused() {
     let (whole, q) = (whole().await, queue("q"));
     let ready = || of_states(&[MessageState::Ready]);
-    let start =
-        async |at: &QueueRef, to: &str| whole.broker.task_start(at, moving(to, ready())).await.unwrap();
-    assert_eq!(start(&q, "next").await, Err(MoveRefusal::NoSource));
+    let refusal = async |at: &QueueRef, to: &str| {
+        let task = moving(to, ready());
+        let counted = whole.broker.task_dry_run(at, &task).await.unwrap().map(|count| count.matches);
+        let refusal = whole.broker.task_start(at, task).await.unwrap().unwrap_err();
+        assert_eq!(counted, Err(refusal), "the dry run is refused as the task is");
+        refusal
+    };
+    assert_eq!(refusal(&q, "next").await, MoveRefusal::NoSource);
     whole.post(&q, 1, 60).await;
-    assert_eq!(start(&q, "q").await, Err(MoveRefusal::Itself));
-    assert_eq!(start(&q, "next").await, Err(MoveRefusal::NoTarget));
+    assert_eq!(refusal(&q, "q").await, MoveRefusal::Itself);
+    assert_eq!(refusal(&q, "next").await, MoveRefusal::NoTarget);
     whole.broker.queue_create(&queue("next.fifo"), metadata("{\"_fifo\": true}")).await.unwrap();
-    assert_eq!(start(&q, "next.fifo").await, Err(MoveRefusal::OtherKind));
+    assert_eq!(refusal(&q, "next.fifo").await, MoveRefusal::OtherKind);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,7 +296,7 @@ async fn few_of_many_messages_are_found_in_bounded_steps() {
     }
     let all = 10 * (PEEK_ENTRIES as u64 / 5 + 1);
     let selection = with_tag("eu", &[MessageState::Ready]);
-    let count = whole.broker.selection_count(&q, &selection).await.unwrap().unwrap();
+    let count = dry_run(&whole, &q, selection.clone()).await.unwrap();
     let sample: Vec<_> = count.sample.iter().map(|message| message.view.id).collect();
     // A busy machine may not read all of it in the time of a dry run.
     if count.is_whole {
