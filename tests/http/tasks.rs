@@ -10,6 +10,8 @@ use crate::support::client::Answer;
 use crate::support::server::Server;
 
 const TASKS: &str = "/v2/queues/q/tasks";
+/// All states of messages.
+const STATES: [&str; 7] = ["ready", "delayed", "claimed", "in_transfer", "held", "done", "failed"];
 /// Max time of a wait; only a failing test waits so long.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
@@ -184,6 +186,9 @@ fn wrong_tasks_are_refused_and_named() {
         (json!({"do": "move", "to": "origin", "filter": {"state": ["done"]}}), "filter.state"),
         (json!({"do": "delete"}), "filter"),
         (json!({"do": "delete", "filter": {}}), "filter"),
+        (json!({"do": "delete", "filter": {"contains": ""}}), "filter"),
+        (json!({"do": "delete", "filter": {"min_age": 0, "min_attempts": 0}}), "filter"),
+        (json!({"do": "delete", "filter": {"state": STATES}}), "filter"),
         (json!({"do": "delete", "filter": {"state": ["gone"]}}), "filter.state"),
         (json!({"do": "delete", "filter": {"tag": long}}), "filter.tag"),
         (json!({"do": "delete", "filter": {"group": "a b"}}), "filter.group"),

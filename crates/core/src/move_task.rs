@@ -196,7 +196,10 @@ impl TaskRequest {
             TaskVerb::Move if states.is_empty() => states.push(MessageState::Ready),
             TaskVerb::Requeue if states.is_empty() => states.push(MessageState::Failed),
             TaskVerb::Delete if !self.selection.is_narrow() => {
-                return refuse("filter", "a deletion names a state or another condition, or all states");
+                return refuse(
+                    "filter",
+                    "a deletion has a condition that some message can fail; to empty the queue, purge it",
+                );
             }
             TaskVerb::Move | TaskVerb::Requeue | TaskVerb::Delete => {}
         }

@@ -49,9 +49,18 @@ pub struct MessageFacts<'a> {
 }
 
 impl MessageSelection {
-    /// Whether it names a state or has a condition.
+    /// Whether it has a condition that some message can fail. All states, an empty text, and a minimum of 0 are none.
     pub fn is_narrow(&self) -> bool {
-        *self != Self::default()
+        let Self { states, group, tag, by, min_age, max_age, min_attempts, contains } = self;
+        let has_all_states = MessageState::ALL.iter().all(|state| states.contains(state));
+        (!states.is_empty() && !has_all_states)
+            || group.is_some()
+            || tag.is_some()
+            || by.is_some()
+            || min_age.is_some_and(|seconds| seconds > 0)
+            || max_age.is_some_and(|seconds| seconds < u32::MAX)
+            || min_attempts.is_some_and(|attempts| attempts > 0)
+            || contains.as_ref().is_some_and(|text| !text.is_empty())
     }
 
     /// Whether kept messages may fulfil the conditions.
@@ -100,6 +109,31 @@ mod tests {
         assert!(contains("Ärger").accepts_body(body) && contains("\\\"x").accepts_body(body));
         assert!(!contains("ärger").accepts_body(body) && !contains(" \"x").accepts_body(body));
         assert!(MessageSelection::default().accepts_body(body));
+    }
+
+    #[test]
+    fn conditions_of_every_message_make_no_selection_narrow() {
+        let selection = |stored: &str| serde_json::from_str::<MessageSelection>(stored).unwrap();
+        let all = MessageState::ALL.map(MessageState::as_str);
+        let all = serde_json::json!({"states": all, "contains": "", "min_age": 0, "min_attempts": 0});
+        let old = r#"{"max_age":4294967295}"#;
+        for wide in
+            ["{}", r#"{"contains":""}"#, r#"{"min_age":0}"#, r#"{"min_attempts":0}"#, old, &all.to_string()]
+        {
+            assert!(!selection(wide).is_narrow(), "{wide}");
+        }
+        for narrow in [
+            r#"{"states":["ready"]}"#,
+            r#"{"group":"g"}"#,
+            r#"{"tag":"","contains":""}"#,
+            r#"{"by":"x"}"#,
+            r#"{"min_age":1}"#,
+            r#"{"max_age":0}"#,
+            r#"{"min_attempts":1}"#,
+            r#"{"contains":" "}"#,
+        ] {
+            assert!(selection(narrow).is_narrow(), "{narrow}");
+        }
     }
 
     #[test]

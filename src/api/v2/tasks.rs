@@ -36,7 +36,7 @@ pub struct TaskBody {
     #[schema(pattern = "^(move|requeue|delete)$", example = "move")]
     verb: String,
     /// Which messages. Without states a move takes the ready ones, a requeue the failed ones, and a deletion those in any
-    /// state. A deletion has at least one condition. Claimed messages, and those in transfer, are skipped.
+    /// state. A deletion has a condition that some message can fail. Claimed messages, and those in transfer, are skipped.
     #[serde(default)]
     filter: MessageFilter,
     /// Where a move takes them: a queue of the same project, or `origin` for the queue from which each is a dead letter.
