@@ -268,7 +268,10 @@ fn held_group_waits_beside_others_and_is_explained() {
     });
     let claim = client.claim("q", 10, 300).unwrap().granted().unwrap();
     assert_eq!(claim.messages[0].body, json!(1));
-    assert_eq!(client.get(path).unwrap().status, StatusCode::NOT_FOUND);
+    let missing = client.get(path).unwrap();
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+    let why = missing.json()["description"].as_str().unwrap().to_owned();
+    assert!(why.contains("hold of group eu/north:1"), "{why}");
     assert_eq!(client.delete(path).unwrap().status, StatusCode::NO_CONTENT);
     let unfit = client.put("/v2/queues/q/groups/a%20b/hold", Some(&json!({"reason": "x"}))).unwrap();
     assert_eq!((unfit.status, &unfit.json()["code"]), (StatusCode::BAD_REQUEST, &json!("invalid")));

@@ -335,5 +335,5 @@ fn begin_release(groups: &mut Groups, group: &GroupName) {
 }
 
 fn not_held(group: &GroupName) -> Error {
-    Error::NotFound { resource: Resource::Hold, name: group.as_str().to_owned() }
+    Error::NotFound { resource: Resource::GroupHold, name: group.as_str().to_owned() }
 }
