@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::error::ApiError;
 use super::pipeline::identity::Identity;
 use super::query::boolean;
+use angarium_core::access::Role;
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 use angarium_core::trace::TraceContext;
@@ -131,6 +132,19 @@ impl<S: Send + Sync> FromRequestParts<S> for CallerName {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         let name = parts.extensions.get::<Identity>().and_then(|identity| identity.name.as_ref());
         Ok(Self(name.map(ToString::to_string)))
+    }
+}
+
+/// The rights of the caller.
+#[derive(Debug)]
+pub struct CallerRole(pub Role);
+
+impl<S: Send + Sync> FromRequestParts<S> for CallerRole {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let role = parts.extensions.get::<Identity>().map(|identity| identity.role);
+        Ok(Self(role.unwrap_or(Role::Reader)))
     }
 }
 

@@ -213,7 +213,7 @@ fn hold_names_the_token_of_its_caller() {
         format!("Bearer {}", String::from_utf8(made.stdout).unwrap().trim())
     };
     let (named, plain) = (token("member", &["--name", "Jürgen, on call"]), token("member", &[]));
-    let reader = token("reader", &[]);
+    let (reader, admin) = (token("reader", &[]), token("admin", &["--name", "root@example"]));
     let server = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(&tokens).start();
     let client = |token: &str| server.client().with_header("Authorization", token);
     client(&named).create_queue("q").unwrap();
@@ -224,6 +224,23 @@ fn hold_names_the_token_of_its_caller() {
     assert_eq!(client(&reader).put(HOLD, Some(&hold)).unwrap().status, StatusCode::FORBIDDEN);
     assert_eq!(client(&reader).delete(HOLD).unwrap().status, StatusCode::FORBIDDEN);
     assert_eq!(client(&plain).put(HOLD, Some(&hold)).unwrap().json().get("by"), None);
+    let id = client(&named).post_messages("q", &[json!(1)]).unwrap().posted_ids().remove(0);
+    client(&named).delete(HOLD).unwrap();
+    for path in ["/v2/pools/default/hold", "/v2/projects/p/hold"] {
+        assert_eq!(client(&admin).put(path, Some(&hold)).unwrap().json()["by"], json!("root@example"));
+    }
+    // Tenants see the reason, and not the names of administrators.
+    for path in ["/v2/queues/q/explain".to_owned(), format!("/v2/queues/q/messages/{id}/explain")] {
+        for token in [&named, &reader] {
+            let explained = client(token).get(&path).unwrap().text();
+            assert!(explained.contains("(x)") && !explained.contains("root@example"), "{explained}");
+        }
+        let admin = client(&admin).with_header("X-Project-Id", "p");
+        let explained = admin.get(&path).unwrap().text();
+        assert!(explained.contains("root@example"), "{explained}");
+    }
+    let held = client(&reader).get("/v2/queues/q/explain").unwrap().json()["held"].take();
+    assert_eq!((held[0].get("by"), &held[0]["reason"]), (None, &json!("x")), "{held}");
 }
 
 #[test]

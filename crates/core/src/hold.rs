@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::access::Role;
 use crate::error::{Error, InvalidPart};
 use crate::limits;
 use crate::names::{PoolName, ProjectId};
@@ -197,6 +198,14 @@ pub struct AppliedHold {
 pub struct AppliedHolds(pub Vec<AppliedHold>);
 
 impl AppliedHolds {
+    /// Returns them as callers with this role see them: only administrators see the names of administrators, who hold pools
+    /// and projects.
+    pub fn shown_to(mut self, role: Role) -> Self {
+        let names = self.0.iter_mut().filter(|applied| role < Role::Admin && applied.target.is_some());
+        names.for_each(|applied| applied.hold.by = None);
+        self
+    }
+
     /// Returns the first hold because of which no message is granted.
     pub fn barring_claims(&self) -> Option<&AppliedHold> {
         self.0.iter().find(|applied| applied.hold.effects.bars_claims())

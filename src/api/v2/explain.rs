@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::explained_message::MessageExplanation;
 use super::holds::HoldView;
 use crate::api::error::{ApiError, ErrorBody, Errors};
-use crate::api::extract::{CallerHeaders, MessagePath, Path, QueuePath, QueueRequest};
+use crate::api::extract::{CallerHeaders, CallerRole, MessagePath, Path, QueuePath, QueueRequest};
 use crate::api::json::reply;
 use crate::api::sqs::ContextLimits;
 use angarium_broker::{
@@ -238,9 +238,10 @@ struct PoolReport {
 pub async fn queue(
     State(broker): State<Broker>,
     Extension(sqs): Extension<ContextLimits>,
+    CallerRole(role): CallerRole,
     asked: QueueRequest,
 ) -> Result<Response, ApiError> {
-    let explained = broker.queue_explain(&asked.queue, sqs.in_flight).await?;
+    let explained = broker.queue_explain(&asked.queue, sqs.in_flight, role).await?;
     Ok(reply(StatusCode::OK, &QueueExplanation::from(explained)))
 }
 
@@ -260,12 +261,13 @@ pub async fn queue(
 )]
 pub async fn message(
     State(broker): State<Broker>,
+    CallerRole(role): CallerRole,
     asked: QueueRequest,
     Path(MessagePath { message_id }): Path<MessagePath>,
 ) -> Result<Response, ApiError> {
     let missing = |_| Error::NotFound { resource: Resource::Message, name: message_id.clone() };
     let id = message_id.parse().map_err(missing)?;
-    let explained = broker.message_explain(&asked.queue, id).await?;
+    let explained = broker.message_explain(&asked.queue, id, role).await?;
     Ok(reply(StatusCode::OK, &MessageExplanation::from(explained)))
 }
 

@@ -82,7 +82,8 @@ pub struct HoldView {
     discard: bool,
     /// Why it is held.
     reason: String,
-    /// The name of the token, or of the user in Keystone, that made the hold. Absent when there is none.
+    /// The name of the token, or of the user in Keystone, that made the hold. Absent when there is none; of a hold of a
+    /// pool or a project, for all but administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     by: Option<String>,

@@ -1,5 +1,6 @@
 //! Explanation of a message: its state, since when it is in it, and what must happen before a client can claim it.
 
+use angarium_core::access::Role;
 use angarium_core::error::Error;
 use angarium_core::hold::GroupHold;
 use angarium_core::ids::MessageId;
@@ -46,13 +47,19 @@ impl Explanations {
         &self,
         at: &QueueRef,
         id: MessageId,
+        role: Role,
     ) -> Result<MessageExplanation, Error> {
         let queue = self.0.slots.queue(at).await?;
-        let explained = self.explain_message(&queue, id).await;
+        let explained = self.explain_message(&queue, id, role).await;
         self.0.slots.confirm(queue.slot(), explained)
     }
 
-    async fn explain_message(&self, queue: &SlotQueue, id: MessageId) -> Result<MessageExplanation, Error> {
+    async fn explain_message(
+        &self,
+        queue: &SlotQueue,
+        id: MessageId,
+        role: Role,
+    ) -> Result<MessageExplanation, Error> {
         let open = self.0.open_queues.open(queue).await?.ok_or_else(|| no_message(id))?;
         let view = self.0.messages.read_open(&open, id).await?;
         let now = self.0.replica.clock.now();
@@ -60,7 +67,7 @@ impl Explanations {
         let MessageMoment { facts, dead_letter_queue, transfer_refusal } =
             open.message_moment(id, group, target, now)?;
         let limits = slot_limits(open.slot().load(open.at()));
-        let hold = barred(&open.slot().applied_holds(open.at()));
+        let hold = barred(&open.slot().applied_holds(open.at()).shown_to(role));
         let group_hold =
             view.group.as_ref().and_then(|group| open.slot().group_holds(open.at()).remove(group));
         let mut explained = MessageExplanation {

@@ -4,6 +4,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use angarium_catalogue::Placement;
+use angarium_core::access::Role;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::hold::{AppliedHolds, GroupHold};
@@ -118,25 +119,36 @@ impl Explanations {
         &self,
         at: &QueueRef,
         in_flight: usize,
+        role: Role,
     ) -> Result<QueueExplanation, Error> {
         let queue = self.0.slots.queue(at).await?;
-        let explained = self.explain_queue(&queue, in_flight).await;
+        let explained = self.explain_queue(&queue, in_flight, role).await;
         self.0.slots.confirm(queue.slot(), explained)
     }
 
-    async fn explain_queue(&self, queue: &SlotQueue, in_flight: usize) -> Result<QueueExplanation, Error> {
+    async fn explain_queue(
+        &self,
+        queue: &SlotQueue,
+        in_flight: usize,
+        role: Role,
+    ) -> Result<QueueExplanation, Error> {
         let opened = timeout(limits::HEALTH_DEADLINE, self.0.open_queues.open(queue)).await;
         let fault = match opened {
-            Ok(Ok(Some(open))) => return self.explain_open(&open, in_flight).await,
+            Ok(Ok(Some(open))) => return self.explain_open(&open, in_flight, role).await,
             Ok(Ok(None)) => return Err(no_queue(queue.at())),
             Ok(Err(error)) => PoolFault::of(error)?,
             Err(_) => PoolFault::late(),
         };
         let record = queue.record().await?.ok_or_else(|| no_queue(queue.at()))?;
-        Ok(self.explained(queue, &record.placement()?, Some(&fault)))
+        Ok(self.explained(queue, &record.placement()?, Some(&fault), role))
     }
 
-    async fn explain_open(&self, queue: &QueueHandle, in_flight: usize) -> Result<QueueExplanation, Error> {
+    async fn explain_open(
+        &self,
+        queue: &QueueHandle,
+        in_flight: usize,
+        role: Role,
+    ) -> Result<QueueExplanation, Error> {
         let stored = match timeout(limits::HEALTH_DEADLINE, self.read_stored(queue)).await {
             Ok(Ok(stored)) => Ok(stored),
             Ok(Err(error)) => Err(PoolFault::of(error)?),
@@ -152,7 +164,7 @@ impl Explanations {
             dedup_ids,
             claim_refusal,
         } = queue.moment(now)?;
-        let mut explained = self.explained(&queue.in_slot(), &placement, stored.as_ref().err());
+        let mut explained = self.explained(&queue.in_slot(), &placement, stored.as_ref().err(), role);
         if let Ok(StoredContents { contents, next_due }) = stored {
             let Contents { ready, claimed, delayed, in_transfer, kept, .. } = contents;
             explained.counts = Some(ExplainedCounts { ready, delayed, claimed, in_transfer, kept });
@@ -178,6 +190,7 @@ impl Explanations {
         queue: &SlotQueue,
         placement: &Placement,
         fault: Option<&PoolFault>,
+        role: Role,
     ) -> QueueExplanation {
         let load = queue.slot().load(queue.at());
         let Placement { pool, older } = placement;
@@ -189,7 +202,7 @@ impl Explanations {
             facts: None,
             dead_letter_queue: None,
             targets: Vec::new(),
-            holds: queue.slot().holds_in(queue.at(), placement),
+            holds: queue.slot().holds_in(queue.at(), placement).shown_to(role),
             group_holds: queue.slot().group_holds(queue.at()).into_iter().collect(),
             waiting_claims: load.queue_waiters,
             limits: slot_limits(load),

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use angarium_broker::{LimitEffect, QueueExplanation};
+use angarium_core::access::Role;
 use angarium_core::claim::{ClaimWait, Claimer};
 use angarium_core::delay::Delay;
 use angarium_core::error::ErrorCode;
@@ -27,7 +28,7 @@ const CLAIM_END: &str = "2023-11-14T22:18:20Z";
 const DELAY_END: &str = "2023-11-14T22:13:50Z";
 
 pub(super) async fn explain(whole: &Whole, at: &QueueRef) -> QueueExplanation {
-    whole.broker.queue_explain(at, IN_FLIGHT).await.unwrap()
+    whole.broker.queue_explain(at, IN_FLIGHT, Role::Admin).await.unwrap()
 }
 
 async fn sentence_of(whole: &Whole, at: &QueueRef) -> String {
@@ -47,7 +48,7 @@ async fn post_to(whole: &Whole, at: &QueueRef, group: &str, count: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_queue_is_not_found() {
-    let refused = whole().await.broker.queue_explain(&queue("q"), IN_FLIGHT).await.unwrap_err();
+    let refused = whole().await.broker.queue_explain(&queue("q"), IN_FLIGHT, Role::Admin).await.unwrap_err();
     assert_eq!(refused.error_code(), ErrorCode::NotFound);
 }
 
@@ -150,7 +151,7 @@ async fn blocked_group_is_not_promised_after_restart() {
         said.starts_with("1 message is ready, and only a claim shows whether it can be claimed now"),
         "{said}"
     );
-    let said = whole.broker.message_explain(&at, last).await.unwrap().says;
+    let said = whole.broker.message_explain(&at, last, Role::Admin).await.unwrap().says;
     let expected =
         "It is ready, and only a claim shows whether it waits for an earlier message of its group.";
     assert_eq!(said, expected);
@@ -219,7 +220,7 @@ async fn transfer_to_unreachable_target_is_explained() {
     let expected = "A claim gets nothing now: 1 message is in transfer to queue dead, and queue dead could not take a \
                     message yet: storage pool b is unavailable.";
     assert_eq!((explained.says.as_str(), explained.counts.unwrap().in_transfer), (expected, 1));
-    let message = whole.broker.message_explain(&source, ids[0]).await.unwrap();
+    let message = whole.broker.message_explain(&source, ids[0], Role::Admin).await.unwrap();
     let expected = "It is in transfer to queue dead: a client can claim it there once it has arrived. The queue could not \
                     take it yet: storage pool b is unavailable.";
     assert_eq!(message.says, expected);
@@ -237,8 +238,8 @@ async fn reached_limit_is_explained() {
     let (whole, at) = (whole().await, queue("q"));
     whole.post(&at, 3, 3_600).await;
     assert_eq!(whole.claim(&at, 2, 300).await.len(), 2);
-    assert!(whole.broker.queue_explain(&at, 3).await.unwrap().limits.is_empty());
-    let explained = whole.broker.queue_explain(&at, 2).await.unwrap();
+    assert!(whole.broker.queue_explain(&at, 3, Role::Admin).await.unwrap().limits.is_empty());
+    let explained = whole.broker.queue_explain(&at, 2, Role::Admin).await.unwrap();
     let limits: Vec<_> =
         explained.limits.iter().map(|limit| (limit.what, limit.bound, limit.effect)).collect();
     assert_eq!(limits, [("messages in flight", 2, LimitEffect::Receives)]);
@@ -254,8 +255,8 @@ async fn replica_without_lease_explains_nothing() {
     let (whole, at) = (&faulty.whole, queue("q"));
     let ids = whole.post(&at, 1, 3_600).await;
     faulty.link.suspend(LinkOutage::Refused);
-    let of_queue = whole.broker.queue_explain(&at, IN_FLIGHT).await.unwrap_err();
-    let of_message = whole.broker.message_explain(&at, ids[0]).await.unwrap_err();
+    let of_queue = whole.broker.queue_explain(&at, IN_FLIGHT, Role::Admin).await.unwrap_err();
+    let of_message = whole.broker.message_explain(&at, ids[0], Role::Admin).await.unwrap_err();
     for refused in [of_queue, of_message] {
         assert!(refused.error_code() == ErrorCode::Unavailable && refused.nothing_written(), "{refused:?}");
     }
@@ -370,7 +371,7 @@ async fn history(is_explained: bool) -> Vec<String> {
         if is_explained {
             explain(&whole, &at).await;
             for id in &ids {
-                whole.broker.message_explain(&at, *id).await.unwrap();
+                whole.broker.message_explain(&at, *id, Role::Admin).await.unwrap();
             }
         }
         let claim = whole.broker.claim_create(&at, terms(300), limit(2)).await.unwrap();

@@ -1,6 +1,7 @@
 //! Explanations of messages: one test for each state.
 
 use angarium_broker::{GroupBlocker, MessageExplanation};
+use angarium_core::access::Role;
 use angarium_core::delay::Delay;
 use angarium_core::error::ErrorCode;
 use angarium_core::ids::MessageId;
@@ -18,7 +19,7 @@ use super::{Whole, metadata, queue, whole};
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 async fn explain(whole: &Whole, at: &QueueRef, id: MessageId) -> MessageExplanation {
-    whole.broker.message_explain(at, id).await.unwrap()
+    whole.broker.message_explain(at, id, Role::Admin).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +28,7 @@ async fn missing_message_and_queue_are_not_found() {
     let ids = whole.post(&at, 1, 3_600).await;
     whole.broker.message_delete(&at, ids[0], None).await.unwrap();
     for name in ["q", "other"] {
-        let refused = whole.broker.message_explain(&queue(name), ids[0]).await.unwrap_err();
+        let refused = whole.broker.message_explain(&queue(name), ids[0], Role::Admin).await.unwrap_err();
         assert_eq!(refused.error_code(), ErrorCode::NotFound, "{name}");
     }
 }

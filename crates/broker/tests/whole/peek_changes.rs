@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use angarium_broker::{BodyExtent, MessageFilter, MessageSelection, MessageView, PeekFilter};
+use angarium_core::access::Role;
 use angarium_core::delay::Delay;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, MessageId};
@@ -194,7 +195,7 @@ impl History {
         for _ in 0..dice.random_range(0..4) {
             match dice.random_range(0..6) {
                 0..=2 => self.peek(dice).await,
-                3 => drop(self.whole.broker.queue_explain(&self.at, 20_000).await.unwrap()),
+                3 => drop(self.whole.broker.queue_explain(&self.at, 20_000, Role::Admin).await.unwrap()),
                 4 => self.explain_message(dice).await,
                 _ => drop(dry_run(&self.whole, &self.at, selection(dice)).await.unwrap()),
             }
@@ -210,8 +211,11 @@ impl History {
     /// Explains any message that was posted: one that is gone is not found.
     async fn explain_message(&self, dice: &mut StdRng) {
         let Some(last) = self.posted.len().checked_sub(1) else { return };
-        let explained =
-            self.whole.broker.message_explain(&self.at, self.posted[dice.random_range(0..=last)]).await;
+        let explained = self
+            .whole
+            .broker
+            .message_explain(&self.at, self.posted[dice.random_range(0..=last)], Role::Admin)
+            .await;
         assert!(matches!(explained, Ok(_) | Err(Error::NotFound { .. })), "{explained:?}");
     }
 
@@ -231,7 +235,7 @@ impl History {
 
     /// What the queue is explained by, without what differs between two services.
     async fn explanation(&self) -> String {
-        let explained = self.whole.broker.queue_explain(&self.at, 20_000).await.unwrap();
+        let explained = self.whole.broker.queue_explain(&self.at, 20_000, Role::Admin).await.unwrap();
         format!("{} {:?}", explained.says, explained.counts)
     }
 }

@@ -8,6 +8,7 @@ use angarium_broker::{Broker, HoldTerms};
 use angarium_catalogue::{Catalogue, Component, ComponentState, Schema};
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::{Coordination, Op};
+use angarium_core::access::Role;
 use angarium_core::claim::{ClaimWait, Claimer};
 use angarium_core::error::Error;
 use angarium_core::hold::{HoldEffects, HoldReason, HoldTarget};
@@ -234,7 +235,7 @@ async fn queue_between_two_pools_is_held_by_either() {
     for name in ["a", "b"] {
         whole.broker.hold_make(&pool(name), claims_held()).await.unwrap();
         assert_eq!(claimed(&whole.broker, &at).await, 0, "{name}");
-        let explained = whole.broker.queue_explain(&at, 100).await.unwrap();
+        let explained = whole.broker.queue_explain(&at, 100, Role::Admin).await.unwrap();
         assert_eq!(explained.holds.0.len(), 1, "{}", explained.says);
         whole.broker.hold_release(&pool(name), None).await.unwrap();
     }
