@@ -102,6 +102,27 @@ fn claimed_and_delayed_messages_are_explained() {
 }
 
 #[test]
+fn parked_message_has_no_date() {
+    let service = service();
+    let id = service.post_one(json!({"body": 1}));
+    let path = format!("/v2/queues/q/messages/{id}/requeue");
+    assert_eq!(service.client.post(&path, &json!({"not_before": "never"})).unwrap().status, 204);
+    let peeked = service.client.get("/v2/queues/q/peek?state=delayed").unwrap().json()["messages"][0].take();
+    assert_eq!((&peeked["id"], peeked.get("ready_in")), (&json!(id), None), "{peeked}");
+    assert_eq!(
+        (peeked["details"].get("delay"), peeked["details"].get("not_before")),
+        (None, None),
+        "{peeked}"
+    );
+    assert_eq!(service.explained()["delayed"], json!({"messages": 1}));
+    let explained = service.message_explained(&id);
+    assert_eq!((explained.get("ready_in"), explained.get("not_before")), (None, None), "{explained}");
+    let due = service.post_one(json!({"body": 2, "delay": 600}));
+    assert!(service.explained()["delayed"]["next_due_in"].as_u64().is_some_and(|left| left > 500));
+    assert!(service.message_explained(&due)["not_before"].is_string());
+}
+
+#[test]
 fn message_behind_a_claimed_one_names_it() {
     let service = service();
     service.client.put("/v2/queues/q", Some(&json!({"_fifo": true}))).unwrap();

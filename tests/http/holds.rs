@@ -269,6 +269,7 @@ fn held_group_waits_beside_others_and_is_explained() {
         (&peeked["messages"][0]["id"], &peeked["messages"][0]["state"]),
         (&json!(held), &json!("held"))
     );
+    assert_eq!(peeked["messages"][0].get("ready_in"), None, "{peeked}");
     let explained = client.get("/v2/queues/q/explain").unwrap().json();
     let says = explained["says"].as_str().unwrap();
     assert!(says.contains("group eu/north:1 is held until it is released (move of the database)"), "{says}");

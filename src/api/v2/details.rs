@@ -24,7 +24,7 @@ pub struct MessageDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     to: Option<String>,
-    /// Seconds until its delay ends; of a delayed message only.
+    /// Seconds until its delay ends; of a delayed message only, and absent if it is parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     delay: Option<u64>,

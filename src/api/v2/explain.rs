@@ -40,7 +40,7 @@ pub struct QueueExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     ready: Option<u64>,
-    /// Messages whose delay has not ended. Absent while the pool does not answer.
+    /// Messages whose delay has not ended, also parked ones and those of held groups that are put aside. Absent while the pool does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     delayed: Option<DelayReport>,
@@ -116,7 +116,7 @@ impl From<(GroupName, GroupHold)> for GroupHoldReport {
 struct DelayReport {
     /// How many there are.
     messages: u64,
-    /// When the first is due, as `YYYY-MM-DDTHH:MM:SSZ`. Absent when there is none.
+    /// When the first is due, as `YYYY-MM-DDTHH:MM:SSZ`. Absent when there is none, or when none becomes ready by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     next_due: Option<String>,
@@ -279,10 +279,12 @@ pub(super) fn seconds_until(at: Timestamp, now: Timestamp) -> u64 {
 impl From<BrokerExplanation> for QueueExplanation {
     fn from(explained: BrokerExplanation) -> Self {
         let BrokerExplanation { now, counts, facts, .. } = explained;
+        // Parked messages, and those of held groups, are never due by themselves.
+        let next_due = explained.next_due.filter(|at| *at != Timestamp::NEVER);
         let delayed = counts.map(|counts| DelayReport {
             messages: counts.delayed,
-            next_due: explained.next_due.map(Timestamp::calendar),
-            next_due_in: explained.next_due.map(|at| seconds_until(at, now)),
+            next_due: next_due.map(Timestamp::calendar),
+            next_due_in: next_due.map(|at| seconds_until(at, now)),
         });
         let in_transfer = counts.map(|counts| TransferReport {
             messages: counts.in_transfer,

@@ -32,7 +32,7 @@ pub struct MessageExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     group: Option<String>,
-    /// Seconds until its delay ends; of a delayed message only.
+    /// Seconds until its delay ends; of a delayed message only, and absent if it is parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     ready_in: Option<u64>,

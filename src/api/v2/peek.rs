@@ -153,7 +153,7 @@ pub(super) struct PeekedMessage {
     age: u64,
     /// Seconds that it lives in all. A claim may have raised it.
     ttl: u32,
-    /// Seconds until its delay ends; of a delayed message only.
+    /// Seconds until its delay ends; of a delayed message only, and absent if it is parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     ready_in: Option<u64>,

@@ -39,7 +39,8 @@ pub struct MessageView {
     pub group: Option<GroupName>,
     /// The claim that holds it, if there is one.
     pub claim: Option<ClaimId>,
-    /// The rest of its delay, if the delay has not ended.
+    /// The rest of its delay, if it has one that ends by itself: a parked message, or one that a hold has put aside, has
+    /// none.
     pub delay: Option<DelayLeft>,
     /// When it may first be claimed, as far as it is ready or delayed.
     pub ready: Timestamp,
@@ -112,7 +113,8 @@ impl MessageView {
         let envelope = (!envelope.is_empty()).then(|| Box::new(envelope));
         let (id, ttl, created) = (header.id, header.ttl(retention), header.created);
         let (first_claimed, group) = (header.first_claimed, header.group.clone());
-        let delay = (header.state == State::Scheduled).then(|| DelayLeft {
+        let ends = header.state == State::Scheduled && header.ready != Timestamp::NEVER;
+        let delay = ends.then(|| DelayLeft {
             seconds: header.ready.as_millis().saturating_sub(now.as_millis()).div_ceil(1_000),
             until: header.ready,
         });
