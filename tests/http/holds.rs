@@ -154,6 +154,11 @@ fn hold_ends_by_itself() {
     assert_eq!(waited.status, StatusCode::CREATED);
     assert!(clock.now() >= until);
     wait_until("its record is gone", || service.client.get(HOLD).unwrap().status == StatusCode::NOT_FOUND);
+    wait_until("the log tells both", || {
+        let log = service.server.last_lines();
+        let held = log.lines().any(|line| line.contains("queue held") && line.contains(&until.calendar()));
+        held && log.contains("queue hold ended")
+    });
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The background task of holds of pools and projects: it keeps memory in step with the tree, and ends holds at their
 //! time.
 
+use tracing::info;
+
 use angarium_core::error::Error;
 use angarium_core::hold::HoldTarget;
 use angarium_core::ids::Slot;
@@ -66,8 +68,12 @@ impl Holds {
         let Some(found) = catalogue.shared_hold(target).await? else { return Ok(()) };
         // A request may have replaced it meanwhile.
         let (version, now) = (found.version, self.0.replica.clock.now());
-        if !readable(found).is_in_force(now) {
-            catalogue.shared_hold_remove(target, version).await?;
+        // Of several replicas one removes it.
+        if !readable(found).is_in_force(now) && catalogue.shared_hold_remove(target, version).await? {
+            match target {
+                HoldTarget::Pool(pool) => info!(%pool, "pool hold ended"),
+                HoldTarget::Project(project) => info!(%project, "project hold ended"),
+            }
         }
         Ok(())
     }

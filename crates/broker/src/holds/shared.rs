@@ -7,6 +7,7 @@ use angarium_core::error::{Error, Resource};
 use angarium_core::hold::{Hold, HoldTarget};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
+use angarium_core::time::Timestamp;
 
 use crate::holds::Holds;
 use crate::holds::terms::HoldTerms;
@@ -26,10 +27,11 @@ impl Holds {
         let make = async move {
             let hold = terms.begin(holds.0.replica.clock.now())?;
             holds.write(&target, &hold).await?;
+            let (reason, until) = (&hold.reason, hold.until.map(Timestamp::calendar));
             let by = hold.by.as_deref().unwrap_or_default();
             match &target {
-                HoldTarget::Pool(pool) => info!(%pool, reason = %hold.reason, by, "pool held"),
-                HoldTarget::Project(project) => info!(%project, reason = %hold.reason, by, "project held"),
+                HoldTarget::Pool(pool) => info!(%pool, %reason, by, until, "pool held"),
+                HoldTarget::Project(project) => info!(%project, %reason, by, until, "project held"),
             }
             if is_on(Mutation::AnswerUnconfirmedHold) {
                 return Ok(hold);

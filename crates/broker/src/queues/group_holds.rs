@@ -22,6 +22,7 @@ use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
 use angarium_engine::QueueEngine;
 
 use crate::holds::terms::HoldTerms;
@@ -90,8 +91,8 @@ impl Queues {
         check_count(&groups)?;
         self.write_group_holds(queue, groups).await?;
         let (at, by) = (queue.at(), hold.by.as_deref().unwrap_or_default());
-        let (project, name) = (&at.project, &at.name);
-        info!(%project, queue = %name, %group, reason = %hold.reason, by, "group held");
+        let (project, name, until) = (&at.project, &at.name, hold.until.map(Timestamp::calendar));
+        info!(%project, queue = %name, %group, reason = %hold.reason, by, until, "group held");
         self.fence_held(queue).await?;
         Ok(hold)
     }
@@ -247,6 +248,8 @@ impl Queues {
         if !is_begun {
             begin_release(&mut groups, &group);
             self.write_group_holds(queue, groups).await?;
+            let at = queue.at();
+            info!(project = %at.project, queue = %at.name, %group, "group hold ended");
         }
         Ok(Some(group))
     }

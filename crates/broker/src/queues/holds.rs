@@ -15,6 +15,7 @@ use angarium_catalogue::Schema;
 use angarium_core::error::{Error, Resource};
 use angarium_core::hold::{AppliedHolds, Hold};
 use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
 
 use crate::holds::shared::unconfirmed;
 use crate::holds::terms::HoldTerms;
@@ -51,8 +52,8 @@ impl Queues {
         let written = catalogue.hold_write(&slot.owned, at, &hold).await;
         slot.note_placed(written.map(|()| true))?;
         slot.enter_hold(at, hold.clone());
-        let by = hold.by.as_deref().unwrap_or_default();
-        info!(project = %at.project, queue = %at.name, reason = %hold.reason, by, "queue held");
+        let (by, until) = (hold.by.as_deref().unwrap_or_default(), hold.until.map(Timestamp::calendar));
+        info!(project = %at.project, queue = %at.name, reason = %hold.reason, by, until, "queue held");
         self.fence_held(queue).await?;
         Ok(hold)
     }
@@ -157,7 +158,10 @@ impl Queues {
         if !queue.slot().is_hold_ended(queue.at(), self.0.replica.clock.now()) {
             return Ok(());
         }
-        self.remove_hold(queue).await
+        self.remove_hold(queue).await?;
+        let at = queue.at();
+        info!(project = %at.project, queue = %at.name, "queue hold ended");
+        Ok(())
     }
 }
 
