@@ -134,6 +134,7 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
             v2::shared_holds::project_get,
             v2::shared_holds::project_delete
         ))
+        .routes(routes!(v2::shared_holds::list))
         .routes(routes!(v2::components::get))
         .routes(routes!(v2::components::drain))
         .routes(routes!(v2::listing::get))

@@ -97,6 +97,45 @@ fn discarded_posts_of_held_project_create_no_queue() {
 }
 
 #[test]
+fn holds_are_listed_page_by_page_for_administrators() {
+    let service = service();
+    let client = &service.client;
+    let list = |query: &str| {
+        let answer = client.get(&format!("/v2/admin/holds{query}")).unwrap();
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        answer.json()
+    };
+    assert_eq!(list(""), json!({"holds": [], "links": []}));
+    let project = hold(client, PROJECT, &json!({"reason": "invoice"}));
+    let typo =
+        hold(client, "/v2/projects/nobody/hold", &json!({"reason": "typo", "claim": false, "post": true}));
+    let pool = hold(client, POOL, &json!({"reason": "full disk"}));
+    assert_eq!(list("")["holds"], json!([pool, project, typo]));
+    let mut path = "/v2/admin/holds?limit=1".to_owned();
+    for held in [&pool, &project, &typo] {
+        let page = client.get(&path).unwrap().json();
+        assert_eq!(page["holds"], json!([held]));
+        path = page["links"][0]["href"].as_str().unwrap().to_owned();
+    }
+    assert_eq!(client.get(&path).unwrap().json(), json!({"holds": [], "links": []}));
+    // The answers about a pool have its hold.
+    let pools = client.get("/v2/pools").unwrap().json();
+    assert_eq!(
+        (&pools["pools"][0]["held"], &client.get("/v2/pools/default").unwrap().json()["held"]),
+        (&pool, &pool)
+    );
+    release(client, POOL);
+    assert_eq!(client.get("/v2/pools/default").unwrap().json().get("held"), None);
+    assert_eq!(list("")["holds"], json!([project, typo]));
+    for wrong in ["?marker=x", "?marker=pool/a%20b", "?marker=project/", "?limit=0", "?limit=1001"] {
+        let answer = client.get(&format!("/v2/admin/holds{wrong}")).unwrap();
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+    let member = client.clone().with_header("X-Roles", "member");
+    assert_eq!(member.get("/v2/admin/holds").unwrap().status, StatusCode::FORBIDDEN);
+}
+
+#[test]
 fn holds_of_pools_and_projects_are_for_administrators() {
     let service = service();
     let member = service.client.clone().with_header("X-Roles", "member");

@@ -155,8 +155,9 @@ impl Hold {
     }
 }
 
-/// A resource with many queues that can be held: its hold is in force for each of them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A resource with many queues that can be held: its hold is in force for each of them. Pools are before projects, each in
+/// the order of their names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HoldTarget {
     /// All queues in a pool, also while they move into it or out of it.
     Pool(PoolName),

@@ -108,7 +108,7 @@ fn bodies(operation: &str) -> Bodies {
         "pools_list" | "pool_drain_start" | "pool_drain_get" | "pool_map_get" | "balance_plan_get"
         | "balance_start" | "pool_get" | "pool_put" | "pool_update" => of_pools(operation),
         "queue_hold_put" | "queue_hold_get" | "pool_hold_put" | "pool_hold_get" | "project_hold_put"
-        | "project_hold_get" | "group_hold_put" | "group_hold_get" => of_holds(operation),
+        | "project_hold_get" | "holds_list" | "group_hold_put" | "group_hold_get" => of_holds(operation),
         "flavors_list" | "flavor_get" | "flavor_put" | "flavor_update" => of_flavors(operation),
         _ => Bodies::default(),
     }

@@ -14,6 +14,10 @@ pub(super) fn of_holds(operation: &str) -> Bodies {
         "pool_hold_get" => Bodies::answer(shared_hold("pool", "fast-1")),
         "project_hold_put" => Bodies::both(terms, shared_hold("project", "acme")),
         "project_hold_get" => Bodies::answer(shared_hold("project", "acme")),
+        "holds_list" => Bodies::answer(json!({
+            "holds": [shared_hold("pool", "fast-1"), shared_hold("project", "acme")],
+            "links": [{"rel": "next", "href": "/v2/admin/holds?marker=project%2Facme"}]
+        })),
         _ => Bodies::default(),
     }
 }

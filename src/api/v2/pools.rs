@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::health::PoolHealthBody;
+use super::holds::HoldView;
 use super::page::{Link, NamesQuery, located, view};
 use crate::api::error::{ApiError, ErrorBody, Errors, NotAdmin};
 use crate::api::extract::{CallerHeaders, Path};
@@ -16,6 +17,7 @@ use crate::api::query::{Query, boolean};
 use crate::api::roles::{Admin, RoleHeaders};
 use angarium_broker::{Broker, PoolReport, PoolView};
 use angarium_core::error::{Error, InvalidPart};
+use angarium_core::hold::{AppliedHold, HoldTarget};
 use angarium_core::limits::{self, Limits};
 use angarium_core::names::{FlavorName, PoolName};
 use angarium_core::pool::{PoolChange, PoolOptions, PoolState, PoolUri, weight};
@@ -184,6 +186,10 @@ pub struct Pool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     queues: Option<u64>,
+    /// Its hold. Absent when it is not held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    held: Option<HoldView>,
 }
 
 /// What all queues of a pool hold together.
@@ -199,7 +205,8 @@ pub struct PoolUsage {
 
 impl Pool {
     fn brief(view: PoolView) -> Self {
-        let PoolView { name, pool } = view;
+        let PoolView { name, pool, hold } = view;
+        let held = hold.map(|hold| AppliedHold { target: Some(HoldTarget::Pool(name.clone())), hold });
         Self {
             href: path(&name),
             name: name.to_string(),
@@ -211,6 +218,7 @@ impl Pool {
             health: None,
             usage: None,
             queues: None,
+            held: held.map(HoldView::from),
         }
     }
 
@@ -277,8 +285,8 @@ pub async fn get(
     Query(query): Query<DetailQuery>,
 ) -> Result<Response, ApiError> {
     let view = view(query.detailed.as_deref(), Pool::brief, Pool::detailed)?;
-    let PoolReport { health, usage, queues } = broker.pool_report(&PoolName::new(&pool)?).await?;
-    let shown = view(PoolView { name: health.name.clone(), pool: health.pool.clone() });
+    let PoolReport { health, usage, queues, hold } = broker.pool_report(&PoolName::new(&pool)?).await?;
+    let shown = view(PoolView { name: health.name.clone(), pool: health.pool.clone(), hold });
     let usage =
         usage.map(|held| PoolUsage { queues: held.queues, messages: held.messages, bytes: held.bytes });
     Ok(reply(StatusCode::OK, &Pool { health: Some(health.into()), usage, queues, ..shown }))

@@ -3,19 +3,23 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::holds::{HoldRequest, HoldView};
+use super::page::{Link, links};
 use super::pools::PoolPath;
-use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::error::{ApiError, ErrorBody, Errors, NotAdmin};
 use crate::api::extract::{CallerHeaders, CallerName, Path};
 use crate::api::json::{Json, reply};
+use crate::api::query::{Query, integer};
 use crate::api::roles::{Admin, RoleHeaders};
 use angarium_broker::Broker;
-use angarium_core::error::Error;
+use angarium_core::error::{Error, InvalidPart};
 use angarium_core::hold::{AppliedHold, HoldTarget};
-use angarium_core::names::ProjectId;
+use angarium_core::limits;
+use angarium_core::names::{PoolName, ProjectId};
+use angarium_core::page::PageLimit;
 
 impl PoolPath {
     fn target(&self) -> Result<HoldTarget, Error> {
@@ -36,6 +40,75 @@ impl ProjectPath {
     fn target(&self) -> Result<HoldTarget, Error> {
         ProjectId::new(&self.project).map(HoldTarget::Project)
     }
+}
+
+/// Which part of the list of holds.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct HoldsQuery {
+    /// The hold after which the page begins, as the link of the page before has it.
+    #[param(nullable = false)]
+    marker: Option<String>,
+    /// At most this many; 20 when absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1_000, nullable = false)]
+    limit: Option<String>,
+}
+
+impl HoldsQuery {
+    /// Returns the held resource after which the page begins.
+    fn after(&self) -> Result<Option<HoldTarget>, Error> {
+        let Some(marker) = self.marker.as_deref() else { return Ok(None) };
+        let target = match marker.split_once('/') {
+            Some((POOL, name)) => PoolName::new(name).map(HoldTarget::Pool).ok(),
+            Some((PROJECT, name)) => ProjectId::new(name).map(HoldTarget::Project).ok(),
+            _ => None,
+        };
+        let why = "it is not the marker of a link";
+        target.map(Some).ok_or_else(|| Error::invalid(InvalidPart::Limit, "marker", why))
+    }
+}
+
+/// The kinds of resources in a marker.
+const POOL: &str = "pool";
+const PROJECT: &str = "project";
+
+fn marker(target: &HoldTarget) -> String {
+    let kind = match target {
+        HoldTarget::Pool(_) => POOL,
+        HoldTarget::Project(_) => PROJECT,
+    };
+    format!("{kind}/{}", target.name())
+}
+
+/// A page of holds.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct HoldPage {
+    /// Those of pools first, then those of projects, each in order of the names. `pool` or `project` names the resource.
+    holds: Vec<HoldView>,
+    /// Where the next page is; none after a page without holds.
+    links: Vec<Link>,
+}
+
+/// List the holds of pools and projects
+///
+/// Only holds that are in force are listed. It costs a look at memory. A hold whose request was answered is in the
+/// answers of every replica that serves queues.
+#[utoipa::path(
+    get, path = "/v2/admin/holds", operation_id = "holds_list", tag = "pools",
+    security(("bearer" = ["admin"]), ("x_auth_token" = ["admin"])),
+    params(HoldsQuery, CallerHeaders, RoleHeaders),
+    responses((status = 200, description = "A page of them.", body = HoldPage), Errors, NotAdmin)
+)]
+pub async fn list(
+    State(broker): State<Broker>,
+    _: Admin,
+    Query(query): Query<HoldsQuery>,
+) -> Result<Response, ApiError> {
+    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, limits::HOLDS_PAGE)?;
+    let holds = broker.holds_list(query.after()?.as_ref(), limit.get());
+    let last = holds.last().and_then(|applied| applied.target.as_ref()).map(marker);
+    let links = links("/v2/admin/holds", last, &[("limit", query.limit.as_deref())]);
+    Ok(reply(StatusCode::OK, &HoldPage { holds: holds.into_iter().map(HoldView::from).collect(), links }))
 }
 
 /// Hold a pool

@@ -161,6 +161,12 @@ fn pages() -> Vec<Bound> {
         page("pools on a page", "`--max-pools-per-page`"),
         page("flavors on a page", "`--max-flavors-per-page`"),
         Bound(
+            "holds of pools and projects on a page",
+            count(bounds::HOLDS_PAGE.default_value() as usize),
+            count(bounds::HOLDS_PAGE.most()),
+            "",
+        ),
+        Bound(
             "elements of a page without `limit`",
             count(bounds::PAGE_DEFAULT),
             count(bounds::PAGE_MAX),

@@ -1,7 +1,7 @@
 //! Holds of pools and projects.
 
 use angarium_core::error::Error;
-use angarium_core::hold::{Hold, HoldTarget};
+use angarium_core::hold::{AppliedHold, Hold, HoldTarget};
 
 use crate::broker::Broker;
 use crate::holds::terms::HoldTerms;
@@ -16,6 +16,11 @@ impl Broker {
     /// Returns the hold of a pool or of a project; not found when it is not held.
     pub async fn hold_get(&self, target: &HoldTarget) -> Result<Hold, Error> {
         self.0.holds.hold_get(target).await
+    }
+
+    /// Returns at most `most` holds of pools and projects behind `after`, pools first, as this replica knows them.
+    pub fn holds_list(&self, after: Option<&HoldTarget>, most: usize) -> Vec<AppliedHold> {
+        self.0.holds.holds_list(after, most)
     }
 
     /// Ends the hold of a pool or of a project, for the caller with this name. It is no error when there is no hold.

@@ -4,7 +4,7 @@ use tracing::info;
 
 use angarium_catalogue::{PoolEntry, Schema};
 use angarium_core::error::{Error, Resource};
-use angarium_core::hold::{Hold, HoldTarget};
+use angarium_core::hold::{AppliedHold, Hold, HoldTarget};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
@@ -81,6 +81,11 @@ impl Holds {
         let found = self.0.replica.catalogue.shared_hold(target).await?.map(readable);
         let now = self.0.replica.clock.now();
         found.filter(|hold| hold.is_in_force(now)).ok_or_else(|| not_held(target))
+    }
+
+    /// Returns at most `most` holds of pools and projects behind `after`, pools first, as this replica knows them.
+    pub fn holds_list(&self, after: Option<&HoldTarget>, most: usize) -> Vec<AppliedHold> {
+        self.0.slots.shared_holds().list(after, most, self.0.replica.clock.now())
     }
 
     /// Ends the hold of a pool or of a project, for the caller with this name. Messages of its queues can be claimed

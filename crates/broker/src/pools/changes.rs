@@ -2,6 +2,7 @@
 
 use angarium_catalogue::{PoolEntry, Registry};
 use angarium_core::error::{Error, Part, Resource};
+use angarium_core::hold::{Hold, HoldTarget};
 use angarium_core::names::PoolName;
 use angarium_core::pool::{Pool, PoolChange, PoolUri};
 use angarium_storage::PoolStore;
@@ -18,19 +19,21 @@ pub struct PoolView {
     pub name: PoolName,
     /// Its record.
     pub pool: Pool,
-}
-
-impl From<PoolEntry> for PoolView {
-    fn from(entry: PoolEntry) -> Self {
-        Self { name: entry.name, pool: entry.pool }
-    }
+    /// Its hold in force, as this replica knows it.
+    pub hold: Option<Hold>,
 }
 
 impl Pools {
+    fn view(&self, PoolEntry { name, pool, .. }: PoolEntry) -> PoolView {
+        let target = HoldTarget::Pool(name.clone());
+        let hold = self.0.slots.shared_holds().hold(&target, self.0.replica.clock.now());
+        PoolView { name, pool, hold }
+    }
+
     /// Returns a pool as the catalogue has it, with the changes of every replica.
     pub async fn pool_get(&self, name: &PoolName) -> Result<PoolView, Error> {
         let entry = self.0.replica.catalogue.pool(name).await?;
-        entry.map(PoolView::from).ok_or_else(|| no_pool(name))
+        entry.map(|entry| self.view(entry)).ok_or_else(|| no_pool(name))
     }
 
     /// Returns at most `limit` pools, by name, after `marker`.
@@ -39,7 +42,7 @@ impl Pools {
         let after = names.into_iter().filter(|name| marker.is_none_or(|marker| name.as_str() > marker));
         let mut pools = Vec::new();
         for name in after.take(limit) {
-            pools.extend(self.0.replica.catalogue.pool(&name).await?.map(PoolView::from));
+            pools.extend(self.0.replica.catalogue.pool(&name).await?.map(|entry| self.view(entry)));
         }
         Ok(pools)
     }
@@ -74,7 +77,7 @@ impl Pools {
                 pools.0.replica.catalogue.catch_up().await?;
                 let entry = pools.0.replica.catalogue.pool(&name).await?.ok_or_else(|| no_pool(&name))?;
                 if let Some(entry) = pools.change_pool(entry, &change).await? {
-                    return Ok(entry.into());
+                    return Ok(pools.view(entry));
                 }
             }
             Err(changed_each_time())

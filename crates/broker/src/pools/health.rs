@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use angarium_core::error::Error;
+use angarium_core::hold::Hold;
 use angarium_core::names::PoolName;
 use angarium_core::pool::Pool;
 use angarium_storage::{Health, Usage};
@@ -36,12 +37,14 @@ pub struct PoolReport {
     pub usage: Option<Usage>,
     /// The number of queues in it, with messages or without, if they could be counted in time.
     pub queues: Option<u64>,
+    /// Its hold in force, as this replica knows it.
+    pub hold: Option<Hold>,
 }
 
 impl Pools {
     /// Returns a pool and its report of itself. Takes at most [`limits::HEALTH_DEADLINE`] and writes nothing.
     pub async fn pool_report(&self, name: &PoolName) -> Result<PoolReport, Error> {
-        let PoolView { name, pool } = self.pool_get(name).await?;
+        let PoolView { name, pool, hold } = self.pool_get(name).await?;
         let open = self.pool_of_record(&name).await?;
         let store = open.store().ok();
         let usage = async {
@@ -50,7 +53,7 @@ impl Pools {
         };
         let (health, usage, queues) =
             tokio::join!(ask(Arc::clone(&open)), usage, self.count_queues_in(&name));
-        Ok(PoolReport { health: PoolHealth { pool, ..health }, usage, queues })
+        Ok(PoolReport { health: PoolHealth { pool, ..health }, usage, queues, hold })
     }
 
     pub(crate) async fn ask_pools(&self) -> Vec<PoolHealth> {

@@ -109,6 +109,25 @@ impl SharedHolds {
         in_force.map(|(target, hold)| (target.clone(), hold.since)).collect()
     }
 
+    /// Returns the hold in force of a pool or of a project.
+    pub(crate) fn hold(&self, target: &HoldTarget, now: Timestamp) -> Option<Hold> {
+        self.holds.read().get(target).filter(|hold| hold.is_in_force(now)).cloned()
+    }
+
+    /// Returns the first `most` holds in force behind `after`, in the order of their targets.
+    pub(crate) fn list(&self, after: Option<&HoldTarget>, most: usize, now: Timestamp) -> Vec<AppliedHold> {
+        let holds = self.holds.read();
+        let is_meant = |target: &HoldTarget| after.is_none_or(|after| target > after);
+        let mut found: Vec<(&HoldTarget, &Hold)> =
+            holds.iter().filter(|(target, hold)| is_meant(target) && hold.is_in_force(now)).collect();
+        found.sort_unstable_by_key(|(target, _)| *target);
+        let applied = |(target, hold): (&HoldTarget, &Hold)| AppliedHold {
+            target: Some(target.clone()),
+            hold: hold.clone(),
+        };
+        found.into_iter().take(most).map(applied).collect()
+    }
+
     /// Returns the resources whose holds have ended by themselves.
     pub(crate) fn ended(&self, now: Timestamp) -> Vec<HoldTarget> {
         let holds = self.holds.read();

@@ -1,4 +1,6 @@
-//! Bounds of concurrent listings of queues, of peeks at messages, and of dry runs of tasks.
+//! Bounds of concurrent listings of queues, of peeks at messages, of dry runs of tasks, and of pages of holds.
+
+use super::Span;
 
 /// Max listings of queues with filters that run at once for one account. Such a listing may read all names of a
 /// project.
@@ -17,6 +19,9 @@ pub const PEEK_ENTRIES: usize = 16_384;
 pub const PEEK_BYTES: usize = 16 << 20;
 /// Max bytes of each body that a peek shows unless more is requested.
 pub const PEEK_HEAD_BYTES: usize = 4_096;
+
+/// Holds on a page of the holds of pools and projects.
+pub const HOLDS_PAGE: Span = Span::new(1, 20, 1_000).expect("they are in order");
 
 /// Max reads of a dry run of a task, each as large as those of one peek.
 pub const DRY_RUN_PEEKS: usize = 64;
