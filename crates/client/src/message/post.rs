@@ -58,6 +58,9 @@ pub struct PostArgs {
     /// A tag, which is shown without the body; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// Its group: messages of a group are delivered in order in a FIFO queue, and in a fair share elsewhere
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
 }
 
 /// A message to post.
@@ -72,6 +75,8 @@ struct MessageInput<'a> {
     keep: Option<u64>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     tags: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
 }
 
 pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &PostArgs) -> Result<(), Failure> {
@@ -162,8 +167,8 @@ impl Post<'_> {
             self.send()?;
         }
         self.bytes += bytes;
-        let PostArgs { ttl, delay, keep, ref tags, .. } = *self.args;
-        self.waiting.push(MessageInput { body, ttl, delay, keep, tags });
+        let PostArgs { ttl, delay, keep, ref tags, ref group, .. } = *self.args;
+        self.waiting.push(MessageInput { body, ttl, delay, keep, tags, group: group.as_deref() });
         Ok(())
     }
 
