@@ -34,7 +34,7 @@ fn pools_are_listed_and_shown() {
     let pool = json!({"name": "p1", "uri": "redis://h", "weight": 7, "href": "/v2/pools/p1"});
     let (line, _, out) = asks(("200 OK", json!({"pools": [pool], "links": []})), &["pool", "list"]);
     assert_eq!(line, "GET /v2/pools?limit=20");
-    assert_eq!(out, "NAME  WEIGHT  FLAVOR  URI\np1    7       -       redis://h\n");
+    assert_eq!(out, "NAME  WEIGHT  FLAVOR  URI        HELD\np1    7       -       redis://h  -\n");
     let (line, _, out) = asks(("200 OK", pool), &["pool", "show", "p1"]);
     assert_eq!(line, "GET /v2/pools/p1?detailed=true");
     assert!(out.contains("weight  7\n"), "{out}");
@@ -173,6 +173,17 @@ fn pool_and_project_are_held_and_released() {
     );
     let hold = it.program.json(&["project", "hold", "000000000000", "--reason", "invoice", "--post"]);
     assert_eq!((&hold["project"], &hold["post"]), (&json!("000000000000"), &json!(true)));
+    assert_eq!(it.program.plain(&["project", "holds"]), ["pool default", "project 000000000000"]);
+    assert_eq!(it.program.plain(&["project", "holds", "--limit", "1"]), ["pool default"]);
+    let held = it.program.json(&["project", "holds"]);
+    assert_eq!((&held[0]["reason"], &held[1]), (&json!("full disk"), &hold));
+    let table = it.program.say(&["project", "holds"]);
+    assert!(
+        table.starts_with("HELD ") && table.contains("claims, posts") && table.contains("invoice"),
+        "{table}"
+    );
+    assert!(it.program.say(&["pool", "list"]).contains("full disk"));
+    assert_eq!(it.program.json(&["pool", "show", "default"])["held"]["reason"], json!("full disk"));
     let explained = it.program.say(&["queue", "explain", "q"]);
     assert!(explained.contains("pool default is held until it is released (full disk)"), "{explained}");
     assert!(
@@ -181,5 +192,6 @@ fn pool_and_project_are_held_and_released() {
     );
     assert_eq!(it.program.say(&["pool", "release", "default"]), "pool default is released\n");
     assert_eq!(it.program.say(&["project", "release", "000000000000"]), "project 000000000000 is released\n");
+    assert_eq!(it.program.say(&["project", "holds"]), "no pool and no project is held\n");
     assert_eq!(it.program.json(&["queue", "explain", "q"]).get("held"), None);
 }

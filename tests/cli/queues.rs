@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::canned::Canned;
 use super::{Program, beside_a_server};
+use angarium_core::time::Timestamp;
 
 #[test]
 fn a_queue_is_created_once_and_keeps_its_metadata() {
@@ -74,8 +75,37 @@ fn queue_is_held_and_released() {
         (&hold["claim"], &hold["discard"], &hold["until"]),
         (&json!(false), &json!(true), &json!(until))
     );
+    let (_, told) = it.program.hint(&["queue", "show", "q"]);
+    assert_eq!(told, "angarium: queue q is held: again\n");
     assert_eq!(it.program.say(&["queue", "release", "q"]), "queue q is released\n");
     assert_eq!(it.program.json(&["queue", "explain", "q"]).get("held"), None);
+    it.program.say(&["queue", "show", "q"]);
+}
+
+#[test]
+fn hold_takes_a_duration_and_release_names_what_stays() {
+    let it = beside_a_server();
+    it.program.say(&["message", "post", "q", "one", "--group", "acme"]);
+    let list = it.program.json(&["message", "peek", "q"]);
+    assert_eq!(list[0]["details"]["group"], json!("acme"), "{list}");
+    it.program.say(&["queue", "hold", "q", "--reason", "audit", "--group", "acme"]);
+    let hold = it.program.json(&["queue", "hold", "q", "--reason", "bad deploy", "--until", "2h"]);
+    let date = |date: &Value| Timestamp::from_calendar(date.as_str().unwrap()).unwrap();
+    let lasts = date(&hold["until"]).seconds_since(date(&hold["at"]));
+    assert!((7_100..=7_300).contains(&lasts), "{hold}");
+    let (said, told) = it.program.hint(&["queue", "release", "q"]);
+    assert_eq!(
+        (&*said, &*told),
+        ("queue q is released\n", "angarium: group acme of queue q is held: audit\n")
+    );
+    for (until, code) in [("soon", 1), ("99999999999999999", 2)] {
+        let ended = it.program.run(&["queue", "hold", "q", "--reason", "x", "--until", until]);
+        assert_eq!(ended.code, code, "{ended:?}");
+    }
+    assert_eq!(
+        it.program.say(&["queue", "release", "q", "--group", "acme"]),
+        "group acme of queue q is released\n"
+    );
 }
 
 #[test]

@@ -201,7 +201,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper_rustls", &["keystone"]),
     ("hyper_util", &["bench", "cluster/connection.rs", "keystone", "server"]),
     ("indicatif", &["client"]),
-    ("jiff", &["client/doctor", "core/time.rs"]),
+    ("jiff", &["client/doctor", "client/hold.rs", "core/time.rs"]),
     // Writes a table of the store anew.
     ("lsm_tree", &["journal/mend.rs"]),
     ("matchit", &["api/rest/operations.rs"]),

@@ -1,13 +1,23 @@
-//! `angarium queue hold`, `angarium pool hold`, `angarium project hold`, and `release` of each.
+//! `angarium queue hold`, `angarium pool hold`, `angarium project hold`, `release` of each, and `angarium project holds`.
 
 use clap::Args;
 use http::Method;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::printer::{Display, Printer};
+use super::listing::{ExtentArgs, Listing};
+use super::notice;
+use super::printer::{Display, Item, Printer};
+use super::queue::{self, parsed};
 use super::remote::{ApiRequest, Remote};
+use super::table::one_line;
+use angarium_settings::units;
+
+/// Columns of the holds of pools and projects.
+const HEADS: &[&str] = &["HELD", "STOPS", "SINCE", "UNTIL", "BY", "REASON"];
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct HoldArgs {
@@ -16,7 +26,7 @@ pub(super) struct HoldArgs {
     /// Why, in one line for the people who meet the hold
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// When the hold ends by itself, as in 2030-01-05T08:00:00Z
+    /// When the hold ends by itself: a date as 2030-01-05T08:00:00Z, or a duration from now as 2h
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Refuse posts
@@ -28,6 +38,16 @@ pub(super) struct HoldArgs {
     /// Let messages be claimed: only posts are held
     #[arg(long)]
     allow_claims: bool,
+}
+
+/// Returns the date of a text that is a duration from now by the clock of this machine. Any other text is left to the
+/// server.
+fn date(text: &str) -> Result<String, Failure> {
+    let Ok(seconds) = units::seconds(text) else { return Ok(text.to_owned()) };
+    let left = i64::try_from(seconds).ok().map(SignedDuration::from_secs);
+    let end = left.and_then(|left| Timestamp::now().checked_add(left).ok());
+    let late = || Failure::Usage(format!("--until {text}: it is later than any date"));
+    Ok(end.ok_or_else(late)?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// A resource that can be held.
@@ -47,19 +67,44 @@ struct Hold {
     claim: bool,
     post: bool,
     discard: bool,
+    reason: String,
+    at: String,
     until: Option<String>,
+    by: Option<String>,
+    pool: Option<String>,
+    project: Option<String>,
 }
 
 impl Hold {
+    /// Returns its effects in these words: on claims, on posts that are refused, on posts that are dropped.
+    fn effects(&self, words: [&'static str; 3]) -> String {
+        let words = [self.claim, self.post, self.discard].into_iter().zip(words);
+        words.filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the held pool or project; none when a queue or a group is held.
+    fn target(&self) -> Option<String> {
+        let of_pool = self.pool.as_ref().map(|pool| format!("pool {pool}"));
+        of_pool.or_else(|| self.project.as_ref().map(|project| format!("project {project}")))
+    }
+
+    /// Returns its cells for [`HEADS`].
+    fn row(&self) -> Vec<String> {
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let effects = self.effects(["claims", "posts", "posts (dropped)"]);
+        vec![
+            or_none(&self.target()),
+            effects,
+            self.at.clone(),
+            or_none(&self.until),
+            or_none(&self.by),
+            self.reason.clone(),
+        ]
+    }
+
     fn sentence(&self, held: &Holdable<'_>) -> String {
         let Holdable { noun, name, group, .. } = held;
-        let effects = [
-            (self.claim, "no message can be claimed"),
-            (self.post, "posts are refused"),
-            (self.discard, "posts are dropped"),
-        ];
-        let effects: Vec<&str> =
-            effects.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text).collect();
+        let effects = self.effects(["no message can be claimed", "posts are refused", "posts are dropped"]);
         let until = self.until.as_ref().map_or_else(
             || {
                 let group = group.map(|group| format!(" --group {group}")).unwrap_or_default();
@@ -67,7 +112,7 @@ impl Hold {
             },
             |until| format!("until {until}"),
         );
-        format!("{} is held {until}: {}\n", held.title(), effects.join(", "))
+        format!("{} is held {until}: {}\n", held.title(), effects)
     }
 }
 
@@ -90,7 +135,7 @@ impl Holdable<'_> {
         let HoldArgs { name, reason, until, post, discard, allow_claims } = args;
         let mut body = json!({"claim": !allow_claims, "post": post, "discard": discard, "reason": reason});
         if let Some(until) = until {
-            body["until"] = json!(until);
+            body["until"] = json!(date(until)?);
         }
         let request = ApiRequest::new(Method::PUT, format!("{}/hold", self.path));
         let reply = remote.call(request.json(&body)?)?;
@@ -106,6 +151,53 @@ impl Holdable<'_> {
         if let Some(group) = self.group {
             released["group"] = json!(group);
         }
-        printer.done(&format!("{} is released", self.title()), &released)
+        printer.done(&format!("{} is released", self.title()), &released)?;
+        if self.noun == "queue" && self.group.is_none() {
+            tell_holds(remote, self.name);
+        }
+        Ok(())
+    }
+}
+
+/// Lists the holds of pools and projects.
+pub(super) fn list(remote: &Remote, printer: &mut Printer, extent: &ExtentArgs) -> Result<(), Failure> {
+    let mut listing = Listing::new(remote, "/v2/admin/holds", "holds", extent, &[]);
+    let mut shown = printer.cut_list(HEADS);
+    while let Some(page) = listing.page()? {
+        let item = |json: &Box<RawValue>| {
+            let hold: Hold = parsed(json)?;
+            Ok(Item { row: hold.row(), json: one_line(json), plain: hold.target().unwrap_or_default() })
+        };
+        shown.page(page.iter().map(item).collect::<Result<_, Failure>>()?)?;
+    }
+    shown.end("no pool and no project is held")
+}
+
+/// The holds of a queue, in its explanation.
+#[derive(Deserialize)]
+struct QueueHolds {
+    #[serde(default)]
+    held: Vec<Hold>,
+    #[serde(default)]
+    held_groups: Vec<GroupHold>,
+}
+
+#[derive(Deserialize)]
+struct GroupHold {
+    group: String,
+    is_releasing: bool,
+    hold: Hold,
+}
+
+/// Prints a notice for each hold that is in force for a queue. A failure prints none, because they are only hints.
+pub(super) fn tell_holds(remote: &Remote, queue: &str) {
+    let explained = remote.get(format!("{}/explain", queue::path(queue)));
+    let Ok(QueueHolds { held, held_groups }) = explained.and_then(|reply| reply.parse()) else { return };
+    for hold in held {
+        let name = hold.target().unwrap_or_else(|| format!("queue {queue}"));
+        notice::tell(&format!("{name} is held: {}", hold.reason));
+    }
+    for GroupHold { group, hold, .. } in held_groups.into_iter().filter(|held| !held.is_releasing) {
+        notice::tell(&format!("group {group} of queue {queue} is held: {}", hold.reason));
     }
 }

@@ -187,18 +187,26 @@ struct PoolEntry {
     weight: u64,
     #[serde(default)]
     flavor: Option<String>,
+    #[serde(default)]
+    held: Option<PoolHold>,
+}
+
+#[derive(Deserialize)]
+struct PoolHold {
+    reason: String,
 }
 
 fn list(args: &PoolArgs, remote: &Remote, extent: &ExtentArgs) -> Result<(), Failure> {
     let mut listing = Listing::new(remote, "/v2/pools", "pools", extent, &[]);
     let mut printer = args.caller.printer();
-    let mut shown = printer.list(&["NAME", "WEIGHT", "FLAVOR", "URI"]);
+    let mut shown = printer.list(&["NAME", "WEIGHT", "FLAVOR", "URI", "HELD"]);
     while let Some(page) = listing.page()? {
         let mut items = Vec::with_capacity(page.len());
         for json in page {
-            let PoolEntry { name, uri, weight, flavor } = parsed(&json)?;
+            let PoolEntry { name, uri, weight, flavor, held } = parsed(&json)?;
             let flavor = flavor.filter(|flavor| !flavor.is_empty()).unwrap_or_else(|| "-".to_owned());
-            let row = vec![name.clone(), weight.to_string(), flavor, uri];
+            let held = held.map_or_else(|| "-".to_owned(), |hold| hold.reason);
+            let row = vec![name.clone(), weight.to_string(), flavor, uri, held];
             items.push(Item { row, json: one_line(&json), plain: name });
         }
         shown.page(items)?;

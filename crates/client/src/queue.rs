@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::attributes;
 use super::caller::CallerArgs;
 use super::failure::Failure;
-use super::hold::{HoldArgs, Holdable};
+use super::hold::{self, HoldArgs, Holdable};
 use super::listing::ExtentArgs;
 use super::migration::{self, MigrateArgs};
 use super::notice;
@@ -245,7 +245,9 @@ fn show(caller: &CallerArgs, remote: &Remote, queue: &str) -> Result<(), Failure
     }
     let metadata: BTreeMap<String, Box<RawValue>> = reply.parse()?;
     let plain = metadata.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
-    caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })
+    caller.printer().show(&Display { people: pairs(&metadata), json: reply.json_text()?, plain })?;
+    hold::tell_holds(remote, queue);
+    Ok(())
 }
 
 fn holdable<'a>(queue: &'a str, group: Option<&'a str>) -> Holdable<'a> {
