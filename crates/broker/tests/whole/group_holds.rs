@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use angarium_broker::{Broker, HoldTerms};
 use angarium_catalogue::{Catalogue, OwnedSlot};
 use angarium_coordination::Coordination;
+use angarium_core::access::Role;
 use angarium_core::delay::Delay;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
@@ -213,7 +214,7 @@ async fn release_without_record_returns_withheld_messages() {
     Catalogue::new(tree).group_holds_write(&owned, &at, &[]).await.unwrap();
     let broker = scene.start().await;
     assert!(ids(&broker, &at).await.is_empty());
-    let explained = broker.message_explain(&at, posted[0]).await.unwrap().says;
+    let explained = broker.message_explain(&at, posted[0], Role::Member).await.unwrap().says;
     assert!(explained.contains("release of the group"), "{explained}");
     broker.group_release(&at, &group("g"), None).await.unwrap();
     let returned = claim_many(&broker, &at, 2).await;
