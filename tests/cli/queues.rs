@@ -83,7 +83,7 @@ fn queue_is_held_and_released() {
 }
 
 #[test]
-fn hold_takes_a_duration_and_release_names_what_stays() {
+fn hold_takes_duration_and_release_names_other_holds() {
     let it = beside_a_server();
     it.program.say(&["message", "post", "q", "one", "--group", "acme"]);
     let list = it.program.json(&["message", "peek", "q"]);

@@ -161,7 +161,7 @@ impl Redrive {
         self.target_refusal(&queue, new.target()).await
     }
 
-    /// Returns why the messages of a queue cannot move to `target`, if that is so; none stands for their origins.
+    /// Returns why the messages of a queue cannot move to `target`, if that is so. Without one they move to their origins.
     pub(crate) async fn target_refusal(
         &self,
         queue: &QueueHandle,
