@@ -127,7 +127,7 @@ fn holds_are_listed_page_by_page_for_administrators() {
     release(client, POOL);
     assert_eq!(client.get("/v2/pools/default").unwrap().json().get("held"), None);
     assert_eq!(list("")["holds"], json!([project, typo]));
-    for wrong in ["?marker=x", "?marker=pool/a%20b", "?marker=project/", "?limit=0", "?limit=1001"] {
+    for wrong in ["?marker=x", "?marker=pool/a%20b", "?marker=queue/x", "?limit=0", "?limit=1001"] {
         let answer = client.get(&format!("/v2/admin/holds{wrong}")).unwrap();
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
