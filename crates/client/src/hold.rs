@@ -164,11 +164,11 @@ pub(super) fn list(remote: &Remote, printer: &mut Printer, extent: &ExtentArgs) 
     let mut listing = Listing::new(remote, "/v2/admin/holds", "holds", extent, &[]);
     let mut shown = printer.cut_list(HEADS);
     while let Some(page) = listing.page()? {
-        let item = |json: &Box<RawValue>| {
+        let item = |json: &RawValue| {
             let hold: Hold = parsed(json)?;
             Ok(Item { row: hold.row(), json: one_line(json), plain: hold.target().unwrap_or_default() })
         };
-        shown.page(page.iter().map(item).collect::<Result<_, Failure>>()?)?;
+        shown.page(page.iter().map(|json| item(json)).collect::<Result<_, Failure>>()?)?;
     }
     shown.end("no pool and no project is held")
 }
