@@ -77,7 +77,7 @@ pub struct QueueExplanation {
     /// The last claim that was answered with an error. Absent when there was none since the replica opened the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    last_refusal: Option<RefusalReport>,
+    last_claim_error: Option<ClaimErrorReport>,
     /// The pool that takes new messages of the queue.
     pool: PoolReport,
     /// The pool that the queue leaves. Absent when it is in one pool.
@@ -184,9 +184,9 @@ struct LimitReport {
     bound: usize,
 }
 
-/// A refused claim.
+/// The error of a claim.
 #[derive(Debug, Serialize, ToSchema)]
-struct RefusalReport {
+struct ClaimErrorReport {
     /// The code of its error.
     #[schema(example = "unavailable")]
     code: &'static str,
@@ -196,7 +196,7 @@ struct RefusalReport {
     at: String,
 }
 
-impl From<ClaimRefusal> for RefusalReport {
+impl From<ClaimRefusal> for ClaimErrorReport {
     fn from(ClaimRefusal { at, code, why }: ClaimRefusal) -> Self {
         Self { code, why, at: at.calendar() }
     }
@@ -321,7 +321,7 @@ impl From<BrokerExplanation> for QueueExplanation {
                 .map(GroupHoldReport::from)
                 .collect(),
             waiting_claims: explained.waiting_claims,
-            last_refusal: explained.last_refusal.map(RefusalReport::from),
+            last_claim_error: explained.last_refusal.map(ClaimErrorReport::from),
             pool: explained.pool.into(),
             older_pool: explained.older_pool.map(PoolReport::from),
             owner: explained.owner,

@@ -162,7 +162,7 @@ impl Queues {
         match groups.get(group) {
             Some(held) if held.is_releasing => return self.0.slots.check_ours(slot),
             Some(_) => begin_release(&mut groups, group),
-            None if self.may_have_aside(queue).await? => {
+            None if self.may_have_withheld(queue).await? => {
                 let held = self.unrecorded(by.clone());
                 groups.insert(group.clone(), held);
                 check_count(&groups)?;
@@ -177,7 +177,7 @@ impl Queues {
 
     /// Whether messages of a group may be aside of which no hold is recorded. So it is after the tree was restored from
     /// an export that is older than the hold.
-    async fn may_have_aside(&self, queue: &SlotQueue) -> Result<bool, Error> {
+    async fn may_have_withheld(&self, queue: &SlotQueue) -> Result<bool, Error> {
         let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(false) };
         let is_ordered = open.read(|engine| engine.is_ordered())?.shown;
         Ok(!is_ordered && open.store()?.totals(open.id()).await?.scheduled > 0)

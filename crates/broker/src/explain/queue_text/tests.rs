@@ -1,3 +1,5 @@
+//! The sentences about queues in each situation.
+
 use angarium_core::durability::Durability;
 use angarium_core::hold::{HoldEffects, HoldId, HoldReason};
 use angarium_core::names::{PoolName, ProjectId};
