@@ -47,7 +47,11 @@ impl ProjectPath {
 #[into_params(parameter_in = Query)]
 pub struct HoldsQuery {
     /// The hold after which the page begins, as the link of the page before has it.
-    #[param(nullable = false)]
+    #[param(
+        pattern = r"^(pool/[A-Za-z0-9_.\-]{1,64}|project/[!-~]{1,256})?$",
+        example = "project/acme",
+        nullable = false
+    )]
     marker: Option<String>,
     /// At most this many; 20 when absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1_000, nullable = false)]
@@ -57,7 +61,9 @@ pub struct HoldsQuery {
 impl HoldsQuery {
     /// Returns the held resource after which the page begins.
     fn after(&self) -> Result<Option<HoldTarget>, Error> {
-        let Some(marker) = self.marker.as_deref() else { return Ok(None) };
+        let Some(marker) = self.marker.as_deref().filter(|marker| !marker.is_empty()) else {
+            return Ok(None);
+        };
         let target = match marker.split_once('/') {
             Some((POOL, name)) => PoolName::new(name).map(HoldTarget::Pool).ok(),
             Some((PROJECT, name)) => ProjectId::new(name).map(HoldTarget::Project).ok(),
