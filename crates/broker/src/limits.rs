@@ -11,6 +11,8 @@ pub const LISTING_READS: usize = 64;
 pub const PEEK_WORK: Duration = Duration::from_millis(1);
 /// A pause of a peek lasts this many times as long as the work before it.
 pub const PEEK_PAUSE: u32 = 3;
+/// The longest pause of a peek: a slow pool is no reason to be slower still.
+pub const PEEK_PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Names of queues that one page of a listing reads. Then the page ends with a link to continue. Reading the names
 /// takes four reads of each of the 256 directories.
 pub const LISTING_NAMES: usize = 100_000;

@@ -115,7 +115,7 @@ impl<'a> PeekReader<'a> {
     async fn pause(&mut self) {
         let busy = self.busy_since.elapsed();
         if busy >= limits::PEEK_WORK {
-            time::sleep(busy * limits::PEEK_PAUSE).await;
+            time::sleep((busy * limits::PEEK_PAUSE).min(limits::PEEK_PAUSE_MAX)).await;
             self.busy_since = Instant::now();
         }
     }
