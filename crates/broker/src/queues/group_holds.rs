@@ -5,8 +5,9 @@
 //! release ─▶ record: releasing ─▶ memory ─▶ answer ─▶ make the withheld ready ─▶ record without the hold
 //! ```
 //!
-//! As for the hold of a queue, its pools are fenced before the first answer. From the second line on the engine puts no message aside, so a pass over the group that begins after the last one was
-//! put aside finds all of them. After a kill a later owner repeats the passes.
+//! As for the hold of a queue, its pools are fenced before the first answer. From the second line on the engine puts no
+//! message aside, so a pass over the group that begins after the last one was put aside finds all of them. After a kill
+//! a later owner repeats the passes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

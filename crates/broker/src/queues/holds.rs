@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Pops and posts have no commit in the tree, so the pools of the queue must refuse those of an earlier owner before the
-//! answer. Most often the slot has fenced them already. Every choice of messages looks at the holds in memory under the lock of the slot, so a claim that begins after the
-//! answer gets nothing. An owner that takes the slot later reads the records before it serves the first request.
+//! answer. Most often the slot has fenced them already. Every choice of messages looks at the holds in memory under the
+//! lock of the slot, so a claim that begins after the answer gets nothing. An owner that takes the slot later reads the records before it serves the first request.
 
 use tokio::time::timeout;
 use tracing::info;

@@ -1,4 +1,4 @@
-//! Requests that move queues between pools, and those that take pools away.
+//! Requests that move queues between pools, and requests that take pools away.
 
 use super::{Client, certainty, pool_name, queue_name};
 use crate::history::{Certainty, HeldResource, Span};
