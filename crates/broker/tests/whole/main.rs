@@ -63,6 +63,7 @@ mod settle_transfers;
 mod shared_holds;
 mod stamps;
 mod suspension;
+mod task_migration;
 mod tasks;
 mod transfers;
 mod transfers_random;

@@ -26,7 +26,7 @@ use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms, whole};
 use angarium_testbed::settings;
 
-fn tagged(tag: &str) -> NewMessage {
+pub fn tagged(tag: &str) -> NewMessage {
     NewMessage {
         body: format!("{{\"of\":\"{tag}\"}}").into(),
         keep: Some(Keep::stored(3_600)),
@@ -35,11 +35,11 @@ fn tagged(tag: &str) -> NewMessage {
     }
 }
 
-fn of_states(states: &[MessageState]) -> MessageSelection {
+pub fn of_states(states: &[MessageState]) -> MessageSelection {
     MessageSelection { states: states.to_vec(), ..MessageSelection::default() }
 }
 
-fn with_tag(tag: &str, states: &[MessageState]) -> MessageSelection {
+pub fn with_tag(tag: &str, states: &[MessageState]) -> MessageSelection {
     MessageSelection { tag: Some(tag.to_owned()), ..of_states(states) }
 }
 
@@ -62,11 +62,11 @@ pub async fn dry_run(
 }
 
 impl Whole {
-    async fn post_these(&self, at: &QueueRef, messages: Vec<NewMessage>) -> Vec<MessageId> {
+    pub async fn post_these(&self, at: &QueueRef, messages: Vec<NewMessage>) -> Vec<MessageId> {
         self.broker.messages_post(at, messages, None).await.unwrap().ids
     }
 
-    async fn begin_task(&self, at: &QueueRef, request: TaskRequest) -> Uuid {
+    pub async fn begin_task(&self, at: &QueueRef, request: TaskRequest) -> Uuid {
         self.broker.task_start(at, request).await.unwrap().unwrap()
     }
 
@@ -75,7 +75,7 @@ impl Whole {
     }
 
     /// Waits until the newest task of a queue has ended.
-    async fn ended_task(&self, at: &QueueRef) -> MoveTask {
+    pub async fn ended_task(&self, at: &QueueRef) -> MoveTask {
         until("the task does not end", async || !self.newest_task(at).await.is_active()).await;
         self.newest_task(at).await
     }
