@@ -177,9 +177,9 @@ impl Queues {
     }
 
     /// Whether messages of a group may be aside of which no hold is recorded. So it is after the tree was restored from
-    /// an export that is older than the hold.
+    /// an export that is older than the hold. The caller holds the gate of the queue.
     async fn may_have_withheld(&self, queue: &SlotQueue) -> Result<bool, Error> {
-        let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(false) };
+        let Some(open) = self.0.open_queues.open_gated(queue).await? else { return Ok(false) };
         let is_ordered = open.read(|engine| engine.is_ordered())?.shown;
         Ok(!is_ordered && open.store()?.totals(open.id()).await?.scheduled > 0)
     }

@@ -17,6 +17,7 @@ use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::settle::Requeue;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::holds::{Scene, claims_held, effects, hold_terms};
 use super::{MAX_WAIT, Whole, limit, metadata, queue, terms, whole};
@@ -227,6 +228,20 @@ async fn release_without_record_returns_withheld_messages() {
     // Now nothing is aside, so a release writes nothing.
     broker.group_release(&at, &group("g"), None).await.unwrap();
     assert_eq!(stored(&scene, &at).await, 0);
+}
+
+/// The release opens the queue, whose gate it holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn group_of_closed_queue_is_released() {
+    let scene = Scene::new();
+    let at = queue("q");
+    let broker = scene.start().await;
+    post(&broker, &at, &["g"]).await;
+    broker.stop().await;
+    let broker = scene.start().await;
+    let released = timeout(MAX_WAIT, broker.group_release(&at, &group("g"), None)).await;
+    released.expect("the release waits for its own gate").unwrap();
+    assert_eq!(ids(&broker, &at).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
