@@ -125,7 +125,7 @@ async fn task_beside_a_migration_changes_each_selected_message_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn task_beside_a_canceled_migration_changes_each_selected_message_once() {
+async fn task_beside_canceled_migration_changes_each_message_once() {
     for verb in TaskVerb::ALL {
         let (redrive, whole, _) = Redrive::begin(verb).await;
         whole.broker.queue_migrate(&redrive.at, slowly("b")).await.unwrap();
