@@ -35,7 +35,7 @@ pub fn tagged(tag: &str) -> NewMessage {
     }
 }
 
-pub fn of_states(states: &[MessageState]) -> MessageSelection {
+fn of_states(states: &[MessageState]) -> MessageSelection {
     MessageSelection { states: states.to_vec(), ..MessageSelection::default() }
 }
 
