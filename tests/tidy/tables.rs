@@ -80,7 +80,17 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("api/peer.rs", &["broker", "cluster::peer_client", "core"]),
     (
         "broker",
-        &["catalogue", "clock", "cluster", "core", "engine", "metrics", "engine::placement", "storage"],
+        &[
+            "catalogue",
+            "clock",
+            "cluster",
+            "core",
+            "engine",
+            "filter",
+            "metrics",
+            "engine::placement",
+            "storage",
+        ],
     ),
     // What is recorded of the time is the clock's to say.
     ("catalogue/time.rs", &["clock", "coordination", "core"]),
@@ -88,6 +98,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("cluster", &["catalogue", "core", "engine::placement"]),
     ("engine/placement", &[]),
     ("engine", &["core"]),
+    ("filter", &["core"]),
     // Certificates and secrets are files. The clock judges when tokens expire.
     ("keystone", &["clock", "core", "settings::files", "metrics"]),
     // Names of queues, and bounds.
@@ -127,7 +138,7 @@ pub const COMPONENTS: &[&[&str]] = &[
     &["open_queues"],
     &["messages", "transfer", "migration", "counting"],
     &["claims", "queues", "explain"],
-    &["redrive", "balance", "sweeps", "health"],
+    &["redrive", "balance", "subscriptions", "sweeps", "health"],
     &["reports"],
     &["background"],
     &["start", "broker"],
@@ -282,7 +293,17 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ),
     (
         "serde_json",
-        &["api", "catalogue", "commands", "cluster/peer_client.rs", "core", "keystone", "bench", "client"],
+        &[
+            "api",
+            "catalogue",
+            "commands",
+            "cluster/peer_client.rs",
+            "core",
+            "filter",
+            "keystone",
+            "bench",
+            "client",
+        ],
     ),
     ("sd_notify", &["server/systemd.rs"]),
     ("serde_path_to_error", &["api/explain.rs"]),
@@ -368,7 +389,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
 ];
 
 /// Parts that never wait, read a clock or roll dice: time and randomness are arguments there.
-pub const PURE: &[&str] = &["core", "engine"];
+pub const PURE: &[&str] = &["core", "engine", "filter"];
 
 /// What waits, reads a clock or rolls dice.
 pub const IMPURE: &[&str] = &[
