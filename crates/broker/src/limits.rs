@@ -363,3 +363,8 @@ pub const POOL_CLEANING: (Duration, Duration) = (Duration::from_secs(3), Duratio
 pub const EXPIRY_WAIT: Duration = Duration::from_secs(1);
 /// How long a change of pools or flavors waits for the one before it.
 pub const POOL_TURN: Duration = Duration::from_secs(10);
+
+/// Max bytes of the copies of one post for the subscriptions of its queue: one write of a slot writer.
+pub const FAN_OUT_BYTES: usize = 32 << 20;
+/// Pause between two looks for ended subscriptions.
+pub const SUBSCRIPTIONS_TICK: Duration = Duration::from_secs(5);

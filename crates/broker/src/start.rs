@@ -49,6 +49,7 @@ use crate::slots::Slots;
 use crate::slots::assignment::FollowedCluster;
 use crate::slots::membership::{Membership, Registration};
 use crate::stores::table::{PoolSettings, PoolTable};
+use crate::subscriptions::{Subscriptions, SubscriptionsParts};
 use crate::sweeps::{Sweeps, SweepsParts};
 use crate::transfer::remote::TargetEpochs;
 use crate::transfer::{MessageTransfers, MessageTransfersParts};
@@ -68,6 +69,7 @@ pub(crate) struct Components {
     pub(crate) claims: Claims,
     pub(crate) queues: Queues,
     pub(crate) explanations: Explanations,
+    pub(crate) subscriptions: Subscriptions,
     pub(crate) redrive: Redrive,
     pub(crate) balance: Balance,
     pub(crate) sweeps: Sweeps,
@@ -215,6 +217,7 @@ impl LowerComponents {
         let (messages, transfers, migrations, counting) =
             (self.messages(), self.transfers(), self.migrations(), self.counting());
         let queues = self.queues(&transfers, &migrations, &counting);
+        let subscriptions = self.subscriptions(&queues);
         let redrive = self.redrive(&transfers, &queues);
         let balance = self.balance(&migrations, &transfers);
         let health = self.health();
@@ -228,6 +231,7 @@ impl LowerComponents {
             migrations,
             counting,
             queues,
+            subscriptions,
             redrive,
             balance,
             health,
@@ -309,6 +313,18 @@ impl LowerComponents {
             transfers: transfers.clone(),
             migrations: migrations.clone(),
             counting: counting.clone(),
+        })
+    }
+
+    fn subscriptions(&self, queues: &Queues) -> Subscriptions {
+        Subscriptions::new(SubscriptionsParts {
+            replica: Arc::clone(&self.replica),
+            ledger: Arc::clone(&self.ledger),
+            slots: self.slots.clone(),
+            pools: self.pools.clone(),
+            quotas: self.quotas.clone(),
+            open_queues: self.open_queues.clone(),
+            queues: queues.clone(),
         })
     }
 
@@ -394,6 +410,7 @@ impl Components {
             counting: self.counting.clone(),
             claims: self.claims.clone(),
             queues: self.queues.clone(),
+            subscriptions: self.subscriptions.clone(),
             redrive: self.redrive.clone(),
             balance: self.balance.clone(),
             sweeps: self.sweeps.clone(),

@@ -2,24 +2,36 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::queues::StoredPlacement;
 use super::{Catalogue, OwnedSlot, PoolEntry, QueueEntry, QueueRecord, failed, from_json, layout, to_json};
 use angarium_coordination::{Node, Op, Refusal, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
 use angarium_core::mutation::{Mutation, is_on};
-use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::names::{PoolName, QueueRef, address};
 
 /// The stored record of a deleted queue.
 #[derive(Serialize, Deserialize)]
 struct DroppedRecord {
     /// The pools that held it.
     placement: Vec<String>,
+    /// Its name, if it may have had subscriptions: they are deleted with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<StoredAddress>,
+}
+
+/// A queue in a record.
+#[derive(Serialize, Deserialize)]
+struct StoredAddress {
+    #[serde(flatten, with = "address")]
+    at: QueueRef,
 }
 
 impl DroppedRecord {
-    fn of(record: &QueueRecord) -> Result<Self, Error> {
-        Ok(Self { placement: record.placement()?.pools().map(ToString::to_string).collect() })
+    fn of(queue: &QueueRef, record: &QueueRecord) -> Result<Self, Error> {
+        Ok(Self {
+            placement: record.placement()?.pools().map(ToString::to_string).collect(),
+            source: record.has_subscriptions.then(|| StoredAddress { at: queue.clone() }),
+        })
     }
 }
 
@@ -42,6 +54,8 @@ pub struct DroppedQueue {
     pub id: QueueId,
     /// The pools that held it.
     pub placement: Vec<PoolName>,
+    /// Its name, if its subscriptions are to be deleted with it.
+    pub source: Option<QueueRef>,
 }
 
 /// The records of holds that a queue has.
@@ -67,7 +81,10 @@ impl Catalogue {
     ) -> Result<(), Error> {
         let mut ops = vec![Op::Delete { path: layout::queue(slot.slot, queue) }];
         if !is_on(Mutation::DeleteWithoutNote) {
-            ops.push(Op::create(layout::dropped(slot.slot, record.id), to_json(&DroppedRecord::of(record)?)));
+            ops.push(Op::create(
+                layout::dropped(slot.slot, record.id),
+                to_json(&DroppedRecord::of(queue, record)?),
+            ));
         }
         if held.queue {
             ops.push(Op::Delete { path: layout::hold(slot.slot, queue) });
@@ -100,7 +117,7 @@ impl Catalogue {
             former.replace_by(layout::queue(slot.slot, queue), record),
             Op::create(
                 layout::dropped(slot.slot, former.record.id),
-                to_json(&DroppedRecord::of(&former.record)?),
+                to_json(&DroppedRecord::of(queue, &former.record)?),
             ),
         ];
         match self.commit_as_owner(slot, &pools.map(PoolEntry::fence), &ops).await {
@@ -130,10 +147,10 @@ impl Catalogue {
             let damaged = |error| Error::unavailable(Part::Coordination, error);
             let id: QueueId = element.parse().map_err(|error: uuid::Error| damaged(error.to_string()))?;
             let Some(node) = self.node(&layout::dropped(slot.slot, id)).await? else { continue };
-            let placed: StoredPlacement = from_json(&node)?;
-            let names = placed.placement.iter().map(|name| PoolName::new(name));
+            let dropped: DroppedRecord = from_json(&node)?;
+            let names = dropped.placement.iter().map(|name| PoolName::new(name));
             let placement = names.collect::<Result<_, _>>().map_err(|error| damaged(error.to_string()))?;
-            found.push(DroppedQueue { id, placement });
+            found.push(DroppedQueue { id, placement, source: dropped.source.map(|source| source.at) });
         }
         Ok(found)
     }

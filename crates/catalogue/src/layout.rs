@@ -16,6 +16,7 @@
 //! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its last transaction the epoch |
 //! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
+//! | `/queues/{hh}/{project}/{queue}%7e{id}` | [`super::QueueRecord`] of a subscription's queue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue that may still have data |
 //! | `/run/{hh}/holds/{project}:{queue}` | the hold of a queue; the directory is created with the first one |
@@ -109,6 +110,19 @@ pub(super) fn project(slot: Slot, project: &ProjectId) -> String {
 
 pub(super) fn queue(slot: Slot, queue: &QueueRef) -> String {
     format!("{}/{}", project(slot, &queue.project), escape(queue.name.as_str()))
+}
+
+/// Between the name of a source and the id of its subscription, in the name of a node.
+const SUBSCRIPTION_MARK: &str = "%7e";
+
+/// Returns how the names of the nodes of a queue's subscriptions begin.
+pub(super) fn subscription_prefix(queue: &QueueRef) -> String {
+    [&escape(queue.name.source()), SUBSCRIPTION_MARK].concat()
+}
+
+/// Whether a node with this name is the queue of a subscription.
+pub(super) fn is_of_subscription(element: &str) -> bool {
+    element.contains(SUBSCRIPTION_MARK)
 }
 
 pub(super) fn slot_run(slot: Slot) -> String {
@@ -211,12 +225,26 @@ pub(super) fn unescape(element: &str) -> Option<String> {
 mod tests {
     use proptest::prelude::*;
 
+    use angarium_core::names::QueueName;
+
     use super::*;
 
     #[test]
     fn leading_dots_are_escaped() {
         assert_eq!(escape("..a.b"), "%2e.a.b");
         assert_eq!(escape("."), "%2e");
+    }
+
+    #[test]
+    fn nodes_of_subscriptions_begin_with_their_source() {
+        for name in ["q", "..a.b", "orders.fifo"] {
+            let project = ProjectId::new("p").unwrap();
+            let source = QueueRef { project, name: QueueName::new(name).unwrap() };
+            let own = source.name.of_subscription("0a00000000000000000000000000000b".parse().unwrap());
+            let (source_node, own) = (escape(name), escape(own.as_str()));
+            assert!(own.starts_with(&subscription_prefix(&source)) && is_of_subscription(&own), "{own}");
+            assert!(!is_of_subscription(&source_node), "{source_node}");
+        }
     }
 
     #[test]

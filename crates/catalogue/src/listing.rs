@@ -6,7 +6,7 @@
 
 use futures_util::future::try_join_all;
 
-use super::{Catalogue, OwnedSlot, QueueRecord, failed, from_json, layout};
+use super::{Catalogue, OwnedSlot, QueueRecord, Schema, failed, from_json, layout};
 use angarium_coordination::{Node, TreeError};
 use angarium_core::error::Error;
 use angarium_core::ids::Slot;
@@ -89,22 +89,46 @@ impl Catalogue {
         Ok(elements.iter().filter_map(queue).collect())
     }
 
-    /// Returns the number of queues of a project. Costs 256 node reads. Nodes that are no queues count too.
+    /// Returns the number of queues of a project, without those of subscriptions. Costs 256 node reads; with subscriptions
+    /// in the service also the names of the queues. Nodes that are no queues count too.
     pub async fn queue_count(&self, project: &ProjectId) -> Result<u64, Error> {
-        let nodes: Vec<String> = Slot::all().map(|slot| layout::project(slot, project)).collect();
-        let nodes = self.tree.get_many(&nodes).await.map_err(failed)?;
-        Ok(nodes.into_iter().flatten().map(|node| u64::from(node.children)).sum())
+        let directories: Vec<String> = Slot::all().map(|slot| layout::project(slot, project)).collect();
+        self.count_queues(directories).await
     }
 
-    /// Returns the number of queues of all projects. Costs one node read per project and slot.
+    /// Returns the number of queues of all projects, without those of subscriptions. Costs one node read per project and
+    /// slot; with subscriptions in the service also the names of the queues.
     pub async fn queues_of_all(&self) -> Result<u64, Error> {
         let mut queues = 0;
         for slot in Slot::all() {
             let directories = self.tree.children(&layout::slot_queues(slot)).await.map_err(failed)?;
             let path = |element: &String| format!("{}/{element}", layout::slot_queues(slot));
-            let paths: Vec<String> = directories.iter().map(path).collect();
-            let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
-            queues += nodes.into_iter().flatten().map(|node| u64::from(node.children)).sum::<u64>();
+            queues += self.count_queues(directories.iter().map(path).collect()).await?;
+        }
+        Ok(queues)
+    }
+
+    async fn count_queues(&self, directories: Vec<String>) -> Result<u64, Error> {
+        let nodes = self.tree.get_many(&directories).await.map_err(failed)?;
+        let nodes = nodes.into_iter().map(|node| node.map_or(0, |node| u64::from(node.children)));
+        if !self.is_in_force(Schema::SUBSCRIPTIONS) {
+            return Ok(nodes.sum());
+        }
+        let filled: Vec<String> = directories
+            .into_iter()
+            .zip(nodes)
+            .filter(|(_, nodes)| *nodes > 0)
+            .map(|(path, _)| path)
+            .collect();
+        let mut queues = 0;
+        for chunk in filled.chunks(LISTING_DIRECTORIES) {
+            let read = chunk.iter().map(|directory| self.tree.children(directory));
+            for names in try_join_all(read).await.map_err(failed)? {
+                let own = names.iter().filter(|name| !layout::is_of_subscription(name)).count();
+                queues += u64::try_from(own).unwrap_or(u64::MAX);
+            }
+            // An embedded tree may read without ever yielding.
+            tokio::task::yield_now().await;
         }
         Ok(queues)
     }
@@ -185,6 +209,8 @@ fn project(element: &str) -> Option<ProjectId> {
         .filter(|project| layout::escape(project.as_str()) == element)
 }
 
-fn queue_name(element: &str) -> Option<QueueName> {
-    QueueName::new(&layout::unescape(element)?).ok().filter(|name| layout::escape(name.as_str()) == element)
+pub(super) fn queue_name(element: &str) -> Option<QueueName> {
+    QueueName::stored(&layout::unescape(element)?)
+        .ok()
+        .filter(|name| layout::escape(name.as_str()) == element)
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::subscriptions::SubscriptionRecord;
 use super::{Catalogue, FlavorEntry, OwnedSlot, PoolEntry, failed, from_json, layout, to_json};
 use angarium_coordination::{Op, Refusal, TreeError};
 use angarium_core::error::{Error, Part};
@@ -31,6 +32,12 @@ pub struct QueueRecord {
     /// The last migration that ended; absent when there was none. Programs that do not know it drop it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrated: Option<EndedMigration>,
+    /// Whether it has, or had, subscriptions. Their records are read with its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_subscriptions: bool,
+    /// The subscription whose queue it is; absent for other queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<SubscriptionRecord>,
 }
 
 /// The migration of a queue that ended last.
@@ -108,6 +115,8 @@ impl QueueRecord {
             modified: None,
             migration: None,
             migrated: None,
+            has_subscriptions: false,
+            subscription: None,
         }
     }
 

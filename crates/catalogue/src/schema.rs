@@ -38,8 +38,10 @@ impl Schema {
     pub const GROUP_HOLDS: Self = Self(8);
     /// Holds of pools and projects. Older programs would deliver the messages of their queues.
     pub const SHARED_HOLDS: Self = Self(9);
+    /// Subscriptions. Older programs would store posts without their copies.
+    pub const SUBSCRIPTIONS: Self = Self(10);
     /// The newest format that this program knows.
-    pub const KNOWN: Self = Self::SHARED_HOLDS;
+    pub const KNOWN: Self = Self::SUBSCRIPTIONS;
 
     /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {

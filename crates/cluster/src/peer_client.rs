@@ -62,7 +62,7 @@ impl From<&QueueRef> for QueueAddress {
 
 impl QueueAddress {
     pub fn queue(&self) -> Result<QueueRef, Error> {
-        Ok(QueueRef { project: ProjectId::new(&self.project)?, name: QueueName::new(&self.name)? })
+        Ok(QueueRef { project: ProjectId::new(&self.project)?, name: QueueName::stored(&self.name)? })
     }
 }
 

@@ -166,7 +166,7 @@ impl Envelope {
             SENDER => self.sender = text(&field),
             DEDUP => self.dedup = text(&field).and_then(|id| DedupId::new(&id, "").ok()),
             ATTEMPTS if field.len() == 4 => self.attempts = field.get_u32(),
-            SOURCE => self.source = text(&field).and_then(|name| QueueName::new(&name).ok()),
+            SOURCE => self.source = text(&field).and_then(|name| QueueName::stored(&name).ok()),
             _ => {}
         }
     }
@@ -223,6 +223,14 @@ mod tests {
         ] {
             assert_eq!(Envelope::split(envelope.before(body.clone())), (envelope, body.clone()));
         }
+    }
+
+    #[test]
+    fn source_may_be_the_queue_of_a_subscription() {
+        let queue = QueueName::new("orders").unwrap();
+        let source = Some(queue.of_subscription("0a00000000000000000000000000000b".parse().unwrap()));
+        let envelope = Envelope { source: source.clone(), ..Envelope::default() };
+        assert_eq!(Envelope::split(envelope.before(Bytes::from_static(b"1"))).0.source, source);
     }
 
     #[test]

@@ -20,12 +20,12 @@ use crate::time::Timestamp;
 pub struct Slot(pub u8);
 
 impl Slot {
-    /// The slot of a queue's name.
+    /// The slot of a queue's name. The queue of a subscription is in the slot of its source.
     pub fn of(project: &ProjectId, queue: &QueueName) -> Self {
         let mut hash = Xxh3::new();
         hash.update(project.as_str().as_bytes());
         hash.update(&[0]);
-        hash.update(queue.as_str().as_bytes());
+        hash.update(queue.source().as_bytes());
         Self(hash.digest().to_be_bytes()[0])
     }
 
@@ -81,6 +81,24 @@ impl QueueId {
 impl fmt::Display for QueueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Uuid::from_bytes(self.0).simple())
+    }
+}
+
+/// The id of a subscription, which is the id of its queue too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SubscriptionId(pub QueueId);
+
+impl fmt::Display for SubscriptionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Uuid::from_bytes(self.0.0).hyphenated().fmt(f)
+    }
+}
+
+impl FromStr for SubscriptionId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
     }
 }
 

@@ -47,5 +47,6 @@ pub mod role_names;
 pub mod selection;
 pub mod settle;
 pub mod source;
+pub mod subscription;
 pub mod time;
 pub mod trace;

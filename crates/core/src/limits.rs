@@ -273,3 +273,13 @@ pub const HOLD_RETRY_DEFAULT: u32 = 60;
 pub const LOADS: usize = 10_000;
 /// Min, default and max moves of a balance plan.
 pub const BALANCE_MOVES: Span = Span::new(1, 20, 1_000).expect("they are in order");
+/// Max bytes of the options of a subscription.
+pub const SUBSCRIPTION_OPTIONS_BYTES: usize = 65_536;
+/// Max bytes of the body of a request that creates or changes a subscription: its options and a few short values.
+pub const SUBSCRIPTION_BODY_BYTES: usize = SUBSCRIPTION_OPTIONS_BYTES + SMALL_BODY_BYTES;
+/// Min seconds of the life of a subscription (Zaqar: 60), and those of one without a `ttl` (Zaqar: 3600).
+pub const SUBSCRIPTION_TTL_MIN: u64 = 60;
+/// See [`SUBSCRIPTION_TTL_MIN`].
+pub const SUBSCRIPTION_TTL_DEFAULT: u64 = 3_600;
+/// Max subscriptions of a queue. A post to the queue opens the queues of all.
+pub const SUBSCRIPTIONS: usize = 100;

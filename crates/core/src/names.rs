@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, InvalidPart};
-use crate::ids::Slot;
+use crate::ids::{Slot, SubscriptionId};
 use crate::limits;
 
 /// The tenant that owns queues: free text of 1 to 256 bytes. `X-Project-Id` in REST.
@@ -15,8 +15,14 @@ pub struct ProjectId(Arc<str>);
 ///
 /// Zaqar accepts `.` and `..`; but HTTP clients remove them from a URL before they send the request, so such a queue
 /// could be created and never reached.
+///
+/// The queue of a subscription has the name of its source, `~` and the id of the subscription. Only the service makes
+/// such names: [`QueueName::new`] refuses them.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueName(Arc<str>);
+
+/// Between the name of a source and the id of its subscription, in the name of the subscription's queue.
+const SUBSCRIPTION_MARK: char = '~';
 
 /// How the name of a queue ends whose messages are in order of groups, as in SQS.
 pub const FIFO_SUFFIX: &str = ".fifo";
@@ -39,9 +45,14 @@ pub struct QueueRef {
 }
 
 impl QueueRef {
-    /// The slot of the queue.
+    /// The slot of the queue. The queue of a subscription is in the slot of its source.
     pub fn slot(&self) -> Slot {
         Slot::of(&self.project, &self.name)
+    }
+
+    /// The queue of a subscription to this queue.
+    pub fn of_subscription(&self, id: SubscriptionId) -> Self {
+        Self { project: self.project.clone(), name: self.name.of_subscription(id) }
     }
 }
 
@@ -69,7 +80,7 @@ pub mod address {
         let address = Address::deserialize(deserializer)?;
         Ok(QueueRef {
             project: ProjectId::new(&address.project).map_err(de::Error::custom)?,
-            name: QueueName::new(&address.name).map_err(de::Error::custom)?,
+            name: QueueName::stored(&address.name).map_err(de::Error::custom)?,
         })
     }
 }
@@ -97,9 +108,36 @@ impl QueueName {
         word(text, "queue_name", limits::QUEUE_NAME_CHARS).map(Self)
     }
 
+    /// Reads a name that the service has made or checked: that of a queue, or that of a subscription's queue.
+    pub fn stored(text: &str) -> Result<Self, Error> {
+        let Some((source, id)) = text.split_once(SUBSCRIPTION_MARK) else { return Self::new(text) };
+        let wrong = |_| Error::invalid(InvalidPart::Name, "queue_name", "no subscription has this id");
+        Ok(Self::new(source)?.of_subscription(id.parse().map_err(wrong)?))
+    }
+
+    /// The name of the queue of a subscription to this queue.
+    pub fn of_subscription(&self, id: SubscriptionId) -> Self {
+        Self(format!("{}{SUBSCRIPTION_MARK}{}", self.source(), id.0).into())
+    }
+
+    /// The subscription whose queue it is; none for other queues.
+    pub fn subscription(&self) -> Option<SubscriptionId> {
+        self.0.split_once(SUBSCRIPTION_MARK).and_then(|(_, id)| id.parse().ok())
+    }
+
+    /// The name, without the subscription.
+    pub fn source(&self) -> &str {
+        self.0.split_once(SUBSCRIPTION_MARK).map_or(&*self.0, |(source, _)| source)
+    }
+
+    /// The name of its source for the queue of a subscription; its own for another queue.
+    pub fn of_source(&self) -> Self {
+        Self(self.source().into())
+    }
+
     /// Whether the name states a FIFO queue.
     pub fn is_fifo(&self) -> bool {
-        self.0.ends_with(FIFO_SUFFIX)
+        self.source().ends_with(FIFO_SUFFIX)
     }
 
     /// Checks that Zaqar's API may create the name: at most 64 characters.
@@ -172,6 +210,25 @@ mod tests {
         assert!(QueueName::new(&"x".repeat(80)).unwrap().check_creatable().is_err());
         for bad in ["", &"x".repeat(81), "a b", "a/b", "ä", "a\0", ".", ".."] {
             assert!(QueueName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn name_of_subscription_is_refused_from_clients() {
+        let source = QueueName::new("orders.fifo").unwrap();
+        let id: SubscriptionId = "0a00000000000000000000000000000b".parse().unwrap();
+        assert_eq!(id.to_string(), "0a000000-0000-0000-0000-00000000000b");
+        let name = source.of_subscription(id);
+        assert_eq!(name.as_str(), "orders.fifo~0a00000000000000000000000000000b");
+        assert_eq!((name.subscription(), name.source(), name.is_fifo()), (Some(id), "orders.fifo", true));
+        assert_eq!((source.subscription(), source.source()), (None, "orders.fifo"));
+        assert_eq!((name.of_source(), source.of_source()), (source.clone(), source.clone()));
+        assert!(QueueName::new(name.as_str()).is_err());
+        assert_eq!(QueueName::stored(name.as_str()).unwrap(), name);
+        let project = ProjectId::new("p").unwrap();
+        assert_eq!(Slot::of(&project, &name), Slot::of(&project, &source));
+        for wrong in ["q~", "q~1", "~0a00000000000000000000000000000b", "q~0a~0b"] {
+            assert!(QueueName::stored(wrong).is_err(), "{wrong}");
         }
     }
 

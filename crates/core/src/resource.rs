@@ -20,6 +20,7 @@ pub enum Resource {
     PoolHold,
     ProjectHold,
     Task,
+    Subscription,
     /// A replica in the list of components.
     Component,
 }
@@ -40,6 +41,7 @@ impl fmt::Display for Resource {
             Self::PoolHold => "hold of pool",
             Self::ProjectHold => "hold of project",
             Self::Task => "task",
+            Self::Subscription => "subscription",
             Self::Component => "component",
         })
     }

@@ -222,7 +222,7 @@ fn take_peer(rest: &mut impl Buf) -> Result<Arc<Peer>, StoreError> {
     };
     let (project, name) = text().zip(text()).ok_or_else(no_peer)?;
     let project = ProjectId::new(&project).map_err(|_| no_peer())?;
-    let name = QueueName::new(&name).map_err(|_| no_peer())?;
+    let name = QueueName::stored(&name).map_err(|_| no_peer())?;
     let queue = (queue != NO_QUEUE).then(|| QueueId::from_bytes(queue));
     Ok(Arc::new(Peer { at: QueueRef { project, name }, queue }))
 }

@@ -41,6 +41,11 @@ impl Background {
 
     fn start_tasks_of_queues(&self) {
         let (replica, parts) = (&self.0.replica, &self.0);
+        replica.start_background_task(
+            "ended subscriptions",
+            &parts.subscriptions,
+            |subscriptions| async move { subscriptions.delete_ended().await },
+        );
         replica.start_background_task("deleted queues", &parts.queues, |queues| async move {
             queues.clean_dropped().await
         });

@@ -19,6 +19,7 @@ use crate::redrive::Redrive;
 use crate::replica::LocalReplica;
 use crate::reports::Reports;
 use crate::slots::Slots;
+use crate::subscriptions::Subscriptions;
 use crate::sweeps::Sweeps;
 use crate::transfer::MessageTransfers;
 
@@ -35,6 +36,7 @@ pub(crate) struct BackgroundParts {
     pub(crate) counting: Counts,
     pub(crate) claims: Claims,
     pub(crate) queues: Queues,
+    pub(crate) subscriptions: Subscriptions,
     pub(crate) redrive: Redrive,
     pub(crate) balance: Balance,
     pub(crate) sweeps: Sweeps,

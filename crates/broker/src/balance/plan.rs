@@ -223,7 +223,7 @@ async fn read_loads<'a>(
                         held: held.size(),
                         written: written + limits::BALANCE_QUEUE_CHANGES,
                         // It counts in the pool that it moves to.
-                        stays: queue.placement.older.is_some(),
+                        stays: queue.placement.older.is_some() || queue.is_subscribed,
                         avoids: None,
                     };
                     loads.push(terms.load(load, queue.migrated.as_ref(), index_of));

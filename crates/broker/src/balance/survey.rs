@@ -28,6 +28,8 @@ pub struct SurveyedQueue {
     pub placement: Placement,
     /// Its last migration that ended.
     pub(crate) migrated: Option<EndedMigration>,
+    /// Whether it has subscriptions or is the queue of one: such queues do not migrate.
+    pub(crate) is_subscribed: bool,
 }
 
 impl Balance {
@@ -51,8 +53,15 @@ impl Balance {
                     // The queue was deleted meanwhile.
                     let Some(record) = record else { continue };
                     let placement = record.placement()?;
+                    let is_subscribed = record.has_subscriptions || record.subscription.is_some();
                     let migrated = record.migrated;
-                    survey.queues.push(SurveyedQueue { at, id: record.id, placement, migrated });
+                    survey.queues.push(SurveyedQueue {
+                        at,
+                        id: record.id,
+                        placement,
+                        migrated,
+                        is_subscribed,
+                    });
                 }
             }
         }

@@ -9,6 +9,7 @@ mod outcomes;
 mod peers;
 mod pools;
 mod queues;
+mod subscriptions;
 
 use std::sync::Arc;
 

@@ -413,6 +413,17 @@ impl Reservation {
         Self { account: None, amount: Amount::default() }
     }
 
+    /// Joins a reservation of the same project to this one.
+    pub(crate) fn with(mut self, mut more: Self) -> Self {
+        if self.account.is_none() {
+            return more;
+        }
+        if more.account.take().is_some() {
+            self.amount = self.amount.plus(more.amount);
+        }
+        self
+    }
+
     /// Enters the messages as being sent to a queue. Returns the amount to end when their batch is settled.
     pub(crate) fn bind(mut self, queue: QueueId, epoch: Epoch) -> Amount {
         let Some(account) = self.account.take() else { return Amount::default() };

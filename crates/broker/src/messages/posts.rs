@@ -13,10 +13,14 @@ use angarium_core::quota::Amount;
 use crate::ledger::quota_ledger::Reservation;
 use crate::messages::Messages;
 use crate::slot::dedup::PendingDuplicate;
-use crate::slot::post::{BegunPost, PostResult};
+use crate::slot::post::{BegunPost, PostResult, PostStart};
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::slot_queue::SlotQueue;
+use crate::slot::subscriptions::FanOut;
 use crate::writer::pending::settled;
+
+/// Attempts to begin a post while the subscriptions of its queue change, or their queues are closed.
+const FAN_OUT_TRIES: usize = 8;
 
 /// The outcome of each message of a batch.
 #[derive(Debug, Default)]
@@ -61,7 +65,7 @@ impl Messages {
         room: Reservation,
     ) -> Result<PostResult, Error> {
         let BegunPost { result: mut posted, outcome, mut awaited } =
-            queue.begin_post(messages, client, room)?;
+            self.begin_post(queue, messages, client, room).await?;
         settled(outcome).await?;
         // If some messages are written by now, later failures are partial.
         let mut is_written = posted.ids.len() > awaited.len();
@@ -78,7 +82,7 @@ impl Messages {
                 awaited.into_iter().map(|PendingDuplicate { index, message }| (index, message)).unzip();
             let room = self.0.quotas.reserve(&queue.at().project, Amount::of(&messages)).await;
             let room = room.map_err(|error| after(is_written, error))?;
-            let begun = queue.begin_post(messages, client, room);
+            let begun = self.begin_post(queue, messages, client, room).await;
             let BegunPost { result: again, outcome, awaited: rest } =
                 begun.map_err(|error| after(is_written, error))?;
             settled(outcome).await.map_err(|error| after(is_written, error))?;
@@ -121,6 +125,34 @@ impl Messages {
         let lost = || Error::unknown(Part::Server, "a message that was posted has no id");
         let outcome = |refused: Option<Error>| refused.map_or_else(|| ids.next().ok_or_else(lost), Err);
         Ok(PostResults { outcomes: refused.into_iter().map(outcome).collect(), durability })
+    }
+
+    /// Begins a post, once the queues of its subscriptions are open and there is room for the copies.
+    async fn begin_post(
+        &self,
+        queue: &QueueHandle,
+        mut messages: Vec<NewMessage>,
+        client: Option<Uuid>,
+        mut room: Reservation,
+    ) -> Result<BegunPost, Error> {
+        // Most queues have no subscriptions.
+        let (mut fan_out, mut reserved) = (FanOut::default(), Amount::default());
+        for _ in 0..FAN_OUT_TRIES {
+            match queue.begin_post(messages, client, room, &fan_out)? {
+                PostStart::Begun(begun) => return Ok(begun),
+                PostStart::Unprepared { messages: again, room: held } => (messages, room) = (again, held),
+            }
+            fan_out = queue.fan_out(&messages, self.0.replica.clock.now()).ok_or_else(|| queue.closed())?;
+            fan_out.check_bounds()?;
+            self.0.open_queues.open_subscriptions(queue, &fan_out.fanned).await?;
+            // Subscriptions that have ended meanwhile leave room until the post ends.
+            let more = fan_out.amount.minus(reserved);
+            if more != Amount::default() {
+                room = room.with(self.0.quotas.reserve(&queue.at().project, more).await?);
+                reserved = reserved.plus(more);
+            }
+        }
+        Err(Error::unavailable(Part::Server, "the subscriptions of the queue changed each time"))
     }
 
     /// Makes sure that every replica can read these messages: those with tags, or that are to be kept, have a newer form.

@@ -120,6 +120,7 @@ impl Migrations {
         rate: Option<u32>,
     ) -> Result<bool, Error> {
         let (slot, at) = (queue.slot(), queue.at());
+        check_unsubscribed(queue, &entry)?;
         let to = pool.entry.name.clone();
         self.0.replica.catalogue.schema_reach(Schema::MIGRATIONS).await?;
         slot.open_writer(&to, pool).await?;
@@ -359,4 +360,17 @@ fn looked_too_late(error: Error) -> Error {
 
 fn not_moving(at: &QueueRef) -> Error {
     Error::NotFound { resource: Resource::Migration, name: at.name.to_string() }
+}
+
+/// Checks that a queue has no subscriptions: they are in its pool, and do not migrate.
+fn check_unsubscribed(queue: &SlotQueue, entry: &QueueEntry) -> Result<(), Error> {
+    let is_subscription = entry.record.subscription.is_some();
+    let source = queue.with_id(entry.record.id);
+    let has_some = entry.record.has_subscriptions && source.subscriptions().is_none_or(|all| !all.is_empty());
+    if is_subscription || has_some {
+        return Err(Error::Conflict(
+            "a queue with subscriptions stays in its pool: delete them first".into(),
+        ));
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ pub(crate) mod ignored;
 pub(crate) mod lookup;
 pub(crate) mod open;
 pub(crate) mod pools_of_queue;
+pub(crate) mod subscriptions;
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use angarium_engine::{EngineSettings, QueueEngine};
 
 use crate::open_queues::OpenQueues;
 use crate::open_queues::pools_of_queue::OpenedPools;
+use crate::open_queues::subscriptions::known;
 use crate::slot::opening::{OpenedQueue, OpeningState, RestoredClaims};
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::retention::RetentionWatch;
@@ -101,6 +102,11 @@ impl OpenQueues {
         let settle_notes = if may_have_notes { SettleNotes::unread() } else { SettleNotes::default() };
         let no_sooner = queue.slot().no_expiry_before;
         let restored = restore_claims(&mut engine, record.id, claims, &store, no_sooner).await?;
+        let subscriptions = if record.has_subscriptions {
+            known(self.0.replica.catalogue.subscriptions(&queue.slot().owned, queue.at(), record.id).await?)?
+        } else {
+            Vec::new()
+        };
         let opened = OpenedQueue {
             id: record.id,
             placement,
@@ -112,6 +118,7 @@ impl OpenQueues {
             settle_notes,
             totals,
             restored,
+            subscriptions,
         };
         let account = self.0.ledger.account_of(&queue.at().project);
         Ok(queue.slot().enter_queue(queue.at(), opened, &account))

@@ -273,6 +273,10 @@ impl SlotCleaning {
         slot.clear_orphans(&ids).await?;
         let (mut failure, mut gone) = (Ok(()), HashSet::default());
         for queue in dropped {
+            if let Err(error) = self.delete_subscriptions(&queue).await {
+                failure = Err(error);
+                continue;
+            }
             match self.empty_pools(&queue, &mut gone).await {
                 Ok(()) => {
                     catalogue.move_tasks_delete(&slot.owned, queue.id).await?;
@@ -283,6 +287,17 @@ impl SlotCleaning {
             debug!(slot = slot.owned.slot.0, queue = %queue.id, "deleted queue cleaned");
         }
         failure
+    }
+
+    /// Deletes the subscriptions of a deleted queue. A queue of the same name that was created since keeps its own.
+    async fn delete_subscriptions(&self, queue: &DroppedQueue) -> Result<(), Error> {
+        let Some(at) = &queue.source else { return Ok(()) };
+        let catalogue = &self.queues.0.replica.catalogue;
+        for subscription in catalogue.subscriptions(&self.slot.owned, at, queue.id).await? {
+            let own = at.of_subscription(subscription.id);
+            self.queues.queue_delete(&own, Forwards::Discarded).await?;
+        }
+        Ok(())
     }
 
     /// Removes the data of a deleted queue from its pools, a part at a time. Pools that were removed with the messages in

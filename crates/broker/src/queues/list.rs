@@ -126,8 +126,10 @@ impl Queues {
         let mut names = self.0.replica.catalogue.queue_names(project, filter.after.as_deref());
         while let Some(batch) = names.next().await? {
             filling.names = filling.names.saturating_sub(batch.len());
-            let last = batch.last().cloned();
-            let wanted = batch.into_iter().filter(|name| filter.wants_name(name)).collect();
+            // No page names the queue of a subscription.
+            let last = batch.last().map(QueueName::of_source);
+            let is_own = |name: &QueueName| name.subscription().is_none();
+            let wanted = batch.into_iter().filter(|name| is_own(name) && filter.wants_name(name)).collect();
             if self.fill(project, filter, wanted, &mut filling).await? {
                 return Ok(filling.page);
             }

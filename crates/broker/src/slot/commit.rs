@@ -7,7 +7,7 @@
 use crate::slot::locked::LockedSlot;
 use crate::writer::pending::Leg;
 use crate::writer::pending::SlotWriter;
-use crate::writer::pending::Write;
+use crate::writer::pending::{Write, WriteCopy};
 use crate::writer::purpose::{PoolRoute, Purpose};
 use std::sync::Arc;
 
@@ -68,14 +68,14 @@ impl SlotState {
         let seq = self.writers.get(pool)?.seq + 1;
         let mut places: HashMap<QueueId, usize> = HashMap::default();
         let mut queues: Vec<QueueChanges> = Vec::new();
-        for write in writes {
-            let place = *places.entry(write.queue).or_insert_with(|| {
-                let open = write.at.as_ref().and_then(|at| self.queues.get(at));
+        for (at, queue, change) in writes.iter().flat_map(Write::parts) {
+            let place = *places.entry(queue).or_insert_with(|| {
+                let open = at.and_then(|at| self.queues.get(at));
                 let low = open.map_or(MessageId::ZERO, |queue| queue.engine.low());
-                queues.push(QueueChanges::of(write.queue, low));
+                queues.push(QueueChanges::of(queue, low));
                 queues.len() - 1
             });
-            queues[place].changes.merge(write.change.changes());
+            queues[place].changes.merge(change.changes());
         }
         // A batch is as durable as its most durable write.
         let durability = writes.iter().map(|write| write.durability).max().unwrap_or_default();
@@ -98,11 +98,13 @@ impl SlotState {
         for write in writes {
             let outcome = write.outcome(outcome);
             let Some(write) = self.advance(write, outcome, &mut pools) else { continue };
-            let Write { at, queue, change, reply, .. } = write;
-            if let Some(at) = at
-                && let Some(todo) = self.settle_one(&at, queue, change, outcome)
-            {
-                next.push((at, todo));
+            let Write { at, queue, change, reply, copies, .. } = write;
+            let main = at.map(|at| (at, queue, change));
+            let copies = copies.into_iter().map(|WriteCopy { at, queue, change, .. }| (at, queue, change));
+            for (at, queue, change) in main.into_iter().chain(copies) {
+                if let Some(todo) = self.settle_one(&at, queue, change, outcome) {
+                    next.push((at, todo));
+                }
             }
             let part = || Part::Pool(pool.clone());
             // The waiter may have left; the outcome is the same.
@@ -192,6 +194,14 @@ impl SlotState {
                 self.note_wake(at);
                 serves.filter(|_| !is_on(Mutation::LoseWakeAfterPost))
             }
+            Purpose::FanOut => {
+                let moves = open.take_copies(appends);
+                self.note_wake(at);
+                match (moves, serves) {
+                    (true, _) => Some(NextStep::MoveAndServe),
+                    (false, serves) => serves,
+                }
+            }
             Purpose::Wake => {
                 open.engine.woken(&changes::ids(&updates));
                 // An arrival with a delay is scheduled now.
@@ -258,7 +268,7 @@ impl OpenQueue {
                 return true;
             }
             // The submitter continues when it receives the outcome.
-            Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup => {}
+            Purpose::FanOut | Purpose::Update | Purpose::Prepare | Purpose::ForgetDedup => {}
             Purpose::Copy | Purpose::RemoveCopied | Purpose::CopyNotes | Purpose::ForgetCopied => {}
         }
         false
@@ -294,7 +304,18 @@ impl LockedSlot<'_> {
     pub(crate) fn submit_reserved(
         &mut self,
         at: &QueueRef,
+        change: Change,
+        room: Reservation,
+    ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
+        self.submit_with_copies(at, change, Vec::new(), room)
+    }
+
+    /// Like `submit_reserved`, with changes of the queues of subscriptions, which are in the same pool.
+    pub(crate) fn submit_with_copies(
+        &mut self,
+        at: &QueueRef,
         mut change: Change,
+        copies: Vec<WriteCopy>,
         room: Reservation,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let gone = || Error::unavailable(Part::Server, "the queue is not open");
@@ -311,7 +332,7 @@ impl LockedSlot<'_> {
         }
         let (queue, reserved, at) = (open.id, room.bind(open.id, self.slot.epoch), Some(at.clone()));
         let writer = self.state.writers.get_mut(&pool).ok_or_else(gone)?;
-        writer.push(Write { at, queue, change, durability, reserved, reply, _use: in_use, leg });
+        writer.push(Write { at, queue, change, durability, reserved, reply, _use: in_use, leg, copies });
         self.slot.start_writer(&pool, writer);
         Ok(outcome)
     }
@@ -338,6 +359,7 @@ impl LockedSlot<'_> {
             reply,
             _use: None,
             leg: Leg::Only,
+            copies: Vec::new(),
         });
         self.slot.start_writer(pool, writer);
         Some(outcome)
@@ -364,10 +386,9 @@ impl Slot {
         let counted = match outcome {
             Outcome::Done => {
                 let is_whole = |write: &&Write| !matches!(write.leg, Leg::First(_));
-                let changed =
-                    writes.iter().filter(|write| write.change.purpose().changes_totals()).filter(is_whole);
-                let queues = changed.map(|write| (write.queue, write.at.as_ref()));
-                self.count_after(pool, queues).await
+                let parts = writes.iter().filter(is_whole).flat_map(Write::parts);
+                let changed = parts.filter(|(_, _, change)| change.purpose().changes_totals());
+                self.count_after(pool, changed.map(|(at, queue, _)| (queue, at))).await
             }
             Outcome::NotDone | Outcome::Full | Outcome::Damaged | Outcome::Unknown => Vec::new(),
         };
@@ -414,7 +435,7 @@ impl Slot {
             let failures = &self.around.replica.failures;
             let outcome =
                 if is_closed { Outcome::NotDone } else { send(&*store, &batch, pool, failures).await };
-            meter.note(writes.iter().map(|write| write.change.changes().len()).sum(), began.elapsed());
+            meter.note(writes.iter().map(Write::len).sum(), began.elapsed());
             match outcome {
                 Outcome::Full if !is_on(Mutation::RefuseDeleteWhenFull) => {
                     self.send_without_posts(pool, writes, &*store).await

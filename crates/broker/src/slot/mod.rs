@@ -47,6 +47,7 @@ pub(crate) mod settle_plan;
 pub(crate) mod shared_holds;
 pub(crate) mod slot_queue;
 pub(crate) mod state;
+pub(crate) mod subscriptions;
 pub(crate) mod sweeping;
 pub(crate) mod tally;
 pub(crate) mod tasks;

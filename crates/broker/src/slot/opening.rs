@@ -27,6 +27,7 @@ use crate::slot::rates::ChangeRate;
 use crate::slot::retention::RetentionWatch;
 use crate::slot::settle_notes::SettleNotes;
 use crate::slot::state::{OpenQueue, Slot};
+use crate::slot::subscriptions::KnownSubscription;
 use crate::slot::transfer_watch::TransferWatch;
 use crate::writer::pending::WriteOutcome;
 
@@ -50,6 +51,7 @@ pub(crate) struct OpenedQueue {
     pub(crate) settle_notes: SettleNotes,
     pub(crate) totals: Totals,
     pub(crate) restored: RestoredClaims,
+    pub(crate) subscriptions: Vec<KnownSubscription>,
 }
 
 /// The claims of a queue that was opened.
@@ -122,6 +124,7 @@ impl Slot {
             transfers: TransferWatch::default(),
             targets: Vec::new(),
             outcomes: OutcomeWatch::default(),
+            subscriptions: opened.subscriptions.into(),
             has_task: false,
             is_claimed_from: false,
             counters,

@@ -20,6 +20,7 @@ use crate::slot::delete::DeleteStart;
 use crate::slot::locked::LockedSlot;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::SlotState;
+use crate::slot::subscriptions::FanOut;
 use crate::writer::change::Change;
 use crate::writer::pending::WriteOutcome;
 
@@ -39,12 +40,14 @@ impl LockedSlot<'_> {
 }
 
 impl QueueHandle {
+    /// Begins a post, with copies for the subscriptions of the queue.
     pub(crate) fn begin_post(
         &self,
         messages: Vec<NewMessage>,
         client: Option<Uuid>,
         room: Reservation,
-    ) -> Result<BegunPost, Error> {
+        fan_out: &FanOut,
+    ) -> Result<PostStart, Error> {
         let now = self.slot.around.replica.clock.now();
         let mut locked = self.slot.lock();
         locked.check_post(&self.at, now)?;
@@ -59,21 +62,28 @@ impl QueueHandle {
             return Err(Error::NotDurable(pool.clone()));
         }
         let durability = queue.attributes.durability.unwrap_or_default().min(writer.reach());
+        if !fan_out.is_prepared(&self.at, queue, queues) {
+            return Ok(PostStart::Unprepared { messages, room });
+        }
         let defaults = MessageDefaults::of(&queue.attributes, &self.slot.around.replica.limits);
         let mut random = self.slot.around.replica.random.clone();
         let mut posting = DedupPost::within(self.slot.around.dedup.room());
-        for new in messages {
+        let mut stored = Vec::new();
+        for (index, new) in messages.into_iter().enumerate() {
             let Some((new, key)) = posting.admit(queue, new, now)? else { continue };
             let header = header(&new, &defaults, client, now, ids.next(now, &mut random));
             posting.add(Message { header, body: new.body }, key, now);
+            stored.push(index);
         }
         let DedupPost { ids, messages, notes, awaited, own, .. } = posting;
-        let outcome = locked.submit_reserved(&self.at, Change::post(messages, notes), room)?;
+        let numbered: Vec<(usize, &Message)> = stored.into_iter().zip(&messages).collect();
+        let copies = fan_out.copies(&self.at, &numbered, queues, now);
+        let outcome = locked.submit_with_copies(&self.at, Change::post(messages, notes), copies, room)?;
         self.slot.around.dedup.add(own.len());
         if let Some(queue) = locked.queue_mut(&self.at, self.id) {
             own.iter().for_each(|(key, id)| queue.engine.begin_dedup(*key, *id, dedup_expires(now)));
         }
-        Ok(BegunPost { result: PostResult { ids, durability }, outcome, awaited })
+        Ok(PostStart::Begun(BegunPost { result: PostResult { ids, durability }, outcome, awaited }))
     }
 
     pub(crate) fn begin_delete(
@@ -94,6 +104,16 @@ impl QueueHandle {
         let found = store.get(self.id, &[id]).await?;
         Ok(found.into_iter().next().map(|message| message.header.state))
     }
+}
+
+/// Result of an attempt to begin a post.
+pub(crate) enum PostStart {
+    Begun(BegunPost),
+    /// Nothing is written: the subscriptions of the queue have changed, or their queues are not open.
+    Unprepared {
+        messages: Vec<NewMessage>,
+        room: Reservation,
+    },
 }
 
 /// A submitted post.

@@ -38,6 +38,7 @@ use crate::slot::outcome_watch::OutcomeWatch;
 use crate::slot::rates::{ChangeRate, RateSample};
 use crate::slot::retention::{ClosedQueues, RetentionWatch};
 use crate::slot::settle_notes::SettleNotes;
+use crate::slot::subscriptions::KnownSubscription;
 use crate::slot::transfer_targets::TransferTarget;
 use crate::slot::transfer_watch::TransferWatch;
 use crate::slot::wait_line::Waiter;
@@ -166,6 +167,8 @@ pub(crate) struct OpenQueue {
     pub(crate) targets: Vec<TransferTarget>,
     /// Requests that wait for the outcomes of its messages.
     pub(crate) outcomes: OutcomeWatch,
+    /// Its subscriptions, replaced as a whole by each change.
+    pub(crate) subscriptions: Arc<[KnownSubscription]>,
     /// Whether a task redrives its messages.
     pub(crate) has_task: bool,
     /// Whether a caller has claimed from it since the last check of the ready caches' memory.
@@ -354,6 +357,7 @@ mod tests {
                 transfers: TransferWatch::default(),
                 targets: Vec::new(),
                 outcomes: OutcomeWatch::default(),
+                subscriptions: Arc::default(),
                 has_task: false,
                 is_claimed_from: false,
                 counters: angarium_metrics::Meter::default().queue(&QueueRef {

@@ -24,6 +24,11 @@ impl Change {
         Self::of(Purpose::Post, Changes { notes, ..Changes::appends(messages) })
     }
 
+    /// Appends copies of posted messages, ready or in transfer.
+    pub(crate) fn fan_out(copies: Vec<Message>) -> Self {
+        Self::of(Purpose::FanOut, Changes::appends(copies))
+    }
+
     /// Removes the notes of deduplication ids.
     pub(crate) fn forget_dedup(keys: &[DedupKey]) -> Self {
         let names = keys.iter().map(dedup_note_name).collect();

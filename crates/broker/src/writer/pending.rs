@@ -58,6 +58,17 @@ pub(crate) struct Write {
     /// of the pool does.
     pub(crate) _use: Option<TaskTrackerToken>,
     pub(crate) leg: Leg,
+    /// Changes of the queues of subscriptions, which are in the same batch.
+    pub(crate) copies: Vec<WriteCopy>,
+}
+
+/// The part of a write for the queue of a subscription.
+pub(crate) struct WriteCopy {
+    pub(crate) at: QueueRef,
+    pub(crate) queue: QueueId,
+    pub(crate) change: Change,
+    /// Keeps the queue from being deleted until the write is settled.
+    pub(crate) _use: TaskTrackerToken,
 }
 
 /// The part of a change that a pending write is.
@@ -86,7 +97,23 @@ impl Write {
     /// Number of changes that count for the bound of waiting messages. Removals of expired notes keep no post waiting.
     fn messages(&self) -> usize {
         let is_clean_up = matches!(self.change.purpose(), Purpose::ForgetDedup | Purpose::ForgetSettles);
-        if is_clean_up { 0 } else { self.change.changes().len() }
+        if is_clean_up { 0 } else { self.len() }
+    }
+
+    /// The changes of each queue.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Option<&QueueRef>, QueueId, &Change)> {
+        let copies = self.copies.iter().map(|copy| (Some(&copy.at), copy.queue, &copy.change));
+        std::iter::once((self.at.as_ref(), self.queue, &self.change)).chain(copies)
+    }
+
+    /// Number of changes.
+    pub(crate) fn len(&self) -> usize {
+        self.parts().map(|(_, _, change)| change.changes().len()).sum()
+    }
+
+    /// Bytes of the changes.
+    fn bytes(&self) -> usize {
+        self.parts().map(|(_, _, change)| change.changes().bytes_in_all()).sum()
     }
 
     /// Returns the outcome of the whole change, of which the batch has a part.
@@ -152,7 +179,7 @@ impl SlotWriter {
 
     pub(crate) fn push(&mut self, write: Write) {
         self.messages_waiting += write.messages();
-        self.bytes_waiting += write.change.changes().bytes_in_all();
+        self.bytes_waiting += write.bytes();
         self.waiting.push_back(write);
     }
 
@@ -160,14 +187,14 @@ impl SlotWriter {
     pub(crate) fn next_writes(&mut self) -> Vec<Write> {
         let (mut writes, mut messages, mut bytes) = (Vec::new(), 0, 0);
         while let Some(write) = self.waiting.front() {
-            messages += write.change.changes().len();
-            bytes += write.change.changes().bytes_in_all();
+            messages += write.len();
+            bytes += write.bytes();
             let is_full = messages > limits::BATCH_MESSAGES || bytes > limits::BATCH_BYTES;
             if is_full && !writes.is_empty() {
                 break;
             }
             self.messages_waiting -= write.messages();
-            self.bytes_waiting -= write.change.changes().bytes_in_all();
+            self.bytes_waiting -= write.bytes();
             writes.extend(self.waiting.pop_front());
         }
         writes

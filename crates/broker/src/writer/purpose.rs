@@ -9,6 +9,8 @@ use angarium_core::mutation::{Mutation, is_on};
 pub(crate) enum Purpose {
     /// Append posted messages, with the notes of their deduplication ids.
     Post,
+    /// Append the copies of posted messages to the queue of a subscription.
+    FanOut,
     /// Remove the notes of deduplication ids.
     ForgetDedup,
     /// Write headers of messages that stay hidden until the submitter continues.
@@ -96,7 +98,7 @@ impl Purpose {
         let append = Properties { route: Newer, changes_totals: true, brings_messages: true, ..common };
         let copy = Properties { route: Newer, is_copy: true, ..common };
         match self {
-            Self::Post => Properties { class: OfQueue, ..append },
+            Self::Post | Self::FanOut => Properties { class: OfQueue, ..append },
             Self::Prepare => append,
             Self::Remove => Properties { class: OfQueue, ..removal },
             Self::RemoveTransferred => removal,
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn writes_of_transfers_and_copies_are_synced_in_relaxed_queue() {
         let relaxed = Attributes { durability: Some(Durability::Relaxed), ..Attributes::default() };
-        for purpose in [Purpose::Post, Purpose::Remove, Purpose::ForgetDedup] {
+        for purpose in [Purpose::Post, Purpose::FanOut, Purpose::Remove, Purpose::ForgetDedup] {
             assert_eq!(purpose.durability(&relaxed), Durability::Relaxed, "{purpose:?}");
         }
         for purpose in [

@@ -57,7 +57,11 @@ impl Lives {
 
     /// Returns the pool's own count of a queue, without opening it.
     pub(super) async fn stored(&self, at: &QueueRef) -> u64 {
-        let id = self.id_of(at).await;
+        self.stored_of(self.id_of(at).await).await
+    }
+
+    /// As `stored`, of a queue that may have been deleted.
+    pub(super) async fn stored_of(&self, id: QueueId) -> u64 {
         EmbeddedPool::new(self.journal.clone()).totals(id).await.unwrap().messages
     }
 

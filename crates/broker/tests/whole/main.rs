@@ -62,6 +62,7 @@ mod settle_targets;
 mod settle_transfers;
 mod shared_holds;
 mod stamps;
+mod subscriptions;
 mod suspension;
 mod task_migration;
 mod tasks;

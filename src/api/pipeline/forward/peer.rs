@@ -174,7 +174,7 @@ pub fn take_delivery(headers: &mut HeaderMap) -> Option<DeliveryMark> {
     for (name, text) in form_urlencoded::parse(hands.as_bytes()) {
         match &*name {
             "project" => project = ProjectId::new(&text).ok(),
-            "queue" => queue = QueueName::new(&text).ok(),
+            "queue" => queue = QueueName::stored(&text).ok(),
             "claim" => claim = text.parse().ok(),
             _ => {}
         }

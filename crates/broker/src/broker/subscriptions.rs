@@ -1,0 +1,69 @@
+//! Subscriptions of queues.
+
+use angarium_core::error::Error;
+use angarium_core::ids::SubscriptionId;
+use angarium_core::names::QueueRef;
+use angarium_core::page::PageLimit;
+use angarium_core::subscription::SubscriptionChange;
+
+use crate::broker::Broker;
+use crate::subscriptions::create::NewSubscription;
+use crate::subscriptions::lookup::SubscriptionView;
+
+impl Broker {
+    /// Creates a subscription, and its queue when there is none. Each post that begins after this returns is copied for
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, or while the queue is being migrated;
+    /// [`Error::Invalid`] for a queue that is its own subscriber; [`Error::TooMany`] when the queue has as many
+    /// subscriptions as it may.
+    pub async fn subscription_create(
+        &self,
+        at: &QueueRef,
+        new: NewSubscription,
+    ) -> Result<SubscriptionId, Error> {
+        self.0.subscriptions.create(at, new).await
+    }
+
+    /// Returns at most `limit` subscriptions of a queue behind the id `after`, in the order of their ids. A queue that does
+    /// not exist has none.
+    pub async fn subscriptions_list(
+        &self,
+        at: &QueueRef,
+        after: Option<SubscriptionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<SubscriptionView>, Error> {
+        self.0.subscriptions.list(at, after, limit).await
+    }
+
+    /// Returns a subscription; not found when there is none.
+    pub async fn subscription_get(
+        &self,
+        at: &QueueRef,
+        id: SubscriptionId,
+    ) -> Result<SubscriptionView, Error> {
+        self.0.subscriptions.get(at, id).await
+    }
+
+    /// Changes a subscription; not found when there is none.
+    pub async fn subscription_change(
+        &self,
+        at: &QueueRef,
+        id: SubscriptionId,
+        change: SubscriptionChange,
+    ) -> Result<(), Error> {
+        self.0.subscriptions.change(at, id, change).await
+    }
+
+    /// Deletes a subscription with the copies in its queue. It is no error when there is none.
+    pub async fn subscription_delete(&self, at: &QueueRef, id: SubscriptionId) -> Result<(), Error> {
+        self.0.subscriptions.delete(at, id).await
+    }
+
+    /// Deletes all subscriptions of a queue.
+    pub async fn subscriptions_delete(&self, at: &QueueRef) -> Result<(), Error> {
+        self.0.subscriptions.delete_all(at).await
+    }
+}

@@ -1,0 +1,77 @@
+//! Looking subscriptions up.
+
+use angarium_core::error::{Error, Resource};
+use angarium_core::ids::SubscriptionId;
+use angarium_core::names::QueueRef;
+use angarium_core::page::PageLimit;
+use angarium_core::subscription::Subscription;
+use angarium_core::time::Timestamp;
+
+use crate::slot::slot_queue::SlotQueue;
+use crate::subscriptions::Subscriptions;
+
+/// A subscription as it is now.
+#[derive(Clone, Debug)]
+pub struct SubscriptionView {
+    /// The subscription.
+    pub subscription: Subscription,
+    /// Seconds since its life began.
+    pub age: u64,
+}
+
+impl SubscriptionView {
+    fn new(subscription: Subscription, now: Timestamp) -> Self {
+        let age = now.as_millis().saturating_sub(subscription.renewed.as_millis()) / 1_000;
+        Self { subscription, age }
+    }
+}
+
+impl Subscriptions {
+    /// Returns at most `limit` subscriptions of a queue behind the id `after`, in the order of their ids. A queue that does
+    /// not exist has none.
+    pub(crate) async fn list(
+        &self,
+        at: &QueueRef,
+        after: Option<SubscriptionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<SubscriptionView>, Error> {
+        let queue = self.0.slots.queue(at).await?;
+        let is_behind = |subscription: &Subscription| after.is_none_or(|after| subscription.id > after);
+        let found = self.live(&queue, is_behind).await.map(|mut all| {
+            all.sort_unstable_by_key(|view| view.subscription.id);
+            all.truncate(limit.get());
+            all
+        });
+        self.0.slots.confirm(queue.slot(), found)
+    }
+
+    /// Returns a subscription.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`].
+    pub(crate) async fn get(&self, at: &QueueRef, id: SubscriptionId) -> Result<SubscriptionView, Error> {
+        let queue = self.0.slots.queue(at).await?;
+        let found = self.live(&queue, |subscription| subscription.id == id).await;
+        let found = found.and_then(|mut found| found.pop().ok_or_else(|| no_subscription(id)));
+        self.0.slots.confirm(queue.slot(), found)
+    }
+
+    /// The subscriptions of a queue whose life has not ended, of those that are `wanted`.
+    async fn live(
+        &self,
+        queue: &SlotQueue,
+        wanted: impl Fn(&Subscription) -> bool,
+    ) -> Result<Vec<SubscriptionView>, Error> {
+        let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(Vec::new()) };
+        let now = self.0.replica.clock.now();
+        let all = open.subscriptions().ok_or_else(|| open.closed())?;
+        let all = all.iter().map(|known| &known.subscription);
+        let live = all.filter(|subscription| subscription.is_live(now) && wanted(subscription));
+        Ok(live.map(|subscription| SubscriptionView::new(subscription.clone(), now)).collect())
+    }
+}
+
+pub(in crate::subscriptions) fn no_subscription(id: SubscriptionId) -> Error {
+    Error::NotFound { resource: Resource::Subscription, name: id.to_string() }
+}

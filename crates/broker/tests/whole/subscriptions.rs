@@ -1,0 +1,397 @@
+//! Subscriptions: each gets a copy of each post, in the batch of the post, and ends with its source.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use angarium_broker::NewSubscription;
+use angarium_core::delay::Delay;
+use angarium_core::error::Error;
+use angarium_core::group::DedupId;
+use angarium_core::ids::{MessageId, SubscriptionId};
+use angarium_core::limits::{self as core_limits, Limits};
+use angarium_core::message::NewMessage;
+use angarium_core::names::QueueRef;
+use angarium_core::page::PageLimit;
+use angarium_core::quota::Quota;
+use angarium_core::subscription::{Subscriber, SubscriptionChange, SubscriptionOptions};
+use futures_util::future::join_all;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::value::RawValue;
+
+use super::deadletters::{FOR_EVER, Lives};
+use super::faulty::Fault;
+use super::groups::in_group;
+use super::migration::{Pools, to};
+use super::quotas::Bounded;
+use super::transfers::until;
+use super::{Whole, metadata, queue, whole};
+use angarium_testbed::settings;
+
+fn options(json: &str) -> SubscriptionOptions {
+    SubscriptionOptions::new(RawValue::from_string(json.to_owned()).unwrap(), &Limits::ZAQAR).unwrap()
+}
+
+fn new(subscriber: &str) -> NewSubscription {
+    NewSubscription { subscriber: Subscriber::new(subscriber).unwrap(), options: options("{}"), ttl: 3_600 }
+}
+
+impl Whole {
+    /// Subscribes to a queue. Returns the id, and the queue of the subscription.
+    async fn subscribe(&self, at: &QueueRef, subscriber: &str) -> (SubscriptionId, QueueRef) {
+        let id = self.broker.subscription_create(at, new(subscriber)).await.unwrap();
+        (id, at.of_subscription(id))
+    }
+
+    async fn subscribed(&self, at: &QueueRef) -> Vec<SubscriptionId> {
+        let limit = PageLimit::new(Some(20), Limits::ZAQAR.queues_page).unwrap();
+        let page = self.broker.subscriptions_list(at, None, limit).await.unwrap();
+        page.iter().map(|view| view.subscription.id).collect()
+    }
+
+    /// Claims so many messages, as long as a busy machine may need.
+    async fn claim_all(&self, at: &QueueRef, count: usize) -> Vec<MessageId> {
+        let mut found = Vec::new();
+        until("messages are missing", async || {
+            found.extend(self.claim(at, 20, 3_600).await);
+            found.len() >= count
+        })
+        .await;
+        assert!(self.claim(at, 20, 3_600).await.is_empty(), "there are more than {count}");
+        found
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_consumer_group_gets_each_message() {
+    let (whole, q) = (whole().await, queue("q"));
+    let before = whole.post(&q, 1, 3_600).await;
+    let (first, one) = whole.subscribe(&q, "pull:one").await;
+    let (second, two) = whole.subscribe(&q, "pull:two").await;
+    let ids = whole.post(&q, 7, 3_600).await;
+    assert_eq!(whole.claim_all(&one, 7).await, ids);
+    assert_eq!(whole.claim_all(&two, 7).await, ids);
+    assert_eq!(whole.claim_all(&q, 8).await, [before, ids].concat());
+    let mut both = vec![first, second];
+    both.sort_unstable();
+    assert_eq!(whole.subscribed(&q).await, both);
+    let shown = whole.broker.subscription_get(&q, first).await.unwrap().subscription;
+    assert_eq!((shown.subscriber.to_string(), shown.ttl), ("pull:one".to_owned(), 3_600));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscribed_queue_gets_each_message_once() {
+    let (whole, q) = (whole().await, queue("q"));
+    let (_, own) = whole.subscribe(&q, "queue:target").await;
+    let ids = whole.post(&q, 5, 3_600).await;
+    let delayed = NewMessage { delay: Some(Delay::Seconds(60)), body: "1".into(), ..NewMessage::default() };
+    whole.broker.messages_post(&q, vec![delayed], None).await.unwrap();
+    assert_eq!(whole.claim_all(&queue("target"), 5).await, ids);
+    until("the queue of the subscription is not empty", async || {
+        let stats = whole.broker.queue_stats(&own).await.unwrap();
+        stats.free + stats.claimed == 0
+    })
+    .await;
+    let waits = whole.broker.queue_stats(&queue("target")).await.unwrap();
+    assert_eq!(waits.delayed, 1, "its delay is that of the post");
+    whole.clock.advance(60_000);
+    assert_eq!(whole.claim_soon(&queue("target"), 20).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscription_of_fifo_queue_keeps_order_of_groups() {
+    let (whole, q) = (whole().await, queue("q.fifo"));
+    whole.broker.queue_create(&q, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    let (_, own) = whole.subscribe(&q, "pull:").await;
+    let mut ids = Vec::new();
+    for number in 0..6 {
+        let dedup = Some(DedupId::new(&number.to_string(), "dedup_id").unwrap());
+        let message = NewMessage { dedup, ..in_group(["a", "b"][number % 2], "1") };
+        // The second post is a duplicate: it is stored nowhere.
+        for _ in 0..2 {
+            ids.push(whole.broker.messages_post(&q, vec![message.clone()], None).await.unwrap().ids[0]);
+        }
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 6);
+    let claimed = whole.claim_all(&own, 6).await;
+    for group in [0, 1] {
+        let of_group: Vec<MessageId> = ids.iter().copied().skip(group).step_by(2).collect();
+        let got: Vec<MessageId> = claimed.iter().copied().filter(|id| of_group.contains(id)).collect();
+        assert_eq!(got, of_group);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filter_chooses_the_messages_of_a_post() {
+    let (whole, q) = (whole().await, queue("q"));
+    let filtered = async |name: &str, json: &str| {
+        let subscription = NewSubscription { options: options(json), ..new(name) };
+        let id = whole.broker.subscription_create(&q, subscription).await.unwrap();
+        (id, q.of_subscription(id))
+    };
+    let (id, eu) = filtered("pull:eu", r#"{"filter": {"to": ["eu"]}, "filter_scope": "body"}"#).await;
+    let (_, none) = filtered("pull:none", r#"{"filter": {"to": ["eu"]}}"#).await;
+    let post = async |places: &[&str]| {
+        let message = |to: &&str| {
+            let body = format!(r#"{{"to": "{to}"}}"#).into();
+            NewMessage { body, ..NewMessage::default() }
+        };
+        let messages = places.iter().map(message).collect();
+        whole.broker.messages_post(&q, messages, None).await.unwrap().ids
+    };
+    let ids = post(&["eu", "us", "eu"]).await;
+    assert_eq!(whole.claim_all(&eu, 2).await, [ids[0], ids[2]]);
+    assert!(whole.claim(&none, 20, 300).await.is_empty(), "messages without attributes");
+    let change = SubscriptionChange {
+        options: Some(options(r#"{"filter": {"to": [{"prefix": "u"}]}, "filter_scope": "body"}"#)),
+        ..SubscriptionChange::default()
+    };
+    whole.broker.subscription_change(&q, id, change).await.unwrap();
+    let ids = post(&["eu", "us", "uk"]).await;
+    assert_eq!(whole.claim_all(&eu, 2).await, ids[1..]);
+    // SQS stores the text of a body as a JSON string.
+    let text = NewMessage { body: r#""{\"to\": \"ur\"}""#.into(), ..NewMessage::default() };
+    let ids = whole.broker.messages_post(&q, vec![text], None).await.unwrap().ids;
+    assert_eq!(whole.claim_all(&eu, 1).await, ids);
+    let wrong = options(r#"{"filter": {"to": [{"like": "e"}]}}"#);
+    let refused = whole.broker.subscription_create(&q, NewSubscription { options: wrong, ..new("pull:x") });
+    assert_eq!(refused.await.unwrap_err().code(), "invalid");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_and_impossible_subscribers_are_refused() {
+    let (whole, q) = (whole().await, queue("q"));
+    let refused =
+        async |subscriber: &str| whole.broker.subscription_create(&q, new(subscriber)).await.unwrap_err();
+    let (id, _) = whole.subscribe(&q, "pull:a").await;
+    assert_eq!(refused("pull:a").await.code(), "conflict");
+    assert_eq!(refused("queue:q").await.code(), "invalid");
+    whole.broker.subscription_delete(&q, id).await.unwrap();
+    whole.broker.subscription_delete(&q, id).await.unwrap();
+    let (id, _) = whole.subscribe(&q, "pull:a").await;
+    let (other, _) = whole.subscribe(&q, "pull:b").await;
+    let to = |subscriber| SubscriptionChange {
+        subscriber: Some(Subscriber::new(subscriber).unwrap()),
+        ..SubscriptionChange::default()
+    };
+    let change =
+        async |id, change| whole.broker.subscription_change(&q, id, change).await.map_err(|e| e.code());
+    assert_eq!(change(other, to("pull:a")).await, Err("conflict"));
+    assert_eq!(change(other, to("queue:x")).await, Err("invalid"));
+    change(other, to("pull:c")).await.unwrap();
+    change(id, to("pull:b")).await.unwrap();
+    whole.broker.subscription_delete(&q, other).await.unwrap();
+    assert_eq!(change(other, to("pull:d")).await, Err("not_found"));
+    for number in 1..core_limits::SUBSCRIPTIONS {
+        whole.subscribe(&q, &format!("pull:{number}")).await;
+    }
+    assert_eq!(refused("pull:more").await.code(), "too_many");
+    // The greatest number of them gets its copies.
+    let ids = whole.post(&q, 2, 3_600).await;
+    assert_eq!(whole.claim_all(&q.of_subscription(id), 2).await, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_subscription_gets_no_copy_and_leaves_nothing() {
+    let lives = Lives::new();
+    let (whole, _) = lives.whole().await;
+    let q = queue("q");
+    let (short, _) = whole.subscribe(&q, "pull:short").await;
+    let (long, own) = whole.subscribe(&q, "pull:long").await;
+    let renewed = SubscriptionChange { ttl: Some(100_000), ..SubscriptionChange::default() };
+    whole.broker.subscription_change(&q, long, renewed).await.unwrap();
+    whole.post(&q, 1, 10_000).await;
+    let there = lives.id_of(&q.of_subscription(short)).await;
+    whole.clock.advance(3_600_000);
+    assert_eq!(whole.subscribed(&q).await, [long]);
+    assert_eq!(whole.broker.subscription_get(&q, short).await.unwrap_err().code(), "not_found");
+    whole.post(&q, 1, 10_000).await;
+    assert_eq!(whole.claim_all(&own, 2).await.len(), 2);
+    until("its queue is there", async || {
+        let catalogue = lives.catalogue();
+        let is_gone = catalogue.queue_records(&[q.of_subscription(short)]).await.unwrap()[0].is_none();
+        is_gone && lives.stored_of(there).await == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_queue_takes_its_subscriptions_with_it() {
+    let lives = Lives::new();
+    let (whole, _) = lives.whole().await;
+    let q = queue("q");
+    let mut owns = Vec::new();
+    for name in ["pull:a", "pull:b"] {
+        owns.push(whole.subscribe(&q, name).await.1);
+    }
+    whole.post(&q, 3, 3_600).await;
+    let mut there = Vec::new();
+    for own in &owns {
+        there.push(lives.id_of(own).await);
+    }
+    whole.broker.queue_delete(&q).await.unwrap();
+    // A queue of the same name has none of them.
+    whole.post(&q, 1, 3_600).await;
+    assert!(whole.subscribed(&q).await.is_empty());
+    // The next owner cleans up, if this one has not.
+    whole.broker.stop().await;
+    let (whole, _) = lives.whole().await;
+    until("they are there", async || {
+        let records = lives.catalogue().queue_records(&owns).await.unwrap();
+        let mut stored = 0;
+        for id in &there {
+            stored += lives.stored_of(*id).await;
+        }
+        records.iter().all(Option::is_none) && stored == 0
+    })
+    .await;
+    assert_eq!(whole.claim_all(&q, 1).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_keeps_subscriptions_copies_and_claims() {
+    let lives = Lives::new();
+    let (whole, _) = lives.whole().await;
+    let q = queue("q");
+    let (id, own) = whole.subscribe(&q, "pull:").await;
+    let ids = whole.post(&q, 4, 3_600).await;
+    assert_eq!(whole.claim(&own, 2, 3_600).await, ids[..2]);
+    whole.broker.stop().await;
+    let (whole, _) = lives.whole().await;
+    assert_eq!(whole.subscribed(&q).await, [id]);
+    let more = whole.post(&q, 1, 3_600).await;
+    assert_eq!(whole.claim_all(&own, 3).await, [&ids[2..], &more].concat());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_queue_of_subscription_gets_its_copy() {
+    let (whole, q) = (whole().await, queue("q"));
+    let (_, own) = whole.subscribe(&q, "pull:").await;
+    for _ in 0..3 * angarium_broker::limits::IDLE_ROUNDS {
+        whole.broker.close_idle_round();
+    }
+    let ids = whole.post(&q, 2, 3_600).await;
+    // The source stays open, its subscription does not.
+    for _ in 0..3 * angarium_broker::limits::IDLE_ROUNDS {
+        let _ = whole.broker.queue_stats(&q).await.unwrap();
+        whole.broker.close_idle_round();
+    }
+    let more = whole.post(&q, 2, 3_600).await;
+    assert_eq!(whole.claim_all(&own, 4).await, [ids, more].concat());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_with_subscriptions_does_not_migrate() {
+    let (pools, q) = (Pools::new(), queue("q"));
+    let (whole, _) = pools.start().await;
+    let (id, own) = whole.subscribe(&q, "pull:").await;
+    for at in [&q, &own] {
+        let refused = whole.broker.queue_migrate(at, to("b")).await.unwrap_err();
+        assert_eq!(refused.code(), "conflict", "{at:?}");
+    }
+    whole.broker.subscription_delete(&q, id).await.unwrap();
+    whole.broker.queue_migrate(&q, to("b")).await.unwrap();
+    whole.arrived(&q).await;
+    let (_, own) = whole.subscribe(&q, "pull:").await;
+    let ids = whole.post(&q, 1, 3_600).await;
+    assert_eq!(whole.claim_all(&own, 1).await, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_count_in_the_quota() {
+    let house = Bounded::new(Quota { messages: Some(10), ..Quota::NONE });
+    let (whole, q) = (house.start().await, queue("q"));
+    whole.subscribe(&q, "pull:a").await;
+    let (_, own) = whole.subscribe(&q, "pull:b").await;
+    whole.post(&q, 3, 3_600).await;
+    let more = vec![NewMessage { body: "1".into(), ..NewMessage::default() }];
+    let refused = whole.broker.messages_post(&q, more.clone(), None).await.unwrap_err();
+    assert!(matches!(refused, Error::OverQuota { .. }), "{refused}");
+    whole.broker.queue_purge(&own).await.unwrap();
+    whole.broker.messages_post(&q, more, None).await.unwrap();
+}
+
+/// Whatever the fault, a subscription has a message exactly if its source has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_or_doubtful_post_reaches_all_or_none() {
+    let faults = [Fault::NotSent, Fault::UnknownBefore, Fault::UnknownAfter];
+    let all = (0..3).flat_map(|batches| faults.map(|fault| (batches, fault)));
+    join_all(all.map(async |(batches, fault)| {
+        let case = format!("{fault:?} after {batches}");
+        let (lives, q) = (Lives::new(), queue("q"));
+        let (whole, plan) = lives.whole().await;
+        let (_, own) = whole.subscribe(&q, "pull:a").await;
+        whole.subscribe(&q, "queue:target").await;
+        plan.next(&vec![fault; FOR_EVER]);
+        plan.skip(batches);
+        let message = || vec![NewMessage { body: "1".into(), ..NewMessage::default() }; 2];
+        let mut acknowledged = BTreeSet::new();
+        for _ in 0..3 {
+            if let Ok(posted) = whole.broker.messages_post(&q, message(), None).await {
+                acknowledged.extend(posted.ids);
+            }
+        }
+        whole.broker.stop().await;
+        let (whole, _) = lives.whole().await;
+        let stored = BTreeSet::from_iter(whole.drain(&q).await);
+        assert!(acknowledged.is_subset(&stored), "{case}");
+        assert_eq!(BTreeSet::from_iter(whole.drain(&own).await), stored, "{case}");
+        let arrived = if stored.is_empty() {
+            Vec::new()
+        } else {
+            whole.claim_all(&queue("target"), stored.len()).await
+        };
+        assert_eq!(BTreeSet::from_iter(arrived), stored, "{case}");
+    }))
+    .await;
+}
+
+/// Posts, new and deleted subscriptions, and crashes in any order: a subscription that stays gets each message once.
+#[tokio::test(flavor = "multi_thread")]
+async fn random_history_loses_and_doubles_no_copy() {
+    let mut dice = StdRng::seed_from_u64(settings::seed("subscriptions"));
+    for _ in 0..settings::number("ANGARIUM_SUBSCRIPTION_HISTORIES", 6) {
+        let (lives, q) = (Lives::new(), queue("q"));
+        let (mut whole, mut plan) = lives.whole().await;
+        let (_, stays) = whole.subscribe(&q, "pull:stays").await;
+        whole.subscribe(&q, "queue:target").await;
+        let mut passing = Vec::new();
+        for step in 0..40 {
+            match dice.random_range(0..10) {
+                0 => passing
+                    .extend(whole.broker.subscription_create(&q, new(&format!("pull:{step}"))).await.ok()),
+                1 => {
+                    if let Some(id) = passing.pop() {
+                        let _ = whole.broker.subscription_delete(&q, id).await;
+                    }
+                }
+                2 => {
+                    let fault = [Fault::NotSent, Fault::UnknownAfter][dice.random_range(0..2)];
+                    plan.next(&vec![fault; FOR_EVER]);
+                    plan.skip(dice.random_range(0..4));
+                    let posts = (0..4).map(|_| {
+                        let message = NewMessage { body: "1".into(), ..NewMessage::default() };
+                        whole.broker.messages_post(&q, vec![message], None)
+                    });
+                    let _ = tokio::time::timeout(Duration::from_millis(100), join_all(posts)).await;
+                    whole.broker.stop().await;
+                    (whole, plan) = lives.whole().await;
+                }
+                _ => {
+                    let posts = (0..3).map(|_| {
+                        let message = NewMessage { body: "1".into(), ..NewMessage::default() };
+                        whole.broker.messages_post(&q, vec![message; 2], None)
+                    });
+                    join_all(posts).await.into_iter().for_each(|posted| drop(posted.unwrap()));
+                }
+            }
+        }
+        let stored = BTreeSet::from_iter(whole.drain(&q).await);
+        assert!(stored.len() > 20, "{}", stored.len());
+        for at in [&stays, &queue("target")] {
+            let copies = whole.claim_all(at, stored.len()).await;
+            assert_eq!(BTreeSet::from_iter(copies), stored, "{at:?}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Subscriptions: who gets a copy of each message that is posted to a queue.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::attributes::{self, DURABILITY, FIFO, FLAVOR, MESSAGE_TTL};
+use crate::error::{Error, InvalidPart};
+use crate::ids::{QueueId, SubscriptionId};
+use crate::limits::{self, Limits};
+use crate::names::QueueName;
+use crate::queue::Metadata;
+use crate::time::Timestamp;
+
+/// The receiver of the copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subscriber {
+    /// Consumers that read the subscription as a queue, `pull:NAME`. The name tells groups of consumers apart.
+    Pull(String),
+    /// Another queue of the project, `queue:NAME`.
+    Queue(QueueName),
+}
+
+const FILTER: &str = "filter";
+const FILTER_SCOPE: &str = "filter_scope";
+const PULL: &str = "pull:";
+const QUEUE: &str = "queue:";
+
+impl Subscriber {
+    /// Reads a subscriber as a client names it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for another kind of subscriber, and for an invalid name.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        let wrong = |why: String| Error::invalid(InvalidPart::Limit, "subscriber", why);
+        if let Some(name) = text.strip_prefix(QUEUE) {
+            let name = QueueName::new(name).map_err(|error| wrong(error.to_string()))?;
+            return Ok(Self::Queue(name));
+        }
+        if let Some(name) = text.strip_prefix(PULL) {
+            let most = limits::CREATED_NAME_CHARS;
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+            if name.len() > most || !name.bytes().all(is_plain) {
+                return Err(wrong(format!(
+                    "behind pull: is a name of at most {most} ASCII letters, digits, underscores, dashes or dots"
+                )));
+            }
+            return Ok(Self::Pull(name.to_owned()));
+        }
+        let text: String = text.chars().take(16).collect();
+        Err(wrong(format!("'{text}' does not begin with queue: or pull:, the kinds that are served")))
+    }
+}
+
+impl fmt::Display for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pull(name) => write!(f, "{PULL}{name}"),
+            Self::Queue(name) => write!(f, "{QUEUE}{name}"),
+        }
+    }
+}
+
+/// The options of a subscription: a JSON object, stored as its text. Reserved keys of queues in it are attributes of the
+/// subscription's queue.
+#[derive(Clone, Debug)]
+pub struct SubscriptionOptions {
+    text: Box<RawValue>,
+}
+
+impl SubscriptionOptions {
+    /// Options without any key.
+    pub fn empty() -> Self {
+        Self { text: RawValue::from_string("{}".into()).expect("an empty object is JSON") }
+    }
+
+    /// Checks JSON text: an object of at most [`limits::SUBSCRIPTION_OPTIONS_BYTES`], whose reserved keys are within
+    /// their bounds.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`], which names the key.
+    pub fn new(text: Box<RawValue>, limits: &Limits) -> Result<Self, Error> {
+        let wrong = |why: String| Error::invalid(InvalidPart::Limit, "options", why);
+        if text.get().len() > limits::SUBSCRIPTION_OPTIONS_BYTES {
+            return Err(wrong(format!("they have more than {} bytes", limits::SUBSCRIPTION_OPTIONS_BYTES)));
+        }
+        let entries =
+            attributes::entries(&text).ok_or_else(|| wrong("they are no JSON object".to_owned()))?;
+        if let Some(key) = [FIFO, FLAVOR, DURABILITY].into_iter().find(|key| entries.contains_key(*key)) {
+            return Err(wrong(format!("{key} is that of the queue, and no option")));
+        }
+        Metadata::new(text.clone(), limits)?;
+        let options = Self { text };
+        options.filter()?;
+        Ok(options)
+    }
+
+    /// Options that were checked before they were stored.
+    pub fn stored(text: Box<RawValue>) -> Self {
+        Self { text }
+    }
+
+    /// The JSON text.
+    pub fn as_raw(&self) -> &RawValue {
+        &self.text
+    }
+
+    /// The filter, with the parts of a message that it looks at; none when each message is copied.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for an unknown scope, and for a scope without a filter.
+    pub fn filter(&self) -> Result<Option<FilterOption>, Error> {
+        let wrong = |why: &str| Error::invalid(InvalidPart::Limit, "options.filter_scope", why);
+        let entries = attributes::entries(&self.text).unwrap_or_default();
+        let scope = match entries.get(FILTER_SCOPE).map(|scope| scope.get()) {
+            None => None,
+            Some(r#""attributes""#) => Some(false),
+            Some(r#""body""#) => Some(true),
+            Some(_) => return Err(wrong("it is neither 'attributes' nor 'body'")),
+        };
+        match entries.get(FILTER) {
+            Some(policy) => {
+                let is_of_body = scope.unwrap_or(false);
+                Ok(Some(FilterOption { policy: policy.get().to_owned(), is_of_body }))
+            }
+            None if scope.is_some() => Err(wrong("there is no filter")),
+            None => Ok(None),
+        }
+    }
+
+    /// The metadata of the subscription's queue. It keeps the order of groups and the retention of its source.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] when the text is no JSON object.
+    pub fn metadata(&self, source: &Metadata) -> Result<Metadata, Error> {
+        let no_object = |_| Error::invalid(InvalidPart::Body, "options", "they are no JSON object");
+        let all: Map<String, Value> = serde_json::from_str(self.text.get()).map_err(no_object)?;
+        let mut own: Map<String, Value> = all.into_iter().filter(|(key, _)| key.starts_with('_')).collect();
+        if source.attributes().is_fifo {
+            own.insert(FIFO.to_owned(), Value::Bool(true));
+        }
+        if let Some(ttl) = source.attributes().message_ttl {
+            own.entry(MESSAGE_TTL).or_insert_with(|| ttl.seconds().into());
+        }
+        let text = serde_json::value::to_raw_value(&own).map_err(no_object)?;
+        Metadata::stored(text)
+    }
+}
+
+/// The filter of a subscription as its options have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterOption {
+    /// The JSON text of the filter policy.
+    pub policy: String,
+    /// Whether it looks at the body; otherwise at the message attributes.
+    pub is_of_body: bool,
+}
+
+/// The body of a message as a filter reads it: the text of a JSON string, as the bodies of SQS are stored, and any other
+/// body as it is.
+pub fn filtered_body(body: Bytes) -> Bytes {
+    if !body.starts_with(b"\"") {
+        return body;
+    }
+    serde_json::from_slice::<String>(&body).map_or(body, Bytes::from)
+}
+
+/// A subscription.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    /// Its id, and that of its queue.
+    pub id: SubscriptionId,
+    /// The incarnation of its source.
+    pub source: QueueId,
+    /// Who gets the copies.
+    pub subscriber: Subscriber,
+    /// Its options.
+    pub options: SubscriptionOptions,
+    /// Seconds of its life.
+    pub ttl: u64,
+    /// When its life began: its creation, or the last change of `ttl`.
+    pub renewed: Timestamp,
+}
+
+impl Subscription {
+    /// When it ends.
+    pub fn expires(&self) -> Timestamp {
+        Timestamp::from_millis(self.renewed.as_millis().saturating_add(self.ttl.saturating_mul(1_000)))
+    }
+
+    /// Whether its life has not ended by `now`.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        now < self.expires()
+    }
+}
+
+/// Checks the life of a subscription, in seconds.
+///
+/// # Errors
+///
+/// [`Error::Invalid`] below [`limits::SUBSCRIPTION_TTL_MIN`]. Zaqar has no maximum: Heat sends 220,367,260,800.
+pub fn check_ttl(seconds: u64) -> Result<u64, Error> {
+    if seconds < limits::SUBSCRIPTION_TTL_MIN {
+        let why = format!("it is at least {} seconds", limits::SUBSCRIPTION_TTL_MIN);
+        return Err(Error::invalid(InvalidPart::Limit, "ttl", why));
+    }
+    Ok(seconds)
+}
+
+/// A change of a subscription. What is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct SubscriptionChange {
+    /// The new subscriber, of the same kind. Copies that wait go to the former one.
+    pub subscriber: Option<Subscriber>,
+    /// Its new life, which begins with the change.
+    pub ttl: Option<u64>,
+    /// Its new options.
+    pub options: Option<SubscriptionOptions>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn subscribers_are_read_as_they_are_written() {
+        for text in ["pull:", "pull:billing-2.x_", "queue:orders", "queue:orders.fifo"] {
+            assert_eq!(Subscriber::new(text).unwrap().to_string(), text);
+        }
+        for wrong in ["", "pull", "pull:a b", "queue:", "queue:a~b", "queue:a/b", "mailto:a@b", "Pull:a"] {
+            assert!(Subscriber::new(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn reserved_keys_of_options_become_attributes_of_the_queue() {
+        let limits = Limits::ZAQAR;
+        let text = r#"{"_max_claim_count":3,"note":"ours"}"#;
+        let options = SubscriptionOptions::new(raw(text), &limits).unwrap();
+        assert_eq!(options.as_raw().get(), text);
+        let source = Metadata::new(raw(r#"{"_fifo":true,"_default_message_ttl":600}"#), &limits).unwrap();
+        let attributes = options.metadata(&source).unwrap().attributes().clone();
+        assert_eq!((attributes.is_fifo, attributes.max_claim_count), (true, Some(3)));
+        assert_eq!(attributes.message_ttl.map(|ttl| ttl.seconds()), Some(600));
+        for wrong in [r#"{"_max_claim_count":-1}"#, r#"{"_fifo":false}"#, r#"{"_flavor":"a"}"#, "[]", "7"] {
+            assert!(SubscriptionOptions::new(raw(wrong), &limits).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn filter_looks_at_attributes_unless_its_scope_is_the_body() {
+        let filter = |text: &str| SubscriptionOptions::new(raw(text), &Limits::ZAQAR)?.filter();
+        let option = |is_of_body| Some(FilterOption { policy: r#"{"a": [1]}"#.to_owned(), is_of_body });
+        assert_eq!(filter(r#"{"filter": {"a": [1]}}"#).unwrap(), option(false));
+        assert_eq!(filter(r#"{"filter": {"a": [1]}, "filter_scope": "attributes"}"#).unwrap(), option(false));
+        assert_eq!(filter(r#"{"filter_scope": "body", "filter": {"a": [1]}}"#).unwrap(), option(true));
+        assert_eq!(filter("{}").unwrap(), None);
+        for wrong in [r#"{"filter": {}, "filter_scope": "head"}"#, r#"{"filter_scope": "body"}"#] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn endless_life_does_not_overflow() {
+        let subscription = Subscription {
+            id: SubscriptionId(QueueId::from_bytes([1; 16])),
+            source: QueueId::from_bytes([2; 16]),
+            subscriber: Subscriber::Pull(String::new()),
+            options: SubscriptionOptions::empty(),
+            ttl: u64::MAX,
+            renewed: Timestamp::from_millis(5),
+        };
+        assert!(subscription.is_live(Timestamp::from_millis(u64::MAX - 1)));
+        assert!(check_ttl(0).is_err() && check_ttl(59).is_err());
+        assert_eq!(check_ttl(220_367_260_800).unwrap(), 220_367_260_800);
+    }
+}
