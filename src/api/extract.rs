@@ -13,8 +13,10 @@ use uuid::Uuid;
 use super::error::ApiError;
 use super::pipeline::identity::Identity;
 use super::query::boolean;
+use angarium_broker::Broker;
 use angarium_core::access::Role;
-use angarium_core::error::{Error, InvalidPart};
+use angarium_core::error::{Error, InvalidPart, Resource};
+use angarium_core::ids::SubscriptionId;
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 use angarium_core::trace::TraceContext;
 
@@ -70,15 +72,35 @@ pub struct DetailsHeader {
 }
 
 /// Documents the queue in a path.
-#[derive(Deserialize, IntoParams)]
+#[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its description is used: it is read with the subscription")]
 pub struct QueuePath {
     /// 1 to 80 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`. A queue that is created here has at most 64.
     #[param(min_length = 1, max_length = 80, pattern = r"^[A-Za-z0-9_.\-]+$")]
     queue_name: String,
 }
 
-/// The queue of a request, and its caller.
+/// Documents the subscription in a path, with its source.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub struct SubscriptionPath {
+    /// The queue that the subscription is of: 1 to 80 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
+    #[param(min_length = 1, max_length = 80, pattern = r"^[A-Za-z0-9_.\-]+$")]
+    queue_name: String,
+    /// The subscription.
+    #[param(value_type = uuid::Uuid)]
+    subscription_id: String,
+}
+
+/// The parts of a path that name the queue of a request: its name, and perhaps a subscription that is read as a queue.
+#[derive(Deserialize)]
+struct QueueNames {
+    queue_name: String,
+    subscription_id: Option<String>,
+}
+
+/// The queue of a request, and its caller. Below a subscription it is the queue of that subscription, which exists.
 #[derive(Debug)]
 pub struct QueueRequest {
     pub queue: QueueRef,
@@ -90,17 +112,48 @@ pub struct QueueRequest {
     pub is_detailed: bool,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for QueueRequest {
+impl FromRequestParts<Broker> for QueueRequest {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let Caller { project, client } = Caller::from_request_parts(parts, state).await?;
-        let Path(QueuePath { queue_name }) = Path::from_request_parts(parts, state).await?;
+    async fn from_request_parts(parts: &mut Parts, broker: &Broker) -> Result<Self, Self::Rejection> {
+        let Caller { project, client } = Caller::from_request_parts(parts, broker).await?;
+        let Path(QueueNames { queue_name, subscription_id }) =
+            Path::from_request_parts(parts, broker).await?;
         let trace = parts.extensions.remove::<TraceContext>();
         let is_detailed = boolean("X-Message-Details", text(&parts.headers, DETAILS)?)?.unwrap_or(false);
-        let queue = QueueRef { project, name: QueueName::new(&queue_name)? };
+        let mut queue = QueueRef { project, name: QueueName::new(&queue_name)? };
+        if let Some(id) = subscription_id {
+            let id = subscription(&id)?;
+            broker.subscription_get(&queue, id).await?;
+            queue = queue.of_subscription(id);
+        }
         Ok(Self { queue, client, trace, is_detailed })
     }
+}
+
+/// A subscription in a path, with its source. It need not exist.
+#[derive(Debug)]
+pub struct SubscriptionRequest {
+    pub source: QueueRef,
+    /// Not found when the text is no valid id: such text belongs to no subscription.
+    pub id: Result<SubscriptionId, Error>,
+}
+
+impl FromRequestParts<Broker> for SubscriptionRequest {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, broker: &Broker) -> Result<Self, Self::Rejection> {
+        let Caller { project, .. } = Caller::from_request_parts(parts, broker).await?;
+        let Path(SubscriptionPath { queue_name, subscription_id }) =
+            Path::from_request_parts(parts, broker).await?;
+        let source = QueueRef { project, name: QueueName::new(&queue_name)? };
+        Ok(Self { source, id: subscription(&subscription_id) })
+    }
+}
+
+/// Reads the id of a subscription.
+fn subscription(text: &str) -> Result<SubscriptionId, Error> {
+    text.parse().map_err(|_| Error::NotFound { resource: Resource::Subscription, name: text.to_owned() })
 }
 
 /// The caller of a request without a queue.

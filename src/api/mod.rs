@@ -23,6 +23,7 @@ mod trace;
 mod v2;
 mod versions;
 
+use axum::Extension;
 use axum::routing::get;
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
@@ -140,7 +141,8 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::listing::get))
         .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))
-        .merge(v2::explain::routes(sqs))
+        .merge(OpenApiRouter::new().routes(routes!(v2::explain::queue)).layer(Extension(sqs)))
+        .routes(routes!(v2::explain::message))
         .routes(routes!(v2::holds::put, v2::holds::get, v2::holds::delete))
         .routes(routes!(v2::group_holds::put, v2::group_holds::get, v2::group_holds::delete))
         .routes(routes!(v2::purge::post))
@@ -155,6 +157,10 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::claims::post, v2::claim_list::get))
         .routes(routes!(v2::claims::get, v2::claims::patch, v2::claims::delete))
         .routes(routes!(v2::settle::post))
+        .routes(routes!(v2::subscriptions::list, v2::subscriptions::post))
+        .routes(routes!(v2::subscriptions::get, v2::subscriptions::patch, v2::subscriptions::delete))
+        .routes(routes!(v2::subscriptions::confirm))
+        .merge(v2::subscription_queue::routes(sqs))
         .routes(routes!(v2::quota::get))
         .routes(routes!(v2::pools::list))
         .routes(routes!(v2::pools::get, v2::pools::put, v2::pools::patch, v2::pools::delete))

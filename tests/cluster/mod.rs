@@ -12,6 +12,7 @@ mod restarts;
 mod serving;
 mod shared_holds;
 mod starting;
+mod subscriptions;
 mod takeover;
 mod transfers;
 

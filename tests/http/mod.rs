@@ -57,6 +57,8 @@ mod shapes;
 mod shared_holds;
 mod start_errors;
 mod stored_attributes;
+mod subscription_queue;
+mod subscriptions;
 mod tasks;
 mod tls;
 mod traces;

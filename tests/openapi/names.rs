@@ -23,9 +23,9 @@ const SQS_VERBS: &[&str] = &[
 
 /// What a summary begins with.
 const IMPERATIVES: &[&str] = &[
-    "Allow", "Cancel", "Change", "Check", "Claim", "Create", "Delete", "Drain", "Explain", "Extend", "Get",
-    "Hold", "List", "Migrate", "Move", "Peek", "Plan", "Post", "Purge", "Read", "Receive", "Release",
-    "Remove", "Requeue", "Send", "Set", "Settle", "Start",
+    "Allow", "Cancel", "Change", "Check", "Claim", "Confirm", "Create", "Delete", "Drain", "Explain",
+    "Extend", "Get", "Hold", "List", "Migrate", "Move", "Peek", "Plan", "Post", "Purge", "Read", "Receive",
+    "Release", "Remove", "Requeue", "Send", "Set", "Settle", "Start",
 ];
 
 /// The words that names of schemas are made of: those of the field, of Zaqar and of HTTP. A new one is a word that a user
@@ -40,6 +40,7 @@ const WORDS: &[&str] = &[
     "Claim",
     "Code",
     "Component",
+    "Confirmation",
     "Context",
     "Counts",
     "Deduplication",
@@ -103,6 +104,7 @@ const WORDS: &[&str] = &[
     "Stats",
     "Status",
     "Storage",
+    "Subscription",
     "Target",
     "Task",
     "Terms",

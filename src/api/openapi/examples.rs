@@ -6,6 +6,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, OpenApi, RefOr};
 
 use super::hold_examples::of_holds;
+use super::subscription_examples::of_subscriptions;
 
 const MESSAGE: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
 /// A part of the metrics page.
@@ -25,7 +26,16 @@ pub(super) struct Bodies {
 }
 
 impl Bodies {
-    fn request(body: Value) -> Self {
+    /// Returns the bodies with every text changed by `change`.
+    pub(super) fn map(self, change: fn(Value) -> Value) -> Self {
+        Self { request: self.request.map(change), answer: self.answer.map(change) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.request.is_none() && self.answer.is_none()
+    }
+
+    pub(super) fn request(body: Value) -> Self {
         Self { request: Some(body), answer: None }
     }
 
@@ -71,7 +81,7 @@ fn set(content: &mut RefOr<Content>, example: &Value) {
 
 /// Returns the examples of an operation; empty for one without bodies. A test of the document fails if an operation
 /// with bodies is missing here.
-fn bodies(operation: &str) -> Bodies {
+pub(super) fn bodies(operation: &str) -> Bodies {
     match operation {
         "versions_list"
         | "resources_list"
@@ -110,7 +120,7 @@ fn bodies(operation: &str) -> Bodies {
         "queue_hold_put" | "queue_hold_get" | "pool_hold_put" | "pool_hold_get" | "project_hold_put"
         | "project_hold_get" | "holds_list" | "group_hold_put" | "group_hold_get" => of_holds(operation),
         "flavors_list" | "flavor_get" | "flavor_put" | "flavor_update" => of_flavors(operation),
-        _ => Bodies::default(),
+        _ => of_subscriptions(operation),
     }
 }
 

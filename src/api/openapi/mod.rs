@@ -7,6 +7,7 @@ mod older;
 mod optional;
 mod reference;
 mod sqs;
+mod subscription_examples;
 
 use std::sync::LazyLock;
 
@@ -39,6 +40,7 @@ use super::error::ErrorBody;
         (name = "messages", description = "A message is delayed, ready, claimed or in transfer to another queue, and then gone, or kept for a \
             time as done or failed."),
         (name = "claims", description = "Leases on messages: hidden for a time, then deleted or ready again."),
+        (name = "subscriptions", description = "Readers of a queue that each get a copy of every message that is posted to it."),
         (name = "pools", description = "Registered storages, for administrators. Each queue is stored in one of them."),
         (name = "flavors", description = "Names for sets of pools, of which the metadata of a queue may choose one."),
         (name = "health", description = "Whether the service serves."),

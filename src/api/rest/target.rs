@@ -14,6 +14,7 @@ use angarium_core::limits::{self, Limits};
 use angarium_core::names::{QueueName, QueueRef};
 
 const QUEUES: &str = "/v2/queues/";
+const SUBSCRIPTIONS: &str = "subscriptions/";
 const SETTLE: &str = "/settle";
 
 /// Returns the facts about a request of `identity` that forwarding needs.
@@ -55,24 +56,31 @@ fn slot(uri: &Uri, identity: &Identity) -> Option<Slot> {
     Some(queue.slot())
 }
 
+/// Returns the part of a path behind its queue, or behind its subscription when the request is for the queue of one.
+fn below_queue(uri: &Uri) -> Option<&str> {
+    let (_, rest) = uri.path().strip_prefix(QUEUES)?.split_once('/')?;
+    let subscription = rest.strip_prefix(SUBSCRIPTIONS).and_then(|rest| rest.split_once('/'));
+    Some(subscription.map_or(rest, |(_, rest)| rest))
+}
+
 /// Whether a request may be made twice with the same effect as once: it reads, it deletes something by its id, or it
 /// settles messages, whose outcome is recorded.
 fn is_repeatable(method: &Method, uri: &Uri) -> bool {
-    let below = uri.path().strip_prefix(QUEUES).and_then(|rest| rest.split_once('/'));
-    match (method, below) {
+    match (method, below_queue(uri)) {
         (&Method::GET, _) => true,
-        (&Method::DELETE, Some((_, rest))) => rest.starts_with("messages/") || rest.starts_with("claims/"),
-        (&Method::POST, Some((_, rest))) => rest.starts_with("claims/") && rest.ends_with(SETTLE),
+        (&Method::DELETE, Some(rest)) => {
+            ["messages/", "claims/", SUBSCRIPTIONS].iter().any(|start| rest.starts_with(start))
+        }
+        (&Method::POST, Some(rest)) => rest.starts_with("claims/") && rest.ends_with(SETTLE),
         _ => false,
     }
 }
 
 /// Whether a request waits for a message: a claim, or a look at the outcome of one. Others ignore the parameter.
 fn may_wait(method: &Method, uri: &Uri) -> bool {
-    let below = uri.path().strip_prefix(QUEUES).and_then(|rest| rest.split_once('/'));
-    let waits = match (method, below) {
-        (&Method::POST, Some((_, rest))) => rest == "claims",
-        (&Method::GET, Some((_, rest))) => rest.starts_with("messages/"),
+    let waits = match (method, below_queue(uri)) {
+        (&Method::POST, Some(rest)) => rest == "claims",
+        (&Method::GET, Some(rest)) => rest.starts_with("messages/"),
         _ => false,
     };
     waits && PlaceKind::of_query(uri.query().unwrap_or_default()) == PlaceKind::LongPoll
@@ -85,7 +93,7 @@ fn most_bytes(method: &Method, uri: &Uri, limits: &Limits) -> usize {
     if *method == Method::POST && is_post {
         return limits::SQS_REQUEST_BYTES;
     }
-    limits.metadata_bytes.max(limits::ADMIN_BODY_BYTES)
+    limits.metadata_bytes.max(limits::ADMIN_BODY_BYTES).max(limits::SUBSCRIPTION_BODY_BYTES)
 }
 
 #[cfg(test)]
@@ -101,6 +109,9 @@ mod tests {
             (Method::POST, "/v2/queues/q/claims?wait=20", 65),
             (Method::GET, "/v2/queues/q/messages/m?wait=20", 65),
             (Method::POST, "/v2/queues/q/purge", 600),
+            (Method::POST, "/v2/queues/q/subscriptions/s/purge", 600),
+            (Method::POST, "/v2/queues/q/subscriptions/s/claims?wait=20", 65),
+            (Method::POST, "/v2/queues/q/subscriptions", 45),
             (Method::PUT, "/v2/pools/p", 300),
         ] {
             let uri = target.parse().unwrap();
@@ -113,6 +124,10 @@ mod tests {
         for (method, target, waits) in [
             (Method::POST, "/v2/queues/q/claims?wait=20", true),
             (Method::GET, "/v2/queues/q/messages/m?wait=20", true),
+            (Method::POST, "/v2/queues/q/subscriptions/s/claims?wait=20", true),
+            (Method::GET, "/v2/queues/q/subscriptions/s/messages/m?wait=20", true),
+            (Method::GET, "/v2/queues/q/subscriptions/s?wait=20", false),
+            (Method::POST, "/v2/queues/q/subscriptions/claims?wait=20", false),
             (Method::POST, "/v2/queues/q/claims", false),
             (Method::POST, "/v2/queues/q/messages?wait=20", false),
             (Method::DELETE, "/v2/queues/q/messages/m?wait=20", false),
@@ -133,8 +148,26 @@ mod tests {
             (Method::POST, "/v2/queues/q/messages", false),
             (Method::POST, "/v2/queues/q/claims/c/settle", true),
             (Method::POST, "/v2/queues/q/messages/m/requeue", false),
+            (Method::DELETE, "/v2/queues/q/subscriptions/s", true),
+            (Method::POST, "/v2/queues/q/subscriptions", false),
+            (Method::PATCH, "/v2/queues/q/subscriptions/s", false),
+            (Method::DELETE, "/v2/queues/q/subscriptions/s/messages/m", true),
+            (Method::DELETE, "/v2/queues/q/subscriptions/s/messages?pop=1", false),
+            (Method::POST, "/v2/queues/q/subscriptions/s/claims", false),
+            (Method::POST, "/v2/queues/q/subscriptions/s/claims/c/settle", true),
         ] {
             assert_eq!(is_repeatable(&method, &target.parse().unwrap()), repeatable, "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn settle_and_subscription_have_room_for_their_bodies() {
+        for (method, target, bytes) in [
+            (Method::POST, "/v2/queues/q/subscriptions/s/claims/c/settle", limits::SQS_REQUEST_BYTES),
+            (Method::POST, "/v2/queues/q/subscriptions", limits::SUBSCRIPTION_BODY_BYTES),
+        ] {
+            let most = most_bytes(&method, &target.parse().unwrap(), &Limits::ZAQAR);
+            assert_eq!(most, bytes, "{method} {target}");
         }
     }
 }

@@ -6,8 +6,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::explained_message::MessageExplanation;
@@ -24,11 +22,6 @@ use angarium_core::error::{Error, Resource};
 use angarium_core::group::GroupName;
 use angarium_core::hold::GroupHold;
 use angarium_core::time::Timestamp;
-
-/// Returns the routes of explanations; the one of a queue names the bounds of `sqs`.
-pub fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
-    OpenApiRouter::new().routes(routes!(queue)).layer(Extension(sqs)).routes(routes!(message))
-}
 
 /// What a claim of a queue would get now, and why.
 #[derive(Debug, Serialize, ToSchema)]

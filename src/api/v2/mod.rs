@@ -34,4 +34,6 @@ pub mod settle;
 pub mod shared_holds;
 pub mod stats;
 pub mod status;
+pub mod subscription_queue;
+pub mod subscriptions;
 pub mod tasks;

@@ -31,7 +31,7 @@ pub struct PurgeRequest {
 enum PurgeResource {
     /// The messages of the queue that have no outcome.
     Messages,
-    /// Its subscriptions, of which there are none here.
+    /// Its subscriptions, with the copies that they have not delivered.
     Subscriptions,
     /// The messages that are done or failed and kept.
     Kept,
@@ -66,8 +66,8 @@ impl PurgeRequest {
 /// Purge a queue
 ///
 /// All its messages are removed, claimed or not; the queue and its metadata stay. Messages that are posted meanwhile
-/// may stay, and those that are done or failed and kept are removed only with `kept`. Queues have no subscriptions here, so
-/// a purge of those alone does nothing.
+/// may stay, and those that are done or failed and kept are removed only with `kept`. With `subscriptions` its
+/// subscriptions are deleted first, with the copies of messages that they have not delivered.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/purge", operation_id = "queue_purge", tag = "queues",
     params(QueuePath, CallerHeaders), request_body(content = Option<PurgeRequest>),
@@ -79,6 +79,9 @@ pub async fn post(
     Json(body): Json<PurgeRequest>,
 ) -> Result<StatusCode, ApiError> {
     body.check()?;
+    if body.names(SUBSCRIPTIONS) {
+        broker.subscriptions_delete(&asked.queue).await?;
+    }
     if body.names(MESSAGES) {
         broker.queue_purge(&asked.queue).await?;
     }

@@ -150,9 +150,13 @@ pub async fn stats(State(broker): State<Broker>, asked: QueueRequest) -> Result<
     Ok(telling(stats.exists, reply(StatusCode::OK, &StatsBody::new(&asked.queue, &stats))))
 }
 
-/// Returns the path of a queue.
+/// Returns the path of a queue; that of a subscription for its queue.
 pub(super) fn path(queue: &QueueRef) -> String {
-    format!("/v2/queues/{}", queue.name)
+    let source = queue.name.source();
+    match queue.name.subscription() {
+        None => format!("/v2/queues/{source}"),
+        Some(id) => format!("/v2/queues/{source}/subscriptions/{id}"),
+    }
 }
 
 /// Figures of a queue.

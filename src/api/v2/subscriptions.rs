@@ -1,0 +1,328 @@
+//! Subscriptions of a queue: each gets a copy of every message that is posted to the queue. The copies of a subscription
+//! are read below it ([`super::subscription_queue`]).
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use super::page::{Link, links};
+use super::queues;
+use crate::api::error::{ApiError, ErrorBody, Errors};
+use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest, SubscriptionPath, SubscriptionRequest};
+use crate::api::json::{Json, RequestBody, not_null, reply};
+use crate::api::query::{Query, integer};
+use angarium_broker::{Broker, NewSubscription, SubscriptionView};
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::ids::SubscriptionId;
+use angarium_core::limits::{self, Limits};
+use angarium_core::names::{QueueName, QueueRef};
+use angarium_core::page::PageLimit;
+use angarium_core::subscription::{Subscriber, SubscriptionChange, SubscriptionOptions, check_ttl};
+
+/// Which subscriptions to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct SubscriptionsQuery {
+    /// Only subscriptions behind this one: the marker of a page's link.
+    #[param(value_type = Option<uuid::Uuid>, nullable = false)]
+    marker: Option<String>,
+    /// At most this many; 10 when absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 20, nullable = false)]
+    limit: Option<String>,
+}
+
+impl SubscriptionsQuery {
+    fn after(&self) -> Result<Option<SubscriptionId>, Error> {
+        let wrong = |_| Error::invalid(InvalidPart::Query, "marker", "it is no id of a subscription");
+        self.marker.as_deref().map(str::parse).transpose().map_err(wrong)
+    }
+}
+
+/// A page of subscriptions.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubscriptionPage {
+    /// In order of their ids.
+    subscriptions: Vec<Subscription>,
+    /// The next page. Empty when there is nothing on this one.
+    links: Vec<Link>,
+}
+
+/// A subscription.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Subscription {
+    /// Its id.
+    #[schema(value_type = uuid::Uuid)]
+    id: String,
+    /// The queue whose messages it copies.
+    source: String,
+    /// Who gets the copies: `pull:NAME` or `queue:NAME`.
+    #[schema(example = "pull:billing")]
+    subscriber: String,
+    /// Seconds that it lives from its creation, or from the last change of its `ttl`.
+    ttl: u64,
+    /// Seconds since then.
+    age: u64,
+    /// Its options, as they were given.
+    #[schema(value_type = serde_json::Value)]
+    options: Box<RawValue>,
+    /// Whether copies are made for it. Always true: these subscribers need no confirmation.
+    confirmed: bool,
+}
+
+impl Subscription {
+    fn new(source: &QueueName, SubscriptionView { subscription, age }: SubscriptionView) -> Self {
+        Self {
+            id: subscription.id.to_string(),
+            source: source.to_string(),
+            subscriber: subscription.subscriber.to_string(),
+            ttl: subscription.ttl,
+            age,
+            options: subscription.options.as_raw().to_owned(),
+            confirmed: true,
+        }
+    }
+}
+
+/// List the subscriptions of a queue
+///
+/// The page has those whose life has not ended, in order of their ids.
+#[utoipa::path(
+    get, path = "/v2/queues/{queue_name}/subscriptions", operation_id = "subscriptions_list", tag = "subscriptions",
+    params(QueuePath, SubscriptionsQuery, CallerHeaders),
+    responses(
+        (status = 200, description = "A page of them; none when there is no such queue.", body = SubscriptionPage),
+        Errors
+    )
+)]
+pub async fn list(
+    State(broker): State<Broker>,
+    asked: QueueRequest,
+    Query(query): Query<SubscriptionsQuery>,
+) -> Result<Response, ApiError> {
+    let limit = PageLimit::new(integer("limit", query.limit.as_deref())?, broker.limits().messages_page)?;
+    let source = &asked.queue;
+    let page = broker.subscriptions_list(source, query.after()?, limit).await?;
+    let last = page.last().map(|view| view.subscription.id.to_string());
+    let subscriptions = page.into_iter().map(|view| Subscription::new(&source.name, view)).collect();
+    let links = links(&collection(source), last, &[("limit", query.limit.as_deref())]);
+    Ok(reply(StatusCode::OK, &SubscriptionPage { subscriptions, links }))
+}
+
+/// Returns the path of the subscriptions of a queue.
+fn collection(source: &QueueRef) -> String {
+    format!("{}/subscriptions", queues::path(source))
+}
+
+/// A new subscription. Unknown keys are dropped.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = SubscriptionRequest)]
+pub struct NewSubscriptionBody {
+    /// Who gets the copies: `pull:NAME` for consumers that read them here, or `queue:NAME` for another queue of the
+    /// project. The `NAME` of `pull:` has at most 64 of the ASCII letters, digits, `_`, `-` and `.`, and may be empty.
+    #[schema(example = "pull:billing")]
+    subscriber: String,
+    /// Seconds that it lives; 3600 when absent.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 60, nullable = false)]
+    ttl: Option<u64>,
+    /// Any keys, of at most 65,536 bytes. Reserved keys of queues apply to the queue of the subscription, as `_max_claim_count`
+    /// does. Empty when absent.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>, nullable = false)]
+    options: Option<Box<RawValue>>,
+}
+
+impl RequestBody for NewSubscriptionBody {
+    fn most(_: &Limits) -> usize {
+        limits::SUBSCRIPTION_BODY_BYTES
+    }
+}
+
+impl NewSubscriptionBody {
+    fn check(self, bounds: &Limits) -> Result<NewSubscription, Error> {
+        let options = self.options.map(|text| SubscriptionOptions::new(text, bounds)).transpose()?;
+        Ok(NewSubscription {
+            subscriber: Subscriber::new(&self.subscriber)?,
+            options: options.unwrap_or_else(SubscriptionOptions::empty),
+            ttl: check_ttl(self.ttl.unwrap_or(limits::SUBSCRIPTION_TTL_DEFAULT))?,
+        })
+    }
+}
+
+/// A subscription that was created.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SubscriptionResult)]
+pub struct CreatedSubscription {
+    /// Its id.
+    #[schema(value_type = uuid::Uuid)]
+    subscription_id: String,
+}
+
+/// Create a subscription
+///
+/// Each message that is posted after the answer is copied for the subscriber, in the same step that stores it in the
+/// queue. A queue that does not exist is created. When its life ends the subscription is deleted, with the messages in
+/// its queue.
+#[utoipa::path(
+    post, path = "/v2/queues/{queue_name}/subscriptions", operation_id = "subscription_create", tag = "subscriptions",
+    params(QueuePath, CallerHeaders), request_body = NewSubscriptionBody,
+    responses(
+        (status = 201, description = "It was created.", body = CreatedSubscription,
+            headers(("Location" = String, description = "The path of the subscriptions of the queue."))),
+        (status = 409, description = "The subscriber has a subscription of the queue, or the queue is being migrated.",
+            body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn post(
+    State(broker): State<Broker>,
+    asked: QueueRequest,
+    Json(body): Json<NewSubscriptionBody>,
+) -> Result<Response, ApiError> {
+    let source = &asked.queue;
+    let id = broker.subscription_create(source, body.check(broker.limits())?).await?;
+    let created = CreatedSubscription { subscription_id: id.to_string() };
+    Ok(([(header::LOCATION, collection(source))], reply(StatusCode::CREATED, &created)).into_response())
+}
+
+/// Get a subscription
+///
+/// The answer has its subscriber, its options and its age.
+#[utoipa::path(
+    get, path = "/v2/queues/{queue_name}/subscriptions/{subscription_id}", operation_id = "subscription_get",
+    tag = "subscriptions", params(SubscriptionPath, CallerHeaders),
+    responses(
+        (status = 200, description = "The subscription.", body = Subscription),
+        (status = 404, description = "There is no such subscription.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn get(
+    State(broker): State<Broker>,
+    SubscriptionRequest { source, id }: SubscriptionRequest,
+) -> Result<Response, ApiError> {
+    let view = broker.subscription_get(&source, id?).await?;
+    Ok(reply(StatusCode::OK, &Subscription::new(&source.name, view)))
+}
+
+/// A change of a subscription. What is absent stays; one of the keys must be given. Unknown keys are dropped.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = SubscriptionUpdate)]
+pub struct SubscriptionChangeBody {
+    /// The new subscriber, of the same kind. Copies of a `queue:` that have not left yet are sent to the former one.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false, example = "pull:billing")]
+    subscriber: Option<String>,
+    /// Seconds that it lives from now on.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(minimum = 60, nullable = false)]
+    ttl: Option<u64>,
+    /// Its options, in place of those before.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>, nullable = false)]
+    options: Option<Box<RawValue>>,
+}
+
+impl RequestBody for SubscriptionChangeBody {
+    fn most(_: &Limits) -> usize {
+        limits::SUBSCRIPTION_BODY_BYTES
+    }
+}
+
+impl SubscriptionChangeBody {
+    fn check(self, limits: &Limits) -> Result<SubscriptionChange, Error> {
+        if self.subscriber.is_none() && self.ttl.is_none() && self.options.is_none() {
+            let why = "it has none of subscriber, ttl and options: there is nothing to change";
+            return Err(Error::invalid(InvalidPart::Limit, "", why));
+        }
+        Ok(SubscriptionChange {
+            subscriber: self.subscriber.as_deref().map(Subscriber::new).transpose()?,
+            ttl: self.ttl.map(check_ttl).transpose()?,
+            options: self.options.map(|text| SubscriptionOptions::new(text, limits)).transpose()?,
+        })
+    }
+}
+
+/// Change a subscription
+///
+/// Its messages stay. A new `ttl` begins with the change.
+#[utoipa::path(
+    patch, path = "/v2/queues/{queue_name}/subscriptions/{subscription_id}", operation_id = "subscription_update",
+    tag = "subscriptions", params(SubscriptionPath, CallerHeaders), request_body = SubscriptionChangeBody,
+    responses(
+        (status = 204, description = "It is changed."),
+        (status = 404, description = "There is no such subscription.", body = ErrorBody),
+        (status = 409, description = "The subscriber has another subscription of the queue.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn patch(
+    State(broker): State<Broker>,
+    SubscriptionRequest { source, id }: SubscriptionRequest,
+    Json(body): Json<SubscriptionChangeBody>,
+) -> Result<StatusCode, ApiError> {
+    broker.subscription_change(&source, id?, body.check(broker.limits())?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Delete a subscription
+///
+/// The messages of its queue are deleted too, also those under claims; the messages of its source stay. A subscription
+/// that does not exist counts as deleted.
+#[utoipa::path(
+    delete, path = "/v2/queues/{queue_name}/subscriptions/{subscription_id}", operation_id = "subscription_delete",
+    tag = "subscriptions", params(SubscriptionPath, CallerHeaders),
+    responses((status = 204, description = "There is no such subscription any more."), Errors)
+)]
+pub async fn delete(
+    State(broker): State<Broker>,
+    SubscriptionRequest { source, id }: SubscriptionRequest,
+) -> Result<StatusCode, ApiError> {
+    // Text that is no valid id belongs to no subscription, and such a subscription counts as deleted.
+    let Ok(id) = id else { return Ok(StatusCode::NO_CONTENT) };
+    broker.subscription_delete(&source, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether the subscriber wants the messages. Unknown keys are dropped.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = SubscriptionConfirmation)]
+pub struct ConfirmationBody {
+    /// True; a subscription of these kinds is ended by its deletion.
+    confirmed: bool,
+}
+
+impl RequestBody for ConfirmationBody {
+    fn most(_: &Limits) -> usize {
+        limits::SMALL_BODY_BYTES
+    }
+}
+
+/// Confirm a subscription
+///
+/// Subscribers of the kinds `pull:` and `queue:` need no confirmation, so this changes nothing.
+#[utoipa::path(
+    put, path = "/v2/queues/{queue_name}/subscriptions/{subscription_id}/confirm",
+    operation_id = "subscription_confirmation_put", tag = "subscriptions",
+    params(SubscriptionPath, CallerHeaders), request_body = ConfirmationBody,
+    responses(
+        (status = 204, description = "It is confirmed."),
+        (status = 404, description = "There is no such subscription.", body = ErrorBody),
+        Errors
+    )
+)]
+pub async fn confirm(
+    State(broker): State<Broker>,
+    SubscriptionRequest { source, id }: SubscriptionRequest,
+    Json(ConfirmationBody { confirmed }): Json<ConfirmationBody>,
+) -> Result<StatusCode, ApiError> {
+    broker.subscription_get(&source, id?).await?;
+    if !confirmed {
+        let why = "a subscription of this kind is always confirmed: delete it to end it";
+        return Err(Error::invalid(InvalidPart::Limit, "confirmed", why).into());
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
