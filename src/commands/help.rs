@@ -10,7 +10,7 @@ use crate::config::layers::TAKE_SETTINGS;
 /// The commands, grouped by purpose. A test checks that each is here once.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run a service", &["serve", "config", "token", "tree", "doctor"]),
-    ("Use queues", &["queue", "message", "claim", "quota"]),
+    ("Use queues", &["queue", "subscription", "message", "claim", "quota"]),
     ("Administer a service", &["top", "health", "pool", "project", "flavor", "components", "drain"]),
     ("More", &["context", "ping", "bench", "openapi", "completions", "help"]),
 ];

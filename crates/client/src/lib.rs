@@ -1,7 +1,7 @@
 //! The client commands: requests of a person or a script to a server, over HTTP.
 //!
 //! ```text
-//! mod (which command) → queue, message, claim, pool, flavor, project, quota, component, health, doctor, top (one file
+//! mod (which command) → queue, subscription, message, claim, pool, flavor, project, quota, component, health, doctor, top (one file
 //!                          per noun)
 //!                         → caller (flags, context) → context_file
 //!                         → remote (one request, one response) → failure (errors, exit codes), tls_words
@@ -42,6 +42,7 @@ mod quota;
 mod remote;
 mod screen;
 mod setting;
+mod subscription;
 mod table;
 mod tls_words;
 mod top;
@@ -55,6 +56,8 @@ pub use failure::{EXIT_CODES, Failure};
 pub enum ClientCommand {
     /// Queues and their metadata
     Queue(queue::QueueArgs),
+    /// Subscriptions: who gets a copy of each message that is posted to a queue
+    Subscription(subscription::SubscriptionArgs),
     /// Messages: post, list, get, delete, pop, consume, settle, requeue
     Message(message::MessageArgs),
     /// Claims: messages that a consumer holds for a time
@@ -91,6 +94,7 @@ pub type LocalAddress = fn() -> Result<String, String>;
 pub fn run(command: ClientCommand, here: LocalAddress) -> Result<(), Failure> {
     match command {
         ClientCommand::Queue(args) => queue::run(&args),
+        ClientCommand::Subscription(args) => subscription::run(&args),
         ClientCommand::Message(args) => message::run(&args),
         ClientCommand::Claim(args) => claim::run(&args),
         ClientCommand::Pool(args) => pool::run(&args),

@@ -233,9 +233,12 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
     }
 }
 
-/// Returns the path of a queue.
+/// Returns the path of a queue, or of a subscription that is read as one: `QUEUE/ID`.
 pub fn path(queue: &str) -> String {
-    format!("/v2/queues/{}", encoded(queue))
+    match queue.split_once('/') {
+        Some((source, id)) => format!("/v2/queues/{}/subscriptions/{}", encoded(source), encoded(id)),
+        None => format!("/v2/queues/{}", encoded(queue)),
+    }
 }
 
 fn show(caller: &CallerArgs, remote: &Remote, queue: &str) -> Result<(), Failure> {

@@ -1,0 +1,181 @@
+//! `angarium subscription`: list, create, show, change and delete subscriptions of queues.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::caller::CallerArgs;
+use super::failure::Failure;
+use super::listing::{ExtentArgs, Listing};
+use super::printer::{Display, Item};
+use super::queue;
+use super::queue::parsed;
+use super::remote::{ApiRequest, Remote, encoded};
+use super::table::{one_line, pairs};
+
+/// Subscriptions: who gets a copy of each message that is posted to a queue
+#[derive(Args, Clone, Debug)]
+pub struct SubscriptionArgs {
+    #[command(flatten)]
+    caller: CallerArgs,
+    #[command(subcommand)]
+    command: SubscriptionCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum SubscriptionCommand {
+    /// List the subscriptions of a queue, by id
+    List {
+        /// The name of the queue
+        queue: String,
+        #[command(flatten)]
+        extent: ExtentArgs,
+    },
+    /// Subscribe to a queue. Messages of a pull: subscription are read as those of the queue QUEUE/ID
+    Create {
+        /// The name of the queue
+        queue: String,
+        /// Who gets the copies: pull:NAME for consumers that read the subscription, queue:NAME for another queue
+        subscriber: String,
+        #[command(flatten)]
+        terms: TermsArgs,
+    },
+    /// Show a subscription
+    Show {
+        /// The name of the queue
+        queue: String,
+        /// Its id
+        id: String,
+    },
+    /// Change a subscription. With --ttl its life begins again
+    Update {
+        /// The name of the queue
+        queue: String,
+        /// Its id
+        id: String,
+        /// The new subscriber, of the same kind
+        #[arg(long)]
+        subscriber: Option<String>,
+        #[command(flatten)]
+        terms: TermsArgs,
+    },
+    /// Delete subscriptions, with the copies that wait in them
+    Delete {
+        /// The name of the queue
+        queue: String,
+        /// Their ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+}
+
+/// The terms of a subscription.
+#[derive(Args, Clone, Debug)]
+struct TermsArgs {
+    /// Seconds until it ends
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u64>,
+    /// Its options, a JSON object
+    #[arg(long, value_name = "JSON")]
+    options: Option<String>,
+}
+
+/// The body of a request.
+#[derive(Serialize)]
+struct Terms<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subscriber: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct CreatedSubscription {
+    subscription_id: String,
+}
+
+#[derive(Deserialize)]
+struct SubscriptionEntry {
+    id: String,
+    subscriber: String,
+    ttl: u64,
+    age: u64,
+}
+
+pub(super) fn run(args: &SubscriptionArgs) -> Result<(), Failure> {
+    let remote = args.caller.remote()?;
+    match &args.command {
+        SubscriptionCommand::List { queue, extent } => list(args, &remote, queue, extent),
+        SubscriptionCommand::Create { queue, subscriber, terms } => {
+            let body = terms.body(Some(subscriber))?;
+            let reply = remote.call(ApiRequest::new(Method::POST, all(queue)).json(&body)?)?;
+            let CreatedSubscription { subscription_id: id } = reply.parse()?;
+            args.caller.printer().show(&Display {
+                people: format!("{subscriber} is subscribed to queue {queue}: {id}\n"),
+                json: reply.json_text()?,
+                plain: vec![id],
+            })
+        }
+        SubscriptionCommand::Show { queue, id } => {
+            let reply = remote.get(one(queue, id))?;
+            let object: BTreeMap<String, Box<RawValue>> = reply.parse()?;
+            let plain = object.iter().map(|(key, value)| format!("{key}={}", one_line(value))).collect();
+            args.caller.printer().show(&Display { people: pairs(&object), json: reply.json_text()?, plain })
+        }
+        SubscriptionCommand::Update { queue, id, subscriber, terms } => {
+            let body = terms.body(subscriber.as_deref())?;
+            remote.call(ApiRequest::new(Method::PATCH, one(queue, id)).json(&body)?)?;
+            args.caller.printer().done(&format!("subscription {id} is changed"), &json!({"id": id}))
+        }
+        SubscriptionCommand::Delete { queue, ids } => {
+            let mut printer = args.caller.printer();
+            ids.iter().try_for_each(|id| {
+                remote.delete(one(queue, id))?;
+                printer.done(&format!("subscription {id} is gone"), &json!({"id": id}))
+            })
+        }
+    }
+}
+
+impl TermsArgs {
+    fn body<'a>(&self, subscriber: Option<&'a str>) -> Result<Terms<'a>, Failure> {
+        let wrong = |error| Failure::Usage(format!("--options is no JSON: {error}"));
+        let options = self.options.clone().map(RawValue::from_string).transpose().map_err(wrong)?;
+        Ok(Terms { subscriber, ttl: self.ttl, options })
+    }
+}
+
+fn all(queue: &str) -> String {
+    format!("{}/subscriptions", queue::path(queue))
+}
+
+fn one(queue: &str, id: &str) -> String {
+    format!("{}/{}", all(queue), encoded(id))
+}
+
+fn list(args: &SubscriptionArgs, remote: &Remote, queue: &str, extent: &ExtentArgs) -> Result<(), Failure> {
+    let path = all(queue);
+    let mut listing = Listing::new(remote, &path, "subscriptions", extent, &[]);
+    let mut printer = args.caller.printer();
+    let mut shown = printer.list(&["ID", "SUBSCRIBER", "ENDS IN"]);
+    while let Some(page) = listing.page()? {
+        let mut items = Vec::with_capacity(page.len());
+        for json in page {
+            let SubscriptionEntry { id, subscriber, ttl, age } = parsed(&json)?;
+            let left = ttl.saturating_sub(age);
+            items.push(Item {
+                row: vec![id.clone(), subscriber, format!("{left} s")],
+                json: one_line(&json),
+                plain: id,
+            });
+        }
+        shown.page(items)?;
+    }
+    shown.end("the queue has no subscriptions")
+}
