@@ -95,6 +95,11 @@ const GUIDE: &[Page] = &[
         Around::Service,
         &["x-held: bad deploy 1.4.2", "because the queue is held", "is released"],
     ),
+    page(
+        "docs/guide/subscriptions.md",
+        Around::Service,
+        &["\"subscription_id\"", "pull:billing", "{\"order\":1}", "{\"kwh\":7}", "\"country\":\"DE\""],
+    ),
     page("docs/guide/durability.md", Around::Service, &["\"durability\":\"relaxed\""]),
     page("docs/coming-from/sqs.md", Around::Service, &[]),
     page("docs/coming-from/elasticmq.md", Around::Service, &["127.0.0.1:"]),
