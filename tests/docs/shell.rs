@@ -98,7 +98,7 @@ const GUIDE: &[Page] = &[
     page(
         "docs/guide/subscriptions.md",
         Around::Service,
-        &["\"subscription_id\"", "pull:billing", "{\"order\":1}", "{\"kwh\":7}", "\"country\":\"DE\""],
+        &["\"subscription_id\"", "{\"order\": 1}", "{\"kwh\": 7}", "pull:graphs", "\"total\": 250"],
     ),
     page("docs/guide/durability.md", Around::Service, &["\"durability\":\"relaxed\""]),
     page("docs/coming-from/sqs.md", Around::Service, &[]),
