@@ -23,15 +23,17 @@ fn consumer_of_subscription_has_its_own_copies() {
     assert_eq!(claimed.status, StatusCode::CREATED, "{}", claimed.text());
     let claim = claimed.granted().unwrap();
     assert_eq!(claimed.headers["location"], format!("{path}/{}", claim.id));
-    let claimed_ids: Vec<&String> = claim.messages.iter().map(|message| &message.id).collect();
-    assert_eq!(claimed_ids, ids.iter().collect::<Vec<_>>());
+    // Ids of their own: two copies of a message may meet in one queue.
+    let copies: Vec<&String> = claim.messages.iter().map(|message| &message.id).collect();
+    assert_eq!(copies.len(), 2);
+    assert!(copies.iter().all(|copy| !ids.contains(*copy)), "{copies:?}");
     let message = &claimed.json()["messages"][0];
     assert_eq!(message["body"], json!({"n": 1}));
     // Each path of the answer is below the subscription, and is the one that deletes the message.
     let href = message["href"].as_str().unwrap();
-    assert_eq!(href, format!("{subscription}/messages/{}?claim_id={}", ids[0], claim.id));
+    assert_eq!(href, format!("{subscription}/messages/{}?claim_id={}", copies[0], claim.id));
     assert_eq!(client.delete(href).unwrap().status, StatusCode::NO_CONTENT);
-    let settled = json!({"messages": [{"id": ids[1], "done": {}}]});
+    let settled = json!({"messages": [{"id": copies[1], "done": {}}]});
     let settled = client.post(&format!("{path}/{}/settle", claim.id), &settled).unwrap();
     assert_eq!(settled.status, StatusCode::OK, "{}", settled.text());
     assert_eq!(total(client, &subscription), json!(0));

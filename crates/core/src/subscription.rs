@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::attributes::{self, DURABILITY, FIFO, FLAVOR, MESSAGE_TTL};
+use crate::attributes::{self, DURABILITY, FIFO, FLAVOR, MAX_MESSAGE_BYTES, MESSAGE_DELAY, MESSAGE_TTL};
 use crate::error::{Error, InvalidPart};
 use crate::ids::{QueueId, SubscriptionId};
 use crate::limits::{self, Limits};
@@ -64,6 +64,9 @@ impl fmt::Display for Subscriber {
     }
 }
 
+/// Attributes that have an effect at the source of a copy alone.
+const OF_SOURCE: [&str; 6] = [FIFO, FLAVOR, DURABILITY, MESSAGE_TTL, MESSAGE_DELAY, MAX_MESSAGE_BYTES];
+
 /// The options of a subscription: a JSON object, stored as its text. Reserved keys of queues in it are attributes of the
 /// subscription's queue.
 #[derive(Clone, Debug)]
@@ -90,7 +93,7 @@ impl SubscriptionOptions {
         }
         let entries =
             attributes::entries(&text).ok_or_else(|| wrong("they are no JSON object".to_owned()))?;
-        if let Some(key) = [FIFO, FLAVOR, DURABILITY].into_iter().find(|key| entries.contains_key(*key)) {
+        if let Some(key) = OF_SOURCE.into_iter().find(|key| entries.contains_key(*key)) {
             return Err(wrong(format!("{key} is that of the queue, and no option")));
         }
         Metadata::new(text.clone(), limits)?;
@@ -252,7 +255,14 @@ mod tests {
         let attributes = options.metadata(&source).unwrap().attributes().clone();
         assert_eq!((attributes.is_fifo, attributes.max_claim_count), (true, Some(3)));
         assert_eq!(attributes.message_ttl.map(|ttl| ttl.seconds()), Some(600));
-        for wrong in [r#"{"_max_claim_count":-1}"#, r#"{"_fifo":false}"#, r#"{"_flavor":"a"}"#, "[]", "7"] {
+        for wrong in [
+            r#"{"_max_claim_count":-1}"#,
+            r#"{"_fifo":false}"#,
+            r#"{"_flavor":"a"}"#,
+            r#"{"_default_message_ttl":70}"#,
+            "[]",
+            "7",
+        ] {
             assert!(SubscriptionOptions::new(raw(wrong), &limits).is_err(), "{wrong}");
         }
     }

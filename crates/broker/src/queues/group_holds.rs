@@ -29,7 +29,7 @@ use angarium_engine::QueueEngine;
 use crate::holds::terms::HoldTerms;
 use crate::limits;
 use crate::queues::Queues;
-use crate::queues::holds::check_exists;
+use crate::queues::holds::{check_effects, check_exists};
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::selected::HiddenSelection;
 use crate::slot::slot_queue::SlotQueue;
@@ -74,6 +74,7 @@ impl Queues {
         terms: HoldTerms,
     ) -> Result<Hold, Error> {
         queue.slot().check_served()?;
+        check_effects(queue.at(), terms.effects)?;
         let (effects, hold) = (terms.effects, terms.begin(self.0.replica.clock.now())?);
         check_exists(queue).await?;
         self.0.replica.catalogue.schema_reach(Schema::GROUP_HOLDS).await?;

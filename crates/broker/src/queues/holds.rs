@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use tracing::info;
 
 use angarium_catalogue::Schema;
-use angarium_core::error::{Error, Resource};
-use angarium_core::hold::{AppliedHolds, Hold};
+use angarium_core::error::{Error, InvalidPart, Resource};
+use angarium_core::hold::{AppliedHolds, Hold, HoldEffects, PostEffect};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
@@ -46,6 +46,7 @@ impl Queues {
     async fn hold_gated(&self, queue: &SlotQueue, terms: HoldTerms) -> Result<Hold, Error> {
         let (slot, at, catalogue) = (queue.slot(), queue.at(), &self.0.replica.catalogue);
         slot.check_served()?;
+        check_effects(at, terms.effects)?;
         let hold = terms.begin(self.0.replica.clock.now())?;
         check_exists(queue).await?;
         catalogue.schema_reach(Schema::HOLDS).await?;
@@ -175,4 +176,15 @@ pub(in crate::queues) async fn check_exists(queue: &SlotQueue) -> Result<(), Err
 
 fn not_held(at: &QueueRef) -> Error {
     Error::NotFound { resource: Resource::Hold, name: at.name.to_string() }
+}
+
+/// Checks that a hold of a subscription has no effect on posts: those are made to its source.
+pub(in crate::queues) fn check_effects(at: &QueueRef, effects: HoldEffects) -> Result<(), Error> {
+    let field = match effects.posts().filter(|_| at.name.subscription().is_some()) {
+        Some(PostEffect::Refused) => "post",
+        Some(PostEffect::Discarded) => "discard",
+        None => return Ok(()),
+    };
+    let why = "the posts to its source fill a subscription: hold those, or delete the subscription";
+    Err(Error::invalid(InvalidPart::Limit, field, why))
 }

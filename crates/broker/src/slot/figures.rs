@@ -239,6 +239,7 @@ impl SlotState {
     /// Enters the names of all queues of the slot. Closed queues without known figures must be counted.
     pub(crate) fn list_queues(&mut self, names: Vec<QueueRef>) {
         let queues = names.len() as u64;
+        self.note_sources(&names);
         let closed = names.into_iter().filter(|at| !self.queues.contains_key(at)).collect();
         self.figures.list_closed(queues, closed);
     }

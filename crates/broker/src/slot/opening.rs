@@ -137,6 +137,7 @@ impl Slot {
         if !self.closed.is_cancelled() {
             self.around.ledger.opened(account, id, self.epoch, totals);
         }
+        state.note_source(at, &queue.subscriptions);
         state.queues.insert(at.clone(), Box::new(queue));
         state.follow_group_holds(at);
         state.start_mover(at);

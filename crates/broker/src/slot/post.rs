@@ -73,17 +73,19 @@ impl QueueHandle {
             let Some((new, key)) = posting.admit(queue, new, now)? else { continue };
             let header = header(&new, &defaults, client, now, ids.next(now, &mut random));
             posting.add(Message { header, body: new.body }, key, now);
-            stored.push(index);
+            if !fan_out.fanned.is_empty() {
+                stored.push(index);
+            }
         }
-        let DedupPost { ids, messages, notes, awaited, own, .. } = posting;
+        let DedupPost { ids: posted, messages, notes, awaited, own, .. } = posting;
         let numbered: Vec<(usize, &Message)> = stored.into_iter().zip(&messages).collect();
-        let copies = fan_out.copies(&self.at, &numbered, queues, now);
+        let copies = fan_out.copies(&self.at, &numbered, queues, now, &mut || ids.next(now, &mut random));
         let outcome = locked.submit_with_copies(&self.at, Change::post(messages, notes), copies, room)?;
         self.slot.around.dedup.add(own.len());
         if let Some(queue) = locked.queue_mut(&self.at, self.id) {
             own.iter().for_each(|(key, id)| queue.engine.begin_dedup(*key, *id, dedup_expires(now)));
         }
-        Ok(PostStart::Begun(BegunPost { result: PostResult { ids, durability }, outcome, awaited }))
+        Ok(PostStart::Begun(BegunPost { result: PostResult { ids: posted, durability }, outcome, awaited }))
     }
 
     pub(crate) fn begin_delete(

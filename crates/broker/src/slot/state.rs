@@ -120,6 +120,8 @@ pub(crate) struct SlotState {
     pub(crate) holds: SlotHolds,
     /// Holds of groups of queues.
     pub(crate) group_holds: SlotGroupHolds,
+    /// Queues with subscriptions, open or not, and when the next one ends; none until the queue was opened.
+    pub(crate) sources: HashMap<QueueRef, Option<Timestamp>>,
     /// Waiting claims by queue, whether the queue exists or not.
     pub(crate) lines: WaitLines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that have an earlier entry are skipped.
@@ -269,6 +271,7 @@ impl SlotState {
             spared: HashSet::default(),
             holds: SlotHolds::default(),
             group_holds: SlotGroupHolds::default(),
+            sources: HashMap::default(),
             lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),

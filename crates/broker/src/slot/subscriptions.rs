@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use angarium_core::envelope::Envelope;
-use angarium_core::error::Error;
-use angarium_core::ids::SubscriptionId;
+use angarium_core::error::{Error, InvalidPart};
+use angarium_core::ids::{MessageId, SubscriptionId};
 use angarium_core::maps::HashMap;
 use angarium_core::message::{Header, Message, NewMessage, Peer, State};
 use angarium_core::names::{QueueName, QueueRef};
@@ -26,7 +26,7 @@ use angarium_filter::{FilterPolicy, FilterScope, MessageView};
 use crate::limits;
 use crate::slot::commit::count;
 use crate::slot::queue_handle::QueueHandle;
-use crate::slot::state::{OpenQueue, Slot};
+use crate::slot::state::{OpenQueue, Slot, SlotState};
 use crate::writer::change::Change;
 use crate::writer::pending::WriteCopy;
 
@@ -84,7 +84,11 @@ impl QueueHandle {
 
     /// Enters the subscriptions of the queue, in place of those before.
     pub(crate) fn set_subscriptions(&self, subscriptions: Vec<KnownSubscription>) {
-        self.lock_queue(|queue| queue.subscriptions = subscriptions.into());
+        let mut state = self.slot.lock();
+        state.note_source(&self.at, &subscriptions);
+        if let Some(queue) = state.queue_mut(&self.at, self.id) {
+            queue.subscriptions = subscriptions.into();
+        }
     }
 
     /// Returns the subscriptions that accept messages of a post. None when the queue is closed.
@@ -117,16 +121,35 @@ impl QueueHandle {
     }
 }
 
-impl Slot {
-    /// Returns the subscriptions of open queues whose life has ended by `now`.
-    pub(crate) fn ended_subscriptions(self: &Arc<Self>, now: Timestamp) -> Vec<(QueueRef, SubscriptionId)> {
-        let state = self.lock();
-        let mut found = Vec::new();
-        for (at, queue) in &state.queues {
-            let ended = queue.subscriptions.iter().filter(|known| !known.subscription.is_live(now));
-            found.extend(ended.map(|known| (at.clone(), known.id())));
+impl SlotState {
+    /// Notes which queues have subscriptions, by the names of all queues of the slot.
+    pub(in crate::slot) fn note_sources(&mut self, names: &[QueueRef]) {
+        for at in names.iter().filter(|at| at.name.subscription().is_some()) {
+            let source = QueueRef { project: at.project.clone(), name: at.name.of_source() };
+            self.sources.entry(source).or_default();
         }
-        found
+    }
+
+    /// Notes when the next subscription of a queue ends.
+    pub(in crate::slot) fn note_source(&mut self, at: &QueueRef, subscriptions: &[KnownSubscription]) {
+        match subscriptions.iter().map(|known| known.subscription.expires()).min() {
+            Some(next) => drop(self.sources.insert(at.clone(), Some(next))),
+            None => drop(self.sources.remove(at)),
+        }
+    }
+}
+
+impl Slot {
+    /// Returns the queues with subscriptions of which some have ended by `now`, or whose subscriptions are not known.
+    pub(crate) fn sources_due(self: &Arc<Self>, now: Timestamp) -> Vec<QueueRef> {
+        let state = self.lock();
+        let is_due = |(_, next): &(&QueueRef, &Option<Timestamp>)| next.is_none_or(|next| next <= now);
+        state.sources.iter().filter(is_due).map(|(at, _)| at.clone()).collect()
+    }
+
+    /// Notes that a queue has no subscriptions, because there is no such queue.
+    pub(crate) fn forget_source(self: &Arc<Self>, at: &QueueRef) {
+        self.lock().sources.remove(at);
     }
 }
 
@@ -137,11 +160,16 @@ impl FanOut {
     ///
     /// # Errors
     ///
-    /// [`Error::TooMany`].
+    /// [`Error::Invalid`].
     pub(crate) fn check_bounds(&self) -> Result<(), Error> {
-        if self.amount.bytes > limits::FAN_OUT_BYTES as u64 {
-            let what = "bytes of the copies of one post for the subscriptions of its queue";
-            return Err(Error::TooMany { what, bound: limits::FAN_OUT_BYTES });
+        let bytes = self.amount.bytes;
+        if bytes > limits::FAN_OUT_BYTES as u64 {
+            let why = format!(
+                "their copies for {} subscriptions have {bytes} bytes, and at most {} are taken: post fewer at once",
+                self.fanned.len(),
+                limits::FAN_OUT_BYTES
+            );
+            return Err(Error::invalid(InvalidPart::Limit, "messages", why));
         }
         Ok(())
     }
@@ -166,13 +194,15 @@ impl FanOut {
         messages: &[(usize, &Message)],
         queues: &Queues,
         now: Timestamp,
+        next_id: &mut dyn FnMut() -> MessageId,
     ) -> Vec<WriteCopy> {
         let of = |FannedSubscription { subscription, accepts }: &FannedSubscription| {
             let there = at.of_subscription(subscription.id);
             let open = queues.get(&there)?;
             let accepted =
                 messages.iter().filter(|(index, _)| accepts.get(*index).is_some_and(|accepts| *accepts));
-            let copies = accepted.map(|(_, message)| copy(message, at, &subscription.subscriber, now));
+            let copies =
+                accepted.map(|(_, message)| copy(message, next_id(), at, &subscription.subscriber, now));
             let copies: Vec<Message> = copies.collect();
             let is_some = !copies.is_empty();
             let change = Change::fan_out(copies);
@@ -200,13 +230,20 @@ impl OpenQueue {
     }
 }
 
-/// The copy of a message for a subscriber. It has the id of the message.
-fn copy(Message { header, body }: &Message, at: &QueueRef, to: &Subscriber, now: Timestamp) -> Message {
+/// The copy of a message for a subscriber. It has an id of its own: two copies, or a copy and its message, may meet in
+/// one queue later, where a transfer tells messages apart by their ids alone.
+fn copy(
+    Message { header, body }: &Message,
+    id: MessageId,
+    at: &QueueRef,
+    to: &Subscriber,
+    now: Timestamp,
+) -> Message {
     let header = match to {
         Subscriber::Pull(_) => header.clone(),
         Subscriber::Queue(target) => sent_on(header, at, target, now),
     };
-    Message { header, body: body.clone() }
+    Message { header: Header { id, ..header }, body: body.clone() }
 }
 
 /// The header of a copy in transfer to another queue of the project.

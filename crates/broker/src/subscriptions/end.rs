@@ -5,9 +5,11 @@ use tracing::info;
 use angarium_core::error::Error;
 use angarium_core::ids::SubscriptionId;
 use angarium_core::names::QueueRef;
+use angarium_core::time::Timestamp;
 
 use crate::limits;
 use crate::queues::delete::Forwards;
+use crate::slot::slot_queue::SlotQueue;
 use crate::subscriptions::Subscriptions;
 
 impl Subscriptions {
@@ -42,18 +44,28 @@ impl Subscriptions {
     async fn delete_ended_round(&self) {
         let now = self.0.replica.clock.now();
         for slot in self.0.slots.owned() {
-            for (at, id) in slot.ended_subscriptions(now) {
-                match self.delete(&at, id).await {
-                    Ok(()) => {
-                        let (project, name) = (&at.project, &at.name);
-                        info!(%project, queue = %name, subscription = %id, "subscription ended");
-                    }
-                    Err(error) => {
-                        let subject = format_args!("queue {}", at.name);
-                        self.0.replica.task_failed("delete ended subscriptions", subject, &error);
-                    }
+            for at in slot.sources_due(now) {
+                if let Err(error) = self.delete_ended_of(&slot.queue(&at), now).await {
+                    let subject = format_args!("queue {}", at.name);
+                    self.0.replica.task_failed("delete ended subscriptions", subject, &error);
                 }
             }
         }
+    }
+
+    /// Deletes the subscriptions of a queue that have ended. It opens the queue, which is how their ends are known.
+    async fn delete_ended_of(&self, queue: &SlotQueue, now: Timestamp) -> Result<(), Error> {
+        let at = queue.at();
+        let Some(source) = self.0.open_queues.open(queue).await? else {
+            queue.slot().forget_source(at);
+            return Ok(());
+        };
+        let all = source.subscriptions().ok_or_else(|| source.closed())?;
+        for known in all.iter().filter(|known| !known.subscription.is_live(now)) {
+            self.delete(at, known.id()).await?;
+            let (project, name) = (&at.project, &at.name);
+            info!(%project, queue = %name, subscription = %known.id(), "subscription ended");
+        }
+        Ok(())
     }
 }
