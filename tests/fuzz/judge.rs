@@ -110,6 +110,18 @@ impl Service {
         Some(head.status.as_u16())
     }
 
+    /// Subscribes to a queue. Returns the id of the subscription.
+    pub fn subscribe(&self, queue: &str) -> String {
+        let post = format!("POST /v2/queues/{queue}/subscriptions\n\n{{\"subscriber\":\"pull:\"}}");
+        let request = read(post.as_bytes()).expect("it is a request");
+        let body = self.runtime.block_on(async {
+            let answer = self.app.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
+            to_bytes(answer.into_body(), usize::MAX).await.expect("it has a body")
+        });
+        let body: Value = serde_json::from_slice(&body).expect("it is JSON");
+        body["subscription_id"].as_str().unwrap_or_else(|| panic!("no subscription: {body}")).to_owned()
+    }
+
     /// Whether a message still leaves all the way.
     pub fn check_alive(&self) {
         let post = b"POST /v2/queues/alive/messages\n\n{\"messages\":[{\"body\":1}]}";

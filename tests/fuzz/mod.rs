@@ -26,17 +26,18 @@ fn mutator(seeds: Vec<Vec<u8>>) -> (Mutator, u64) {
 
 #[test]
 fn no_rest_request_fails_the_service_and_refusals_are_named() {
-    check_all(seeds::requests());
+    let service = Service::start();
+    let seeds = seeds::requests(&service.subscribe(seeds::SUBSCRIBED));
+    check_all(&service, seeds);
 }
 
 #[test]
 fn no_sqs_request_fails_the_service_and_answers_have_form() {
-    check_all(sqs_seeds::requests());
+    check_all(&Service::start(), sqs_seeds::requests());
 }
 
-fn check_all(seeds: Vec<Vec<u8>>) {
+fn check_all(service: &Service, seeds: Vec<Vec<u8>>) {
     assert!(seeds.len() > 30, "there are operations");
-    let service = Service::start();
     // What is right is taken, so that what is nearly right gets far.
     let taken = seeds.iter().filter_map(|seed| service.check(seed)).filter(|status| *status < 400).count();
     assert!(taken * 2 > seeds.len(), "only {taken} of {} seeds are taken", seeds.len());

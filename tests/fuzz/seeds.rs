@@ -6,18 +6,34 @@ use serde_json::{Map, Value};
 const DOCUMENT: &str = include_str!("../../openapi/angarium.json");
 const ID: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
 
-/// A request of each operation, with parameters and without.
-pub fn requests() -> Vec<Vec<u8>> {
+/// A queue with a subscription, which no request deletes.
+pub const SUBSCRIBED: &str = "subscribed";
+
+/// A request of each operation, with parameters and without. `subscription` is the id of one of [`SUBSCRIBED`].
+pub fn requests(subscription: &str) -> Vec<Vec<u8>> {
     let document: Value = serde_json::from_str(DOCUMENT).expect("the document is JSON");
     let mut requests = Vec::new();
     // Requests of SQS have seeds of their own.
     for (path, item) in members(&document["paths"]).filter(|(path, _)| !path.contains('#')) {
         for (method, operation) in members(item) {
-            requests.push(request(method, path, operation, |_| false));
-            requests.push(request(method, path, operation, |_| true));
+            let path = of_subscription(method, path, subscription);
+            requests.push(request(method, &path, operation, |_| false));
+            // The subscription is in the project of requests that name none.
+            let is_elsewhere = path.contains(SUBSCRIBED);
+            requests.push(request(method, &path, operation, |name| !is_elsewhere || name != "X-Project-Id"));
         }
     }
     requests
+}
+
+/// The path of an operation of a subscription, of the one that exists unless it is deleted by it.
+fn of_subscription(method: &str, path: &str, subscription: &str) -> String {
+    if !path.contains("{subscription_id}") {
+        return path.to_owned();
+    }
+    let is_deletion = method == "delete" && path.ends_with("{subscription_id}");
+    path.replace("{queue_name}", SUBSCRIBED)
+        .replace("{subscription_id}", if is_deletion { ID } else { subscription })
 }
 
 fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {

@@ -200,7 +200,7 @@ async fn filter_chooses_the_messages_of_a_post() {
 
 /// Copies of one post meet in a queue: dead letters of two subscriptions and of the source, which is a subscriber too.
 #[tokio::test(flavor = "multi_thread")]
-async fn copies_that_meet_in_one_queue_are_all_kept() {
+async fn meeting_copies_of_one_message_are_all_kept() {
     let (whole, q) = (whole().await, queue("q"));
     whole.broker.queue_create(&q, metadata(ONCE)).await.unwrap();
     let mut all = vec![q.clone()];
