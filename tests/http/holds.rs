@@ -249,6 +249,44 @@ fn hold_names_the_token_of_its_caller() {
 }
 
 #[test]
+fn empty_long_poll_names_the_held_group_with_messages() {
+    let service = service();
+    let client = &service.client;
+    client.put("/v2/queues/fifo", Some(&json!({"_fifo": true}))).unwrap();
+    for queue in ["q", "fifo"] {
+        let hold = |group: &str, terms: Value| {
+            let path = format!("/v2/queues/{queue}/groups/{group}/hold");
+            assert_eq!(client.put(&path, Some(&terms)).unwrap().status, StatusCode::OK);
+        };
+        let post = |group: &str| {
+            let messages = json!({"messages": [{"body": 1, "group": group}]});
+            let posted = client.post(&format!("/v2/queues/{queue}/messages"), &messages).unwrap();
+            assert_eq!(posted.status, StatusCode::CREATED, "{}", posted.text());
+        };
+        let held = || {
+            let nothing = client.post(&format!("/v2/queues/{queue}/claims?wait=1"), &json!({})).unwrap();
+            assert_eq!(nothing.status, StatusCode::NO_CONTENT);
+            nothing.headers.get("x-held").map(|reason| reason.to_str().unwrap().to_owned())
+        };
+        post("c");
+        assert_eq!(client.claim(queue, 1, 300).unwrap().status, StatusCode::CREATED);
+        hold("a", json!({"reason": "no messages"}));
+        hold("c", json!({"reason": "all claimed"}));
+        hold("d", json!({"reason": "posts alone", "claim": false, "post": true}));
+        // A claim of before the holds has the only message.
+        assert_eq!(held(), None, "{queue}");
+        post("b");
+        hold("b", json!({"reason": "move of b"}));
+        assert_eq!(held().as_deref(), Some("move of b"), "{queue}");
+        let path = format!("/v2/queues/{queue}/groups/b/hold");
+        assert_eq!(client.delete(&path).unwrap().status, StatusCode::NO_CONTENT);
+        let claimed = client.post(&format!("/v2/queues/{queue}/claims?wait=20"), &json!({})).unwrap();
+        assert_eq!(claimed.status, StatusCode::CREATED, "{queue}");
+        assert_eq!(held(), None, "{queue}");
+    }
+}
+
+#[test]
 fn held_group_waits_beside_others_and_is_explained() {
     let service = service();
     let client = &service.client;
@@ -285,6 +323,7 @@ fn held_group_waits_beside_others_and_is_explained() {
     let page = client.get("/metrics").unwrap().text();
     assert!(page.lines().any(|line| line == "angarium_holds 1"), "{page}");
 
+    assert_eq!(client.claim("q", 1, 300).unwrap().headers["x-held"], "move of the database");
     assert_eq!(client.delete(path).unwrap().status, StatusCode::NO_CONTENT);
     wait_until("the message is ready", || {
         client.get("/v2/queues/q/stats").unwrap().json()["messages"]["ready"] == json!(1)

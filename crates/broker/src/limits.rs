@@ -228,7 +228,15 @@ pub const HOLD_ANSWER: Duration = Duration::from_secs(3);
 pub const HOLD_PART: Duration = Duration::from_secs(2);
 /// How long the answer to the hold of a queue or a group waits for the pools of the queue.
 pub const HOLD_FENCED: Duration = Duration::from_secs(10);
-/// The first and the longest pause between two of these requests; each is twice the previous one.
+/// How long the answer to a claim without messages waits for a look at the held groups of its queue. After that it names
+/// none of them.
+pub const HELD_GROUPS_LOOK: Duration = Duration::from_secs(1);
+/// Messages of a held group that this look reads: as many as two claims hold, and one more.
+pub const HELD_GROUP_MESSAGES: usize = 41;
+/// Bytes of the bodies of these messages.
+pub const HELD_GROUP_BYTES: usize = 64 << 10;
+/// The first and the longest pause between two requests to a replica for its confirmation; each is twice the previous
+/// one.
 pub const HOLD_ASKED: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// Max migrations of queues while automatic balance begins more.
 pub const BALANCE_AT_ONCE: usize = 4;

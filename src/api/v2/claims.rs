@@ -93,7 +93,7 @@ pub struct Claim {
         (status = 201, description = "The claim.", body = Claim,
             headers(("Location" = String, description = "The path of the claim."))),
         (status = 204, description = "There is nothing to claim, or there was not while it waited.",
-            headers(("X-Held" = String, description = "Only when the queue is held: the reason, percent-encoded."))),
+            headers(("X-Held" = String, description = "Only when the queue is held, or messages of a held group are left: the reason, percent-encoded."))),
         Errors
     )
 )]

@@ -16,7 +16,7 @@ use angarium_core::hold::{AppliedHold, Hold, HoldEffects, HoldReason, HoldTarget
 use angarium_core::limits::{self, Limits};
 use angarium_core::time::Timestamp;
 
-/// On the answer of a claim without messages: the reason of the hold of the queue.
+/// On the answer of a claim without messages: the reason of the hold of the queue, or of a group of it.
 const HELD: HeaderName = HeaderName::from_static("x-held");
 
 /// On the answer of a post: the reason of the hold that has discarded its messages.
@@ -195,12 +195,10 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the answer to a claim that got no message: with the reason when the queue is held.
+/// Returns the answer to a claim that got no message: with the reason when a hold is why.
 pub(super) async fn nothing_to_claim(broker: &Broker, asked: &QueueRequest) -> Response {
-    match broker.holds_in_force(&asked.queue).await.barring_claims() {
-        Some(AppliedHold { hold, .. }) => {
-            (StatusCode::NO_CONTENT, [(HELD, header_text(hold.reason.as_str()))]).into_response()
-        }
+    match broker.hold_of_claims(&asked.queue).await {
+        Some(hold) => (StatusCode::NO_CONTENT, [(HELD, header_text(hold.reason.as_str()))]).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     }
 }

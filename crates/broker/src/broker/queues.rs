@@ -5,7 +5,7 @@ use uuid::Uuid;
 use angarium_catalogue::Act;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
-use angarium_core::hold::{AppliedHolds, Hold};
+use angarium_core::hold::Hold;
 use angarium_core::limits::Limits;
 use angarium_core::move_task::{MoveRate, MoveTask, TaskRequest};
 use angarium_core::names::{ProjectId, QueueRef};
@@ -91,9 +91,11 @@ impl Broker {
         self.0.queues.group_release(at, group, by).await
     }
 
-    /// Returns all holds that are in force for a queue, for a caller that got no message.
-    pub async fn holds_in_force(&self, at: &QueueRef) -> AppliedHolds {
-        self.0.queues.holds_in_force(at).await
+    /// Returns the hold because of which a claim of a queue got no message: of the queue, a pool or the project, or else
+    /// of a group with messages that no claim has. While no group is held it costs a look at memory, and else up to a read
+    /// of the pool for each held group. If the pool does not answer in a second, no group is named.
+    pub async fn hold_of_claims(&self, at: &QueueRef) -> Option<Hold> {
+        self.0.queues.hold_of_claims(at).await
     }
 
     /// Begins to migrate a queue to another pool. Clients use it meanwhile. The migration continues by itself, also

@@ -12,7 +12,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tracing::info;
+use tokio::time::timeout;
+use tracing::{debug, info};
 
 use angarium_catalogue::Schema;
 use angarium_core::error::{Error, Resource};
@@ -20,7 +21,7 @@ use angarium_core::group::GroupName;
 use angarium_core::hold::{GroupHold, Hold, HoldEffects, HoldId, HoldReason};
 use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
-use angarium_core::message::Header;
+use angarium_core::message::{Header, State};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
@@ -195,6 +196,41 @@ impl Queues {
             until: None,
         };
         GroupHold { id: HoldId(self.0.replica.random.uuid()), hold, is_releasing: true }
+    }
+
+    /// Returns the hold of a group that keeps messages from the claims of a queue: the first one by name.
+    pub(in crate::queues) async fn group_hold_of_claims(&self, queue: &SlotQueue) -> Option<Hold> {
+        let mut groups = queue.slot().group_holds(queue.at());
+        groups.retain(|_, held| held.bars_claims() && !held.is_ended(self.0.replica.clock.now()));
+        if groups.is_empty() {
+            return None;
+        }
+        match timeout(limits::HELD_GROUPS_LOOK, self.first_held(&queue.handle()?, groups)).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => {
+                debug!(%error, "held groups not read");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Returns the hold of the first of these groups that has a message which no claim has, among the first
+    /// [`limits::HELD_GROUP_MESSAGES`] of the group.
+    async fn first_held(&self, open: &QueueHandle, groups: Groups) -> Result<Option<Hold>, Error> {
+        let most = PageBound { messages: limits::HELD_GROUP_MESSAGES, bytes: limits::HELD_GROUP_BYTES };
+        for (group, held) in groups {
+            let page = open.store()?.group(open.id(), &group, None, most).await?;
+            let is_waiting = |engine: &mut QueueEngine| {
+                let headers = page.messages.iter().map(|message| &message.header);
+                let mut unclaimed = headers.filter(|header| engine.hold(header.id).is_none());
+                unclaimed.any(|header| header.state == State::Ready || header.held().is_some())
+            };
+            if open.decide(is_waiting).ok_or_else(|| open.closed())? {
+                return Ok(Some(held.hold));
+            }
+        }
+        Ok(None)
     }
 
     /// Starts tasks for the ended holds of groups of a slot, one for each queue that has none.

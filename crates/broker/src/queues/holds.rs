@@ -13,7 +13,7 @@ use tracing::info;
 
 use angarium_catalogue::Schema;
 use angarium_core::error::{Error, InvalidPart, Resource};
-use angarium_core::hold::{AppliedHolds, Hold, HoldEffects, PostEffect};
+use angarium_core::hold::{Hold, HoldEffects, PostEffect};
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
@@ -129,11 +129,13 @@ impl Queues {
         Ok(())
     }
 
-    /// Returns all holds that are in force for a queue, for a caller whom they concern.
-    pub async fn holds_in_force(&self, at: &QueueRef) -> AppliedHolds {
-        match self.0.slots.queue(at).await {
-            Ok(queue) => queue.slot().applied_holds(at),
-            Err(_) => AppliedHolds::default(),
+    /// Returns the hold because of which a claim of a queue got no message: of the queue, a pool or the project, or else
+    /// of a group with messages that no claim has.
+    pub async fn hold_of_claims(&self, at: &QueueRef) -> Option<Hold> {
+        let queue = self.0.slots.queue(at).await.ok()?;
+        match queue.slot().applied_holds(at).barring_claims() {
+            Some(applied) => Some(applied.hold.clone()),
+            None => self.group_hold_of_claims(&queue).await,
         }
     }
 
