@@ -79,6 +79,29 @@ fn held_pool_and_project_grant_nothing_and_are_explained() {
 }
 
 #[test]
+fn hold_of_project_no_header_can_name_is_refused() {
+    let service = service();
+    let client = &service.client;
+    let terms = json!({"reason": "x"});
+    for project in ["%20", "a%20", "%20a", "%09a", "a%0Ab", "a%00", "a%7F", &"p".repeat(257), "%FF"] {
+        let path = format!("/v2/projects/{project}/hold");
+        for refused in [client.put(&path, Some(&terms)), client.get(&path), client.delete(&path)] {
+            let refused = refused.unwrap();
+            let code = refused.json()["code"].clone();
+            assert_eq!((refused.status, code), (StatusCode::BAD_REQUEST, json!("invalid")), "{project}");
+        }
+    }
+    assert_eq!(client.get("/v2/admin/holds").unwrap().json()["holds"], json!([]));
+    // A header can have blanks and other letters within.
+    for (project, header) in [("acme%20inc", "acme inc"), ("z%C3%BCrich", "z\u{fc}rich")] {
+        let path = format!("/v2/projects/{project}/hold");
+        assert_eq!(hold(client, &path, &terms)["project"], json!(header));
+        assert_eq!(client.get(&path).unwrap().json()["project"], json!(header));
+        release(client, &path);
+    }
+}
+
+#[test]
 fn discarded_posts_of_held_project_create_no_queue() {
     let service = service();
     let acme = service.acme();

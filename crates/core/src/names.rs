@@ -100,6 +100,19 @@ impl ProjectId {
         }
         Ok(Self(text.into()))
     }
+
+    /// Checks a project id that a request names in another place than a header: only ids that the header `X-Project-Id`
+    /// can have. HTTP removes blanks at the ends of a header, and allows no control character in it but a tab.
+    pub fn named(text: &str, field: &'static str) -> Result<Self, Error> {
+        let is_blank = |char: char| matches!(char, ' ' | '\t');
+        let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
+        if text.is_empty() || text.trim_matches(is_blank) != text || text.bytes().any(is_control) {
+            let why = "it is a project id, as in the header X-Project-Id: neither empty, nor with a blank at an end, nor \
+                       with a control character";
+            return Err(Error::invalid(InvalidPart::Name, field, why));
+        }
+        Self::new(text)
+    }
 }
 
 impl QueueName {

@@ -31,14 +31,15 @@ impl PoolPath {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub struct ProjectPath {
-    /// Its id, as in the header `X-Project-Id`: at most 256 bytes, percent-encoded.
+    /// Its id, as in the header `X-Project-Id`: at most 256 bytes, without blanks at its ends and without control
+    /// characters, percent-encoded.
     #[param(min_length = 1, max_length = 256, example = "000000000000")]
     project: String,
 }
 
 impl ProjectPath {
     fn target(&self) -> Result<HoldTarget, Error> {
-        ProjectId::new(&self.project).map(HoldTarget::Project)
+        ProjectId::named(&self.project, "project").map(HoldTarget::Project)
     }
 }
 
