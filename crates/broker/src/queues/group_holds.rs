@@ -141,10 +141,7 @@ impl Queues {
         let (queues, at, group) = (self.clone(), at.clone(), group.clone());
         let release = async move {
             let queue = queues.0.slots.queue(&at).await?;
-            let released = {
-                let _gate = queue.hold_gate_soon().await?;
-                queues.group_release_gated(&queue, &group, by).await
-            };
+            let released = queues.group_release_of(&queue, &group, by).await;
             let released = queues.0.slots.confirm_refusal(queue.slot(), released);
             queues.release_groups(queue.slot());
             released
@@ -152,7 +149,7 @@ impl Queues {
         self.0.replica.carry_out(release).await
     }
 
-    async fn group_release_gated(
+    async fn group_release_of(
         &self,
         queue: &SlotQueue,
         group: &GroupName,
@@ -161,11 +158,17 @@ impl Queues {
         let (slot, at) = (queue.slot(), queue.at());
         slot.check_served()?;
         check_exists(queue).await?;
+        let is_recorded = slot.group_holds(at).contains_key(group);
+        // Read before the gate is taken, so that a pool without an answer delays no other request. A hold that is
+        // recorded later puts aside for itself, and its own release finds that.
+        let may_have_withheld = !is_recorded && self.may_have_withheld(queue).await?;
+        let _gate = queue.hold_gate_soon().await?;
+        slot.check_served()?;
         let mut groups = slot.group_holds(at);
         match groups.get(group) {
             Some(held) if held.is_releasing => return self.0.slots.check_ours(slot),
             Some(_) => begin_release(&mut groups, group),
-            None if self.may_have_withheld(queue).await? => {
+            None if may_have_withheld => {
                 let held = self.unrecorded(by.clone());
                 groups.insert(group.clone(), held);
                 check_count(&groups)?;
@@ -179,9 +182,9 @@ impl Queues {
     }
 
     /// Whether messages of a group may be aside of which no hold is recorded. So it is after the tree was restored from
-    /// an export that is older than the hold. The caller holds the gate of the queue.
+    /// an export that is older than the hold. The caller does not hold the gate of the queue.
     async fn may_have_withheld(&self, queue: &SlotQueue) -> Result<bool, Error> {
-        let Some(open) = self.0.open_queues.open_gated(queue).await? else { return Ok(false) };
+        let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(false) };
         let is_ordered = open.read(|engine| engine.is_ordered())?.shown;
         Ok(!is_ordered && open.store()?.totals(open.id()).await?.scheduled > 0)
     }

@@ -19,6 +19,7 @@ use angarium_core::settle::Requeue;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::hanging::{Pools, SOON};
 use super::holds::{Scene, claims_held, effects, hold_terms};
 use super::{MAX_WAIT, Whole, limit, metadata, queue, terms, whole};
 
@@ -339,4 +340,24 @@ async fn claim_hold_is_not_replaced_by_one_for_posts() {
     let both = hold_terms(effects(true, true, false));
     whole.broker.group_hold(&at, &group("g"), both).await.unwrap();
     assert!(ids(&whole.broker, &at).await.is_empty());
+}
+
+/// The release looks in the pool for messages aside, because no hold of the group is recorded.
+#[tokio::test(flavor = "multi_thread")]
+async fn release_beside_hanging_pool_delays_no_hold() {
+    let pools = Pools::new();
+    let (whole, at) = (pools.start().await, queue("q"));
+    whole.post(&at, 1, 3_600).await;
+    pools.stores[0].hang(true);
+    let (broker, of) = (whole.broker.clone(), at.clone());
+    let mut stuck = JoinSet::new();
+    stuck.spawn(async move { broker.group_release(&of, &group("a"), None).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(stuck.try_join_next().is_none());
+    let held = timeout(SOON, whole.broker.queue_hold(&at, claims_held())).await;
+    held.expect("the release has the gate of the queue").unwrap();
+    timeout(SOON, whole.broker.queue_release(&at, None)).await.expect("likewise").unwrap();
+    assert!(stuck.try_join_next().is_none());
+    pools.stores[0].hang(false);
+    stuck.join_next().await.unwrap().unwrap().unwrap();
 }

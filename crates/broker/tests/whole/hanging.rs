@@ -34,7 +34,7 @@ use super::transfers::until;
 use super::{Whole, metadata, queue, replica};
 
 /// Far longer than any operation without a hanging pool.
-const SOON: Duration = Duration::from_secs(8);
+pub(super) const SOON: Duration = Duration::from_secs(8);
 /// Longer than any operation that waits for a source holds the transfers into its target.
 const LATER: Duration = Duration::from_secs(40);
 const TICK: Duration = Duration::from_millis(20);
