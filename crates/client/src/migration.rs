@@ -11,12 +11,14 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::printer::{Display, Printer};
-use super::queue::path;
+use super::queue::{path, refuse_subscription};
 use super::remote::{ApiRequest, Remote, Reply};
 use angarium_settings::units;
 
 /// Pause between two checks of a migration.
 const CHECK_PAUSE: Duration = Duration::from_millis(200);
+
+const NO_MIGRATION: &str = "it is in the pool of its queue and does not migrate";
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct MigrateArgs {
@@ -48,6 +50,7 @@ fn at(queue: &str) -> String {
 /// Starts a migration, and waits for its end if requested.
 pub(super) fn migrate(remote: &Remote, printer: &mut Printer, args: &MigrateArgs) -> Result<(), Failure> {
     let MigrateArgs { queue, pool, rate, wait } = args;
+    refuse_subscription(queue, NO_MIGRATION)?;
     let mut body = json!({"pool": pool});
     if let Some(rate) = rate {
         body["rate"] = json!(rate);
@@ -75,11 +78,13 @@ pub(super) fn migrate(remote: &Remote, printer: &mut Printer, args: &MigrateArgs
 
 /// Shows the progress of a migration.
 pub(super) fn show_progress(remote: &Remote, printer: &mut Printer, queue: &str) -> Result<(), Failure> {
+    refuse_subscription(queue, NO_MIGRATION)?;
     show(printer, &remote.get(at(queue))?)
 }
 
 /// Cancels a migration: the queue returns to its old pool.
 pub(super) fn cancel(remote: &Remote, printer: &mut Printer, queue: &str) -> Result<(), Failure> {
+    refuse_subscription(queue, NO_MIGRATION)?;
     show(printer, &remote.call(ApiRequest::new(Method::DELETE, at(queue)))?)
 }
 

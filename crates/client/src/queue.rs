@@ -241,6 +241,20 @@ pub fn path(queue: &str) -> String {
     }
 }
 
+/// Refuses a subscription, `QUEUE/ID`, as the argument of a command for queues alone.
+///
+/// # Errors
+///
+/// The reason `why`, as wrong usage.
+pub fn refuse_subscription(queue: &str, why: &str) -> Result<(), Failure> {
+    match queue.split_once('/') {
+        Some((source, _)) => {
+            Err(Failure::Usage(format!("{queue} is a subscription of queue {source}: {why}")))
+        }
+        None => Ok(()),
+    }
+}
+
 fn show(caller: &CallerArgs, remote: &Remote, queue: &str) -> Result<(), Failure> {
     let reply = remote.get(path(queue))?;
     if notice::is_of_missing(&reply) {
@@ -310,4 +324,18 @@ fn purge(args: &QueueArgs, remote: &Remote, queues: &[String], kinds: &[PurgeKin
         remote.call(request.json(&json!({"resource_types": kinds}))?)?;
         printer.done(&format!("queue {queue} is purged"), &json!({"name": queue}))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscription_is_refused_where_a_queue_is_meant() {
+        refuse_subscription("orders", "it is not").unwrap();
+        let refused = refuse_subscription("orders/7", "it is not").unwrap_err();
+        assert!(
+            matches!(refused, Failure::Usage(why) if why.contains("subscription of queue orders: it is not"))
+        );
+    }
 }

@@ -16,6 +16,7 @@ use super::queue;
 use super::queue::parsed;
 use super::remote::{ApiRequest, Remote, encoded};
 use super::table::{one_line, pairs};
+use angarium_settings::units;
 
 /// Subscriptions: who gets a copy of each message that is posted to a queue
 #[derive(Args, Clone, Debug)]
@@ -76,8 +77,8 @@ enum SubscriptionCommand {
 /// The terms of a subscription.
 #[derive(Args, Clone, Debug)]
 struct TermsArgs {
-    /// Seconds until it ends
-    #[arg(long, value_name = "SECONDS")]
+    /// How long until it ends
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     ttl: Option<u64>,
     /// Its options, a JSON object
     #[arg(long, value_name = "JSON")]

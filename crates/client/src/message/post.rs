@@ -80,6 +80,7 @@ struct MessageInput<'a> {
 }
 
 pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &PostArgs) -> Result<(), Failure> {
+    queue::refuse_subscription(&args.queue, "only posts to its queue fill it")?;
     let (input, length) = open(args)?;
     let mut printer = caller.printer();
     let form = printer.form();
