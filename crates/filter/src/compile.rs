@@ -69,8 +69,8 @@ struct Alternatives {
 
 struct Compiler<'a> {
     scope: FilterScope,
-    /// Different paths with rules.
-    keys: BTreeSet<Path>,
+    /// Different keys of the outermost level, as they are written.
+    keys: BTreeSet<Arc<str>>,
     root: &'a Location<'a>,
 }
 
@@ -92,12 +92,16 @@ impl Compiler<'_> {
             let more = match value {
                 Json::Array(values) => match branches(key, values) {
                     Some(branches) => self.any(&branches, above, level, &at)?,
-                    None => self.rules(values, &self.path(above, key, &at)?, level, &at)?,
+                    None => {
+                        self.count_key(key, level)?;
+                        self.rules(values, &self.path(above, key, &at)?, level, &at)?
+                    }
                 },
                 Json::Object(below) => {
                     if self.scope == FilterScope::Attributes {
                         return Err(at.mismatch("an array, as attributes have no keys below them", value));
                     }
+                    self.count_key(key, level)?;
                     self.object(below, &self.path(above, key, &at)?, level + 1, &at)?
                 }
                 _ => return Err(at.mismatch("an array of values and rules, or an object", value)),
@@ -105,6 +109,20 @@ impl Compiler<'_> {
             all = self.multiply(all, &more)?;
         }
         Ok(all)
+    }
+
+    /// Counts a key as SNS does: of nested keys only the outermost one. The combinations bound those below it, since each
+    /// level of a key multiplies them.
+    fn count_key(&mut self, key: &str, level: u64) -> Result<(), Error> {
+        if level > 1 || self.keys.contains(key) {
+            return Ok(());
+        }
+        self.keys.insert(key.into());
+        if self.keys.len() > POLICY_KEYS {
+            let why = format!("more than {POLICY_KEYS} keys, those of the objects of $or included");
+            return Err(self.root.exceeds(why));
+        }
+        Ok(())
     }
 
     /// Reads the objects of `$or`.
@@ -134,14 +152,7 @@ impl Compiler<'_> {
         let count = u64::try_from(values.len()).unwrap_or(u64::MAX);
         let combinations = self.bounded(count.saturating_mul(level))?;
         let rules = Arc::new(RuleSet::parse(values, at)?);
-        let path = Path::from(path);
-        self.keys.insert(Arc::clone(&path));
-        if self.keys.len() > POLICY_KEYS {
-            let why =
-                format!("more than {POLICY_KEYS} keys have rules, those below other keys and $or included");
-            return Err(self.root.exceeds(why));
-        }
-        Ok(Alternatives { list: vec![Conjunction(vec![(path, rules)])], combinations })
+        Ok(Alternatives { list: vec![Conjunction(vec![(Path::from(path), rules)])], combinations })
     }
 
     /// Joins each alternative of one side with each of the other.

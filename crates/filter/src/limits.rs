@@ -2,7 +2,8 @@
 
 /// Max bytes of the JSON text of a policy (SNS: 256 KB).
 pub const POLICY_BYTES: usize = 262_144;
-/// Max different keys with rules in a policy, nested ones and those below `$or` included (SNS: five).
+/// Max different keys in a policy, those of the objects of `$or` included (SNS: five). Of nested keys only the outermost
+/// one counts, as at SNS.
 pub const POLICY_KEYS: usize = 5;
 /// Max combinations of a policy (SNS: 150). It bounds the cost of an evaluation as well.
 pub const POLICY_COMBINATIONS: u64 = 150;

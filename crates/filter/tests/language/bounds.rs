@@ -6,7 +6,7 @@ use angarium_filter::{FilterPolicy, FilterScope};
 use crate::verdict::refusal;
 
 const COMBINATIONS: &str = "filter: more than 150 combinations of values";
-const KEYS: &str = "filter: more than 5 keys have rules";
+const KEYS: &str = "filter: more than 5 keys,";
 
 fn assert_taken(policy: &str, scope: FilterScope) {
     FilterPolicy::parse("filter", policy, scope).unwrap_or_else(|error| panic!("{policy}: {error}"));
@@ -83,7 +83,7 @@ fn list_of_anything_but_is_one_value() {
 }
 
 #[test]
-fn keys_with_rules_are_counted() {
+fn outermost_keys_are_counted() {
     let flat = |count: usize| {
         let keys: Vec<String> = (0..count).map(|key| format!(r#""k{key}": [1]"#)).collect();
         format!("{{{}}}", keys.join(","))
@@ -92,16 +92,17 @@ fn keys_with_rules_are_counted() {
         assert_taken(&flat(POLICY_KEYS), scope);
         assert_refused(&flat(POLICY_KEYS + 1), scope, KEYS);
     }
-    // Keys that only have keys do not count, and the same key counts once.
-    assert_taken(
-        r#"{"a": {"b": {"c": [1], "d": [1]}}, "e": {"f": [1], "g": [1], "h": [1]}}"#,
-        FilterScope::Body,
-    );
-    assert_refused(
-        r#"{"a": {"b": [1], "c": [1], "d": [1]}, "e": {"f": [1], "g": [1], "h": [1]}}"#,
-        FilterScope::Body,
-        KEYS,
-    );
+    // Keys below others do not count, and the same key counts once.
+    let nested = r#"{"b": [1], "c": [1], "d": [1], "e": [1], "f": [1], "g": [1]}"#;
+    assert_taken(&format!(r#"{{"a": {nested}}}"#), FilterScope::Body);
+    let six = r#"{"a": {"x": [1]}, "b": [1], "c": [1], "d": [1], "e": [1], "f": [1]}"#;
+    assert_refused(six, FilterScope::Body, KEYS);
+    // A key with dots is one of the outermost level, whatever its path.
+    let dotted = r#"{"a.b": [1], "a.c": [1], "a.d": [1], "a.e": [1], "a.f": [1], "a.g": [1]}"#;
+    assert_refused(dotted, FilterScope::Body, KEYS);
+    // The combinations bound the nested ones.
+    let deep = r#"{"b": [1], "c": [1], "d": [1], "e": [1], "f": [1], "g": [1], "h": [1], "i": [1]}"#;
+    assert_refused(&format!(r#"{{"a": {deep}}}"#), FilterScope::Body, COMBINATIONS);
     let branches: Vec<String> = (0..10).map(|value| format!(r#"{{"a": [{value}], "b": [1]}}"#)).collect();
     assert_taken(&format!(r#"{{"$or": [{}], "a.x": [1]}}"#, branches.join(",")), FilterScope::Body);
     assert_refused(

@@ -159,11 +159,11 @@ struct Tally {
 impl Tally {
     /// Checks the refusal of a policy beyond its bounds, or else the answer.
     fn check(&self, policy: &Value, scope: FilterScope, message: &MessageView, expected: bool) {
-        let mut paths = Vec::new();
-        let combinations = naive::size(policy, "", 1, &mut paths);
-        paths.sort();
-        paths.dedup();
-        let is_bounded = combinations <= POLICY_COMBINATIONS && paths.len() <= POLICY_KEYS;
+        let mut keys = Vec::new();
+        let combinations = naive::size(policy, 1, &mut keys);
+        keys.sort();
+        keys.dedup();
+        let is_bounded = combinations <= POLICY_COMBINATIONS && keys.len() <= POLICY_KEYS;
         match FilterPolicy::parse("filter", &policy.to_string(), scope) {
             Err(error) => {
                 assert!(
@@ -173,7 +173,7 @@ impl Tally {
                 self.beyond_bounds.fetch_add(1, Ordering::Relaxed);
             }
             Ok(compiled) => {
-                assert!(is_bounded, "{combinations} combinations, {} keys: {policy}", paths.len());
+                assert!(is_bounded, "{combinations} combinations, {} keys: {policy}", keys.len());
                 assert_eq!(compiled.accepts(message), expected, "{policy}");
                 let count = if expected { &self.accepted } else { &self.refused };
                 count.fetch_add(1, Ordering::Relaxed);

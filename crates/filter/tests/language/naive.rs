@@ -137,20 +137,19 @@ fn is_same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// The combinations of a policy, and the paths with rules.
-pub fn size(policy: &Value, path: &str, level: u64, paths: &mut Vec<String>) -> u64 {
+/// The combinations of a policy, and its outermost keys.
+pub fn size(policy: &Value, level: u64, keys: &mut Vec<String>) -> u64 {
     let mut combinations = 1;
     for (key, value) in policy.as_object().unwrap() {
-        let below = join(path, key);
+        if level == 1 && branches(key, value).is_none() {
+            keys.push(key.clone());
+        }
         combinations *= match value {
             _ if branches(key, value).is_some() => {
-                value.as_array().unwrap().iter().map(|branch| size(branch, path, level, paths)).sum()
+                value.as_array().unwrap().iter().map(|branch| size(branch, level, keys)).sum()
             }
-            Value::Object(_) => size(value, &below, level + 1, paths),
-            rules => {
-                paths.push(below);
-                rules.as_array().unwrap().len() as u64 * level
-            }
+            Value::Object(_) => size(value, level + 1, keys),
+            rules => rules.as_array().unwrap().len() as u64 * level,
         };
     }
     combinations
