@@ -98,6 +98,7 @@ impl SubscriptionOptions {
         }
         Metadata::new(text.clone(), limits)?;
         let options = Self { text };
+        options.values()?;
         options.filter()?;
         Ok(options)
     }
@@ -140,20 +141,28 @@ impl SubscriptionOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] when the text is no JSON object.
+    /// [`Error::Invalid`] when a value cannot be read.
     pub fn metadata(&self, source: &Metadata) -> Result<Metadata, Error> {
-        let no_object = |_| Error::invalid(InvalidPart::Body, "options", "they are no JSON object");
-        let all: Map<String, Value> = serde_json::from_str(self.text.get()).map_err(no_object)?;
-        let mut own: Map<String, Value> = all.into_iter().filter(|(key, _)| key.starts_with('_')).collect();
+        let reserved = self.values()?.into_iter().filter(|(key, _)| key.starts_with('_'));
+        let mut own: Map<String, Value> = reserved.collect();
         if source.attributes().is_fifo {
             own.insert(FIFO.to_owned(), Value::Bool(true));
         }
         if let Some(ttl) = source.attributes().message_ttl {
             own.entry(MESSAGE_TTL).or_insert_with(|| ttl.seconds().into());
         }
-        let text = serde_json::value::to_raw_value(&own).map_err(no_object)?;
+        let text = serde_json::value::to_raw_value(&own).map_err(unreadable)?;
         Metadata::stored(text)
     }
+
+    fn values(&self) -> Result<Map<String, Value>, Error> {
+        serde_json::from_str(self.text.get()).map_err(unreadable)
+    }
+}
+
+/// The error for an object with a value that is JSON and still cannot be read: a number out of range, or too many levels.
+fn unreadable(error: serde_json::Error) -> Error {
+    Error::invalid(InvalidPart::Limit, "options", format!("a value cannot be read: {error}"))
 }
 
 /// The filter of a subscription as its options have it.
@@ -265,6 +274,20 @@ mod tests {
         ] {
             assert!(SubscriptionOptions::new(raw(wrong), &limits).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn options_with_unreadable_value_are_refused_with_cause() {
+        for (text, why) in
+            [(r#"{"x":1e999}"#, "number out of range"), (r#"{"_x":[-1e999]}"#, "number out of range")]
+        {
+            let refused = SubscriptionOptions::new(raw(text), &Limits::ZAQAR).unwrap_err();
+            assert!(refused.to_string().starts_with("options: a value cannot be read"), "{refused}");
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
+        let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        assert!(SubscriptionOptions::new(raw(&deep), &Limits::ZAQAR).is_err());
+        SubscriptionOptions::new(raw(r#"{"x":1e300}"#), &Limits::ZAQAR).unwrap();
     }
 
     #[test]
