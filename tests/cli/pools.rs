@@ -83,6 +83,14 @@ fn a_pool_is_drained_waited_for_and_taken_back() {
 }
 
 #[test]
+fn drain_shows_reason_of_remaining_queues() {
+    let why = "1 queue has subscriptions";
+    let stuck = json!({"done": false, "waiting": 3, "moving": 0, "subscribed": 1, "why": why});
+    let (_, _, out) = asks(("202 Accepted", stuck), &["pool", "drain", "p1"]);
+    assert_eq!(out, "0 queues are on their way, and 3 wait: 1 queue has subscriptions\n");
+}
+
+#[test]
 fn the_map_is_bars_or_a_picture_in_a_file() {
     let pool = json!({
         "name": "a", "weight": 100, "share": 0.25, "held": 1.0, "state": "active", "queues": 7,

@@ -51,7 +51,8 @@ fn all_queues_of_a_pool_go_away_and_it_can_be_deleted() {
     assert_eq!(begun.json()["waiting"], json!(QUEUES));
     // All but the one with a claimed message, which stays until that is deleted.
     wait_until("one is left", || {
-        client.get(DRAIN).unwrap().json() == json!({"done": false, "waiting": 0, "moving": 1})
+        client.get(DRAIN).unwrap().json()
+            == json!({"done": false, "waiting": 0, "moving": 1, "subscribed": 0})
     });
     assert_whole(client, 3);
     assert_eq!(client.delete("/v2/pools/default").unwrap().status, StatusCode::FORBIDDEN);
@@ -126,7 +127,8 @@ fn claimed_queues_keep_no_others_in_the_pool() {
     }
     assert_eq!(client.post(DRAIN, &json!({})).unwrap().status, StatusCode::ACCEPTED);
     wait_until("only those are left", || {
-        client.get(DRAIN).unwrap().json() == json!({"done": false, "waiting": 0, "moving": held.len()})
+        client.get(DRAIN).unwrap().json()
+            == json!({"done": false, "waiting": 0, "moving": held.len(), "subscribed": 0})
     });
     assert_whole(client, 2);
 }
@@ -147,7 +149,8 @@ fn unplaceable_queues_delay_no_others() {
     let began = Instant::now();
     assert_eq!(client.post(DRAIN, &json!({})).unwrap().status, StatusCode::ACCEPTED);
     wait_until("only those are left", || {
-        client.get(DRAIN).unwrap().json() == json!({"done": false, "waiting": 5, "moving": 0})
+        client.get(DRAIN).unwrap().json()
+            == json!({"done": false, "waiting": 5, "moving": 0, "subscribed": 0})
     });
     // Each of them used to cost a pause of 20 s.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
@@ -155,4 +158,34 @@ fn unplaceable_queues_delay_no_others() {
     let taken = client.put("/v2/flavors/gone", Some(&json!({"pool_list": ["second"]}))).unwrap();
     assert_eq!(taken.status, StatusCode::CREATED);
     wait_until("the last go", || is_done(client));
+}
+
+#[test]
+fn drain_names_subscriptions_as_reason_to_wait() {
+    let service = service();
+    let client = &service.client;
+    let (billing, audit) = (service.subscribe("pull:billing"), service.subscribe("queue:audit"));
+    client.post_messages("plain", &[json!(1)]).unwrap();
+    add(client, "second");
+    let begun = client.post(DRAIN, &json!({})).unwrap().json();
+    assert_eq!((&begun["done"], &begun["subscribed"]), (&json!(false), &json!(1)), "{begun}");
+    wait_until("the other queue has left", || client.get(DRAIN).unwrap().json()["waiting"] == json!(3));
+    let why = client.get(DRAIN).unwrap().json()["why"].take();
+    assert!(why.as_str().unwrap().starts_with("1 queue has subscriptions"), "{why}");
+    // A further subscription would hold the drain up.
+    let refused = client.post("/v2/queues/q/subscriptions", &json!({"subscriber": "pull:late"})).unwrap();
+    assert_eq!(
+        (refused.status, refused.json()["code"].take()),
+        (StatusCode::CONFLICT, json!("conflict")),
+        "{}",
+        refused.text()
+    );
+    assert!(refused.text().contains("pool default of the queue is drained"), "{}", refused.text());
+    for path in [billing, audit] {
+        assert_eq!(client.delete(&path).unwrap().status, StatusCode::NO_CONTENT);
+    }
+    wait_until("it is empty", || is_done(client));
+    let done = client.get(DRAIN).unwrap().json();
+    assert_eq!((&done["subscribed"], done.get("why")), (&json!(0), None), "{done}");
+    service.subscribe("pull:late");
 }

@@ -437,9 +437,9 @@ fn of_pools(operation: &str) -> Bodies {
         "balance_start" => Bodies::both(json!({"limit": 20, "rate": 1_000}), plan(json!({"begun": true}))),
         "pool_drain_start" => Bodies::both(
             json!({"rate": 1_000}),
-            json!({"done": false, "waiting": 12, "moving": 4, "rate": 1_000}),
+            json!({"done": false, "waiting": 12, "moving": 4, "subscribed": 0, "rate": 1_000}),
         ),
-        "pool_drain_get" => Bodies::answer(json!({"done": true, "waiting": 0, "moving": 0})),
+        "pool_drain_get" => Bodies::answer(json!({"done": true, "waiting": 0, "moving": 0, "subscribed": 0})),
         "pool_map_get" => Bodies::answer(json!({
             "complete": true,
             "pools": [{

@@ -43,6 +43,13 @@ pub struct DrainStatus {
     waiting: u64,
     /// Queues that are on their way out.
     moving: u64,
+    /// Queues with subscriptions. They and the queues of their subscriptions are among those that wait, until the
+    /// subscriptions are deleted.
+    subscribed: u64,
+    /// Why some of the queues cannot leave the pool; absent when all can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    why: Option<String>,
     /// Messages a second that the migration of each queue copies at most, if that is bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -50,9 +57,19 @@ pub struct DrainStatus {
 }
 
 impl From<DrainView> for DrainStatus {
-    fn from(DrainView { terms, waiting, moving, is_whole }: DrainView) -> Self {
-        Self { done: is_whole && waiting + moving == 0, waiting, moving, rate: terms.rate }
+    fn from(DrainView { terms, waiting, moving, subscribed, is_whole }: DrainView) -> Self {
+        let done = is_whole && waiting + moving == 0;
+        Self { done, waiting, moving, subscribed, why: reason_to_stay(subscribed), rate: terms.rate }
     }
+}
+
+fn reason_to_stay(subscribed: u64) -> Option<String> {
+    let queues = match subscribed {
+        0 => return None,
+        1 => "1 queue has subscriptions".to_owned(),
+        _ => format!("{subscribed} queues have subscriptions"),
+    };
+    Some(format!("{queues}, and such a queue does not migrate: delete the subscriptions"))
 }
 
 /// Drain a pool

@@ -172,8 +172,8 @@ pub struct CreatedSubscription {
     responses(
         (status = 201, description = "It was created.", body = CreatedSubscription,
             headers(("Location" = String, description = "The path of the subscriptions of the queue."))),
-        (status = 409, description = "The subscriber has a subscription of the queue, or the queue is being migrated.",
-            body = ErrorBody),
+        (status = 409, description = "The subscriber has a subscription of the queue, the queue is being migrated, or \
+            its pool is drained.", body = ErrorBody),
         Errors
     )
 )]

@@ -19,7 +19,7 @@ use angarium_core::queue::Metadata;
 use angarium_storage::Epoch;
 
 use crate::balance::Balance;
-use crate::balance::survey::Survey;
+use crate::balance::survey::{Survey, SurveyedQueue};
 use crate::limits;
 use crate::migration::begin::Destination;
 use crate::pools::changes::no_pool;
@@ -35,6 +35,8 @@ pub struct DrainView {
     pub waiting: u64,
     /// Queues that are being migrated out of the pool.
     pub moving: u64,
+    /// Queues of the pool with subscriptions. They wait with the queues of their subscriptions, and none of them migrates.
+    pub subscribed: u64,
     /// Whether every queue was read.
     pub is_whole: bool,
 }
@@ -90,9 +92,13 @@ impl Balance {
     pub async fn pool_drain_get(&self, name: &PoolName) -> Result<DrainView, Error> {
         let terms = self.0.pools.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
         let Survey { queues, is_whole } = self.survey().await?;
-        let waiting = queues.iter().filter(|queue| queue.placement.pool == *name).count();
+        let waits = |queue: &&SurveyedQueue| queue.placement.pool == *name;
+        let waiting = queues.iter().filter(waits).count();
+        let subscribed: HashSet<QueueRef> =
+            queues.iter().filter(waits).filter_map(|queue| source_of(&queue.at)).collect();
         let moving = queues.iter().filter(|queue| queue.placement.older.as_ref() == Some(name)).count();
-        Ok(DrainView { terms, waiting: waiting as u64, moving: moving as u64, is_whole })
+        let subscribed = subscribed.len() as u64;
+        Ok(DrainView { terms, waiting: waiting as u64, moving: moving as u64, subscribed, is_whole })
     }
 
     /// Ends a drain: the pool takes new queues again by its weight. Migrated queues stay in their new pool, and
@@ -221,6 +227,12 @@ impl Balance {
     fn local_migration(&self, at: &QueueRef) -> Option<Arc<Migration>> {
         self.0.slots.get(at.slot())?.migration(at)
     }
+}
+
+/// The source of a subscription's queue; none for another queue.
+fn source_of(at: &QueueRef) -> Option<QueueRef> {
+    at.name.subscription()?;
+    Some(QueueRef { project: at.project.clone(), name: at.name.of_source() })
 }
 
 fn not_drained(name: &PoolName) -> Error {

@@ -2,7 +2,7 @@
 
 use tracing::info;
 
-use angarium_catalogue::{QueueRecord, Schema, SubscriptionRecord};
+use angarium_catalogue::{PoolEntry, QueueRecord, Schema, SubscriptionRecord};
 use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::ids::{QueueId, SubscriptionId};
 use angarium_core::limits as core_limits;
@@ -38,7 +38,8 @@ impl Subscriptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, or while the queue is being migrated;
+    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, and while the queue is being migrated or
+    /// its pool is drained;
     /// [`Error::Invalid`] for a queue that is its own subscriber; [`Error::TooMany`] when the queue has as many
     /// subscriptions as it may.
     pub(crate) async fn create(&self, at: &QueueRef, new: NewSubscription) -> Result<SubscriptionId, Error> {
@@ -75,6 +76,7 @@ impl Subscriptions {
                 ));
             }
             let pool = self.0.pools.pool_of_record(&placement.pool).await?;
+            check_stays(&pool.entry)?;
             let id = QueueId::new(slot.owned.slot, &mut self.0.replica.random.clone());
             let now = self.0.replica.clock.now();
             let subscription = Subscription {
@@ -220,6 +222,18 @@ impl Subscriptions {
         }
         Err(Error::unavailable(Part::Coordination, "the subscription changed each time"))
     }
+}
+
+/// Checks that a pool keeps its queues: a queue with subscriptions does not migrate, and would hold up a drain.
+fn check_stays(pool: &PoolEntry) -> Result<(), Error> {
+    if pool.pool.drain.is_none() {
+        return Ok(());
+    }
+    let name = &pool.name;
+    Err(Error::Conflict(format!(
+        "pool {name} of the queue is drained, and a queue with subscriptions does not migrate: subscribe when the queue is in \
+         another pool"
+    )))
 }
 
 /// Checks that a queue is not its own subscriber.
