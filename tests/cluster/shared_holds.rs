@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, queues, slot_of};
 use crate::support::client::{Answer, Client};
+use angarium_testbed::held::wait_until;
 
 const POOL: &str = "/v2/pools/default/hold";
 const PROJECT: &str = "/v2/projects/000000000000/hold";
@@ -50,13 +51,28 @@ fn is_done(answer: &Answer) -> bool {
     answer.status == StatusCode::CREATED
 }
 
+/// Repeats a request that this replica could not carry out: a slot of the resumed replica is being handed over.
+fn answered(request: impl Fn() -> Answer) -> Answer {
+    let is_away = |answer: &Answer| {
+        answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.json()["code"] == json!("unavailable")
+    };
+    let mut answer = request();
+    wait_until("an answer", || {
+        if is_away(&answer) {
+            answer = request();
+        }
+        !is_away(&answer)
+    });
+    answer
+}
+
 /// Nothing is granted and no post is stored through this replica.
 fn assert_held(client: &Client, queues: &[String]) {
     for queue in queues {
-        let nothing = client.claim(queue, 1, 300).unwrap();
+        let nothing = answered(|| client.claim(queue, 1, 300).unwrap());
         assert_eq!(nothing.status, StatusCode::NO_CONTENT, "{queue}: {}", nothing.text());
         assert_eq!(nothing.headers["x-held"], "bad deploy");
-        let refused = client.post_messages(queue, &[json!("late")]).unwrap();
+        let refused = answered(|| client.post_messages(queue, &[json!("late")]).unwrap());
         assert_eq!(
             (refused.status, &refused.json()["code"]),
             (StatusCode::SERVICE_UNAVAILABLE, &json!("held"))
@@ -68,7 +84,7 @@ fn assert_held(client: &Client, queues: &[String]) {
 fn drain(client: &Client, queues: &[String]) -> Vec<Value> {
     let mut bodies = Vec::new();
     for queue in queues {
-        let claim = client.claim(queue, 20, 300).unwrap();
+        let claim = answered(|| client.claim(queue, 20, 300).unwrap());
         if claim.status == StatusCode::CREATED {
             bodies.extend(claim.granted().unwrap().messages.into_iter().map(|message| message.body));
         }
