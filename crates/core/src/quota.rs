@@ -104,12 +104,6 @@ impl Amount {
         }
     }
 
-    /// The amount of so many copies.
-    pub fn times(self, copies: usize) -> Self {
-        let copies = u64::try_from(copies).unwrap_or(u64::MAX);
-        Self { messages: self.messages.saturating_mul(copies), bytes: self.bytes.saturating_mul(copies) }
-    }
-
     /// This amount without the other; zero where the other is greater.
     pub fn minus(self, other: Self) -> Self {
         Self {
