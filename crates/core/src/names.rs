@@ -54,6 +54,12 @@ impl QueueRef {
     pub fn of_subscription(&self, id: SubscriptionId) -> Self {
         Self { project: self.project.clone(), name: self.name.of_subscription(id) }
     }
+
+    /// The source of a subscription's queue; none for another queue.
+    pub fn source(&self) -> Option<Self> {
+        self.name.subscription()?;
+        Some(Self { project: self.project.clone(), name: self.name.of_source() })
+    }
 }
 
 /// The keys `project` and `name` of a queue in a record.
@@ -240,6 +246,8 @@ mod tests {
         assert_eq!(QueueName::stored(name.as_str()).unwrap(), name);
         let project = ProjectId::new("p").unwrap();
         assert_eq!(Slot::of(&project, &name), Slot::of(&project, &source));
+        let queue = QueueRef { project, name: source };
+        assert_eq!((queue.of_subscription(id).source(), queue.source()), (Some(queue.clone()), None));
         for wrong in ["q~", "q~1", "~0a00000000000000000000000000000b", "q~0a~0b"] {
             assert!(QueueName::stored(wrong).is_err(), "{wrong}");
         }

@@ -95,7 +95,7 @@ impl Balance {
         let waits = |queue: &&SurveyedQueue| queue.placement.pool == *name;
         let waiting = queues.iter().filter(waits).count();
         let subscribed: HashSet<QueueRef> =
-            queues.iter().filter(waits).filter_map(|queue| source_of(&queue.at)).collect();
+            queues.iter().filter(waits).filter_map(|queue| queue.at.source()).collect();
         let moving = queues.iter().filter(|queue| queue.placement.older.as_ref() == Some(name)).count();
         let subscribed = subscribed.len() as u64;
         Ok(DrainView { terms, waiting: waiting as u64, moving: moving as u64, subscribed, is_whole })
@@ -227,12 +227,6 @@ impl Balance {
     fn local_migration(&self, at: &QueueRef) -> Option<Arc<Migration>> {
         self.0.slots.get(at.slot())?.migration(at)
     }
-}
-
-/// The source of a subscription's queue; none for another queue.
-fn source_of(at: &QueueRef) -> Option<QueueRef> {
-    at.name.subscription()?;
-    Some(QueueRef { project: at.project.clone(), name: at.name.of_source() })
 }
 
 fn not_drained(name: &PoolName) -> Error {

@@ -124,8 +124,7 @@ impl QueueHandle {
 impl SlotState {
     /// Notes which queues have subscriptions, by the names of all queues of the slot.
     pub(in crate::slot) fn note_sources(&mut self, names: &[QueueRef]) {
-        for at in names.iter().filter(|at| at.name.subscription().is_some()) {
-            let source = QueueRef { project: at.project.clone(), name: at.name.of_source() };
+        for source in names.iter().filter_map(QueueRef::source) {
             self.sources.entry(source).or_default();
         }
     }
