@@ -225,7 +225,7 @@ pub fn check_ttl(seconds: u64) -> Result<u64, Error> {
     Ok(seconds)
 }
 
-/// A change of a subscription. What is absent stays.
+/// A change of a subscription. Absent parts stay as they are.
 #[derive(Clone, Debug, Default)]
 pub struct SubscriptionChange {
     /// The new subscriber, of the same kind. Copies that wait go to the former one.

@@ -43,8 +43,8 @@ pub struct DrainStatus {
     waiting: u64,
     /// Queues that are on their way out.
     moving: u64,
-    /// Queues with subscriptions. They and the queues of their subscriptions are among those that wait, until the
-    /// subscriptions are deleted.
+    /// Queues with subscriptions. `waiting` counts them and the queues of their subscriptions, until the subscriptions are
+    /// deleted.
     subscribed: u64,
     /// Why some of the queues cannot leave the pool; absent when all can.
     #[serde(skip_serializing_if = "Option::is_none")]

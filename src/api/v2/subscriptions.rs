@@ -208,7 +208,7 @@ pub async fn get(
     Ok(reply(StatusCode::OK, &Subscription::new(&source.name, view)))
 }
 
-/// A change of a subscription. What is absent stays; one of the keys must be given. Unknown keys are dropped.
+/// A change of a subscription. Absent keys stay as they are; one must be given. Unknown keys are dropped.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = SubscriptionUpdate)]
 pub struct SubscriptionChangeBody {

@@ -16,9 +16,9 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, or while the queue is being migrated;
-    /// [`Error::Invalid`] for a queue that is its own subscriber; [`Error::TooMany`] when the queue has as many
-    /// subscriptions as it may.
+    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, and while the queue is being migrated or
+    /// its pool is drained; [`Error::Invalid`] for a queue that is its own subscriber; [`Error::TooMany`] when the queue has
+    /// as many subscriptions as it may.
     pub async fn subscription_create(
         &self,
         at: &QueueRef,

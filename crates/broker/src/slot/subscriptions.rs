@@ -70,7 +70,7 @@ pub(crate) struct FannedSubscription {
 pub(crate) struct FanOut {
     /// The subscriptions of the queue, ended ones too.
     table: Arc<[KnownSubscription]>,
-    /// Those that get a copy of some of the messages.
+    /// The subscriptions that get a copy of some of the messages.
     pub(crate) fanned: Vec<FannedSubscription>,
     /// The copies together.
     pub(crate) amount: Amount,

@@ -39,9 +39,8 @@ impl Subscriptions {
     /// # Errors
     ///
     /// [`Error::Conflict`] when the subscriber has a subscription of the queue, and while the queue is being migrated or
-    /// its pool is drained;
-    /// [`Error::Invalid`] for a queue that is its own subscriber; [`Error::TooMany`] when the queue has as many
-    /// subscriptions as it may.
+    /// its pool is drained; [`Error::Invalid`] for a queue that is its own subscriber; [`Error::TooMany`] when the queue has
+    /// as many subscriptions as it may.
     pub(crate) async fn create(&self, at: &QueueRef, new: NewSubscription) -> Result<SubscriptionId, Error> {
         check_other(at, &new.subscriber)?;
         let (subscriptions, at) = (self.clone(), at.clone());

@@ -57,7 +57,7 @@ impl Subscriptions {
         self.0.slots.confirm(queue.slot(), found)
     }
 
-    /// The subscriptions of a queue whose life has not ended, of those that are `wanted`.
+    /// The subscriptions of a queue that are `wanted` and whose life has not ended.
     async fn live(
         &self,
         queue: &SlotQueue,
