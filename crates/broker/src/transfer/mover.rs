@@ -256,7 +256,8 @@ impl MessageTransfers {
             let ids = messages.iter().map(|message| message.header.id).collect();
             self.remove_at_source(source, target, ids, dead).await?;
         }
-        let prepared = self.prepare(target, &peer, ttl, messages).await?;
+        let PreparedEntries { headers: prepared, foreign } =
+            self.prepare(target, &peer, ttl, messages).await?;
         let ids = prepared.iter().map(|header| header.id).collect();
         if is_on(Mutation::PublishBeforeRemoval) {
             target.queue.wake(prepared.clone()).await?;
@@ -264,29 +265,32 @@ impl MessageTransfers {
         answer_of(source.queue.at(), self.remove_at_source(source, target, ids, dead))
             .await
             .map_err(Error::into_unknown)?;
-        target.queue.wake(prepared).await
+        target.queue.wake(prepared).await?;
+        refuse_foreign(target.queue.at(), foreign)
     }
 
     /// Makes sure that the target has the messages of a source, prepared; dead letters with this TTL if there is one.
-    /// Returns their headers there.
+    /// An entry of the target that this source has not prepared stays as it is, whatever its id.
     pub(crate) async fn prepare(
         &self,
         target: &Side,
         peer: &Arc<Peer>,
         ttl: Option<MessageTtl>,
         messages: Vec<Message>,
-    ) -> Result<Vec<Header>, Error> {
+    ) -> Result<PreparedEntries, Error> {
         let ids: Vec<MessageId> = messages.iter().map(|message| message.header.id).collect();
         let found = target.store.get(target.queue.id(), &ids).await?;
-        // Entries of an earlier attempt that was aborted.
-        let mut headers: Vec<Header> = found.into_iter().map(|message| message.header).collect();
+        let found = found.into_iter().map(|message| message.header);
+        // Entries of an earlier attempt that was aborted, and others of the same ids.
+        let (mut headers, foreign): (Vec<Header>, Vec<Header>) =
+            found.partition(|header| is_prepared_by(header, peer));
         let now = self.0.replica.clock.now();
         let attributes = target.queue.attributes().ok_or_else(|| target.queue.closed())?;
         let defaults = MessageDefaults::of(&attributes, self.0.replica.limits());
         let lives = TargetLives { ttl, is_ordered: target.queue.is_ordered(), now, defaults };
         let mut absent = Vec::new();
         for message in messages {
-            if headers.iter().all(|found| found.id != message.header.id) {
+            if headers.iter().chain(&foreign).all(|found| found.id != message.header.id) {
                 absent.push(lives.arriving(message, peer));
             }
         }
@@ -294,7 +298,7 @@ impl MessageTransfers {
             headers.extend(absent.iter().map(|message| message.header.clone()));
             target.queue.transfer_change(Change::prepare(absent)).await?;
         }
-        Ok(headers)
+        Ok(PreparedEntries { headers, foreign: foreign.len() })
     }
 
     /// Settles prepared messages by their states at their source.
@@ -349,6 +353,32 @@ impl MessageTransfers {
         let queue = self.0.slots.queue(&peer.at).await?;
         self.0.open_queues.open(&queue).await
     }
+}
+
+/// The entries of a target for the messages of a transfer.
+pub(crate) struct PreparedEntries {
+    /// Those that the source has prepared, in this attempt or in an earlier one.
+    pub(crate) headers: Vec<Header>,
+    /// Number of the messages whose ids other entries of the target have: these messages stay at their source.
+    pub(crate) foreign: usize,
+}
+
+/// Whether an entry was prepared for a message of this source. No other entry may be published, nor may it stand for a
+/// message that leaves its source: it could be under a claim, or be another message.
+fn is_prepared_by(header: &Header, source: &Peer) -> bool {
+    match &header.state {
+        State::Prepared(peer) => peer.at == source.at && (peer.queue.is_none() || peer.queue == source.queue),
+        _ => false,
+    }
+}
+
+/// Fails a transfer of which messages stayed at their source, since the target has other entries of their ids.
+pub(crate) fn refuse_foreign(target: &QueueRef, foreign: usize) -> Result<(), Error> {
+    if foreign == 0 {
+        return Ok(());
+    }
+    let name = &target.name;
+    Err(Error::Conflict(format!("queue {name} has other entries with the ids of {foreign} of the messages")))
 }
 
 /// Returns the worse of two results of a pass: an error, or the greater one.

@@ -37,7 +37,7 @@ use crate::slot::transfers::{Side, TransferTerms};
 use crate::transfer::MessageTransfers;
 use crate::transfer::lost_targets::check_target;
 use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
-use crate::transfer::mover::dead_letters;
+use crate::transfer::mover::{PreparedEntries, dead_letters, refuse_foreign};
 use crate::writer::change::Change;
 
 /// The latest epoch of each slot whose owner has requested transfers. The lock is held for single look-ups.
@@ -167,9 +167,12 @@ impl MessageTransfers {
         arrival: ArrivalRequest,
     ) -> Result<(), Error> {
         let ttl = arrival.ttl.map(MessageTtl::stored);
-        let (ids, grants) =
-            messages.iter().map(|message| (message.header.id, message.header.grant())).unzip();
-        let prepared = self.prepare(target, peer, ttl, messages).await?;
+        let grants: HashMap<MessageId, u32> =
+            messages.iter().map(|message| (message.header.id, message.header.grant())).collect();
+        let PreparedEntries { headers: prepared, foreign } =
+            self.prepare(target, peer, ttl, messages).await?;
+        let departing = prepared.iter().filter_map(|header| grants.get_key_value(&header.id));
+        let (ids, grants) = departing.map(|(id, grant)| (*id, *grant)).unzip();
         let departure = DepartureRequest {
             source: arrival.source,
             source_id: arrival.source_id,
@@ -189,7 +192,8 @@ impl MessageTransfers {
             }
         };
         answer_of(&peer.at, removed).await.map_err(Error::into_unknown)?;
-        target.queue.wake(prepared).await
+        target.queue.wake(prepared).await?;
+        refuse_foreign(target.queue.at(), foreign)
     }
 
     /// Removes messages that the owner of their target has prepared.

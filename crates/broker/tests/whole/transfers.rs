@@ -207,3 +207,37 @@ async fn a_message_is_published_when_its_source_is_deleted_on_the_way() {
     faulty.pool.release();
     assert_eq!(faulty.whole.claim_soon(&queue("dead"), 1).await, ids);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_entry_is_not_taken_for_a_prepared_one() {
+    let lives = Lives::new();
+    let (first, _) = lives.whole().await;
+    first.broker.queue_create(&queue("dead"), metadata("{}")).await.unwrap();
+    first.broker.queue_create(&queue("q"), metadata(ONCE)).await.unwrap();
+    let ids = first.post(&queue("q"), 2, 3_600).await;
+    claim_once(&first, &queue("q")).await;
+    first.broker.stop().await;
+    let (source, target) = (id_of(&lives.catalogue(), "q").await, id_of(&lives.catalogue(), "dead").await);
+    let pool = EmbeddedPool::new(lives.journal.clone());
+    // The target has an entry of the first id, which no transfer has prepared.
+    let foreign = pool.get(source.unwrap(), &ids[..1]).await.unwrap();
+    let slot = queue("dead").slot();
+    let tree = EmbeddedTree::open(lives.journal.clone()).await.unwrap();
+    let transaction = tree.get(&format!("/meta/slots/{slot}")).await.unwrap().unwrap().modified;
+    drop(tree);
+    let queues = vec![changes(target.unwrap(), Changes::appends(foreign))];
+    let epoch = Epoch { generation: 1, transaction };
+    pool.fence(slot, epoch).await.unwrap();
+    pool.commit(&Batch { slot, epoch, seq: 1, durability: Durability::Sync, queues }).await.unwrap();
+    let (second, _) = lives.whole().await;
+    assert!(second.claim(&queue("q"), 20, 300).await.is_empty());
+    let mut arrived = Vec::new();
+    until("the other message does not arrive", async || {
+        arrived.extend(second.claim(&queue("dead"), 20, 300).await);
+        arrived.contains(&ids[1])
+    })
+    .await;
+    assert_eq!(second.broker.queue_stats(&queue("q")).await.unwrap().in_transfer, 1, "it stays");
+    let claimed = second.broker.queue_stats(&queue("dead")).await.unwrap().claimed;
+    assert_eq!((arrived.len(), claimed), (2, 2), "the foreign entry keeps its claim");
+}
