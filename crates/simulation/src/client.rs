@@ -2,6 +2,7 @@
 
 mod holds;
 mod pools;
+mod pops;
 mod receipts;
 mod settles;
 
@@ -63,11 +64,16 @@ impl Client {
 
     /// Sends a request to some replica, and waits for the outcome.
     pub async fn send(&self, request: &ApiRequest) -> Outcome {
+        self.send_to(self.pick_replica(), request).await
+    }
+
+    /// Sends a request to a replica, or to another one if that one does not run.
+    async fn send_to(&self, replica: usize, request: &ApiRequest) -> Outcome {
         let world = self.world();
         world.note(|| format!("{} {}", self.name, request.text()));
         self.history.lock().count_operation();
         let began = world.elapsed();
-        let outcome = match running(&self.cluster, self.pick_replica()) {
+        let outcome = match running(&self.cluster, replica) {
             None => {
                 world.hop().await;
                 Outcome::Refused("no replica runs".into())
@@ -139,10 +145,15 @@ impl Client {
             self.history.lock().begin_post(posting.number, &terms(queue, posting), began);
         }
         let outcome = self.send(&ApiRequest::post(&queue_name(queue), postings)).await;
-        let posted = certainty(&outcome);
+        // A discarded message is never stored.
+        let posted = if outcome.is_discarded() { Certainty::NotDone } else { certainty(&outcome) };
         let ended = self.world().elapsed();
         for posting in postings {
-            self.history.lock().end_post(posting.number, ended, posted);
+            let mut history = self.history.lock();
+            history.end_post(posting.number, ended, posted);
+            if outcome.is_discarded() {
+                history.check_discarded(posting.number, Span { began, ended });
+            }
         }
         posted
     }

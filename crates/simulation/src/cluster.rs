@@ -222,6 +222,19 @@ impl Cluster {
         view.map(|view| nodes(&view)).unwrap_or_default()
     }
 
+    /// Pauses the process of a replica for a time. Returns it, or none when no process of the replica runs.
+    pub fn pause(&self, node: usize, time: Duration) -> Option<Process> {
+        let process = self.process(node)?;
+        self.world().count(Fault::ProcessPause);
+        process.pause();
+        let paused = process.clone();
+        self.world().spawn(async move {
+            tokio::time::sleep(time).await;
+            paused.resume();
+        });
+        Some(process)
+    }
+
     /// Ends the session of a replica with the tree.
     pub fn end_session(&self, node: usize) {
         if let Some(process) = self.process(node) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 mod claims;
 mod holds;
 mod lives;
+mod pops;
 mod records;
 mod settles;
 #[cfg(test)]
@@ -14,7 +15,7 @@ mod tests;
 use records::{Delay, Delete, Delivery, MessageHistory, Removal, longest, shortest};
 use settles::Settle;
 
-pub use holds::HeldResource;
+pub use holds::{HeldPosts, HeldResource};
 pub use lives::EmptyWait;
 pub use records::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, LATEST, PostTerms, Span};
 pub use settles::{Effect, EntryAnswer, SettleTerms};
@@ -36,8 +37,10 @@ pub struct History {
     is_relaxed: bool,
     /// Whether a storage has lost writes that were not synced.
     has_lost_writes: bool,
-    /// Requests that remove all messages of a queue.
-    removals: Vec<(usize, Span)>,
+    /// Requests that remove all messages of a queue, or some of them.
+    removals: Vec<RemovalOfMany>,
+    /// Number of pops.
+    pops: u64,
     /// The entries of all settles.
     settles: Vec<Settle>,
     /// When claims without an answer began, with their queue.
@@ -47,6 +50,14 @@ pub struct History {
     holds: holds::Holds,
     /// Whether no fault can happen now, so that every request succeeds in time.
     is_calm: bool,
+}
+
+/// A request that may remove any message of a queue.
+#[derive(Clone, Copy, Debug)]
+struct RemovalOfMany {
+    queue: usize,
+    span: Span,
+    why: Removal,
 }
 
 /// Numbers of a history.
@@ -139,12 +150,13 @@ impl History {
         }
     }
 
-    /// Returns the removals of all messages of a queue which may reach one that arrives now.
+    /// Returns the removals of many messages of a queue which may reach one that arrives now.
     fn pending_removals(&self, queue: usize, now: Duration) -> Vec<Delete> {
-        let removals = self.removals.iter().filter(|(of, span)| *of == queue && now <= span.ended);
-        let delete = |(queue, span): &(usize, Span)| Delete {
-            span: *span,
-            ..Delete::begun(*queue, span.began, Removal::All)
+        let removals =
+            self.removals.iter().filter(|removal| removal.queue == queue && now <= removal.span.ended);
+        let delete = |removal: &RemovalOfMany| Delete {
+            span: removal.span,
+            ..Delete::begun(removal.queue, removal.span.began, removal.why)
         };
         removals.map(delete).collect()
     }
@@ -319,7 +331,7 @@ impl History {
     /// Notes that a request which removes all messages of a queue begins: each one that is there, or is posted before
     /// the end of the request, may be removed.
     pub fn begin_removal_of_all(&mut self, queue: usize, began: Duration) {
-        self.removals.push((queue, Span::open(began)));
+        self.removals.push(RemovalOfMany { queue, span: Span::open(began), why: Removal::All });
         let removed = self.messages.values_mut().filter(|message| message.may_be_in(queue));
         for message in removed {
             message.deletes.push(Delete::begun(queue, began, Removal::All));
@@ -334,9 +346,11 @@ impl History {
         ended: Duration,
         certainty: Certainty,
     ) {
-        let is_that = |(of, span): &&mut (usize, Span)| *of == queue && span.began == began;
-        if let Some((_, span)) = self.removals.iter_mut().find(is_that) {
-            span.ended = if certainty == Certainty::Unknown { began + LATEST } else { ended };
+        let is_that = |removal: &&mut RemovalOfMany| {
+            removal.why == Removal::All && removal.queue == queue && removal.span.began == began
+        };
+        if let Some(removal) = self.removals.iter_mut().find(is_that) {
+            removal.span.ended = if certainty == Certainty::Unknown { began + LATEST } else { ended };
         }
         if certainty == Certainty::Unknown {
             return;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
+use crate::history::HeldPosts;
 use crate::world::Loss;
 
 pub use settles::{SettleEntry, Verdict};
@@ -28,6 +29,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether it is the success of a post of which no message is stored.
+    pub fn is_discarded(&self) -> bool {
+        matches!(self, Self::Done(body) if body["resources"].as_array().is_some_and(Vec::is_empty))
+    }
+
     /// Returns the outcome of an exchange.
     pub fn of(answer: Result<Response<Bytes>, Loss>) -> Self {
         match answer {
@@ -198,15 +204,21 @@ impl ApiRequest {
         Self::new(Method::DELETE, format!("/pools/{pool}/drain"), None)
     }
 
-    /// Holds the resource at a path: no claim gets its messages. With `refuses_posts` no post is stored.
-    pub fn hold(path: &str, refuses_posts: bool) -> Self {
-        let body = json!({"reason": "simulated", "post": refuses_posts});
+    /// Holds the resource at a path: no claim gets its messages, and its posts are stored or not.
+    pub fn hold(path: &str, posts: HeldPosts) -> Self {
+        let (refuses, discards) = (posts == HeldPosts::Refused, posts == HeldPosts::Discarded);
+        let body = json!({"reason": "simulated", "post": refuses, "discard": discards});
         Self::new(Method::PUT, format!("{path}/hold"), Some(body))
     }
 
     /// Ends the hold of the resource at a path.
     pub fn release_hold(path: &str) -> Self {
         Self::new(Method::DELETE, format!("{path}/hold"), None)
+    }
+
+    /// Takes at most `count` messages out of a queue, the oldest first.
+    pub fn pop(queue: &str, count: u64) -> Self {
+        Self::new(Method::DELETE, format!("/queues/{queue}/messages?pop={count}"), None)
     }
 
     /// Begins to move a queue to a pool.

@@ -137,6 +137,8 @@ pub enum Verb {
     GroupHolds,
     /// Pools and the project are held and released.
     SharedHolds,
+    /// Messages are popped.
+    Pops,
 }
 
 impl Verb {
@@ -162,6 +164,7 @@ impl Verb {
         (Self::Holds, 5),
         (Self::GroupHolds, 4),
         (Self::SharedHolds, 5),
+        (Self::Pops, 3),
     ];
 
     /// The verbs that may refuse a request although nothing fails.

@@ -11,8 +11,8 @@ async fn pass_second(cluster: &Cluster) {
     let world = cluster.world();
     tokio::time::sleep(Duration::from_millis(500 + world.below(1_000))).await;
     let node = usize::try_from(world.below(100)).unwrap_or(0) % cluster.size();
-    if world.draws(Fault::ProcessPause) {
-        pause(cluster, node);
+    if world.draws(Fault::ProcessPause) && cluster.process(node).is_some() {
+        cluster.pause(node, some_seconds(world, 40));
     }
     if world.draws(Fault::ProcessCrash) {
         cluster.crash(node, some_seconds(world, 20));
@@ -81,17 +81,6 @@ pub async fn run(cluster: Cluster) {
     while !cluster.world().is_healed() {
         pass_second(&cluster).await;
     }
-}
-
-fn pause(cluster: &Cluster, node: usize) {
-    let Some(process) = cluster.process(node) else { return };
-    cluster.world().count(Fault::ProcessPause);
-    process.pause();
-    let pause = some_seconds(cluster.world(), 40);
-    cluster.world().spawn(async move {
-        tokio::time::sleep(pause).await;
-        process.resume();
-    });
 }
 
 /// Mostly a short time, and at most `most` seconds.

@@ -1,17 +1,23 @@
-//! Holds and releases of queues, groups, pools and the project.
+//! Holds and releases of queues, groups, pools and the project; and a replica that is stopped beside a hold.
+
+use std::time::Duration;
 
 use super::{Client, certainty, pool_name, queue_name};
-use crate::history::{HeldResource, Span};
+use crate::history::{HeldPosts, HeldResource, Span};
+use crate::process::Process;
 use crate::requests::{ApiRequest, Outcome};
 
+/// The longest time for which a replica is stopped.
+const MAX_STOP: Duration = Duration::from_secs(40);
+
 impl Client {
-    /// Holds a resource: its messages cannot be claimed. With `refuses_posts` no post is stored.
-    pub async fn hold(&self, resource: &HeldResource, refuses_posts: bool) {
+    /// Holds a resource: its messages cannot be claimed, and its posts are stored or not.
+    pub async fn hold(&self, resource: &HeldResource, posts: HeldPosts) {
         let began = self.world().elapsed();
-        self.history.lock().begin_hold(resource, refuses_posts, began);
-        let held = certainty(&self.send(&ApiRequest::hold(&path_of(resource), refuses_posts)).await);
+        self.history.lock().begin_hold(resource, posts, began);
+        let held = certainty(&self.send(&ApiRequest::hold(&path_of(resource), posts)).await);
         let span = Span { began, ended: self.world().elapsed() };
-        self.history.lock().end_hold(resource, refuses_posts, span, held);
+        self.history.lock().end_hold(resource, posts, span, held);
     }
 
     /// Releases a resource that may be held. Returns whether it is released, or does not exist.
@@ -22,6 +28,32 @@ impl Client {
         let span = Span { began, ended: self.world().elapsed() };
         self.history.lock().end_hold_release(resource, span, certainty(&outcome));
         matches!(outcome, Outcome::Done(_) | Outcome::Missing)
+    }
+}
+
+/// A replica that is stopped, for [`MAX_STOP`] at most.
+pub struct StoppedReplica {
+    /// Its number.
+    pub number: usize,
+    process: Process,
+}
+
+impl StoppedReplica {
+    /// Lets its tasks run again.
+    pub fn resume(&self) {
+        self.process.resume();
+    }
+}
+
+impl Client {
+    /// Stops some replica beside others. Returns none when there is no other, or none runs.
+    pub fn stop_replica(&self) -> Option<StoppedReplica> {
+        if self.cluster.size() < 2 {
+            return None;
+        }
+        let number = self.pick_replica();
+        let process = self.cluster.pause(number, MAX_STOP)?;
+        Some(StoppedReplica { number, process })
     }
 }
 

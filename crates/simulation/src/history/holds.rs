@@ -1,5 +1,5 @@
-//! Holds: after the answer to a hold no claim that begins gets a message, and no post that begins is stored if the hold
-//! refuses posts, until a release begins.
+//! Holds: after the answer to a hold no claim or pop that begins gets a message, and no post that begins is stored if the
+//! hold refuses or discards posts, until a release begins. Without a hold that discards, no post is discarded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +17,24 @@ pub enum HeldResource {
     Pool(usize),
     /// All queues.
     Project,
+}
+
+/// What a hold does with posts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldPosts {
+    /// They are stored.
+    Stored,
+    /// They are refused.
+    Refused,
+    /// They are answered and dropped.
+    Discarded,
+}
+
+impl HeldPosts {
+    /// Whether no post is stored.
+    fn are_barred(self) -> bool {
+        self != Self::Stored
+    }
 }
 
 /// When one effect of the holds of a resource is certainly in force.
@@ -68,7 +86,10 @@ impl EffectTimes {
 #[derive(Debug, Default)]
 struct Effects {
     claims: EffectTimes,
+    /// Posts are refused or discarded.
     posts: EffectTimes,
+    /// When the first hold began that discards posts.
+    discards_from: Option<Duration>,
 }
 
 /// The holds of all resources.
@@ -124,21 +145,24 @@ impl History {
         self.holds.pinned.clear();
     }
 
-    /// Notes that a hold begins, in place of an earlier one. A hold that does not refuse posts ends the refusal by the
-    /// earlier one.
-    pub fn begin_hold(&mut self, resource: &HeldResource, refuses_posts: bool, began: Duration) {
-        if !refuses_posts {
-            self.effects(resource).posts.begin_release(began);
+    /// Notes that a hold begins, in place of an earlier one. If it lets posts be stored, it ends what the earlier one
+    /// did with them.
+    pub fn begin_hold(&mut self, resource: &HeldResource, posts: HeldPosts, began: Duration) {
+        let effects = self.effects(resource);
+        match posts {
+            HeldPosts::Stored => effects.posts.begin_release(began),
+            HeldPosts::Refused => {}
+            HeldPosts::Discarded => drop(effects.discards_from.get_or_insert(began)),
         }
     }
 
     /// Notes the outcome of a hold.
-    pub fn end_hold(&mut self, resource: &HeldResource, refuses_posts: bool, request: Span, held: Certainty) {
+    pub fn end_hold(&mut self, resource: &HeldResource, posts: HeldPosts, request: Span, held: Certainty) {
         let effects = self.effects(resource);
         if held == Certainty::Done {
             effects.claims.hold(request);
         }
-        match (refuses_posts, held) {
+        match (posts.are_barred(), held) {
             (false, _) => effects.posts.end_release(request, held),
             (true, Certainty::Done) => effects.posts.hold(request),
             (true, Certainty::NotDone | Certainty::Unknown) => {}
@@ -147,14 +171,14 @@ impl History {
 
     /// Notes that a release begins.
     pub fn begin_hold_release(&mut self, resource: &HeldResource, began: Duration) {
-        let Effects { claims, posts } = self.effects(resource);
+        let Effects { claims, posts, .. } = self.effects(resource);
         claims.begin_release(began);
         posts.begin_release(began);
     }
 
     /// Notes the outcome of a release.
     pub fn end_hold_release(&mut self, resource: &HeldResource, request: Span, released: Certainty) {
-        let Effects { claims, posts } = self.effects(resource);
+        let Effects { claims, posts, .. } = self.effects(resource);
         claims.end_release(request, released);
         posts.end_release(request, released);
     }
@@ -176,13 +200,32 @@ impl History {
         }
     }
 
-    /// A post that a hold refuses is not stored.
+    /// Checks a post that was answered as discarded by a request: a hold that discards may be in force.
+    pub fn check_discarded(&mut self, number: u64, request: Span) {
+        let Some(message) = self.messages.get(&number) else { return };
+        let (queue, group) = (message.terms.queue, message.terms.group.as_ref());
+        let concerns = |resource: &HeldResource| match resource {
+            HeldResource::Queue(of) => *of == queue,
+            HeldResource::Group(of, name) => *of == queue && Some(name) == group,
+            HeldResource::Pool(_) | HeldResource::Project => true,
+        };
+        let may_discard = |(resource, effects): (&HeldResource, &Effects)| {
+            concerns(resource) && effects.discards_from.is_some_and(|began| began <= request.ended)
+        };
+        if !self.holds.of.iter().any(may_discard) {
+            self.violation(format!(
+                "message {number} of queue {queue} was discarded, and no hold discards it"
+            ));
+        }
+    }
+
+    /// A post that a hold refuses or discards is not stored.
     pub(super) fn check_post_holds(&mut self, number: u64, request: Span) {
         // A repeated post may be answered with the first one.
         let Some(message) = self.messages.get(&number).filter(|message| message.posts == 1) else { return };
         let (queue, group) = (message.terms.queue, message.terms.group.as_ref());
         if let Some(held) = self.holds.covering(queue, group, |effects| effects.posts.covers(request)) {
-            self.violation(format!("message {number} of queue {queue} was stored, refused by {held:?}"));
+            self.violation(format!("message {number} of queue {queue} was stored, barred by {held:?}"));
         }
     }
 }
@@ -209,9 +252,9 @@ mod tests {
         history
     }
 
-    fn hold(history: &mut History, resource: &HeldResource, refuses_posts: bool, request: (u64, u64)) {
-        history.begin_hold(resource, refuses_posts, at(request.0));
-        history.end_hold(resource, refuses_posts, span(request), Certainty::Done);
+    fn hold(history: &mut History, resource: &HeldResource, posts: HeldPosts, request: (u64, u64)) {
+        history.begin_hold(resource, posts, at(request.0));
+        history.end_hold(resource, posts, span(request), Certainty::Done);
     }
 
     fn release(history: &mut History, resource: &HeldResource, request: (u64, u64), released: Certainty) {
@@ -219,9 +262,14 @@ mod tests {
         history.end_hold_release(resource, span(request), released);
     }
 
-    fn claims(history: &mut History, times: &[(u64, u64)]) -> Vec<usize> {
+    /// A claim of message 0.
+    fn claim(id: &str) -> HeldClaim {
         let message = HeldMessage { number: 0, id: "m".into(), attempts: None };
-        let claim = HeldClaim { id: "c".into(), messages: vec![message] };
+        HeldClaim { id: id.into(), messages: vec![message] }
+    }
+
+    fn claims(history: &mut History, times: &[(u64, u64)]) -> Vec<usize> {
+        let claim = claim("c");
         let mut violations = |time: &(u64, u64)| {
             history.check_claim_holds(0, &claim, span(*time));
             history.take_violations().len()
@@ -233,14 +281,14 @@ mod tests {
     fn claim_within_hold_is_noticed() {
         for resource in [QUEUE, HeldResource::Group(0, "g".into()), HeldResource::Project] {
             let mut history = history();
-            hold(&mut history, &resource, false, (8, 10));
+            hold(&mut history, &resource, HeldPosts::Stored, (8, 10));
             assert_eq!(claims(&mut history, &[(9, 12), (10, 12), (11, 99)]), [0, 1, 1]);
             release(&mut history, &resource, (20, 21), Certainty::Done);
             assert_eq!(claims(&mut history, &[(12, 19), (12, 21), (21, 22)]), [1, 0, 0]);
         }
         let mut history = history();
-        hold(&mut history, &HeldResource::Queue(1), false, (8, 10));
-        hold(&mut history, &HeldResource::Group(0, "h".into()), false, (8, 10));
+        hold(&mut history, &HeldResource::Queue(1), HeldPosts::Stored, (8, 10));
+        hold(&mut history, &HeldResource::Group(0, "h".into()), HeldPosts::Stored, (8, 10));
         assert_eq!(claims(&mut history, &[(11, 12)]), [0]);
     }
 
@@ -248,13 +296,13 @@ mod tests {
     fn hold_with_release_in_doubt_is_not_judged() {
         let mut history = history();
         release(&mut history, &QUEUE, (1, 2), Certainty::Unknown);
-        hold(&mut history, &QUEUE, false, (10, 11));
+        hold(&mut history, &QUEUE, HeldPosts::Stored, (10, 11));
         assert_eq!(claims(&mut history, &[(12, 13)]), [0]);
-        hold(&mut history, &QUEUE, false, (LATEST.as_secs() + 1, LATEST.as_secs() + 2));
+        hold(&mut history, &QUEUE, HeldPosts::Stored, (LATEST.as_secs() + 1, LATEST.as_secs() + 2));
         assert_eq!(claims(&mut history, &[(400, 401)]), [1]);
         // The hold may have been carried out first.
         release(&mut history, &QUEUE, (501, 502), Certainty::Done);
-        hold(&mut history, &QUEUE, false, (500, 503));
+        hold(&mut history, &QUEUE, HeldPosts::Stored, (500, 503));
         assert_eq!(claims(&mut history, &[(504, 505)]), [0]);
     }
 
@@ -263,11 +311,11 @@ mod tests {
         let mut history = history();
         history.note_pools(2);
         history.pin(0, 1);
-        hold(&mut history, &HeldResource::Pool(1), false, (8, 10));
+        hold(&mut history, &HeldResource::Pool(1), HeldPosts::Stored, (8, 10));
         assert_eq!(claims(&mut history, &[(11, 12)]), [1]);
         history.unpin(0);
         assert_eq!(claims(&mut history, &[(11, 12)]), [0]);
-        hold(&mut history, &HeldResource::Pool(0), false, (12, 13));
+        hold(&mut history, &HeldResource::Pool(0), HeldPosts::Stored, (12, 13));
         assert_eq!(claims(&mut history, &[(11, 12), (13, 14)]), [0, 1]);
     }
 
@@ -278,10 +326,30 @@ mod tests {
             history.check_post_holds(0, span(time));
             !history.take_violations().is_empty()
         };
-        hold(&mut history, &QUEUE, true, (8, 10));
+        hold(&mut history, &QUEUE, HeldPosts::Refused, (8, 10));
         assert!(is_noticed(&mut history, (10, 11)));
-        hold(&mut history, &QUEUE, false, (20, 21));
+        hold(&mut history, &QUEUE, HeldPosts::Stored, (20, 21));
         assert!(!is_noticed(&mut history, (22, 23)));
         assert_eq!(claims(&mut history, &[(22, 23)]), [1]);
+    }
+
+    #[test]
+    fn discarded_post_needs_a_hold_and_is_not_stored() {
+        let mut history = history();
+        let is_noticed = |history: &mut History, time| {
+            history.check_discarded(0, span(time));
+            !history.take_violations().is_empty()
+        };
+        hold(&mut history, &HeldResource::Queue(1), HeldPosts::Discarded, (1, 2));
+        hold(&mut history, &QUEUE, HeldPosts::Refused, (1, 2));
+        assert!(is_noticed(&mut history, (3, 4)));
+        hold(&mut history, &QUEUE, HeldPosts::Discarded, (8, 10));
+        assert!(is_noticed(&mut history, (3, 7)));
+        assert!(!is_noticed(&mut history, (3, 9)));
+        history.check_post_holds(0, span((10, 11)));
+        assert_eq!(history.take_violations().len(), 1);
+        history.end_post(0, at(12), Certainty::NotDone);
+        history.deliver(0, &claim("c"), span((13, 14)), at(1), 1);
+        assert!(!history.take_violations().is_empty());
     }
 }

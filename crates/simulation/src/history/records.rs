@@ -144,6 +144,8 @@ pub(super) enum Removal {
     All,
     /// It moves to another queue.
     Move,
+    /// A pop takes it, the one with this number.
+    Pop(u64),
 }
 
 /// A request by which a message leaves a queue. If the message is in another queue, it does nothing.

@@ -3,6 +3,7 @@
 use super::*;
 
 mod lives;
+mod pops;
 mod settles;
 
 fn at(seconds: u64) -> Duration {

@@ -5,8 +5,12 @@ use std::time::Duration;
 use super::worker::Worker;
 use super::{CLAIM_TTLS, GROUPS, RECOVERY, Workload, is_fifo};
 use crate::client::{pool_name, queue_name};
-use crate::history::HeldResource;
+use crate::faults::Fault;
+use crate::history::{HeldPosts, HeldResource};
 use crate::scenario::Verb;
+
+/// After this time without a heartbeat a replica has lost its slots to others.
+const REPLACED: Duration = Duration::from_secs(12);
 
 impl Worker {
     /// Holds or releases a resource, if the scenario has that and it is time for it. Returns whether it did.
@@ -25,9 +29,11 @@ impl Worker {
             return false;
         };
         let is_group = matches!(resource, HeldResource::Group(..));
+        let is_shared = matches!(resource, HeldResource::Pool(_) | HeldResource::Project);
         match self.world.below(2) {
+            0 if is_shared && self.world.below(3) == 0 => self.hold_beside_stopped(&resource).await,
             0 if is_group && self.world.below(3) == 0 => self.hold_shortly(queue, &resource).await,
-            0 => self.client.hold(&resource, self.world.below(4) == 0).await,
+            0 => self.client.hold(&resource, self.some_posts()).await,
             _ => drop(self.client.release_hold(&resource).await),
         }
         true
@@ -35,7 +41,7 @@ impl Worker {
 
     /// Holds a group, and releases it while a claim puts its messages aside.
     async fn hold_shortly(&mut self, queue: usize, group: &HeldResource) {
-        self.client.hold(group, false).await;
+        self.client.hold(group, HeldPosts::Stored).await;
         let pause = Duration::from_millis(self.world.below(2) * self.world.below(20));
         let release = async {
             tokio::time::sleep(pause).await;
@@ -44,6 +50,34 @@ impl Worker {
         let claim = self.client.claim(queue, 6, CLAIM_TTLS[0], 0);
         if let (Some(claim), _) = futures_util::future::join(claim, release).await {
             self.keep_claim(queue, claim);
+        }
+    }
+
+    /// Holds pools or the project while a replica is stopped, which is replaced meanwhile, and pops at that replica as
+    /// soon as it continues: it may not have learnt of its replacement.
+    async fn hold_beside_stopped(&mut self, resource: &HeldResource) {
+        let posts = self.some_posts();
+        // After a step of the clock no replica may be left with the time from before.
+        let has_steps = self.scenario.rates.of(Fault::TreeClockStepped) > 0;
+        let stopped = if has_steps { None } else { self.client.stop_replica() };
+        let Some(stopped) = stopped else { return self.client.hold(resource, posts).await };
+        tokio::time::sleep(REPLACED + Duration::from_millis(self.world.below(6_000))).await;
+        self.client.hold(resource, posts).await;
+        let pause = Duration::from_millis(self.world.below(100));
+        let resume = async {
+            tokio::time::sleep(pause).await;
+            stopped.resume();
+        };
+        let pops = (0..self.scenario.queues).map(|queue| self.client.pop_at(stopped.number, queue, 3));
+        futures_util::future::join(futures_util::future::join_all(pops), resume).await;
+    }
+
+    /// Mostly posts are stored.
+    fn some_posts(&self) -> HeldPosts {
+        match self.world.below(4) {
+            0 => HeldPosts::Refused,
+            1 => HeldPosts::Discarded,
+            _ => HeldPosts::Stored,
         }
     }
 

@@ -64,6 +64,9 @@ impl Worker {
             0..=33 if is_sqs && self.world.below(2) == 0 => self.send_message(queue).await,
             0..=33 => self.post(queue).await,
             34..=57 if is_sqs && self.world.below(2) == 0 => self.receive(queue).await,
+            34..=57 if self.scenario.verbs.has(Verb::Pops) && self.world.below(4) == 0 => {
+                self.client.pop(queue, 1 + self.world.below(4)).await;
+            }
             34..=57 => self.claim(queue).await,
             58..=75 if !self.receipts.is_empty() && self.world.below(2) == 0 => self.use_receipt().await,
             58..=75 if self.scenario.verbs.has(Verb::Settles) && self.world.below(2) == 0 => {
