@@ -251,21 +251,21 @@ impl MessageTransfers {
     async fn carry_over(&self, source: &Side, target: &Side, messages: Vec<Message>) -> Result<(), Error> {
         let ttl = source.queue.transfer_terms().and_then(|terms| terms.dead_letter_ttl);
         let peer = Arc::new(Peer { at: source.queue.at().clone(), queue: Some(source.queue.id()) });
-        let dead = dead_letters(messages.iter().map(|message| &message.header));
         if is_on(Mutation::RemoveBeforePrepare) {
             let ids = messages.iter().map(|message| message.header.id).collect();
-            self.remove_at_source(source, target, ids, dead).await?;
+            self.remove_at_source(source, target, ids, 0).await?;
         }
-        let PreparedEntries { headers: prepared, foreign } =
+        let PreparedEntries { headers: prepared, dead, foreign } =
             self.prepare(target, &peer, ttl, messages).await?;
-        let ids = prepared.iter().map(|header| header.id).collect();
+        let ids: Vec<MessageId> = prepared.iter().map(|header| header.id).collect();
         if is_on(Mutation::PublishBeforeRemoval) {
             target.queue.wake(prepared.clone()).await?;
         }
-        answer_of(source.queue.at(), self.remove_at_source(source, target, ids, dead))
+        answer_of(source.queue.at(), self.remove_at_source(source, target, ids.clone(), dead))
             .await
             .map_err(Error::into_unknown)?;
         target.queue.wake(prepared).await?;
+        source.queue.transfers_arrived(&ids);
         refuse_foreign(target.queue.at(), foreign)
     }
 
@@ -288,6 +288,9 @@ impl MessageTransfers {
         let attributes = target.queue.attributes().ok_or_else(|| target.queue.closed())?;
         let defaults = MessageDefaults::of(&attributes, self.0.replica.limits());
         let lives = TargetLives { ttl, is_ordered: target.queue.is_ordered(), now, defaults };
+        let is_foreign = |header: &&Header| foreign.iter().any(|found| found.id == header.id);
+        let dead =
+            dead_letters(messages.iter().map(|message| &message.header).filter(|header| !is_foreign(header)));
         let mut absent = Vec::new();
         for message in messages {
             if headers.iter().chain(&foreign).all(|found| found.id != message.header.id) {
@@ -298,7 +301,7 @@ impl MessageTransfers {
             headers.extend(absent.iter().map(|message| message.header.clone()));
             target.queue.transfer_change(Change::prepare(absent)).await?;
         }
-        Ok(PreparedEntries { headers, foreign: foreign.len() })
+        Ok(PreparedEntries { headers, dead, foreign: foreign.len() })
     }
 
     /// Settles prepared messages by their states at their source.
@@ -359,6 +362,8 @@ impl MessageTransfers {
 pub(crate) struct PreparedEntries {
     /// Those that the source has prepared, in this attempt or in an earlier one.
     pub(crate) headers: Vec<Header>,
+    /// Number of dead letters among them.
+    dead: u64,
     /// Number of the messages whose ids other entries of the target have: these messages stay at their source.
     pub(crate) foreign: usize,
 }

@@ -169,7 +169,7 @@ impl MessageTransfers {
         let ttl = arrival.ttl.map(MessageTtl::stored);
         let grants: HashMap<MessageId, u32> =
             messages.iter().map(|message| (message.header.id, message.header.grant())).collect();
-        let PreparedEntries { headers: prepared, foreign } =
+        let PreparedEntries { headers: prepared, foreign, .. } =
             self.prepare(target, peer, ttl, messages).await?;
         let departing = prepared.iter().filter_map(|header| grants.get_key_value(&header.id));
         let (ids, grants) = departing.map(|(id, grant)| (*id, *grant)).unzip();

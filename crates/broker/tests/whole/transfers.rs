@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
 use super::faulty::Fault;
+use super::metrics::value;
 use super::outcomes::{Faulty, faulty};
 use super::recovery::{claim_when_served, take_slot_of};
 use super::{MAX_WAIT, metadata, queue};
@@ -240,4 +241,7 @@ async fn foreign_entry_is_not_taken_for_a_prepared_one() {
     assert_eq!(second.broker.queue_stats(&queue("q")).await.unwrap().in_transfer, 1, "it stays");
     let claimed = second.broker.queue_stats(&queue("dead")).await.unwrap().claimed;
     assert_eq!((arrived.len(), claimed), (2, 2), "the foreign entry keeps its claim");
+    let dead_letters = "angarium_messages_dead_lettered_total";
+    let counted = value(&second.broker.metrics_page().await, dead_letters, &[("queue", "q")]);
+    assert!((counted - 1.0).abs() < f64::EPSILON, "{counted} dead letters and not the one that left");
 }
