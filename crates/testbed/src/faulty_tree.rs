@@ -124,6 +124,9 @@ impl ServersClock {
 pub struct FaultyTree {
     tree: Arc<dyn Coordination>,
     plan: Plan,
+    /// Reads of the children of `held_directory` that are held: they are answered after the release.
+    pub reads: Plan,
+    pub held_directory: Mutex<Option<String>>,
     session: watch::Sender<Session>,
     outage: Mutex<LinkOutage>,
     /// Ephemeral nodes that were created in the session.
@@ -140,6 +143,8 @@ impl FaultyTree {
         Self {
             tree,
             plan,
+            reads: Plan::default(),
+            held_directory: Mutex::default(),
             session,
             outage: Mutex::new(LinkOutage::Refused),
             ephemerals: Mutex::default(),
@@ -199,6 +204,13 @@ impl FaultyTree {
         connected.map(drop).map_err(|_| TreeError::NotSent("the tree is gone".into()))
     }
 
+    async fn await_release(&self, directory: &str) {
+        let is_held = self.held_directory.lock().as_deref() == Some(directory);
+        if is_held && self.reads.take() == Fault::Held {
+            self.reads.held().await;
+        }
+    }
+
     async fn apply(&self, fences: &[Fence], ops: &[Op]) -> Result<CommitResult, TreeError> {
         let committed = self.tree.commit(fences, ops).await?;
         if let Some(servers) = &*self.servers.lock() {
@@ -241,6 +253,7 @@ impl Coordination for FaultyTree {
 
     async fn children(&self, path: &str) -> Result<Vec<String>, TreeError> {
         self.connected().await?;
+        self.await_release(path).await;
         self.tree.children(path).await
     }
 
@@ -251,6 +264,7 @@ impl Coordination for FaultyTree {
         most: usize,
     ) -> Result<Vec<String>, TreeError> {
         self.connected().await?;
+        self.await_release(path).await;
         self.tree.children_behind(path, after, most).await
     }
 

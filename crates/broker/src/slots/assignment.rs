@@ -194,11 +194,12 @@ impl Slots {
         while !free.is_empty() {
             let some: Vec<SlotReservation> = free.drain(..free.len().min(core_limits::SLOTS_TAKEN)).collect();
             let numbers: Vec<SlotNumber> = some.iter().map(SlotReservation::number).collect();
+            let session = self.session();
             match self.0.replica.catalogue.slots_take(&numbers, &self.0.replica.owner).await {
                 // The reservations of slots that another replica has are dropped.
                 Ok(mut taken) => entering.extend(some.into_iter().filter_map(|away| {
                     let at = taken.iter().position(|owned| owned.slot == away.number())?;
-                    Some(self.begin_entering(away, taken.swap_remove(at)))
+                    Some(self.begin_entering(away, taken.swap_remove(at), session))
                 })),
                 Err(error) => {
                     failed.extend(some);
@@ -248,21 +249,24 @@ impl Slots {
         &self,
         away: SlotReservation,
         owned: OwnedSlot,
+        session: u64,
     ) -> JoinHandle<Result<(), (SlotReservation, Error)>> {
         let slots = self.clone();
-        self.0.replica.tasks.spawn(async move { slots.enter_slot(away, owned).await })
+        self.0.replica.tasks.spawn(async move { slots.enter_slot(away, owned, session).await })
     }
 
-    /// Serves an acquired slot, once its claims are read. If they cannot be read, returns the reservation.
+    /// Serves a slot that was acquired in `session`, once its claims are read. If they cannot be read, returns the
+    /// reservation.
     async fn enter_slot(
         &self,
         away: SlotReservation,
         owned: OwnedSlot,
+        session: u64,
     ) -> Result<(), (SlotReservation, Error)> {
         let number = owned.slot;
         let _turn = self.0.assignment.loading.acquire().await;
         match self.load(owned, RecoveryPace::first()).await {
-            Ok(slot) => away.enter(slot),
+            Ok(slot) => away.enter(slot, session),
             Err(error) => return Err((away, error)),
         }
         self.0.ledger.taken(number);

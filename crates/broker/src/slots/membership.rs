@@ -155,10 +155,14 @@ impl Slots {
         self.0.membership.note_report(report)
     }
 
+    /// Returns the number of the present session with the tree, or of the last one.
+    pub(crate) fn session(&self) -> u64 {
+        self.0.replica.catalogue.session().borrow().generation
+    }
+
     /// Checks that the replica shows as owner of its slots in the present session.
     pub(crate) fn check_member(&self) -> Result<(), Error> {
-        let generation = self.0.replica.catalogue.session().borrow().generation;
-        if self.0.membership.held.load(Ordering::Acquire) == generation {
+        if self.0.membership.held.load(Ordering::Acquire) == self.session() {
             Ok(())
         } else {
             let part = angarium_core::error::Part::Coordination;

@@ -160,6 +160,7 @@ impl Slots {
                 }
                 continue;
             }
+            let session = self.session();
             match self.take(number, RecoveryPace::now(pause)).await {
                 Ok(Some(slot)) => {
                     slot.fence_pools(pools).await;
@@ -169,7 +170,7 @@ impl Slots {
                     } else {
                         debug!(slot = number.0, transaction, took_ms, "slot recovered again");
                     }
-                    away.enter(slot);
+                    away.enter(slot, session);
                     self.0.ledger.taken(number);
                     // Another replica may be its right owner by now.
                     self.0.assignment.wake.notify_one();

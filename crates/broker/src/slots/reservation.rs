@@ -12,6 +12,9 @@ use crate::slots::Slots;
 /// How long an entry stays reserved after its task has panicked: the next task may panic too.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// Why a slot is recovered that was acquired in an earlier session than the present one.
+const SESSION_ENDED: &str = "the session that took it has ended";
+
 /// The entry of a slot, reserved for a task. When the reservation is dropped, the entry becomes free, and the owner of
 /// the slot is looked up again; after a panic with a pause.
 pub(crate) struct SlotReservation {
@@ -26,10 +29,21 @@ impl SlotReservation {
         self.number
     }
 
-    /// Enters the slot in the table.
-    pub(crate) fn enter(mut self, slot: Arc<Slot>) {
+    /// Enters the slot in the table. It was acquired in `session`. If that session has ended since, the slot has no owner
+    /// node, another replica may have had it meanwhile, and the replica has not held it again with its other slots. So the
+    /// slot is recovered, and nothing is answered from its memory.
+    pub(crate) fn enter(mut self, slot: Arc<Slot>, session: u64) {
         self.is_served = true;
-        self.slots.0.table.enter(slot);
+        let slots = self.slots.clone();
+        if slots.session() != session {
+            slot.lose(SESSION_ENDED);
+        }
+        slots.0.table.enter(Arc::clone(&slot));
+        // The slots that are held again in a session are read from the table after its begin.
+        if slots.session() != session {
+            slot.lose(SESSION_ENDED);
+            slots.begin_recovery(&slot, SESSION_ENDED);
+        }
     }
 }
 

@@ -4,15 +4,18 @@
 use std::time::{Duration, Instant};
 
 use angarium_clock::Clock;
+use angarium_coordination::Coordination;
 use angarium_core::claim::{Holdings, Visibility};
 use angarium_core::error::ErrorCode;
 use angarium_core::ids::ClaimId;
 use angarium_journal::Journal;
 use uuid::Uuid;
 
-use super::faulty::LinkOutage;
+use super::faulty::{Fault, LinkOutage};
 use super::groups::in_group;
 use super::outcomes::faulty;
+use super::recovery::{claim_when_served, take_slot_of};
+use super::transfers::until;
 use super::{MAX_WAIT, Whole, limit, metadata, queue, start, terms, whole};
 
 /// Waits long enough for a tick of the background task that expires claims.
@@ -139,6 +142,34 @@ async fn lost_session_re_registers_before_memory_is_served() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(registered().await, 1);
+}
+
+/// Its owner node ended with the session, and another replica may have had it since.
+#[tokio::test(flavor = "multi_thread")]
+async fn slot_taken_in_ended_session_is_recovered() {
+    let faulty = faulty().await;
+    let (broker, link, slot) = (&faulty.whole.broker, &faulty.link, queue("q").slot());
+    let ids = faulty.whole.post(&queue("q"), 1, 3_600).await;
+    *link.held_directory.lock() = Some(format!("/run/{slot}/holds"));
+    link.reads.next(&[Fault::Held]);
+    take_slot_of(&faulty, "q").await;
+    until("the slot is not taken again", async || {
+        drop(broker.claim_create(&queue("q"), terms(60), limit(1)).await);
+        link.reads.is_done()
+    })
+    .await;
+    link.lose(LinkOutage::Refused).await;
+    link.connect();
+    let other = queue("other");
+    assert_ne!(other.slot(), slot);
+    until("the replica is not registered again", async || {
+        broker.claim_create(&other, terms(60), limit(1)).await.is_ok()
+    })
+    .await;
+    link.reads.release();
+    let owner = format!("/meta/slots/{slot}/owner");
+    until("the slot has no owner", async || link.get(&owner).await.unwrap().is_some()).await;
+    assert_eq!(claim_when_served(&faulty.whole, "q").await, ids);
 }
 
 /// The replica may have been replaced, and a later receive may have the message.
