@@ -139,12 +139,17 @@ impl Client {
 
     /// Posts messages.
     pub async fn post(&self, queue: usize, postings: &[Posting]) -> Certainty {
+        self.post_at(self.pick_replica(), queue, postings).await
+    }
+
+    /// As `post`, at a replica.
+    pub async fn post_at(&self, replica: usize, queue: usize, postings: &[Posting]) -> Certainty {
         let began = self.world().elapsed();
         self.world().note(|| format!("{} posts {}", self.name, numbers_of(postings)));
         for posting in postings {
             self.history.lock().begin_post(posting.number, &terms(queue, posting), began);
         }
-        let outcome = self.send(&ApiRequest::post(&queue_name(queue), postings)).await;
+        let outcome = self.send_to(replica, &ApiRequest::post(&queue_name(queue), postings)).await;
         // A discarded message is never stored.
         let posted = if outcome.is_discarded() { Certainty::NotDone } else { certainty(&outcome) };
         let ended = self.world().elapsed();

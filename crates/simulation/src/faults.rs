@@ -25,6 +25,8 @@ pub enum Fault {
     TreeClockStepped,
     /// A server of the tree stays behind the leader for seconds.
     TreeServerBehind,
+    /// Many reads of the tree take seconds for a while.
+    TreeReadsSlow,
     /// A request to a pool is refused before it is sent.
     PoolRefused,
     /// A request to a pool is lost on its way.
@@ -106,6 +108,7 @@ impl Fault {
                 | Self::TreeLeaderChanged
                 | Self::TreeClockStepped
                 | Self::TreeServerBehind
+                | Self::TreeReadsSlow
         )
     }
 }

@@ -54,6 +54,9 @@ const WEATHER_FAULTS: &[(Fault, u32)] = &[
     (Fault::ProcessPause, 3_000),
 ];
 
+/// More faults of processes and servers, which are drawn beside the scenario: seeds without them are as they were before.
+const ADDED_FAULTS: &[(Fault, u32)] = &[(Fault::TreeReadsSlow, 2_000)];
+
 /// Faults of the disk of an embedded store, which are drawn for each operation, and their greatest rates.
 const DISK_FAULTS: &[(Fault, u32)] = &[
     (Fault::DiskWriteFailed, 2_000),
@@ -70,6 +73,7 @@ const DISK_FAULTS: &[(Fault, u32)] = &[
 const NOT_WITH_CLOCK_STEPS: &[Fault] = &[
     Fault::TreeCut,
     Fault::TreeHung,
+    Fault::TreeReadsSlow,
     Fault::TreeSessionEnded,
     Fault::TreeSlow,
     Fault::ProcessCrash,
@@ -257,14 +261,26 @@ impl Scenario {
     }
 }
 
+/// Lets a fault happen in about a third of the seeds, with the greatest rate or a part of it.
+fn draw_rate(random: &mut StdRng, rates: &mut FaultRates, fault: Fault, greatest: u32) {
+    if random.random_range(0..100) < 35 {
+        rates.set(fault, greatest / [1, 3, 10][random.random_range(0..3)]);
+    }
+}
+
 fn draw_rates(random: &mut StdRng, is_calm: bool, is_embedded: bool) -> FaultRates {
     let mut rates = FaultRates::default();
+    // Draws nothing from the scenario.
+    let mut beside = random.clone();
     let of_disks = if is_embedded { DISK_FAULTS } else { &[] };
     let others = REQUEST_FAULTS.iter().chain(WEATHER_FAULTS);
-    for (fault, greatest) in others.filter(|(fault, _)| !is_embedded || !fault.is_of_tree()).chain(of_disks) {
-        if random.random_range(0..100) < 35 {
-            rates.set(*fault, greatest / [1, 3, 10][random.random_range(0..3)]);
-        }
+    let can_happen = |(fault, _): &&(Fault, u32)| !is_embedded || !fault.is_of_tree();
+    for (fault, greatest) in others.filter(can_happen).chain(of_disks) {
+        draw_rate(random, &mut rates, *fault, *greatest);
+    }
+    beside.random_range(0..u32::MAX);
+    for (fault, greatest) in ADDED_FAULTS.iter().filter(can_happen) {
+        draw_rate(&mut beside, &mut rates, *fault, *greatest);
     }
     if random.random_range(0..20) == 0 && !is_embedded {
         rates.set(Fault::TreeClockStepped, 500);

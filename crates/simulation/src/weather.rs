@@ -36,6 +36,9 @@ async fn pass_second(cluster: &Cluster) {
         let step = i64::try_from(world.below(600_000)).unwrap_or(0) - 300_000;
         cluster.ensemble().change_leader(step);
     }
+    if world.happens(Fault::TreeReadsSlow) {
+        cluster.ensemble().slow_reads(some_seconds(world, 40));
+    }
     if cluster.size() > 1 && world.happens(Fault::PeerCut) {
         cut(cluster, node);
     }

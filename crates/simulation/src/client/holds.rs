@@ -1,4 +1,4 @@
-//! Holds and releases of queues, groups, pools and the project; and a replica that is stopped beside a hold.
+//! Holds and releases of queues, groups, pools and the project; and replicas that are stopped or end beside a hold.
 
 use std::time::Duration;
 
@@ -54,6 +54,13 @@ impl Client {
         let number = self.pick_replica();
         let process = self.cluster.pause(number, MAX_STOP)?;
         Some(StoppedReplica { number, process })
+    }
+
+    /// Ends all replicas at once. The next process of each starts within two seconds.
+    pub fn end_replicas(&self) {
+        for number in 0..self.cluster.size() {
+            self.cluster.crash(number, Duration::from_millis(self.world().below(2_000)));
+        }
     }
 }
 

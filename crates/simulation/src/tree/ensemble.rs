@@ -24,6 +24,8 @@ struct Inner {
     world: World,
     /// Held for one request or one step of a server. The lock of a handle may be taken inside it, never around it.
     state: Mutex<State>,
+    /// Until this time many reads take seconds.
+    slow_until: Mutex<Duration>,
     /// Notifies the servers of a new transaction.
     grown: Notify,
     /// Notifies the handles of a transaction that a server has applied.
@@ -51,7 +53,8 @@ impl Ensemble {
         let servers = std::array::from_fn(|_| server());
         let state = State { leader: Leader::new(world.clone(), start_millis), servers };
         let (grown, advanced) = (Notify::new(), std::array::from_fn(|_| Notify::new()));
-        let ensemble = Self(Arc::new(Inner { world, state: Mutex::new(state), grown, advanced }));
+        let (state, slow_until) = (Mutex::new(state), Mutex::default());
+        let ensemble = Self(Arc::new(Inner { world, state, slow_until, grown, advanced }));
         for server in 0..SERVERS {
             let follower = ensemble.clone();
             ensemble.0.world.spawn(async move { follower.follow(server).await });
@@ -88,6 +91,16 @@ impl Ensemble {
             self.0.state.lock().apply(server, last);
             self.0.advanced[server].notify_waiters();
         }
+    }
+
+    /// Lets many reads take seconds for a while.
+    pub fn slow_reads(&self, time: Duration) {
+        *self.0.slow_until.lock() = self.0.world.elapsed() + time;
+    }
+
+    /// Whether many reads take seconds now.
+    pub(super) fn has_slow_reads(&self) -> bool {
+        !self.0.world.is_healed() && self.0.world.elapsed() < *self.0.slow_until.lock()
     }
 
     /// Makes another server the leader, whose clock differs by `step_ms` from the clock of the last one. Every handle

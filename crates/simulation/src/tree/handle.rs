@@ -113,6 +113,8 @@ impl TreeHandle {
         }
         if world.happens(Fault::TreeSlow) {
             tokio::time::sleep(Duration::from_millis(500 + world.below(9_500))).await;
+        } else if self.shared.ensemble.has_slow_reads() && world.below(3) == 0 {
+            tokio::time::sleep(Duration::from_millis(200 + world.below(3_800))).await;
         }
         true
     }

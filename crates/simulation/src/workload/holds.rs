@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::worker::Worker;
-use super::{CLAIM_TTLS, GROUPS, RECOVERY, Workload, is_fifo};
+use super::{Break, CLAIM_TTLS, GROUPS, RECOVERY, Workload, is_fifo};
 use crate::client::{pool_name, queue_name};
 use crate::faults::Fault;
 use crate::history::{HeldPosts, HeldResource};
@@ -11,6 +11,9 @@ use crate::scenario::Verb;
 
 /// After this time without a heartbeat a replica has lost its slots to others.
 const REPLACED: Duration = Duration::from_secs(12);
+
+/// How long requests are made after the end of all replicas: the next processes serve a few seconds later.
+const RESTART: Duration = Duration::from_secs(8);
 
 impl Worker {
     /// Holds or releases a resource, if the scenario has that and it is time for it. Returns whether it did.
@@ -31,7 +34,7 @@ impl Worker {
         let is_group = matches!(resource, HeldResource::Group(..));
         let is_shared = matches!(resource, HeldResource::Pool(_) | HeldResource::Project);
         match self.world.below(2) {
-            0 if is_shared && self.world.below(3) == 0 => self.hold_beside_stopped(&resource).await,
+            0 if is_shared => self.hold_shared(&resource).await,
             0 if is_group && self.world.below(3) == 0 => self.hold_shortly(queue, &resource).await,
             0 => self.client.hold(&resource, self.some_posts()).await,
             _ => drop(self.client.release_hold(&resource).await),
@@ -53,14 +56,30 @@ impl Worker {
         }
     }
 
-    /// Holds pools or the project while a replica is stopped, which is replaced meanwhile, and pops at that replica as
-    /// soon as it continues: it may not have learnt of its replacement.
-    async fn hold_beside_stopped(&mut self, resource: &HeldResource) {
-        let posts = self.some_posts();
-        // After a step of the clock no replica may be left with the time from before.
-        let has_steps = self.scenario.rates.of(Fault::TreeClockStepped) > 0;
-        let stopped = if has_steps { None } else { self.client.stop_replica() };
-        let Some(stopped) = stopped else { return self.client.hold(resource, posts).await };
+    /// Holds pools or the project: at any time, beside a replica that is stopped, or before the end of all replicas.
+    async fn hold_shared(&mut self, resource: &HeldResource) {
+        let (posts, draw) = (self.some_posts(), self.world.below(4));
+        // After a step of the clock no replica may be left with the time from before, and none may end.
+        if draw > 1 || self.scenario.rates.of(Fault::TreeClockStepped) > 0 {
+            return self.client.hold(resource, posts).await;
+        }
+        // In a break no other client has the queues opened by their next owners.
+        let _break = (self.world.below(2) == 0).then(|| Break::begin(&self.shared));
+        for queue in 0..self.scenario.queues {
+            self.post(queue).await;
+        }
+        match draw {
+            0 => self.hold_beside_stopped(resource, posts).await,
+            _ => self.hold_before_restart(resource, posts).await,
+        }
+    }
+
+    /// Makes a hold while a replica is stopped, which is replaced meanwhile. Pops and posts reach that replica as soon as
+    /// it continues: it may not have learnt of its replacement.
+    async fn hold_beside_stopped(&mut self, resource: &HeldResource, posts: HeldPosts) {
+        let Some(stopped) = self.client.stop_replica() else {
+            return self.client.hold(resource, posts).await;
+        };
         tokio::time::sleep(REPLACED + Duration::from_millis(self.world.below(6_000))).await;
         self.client.hold(resource, posts).await;
         let pause = Duration::from_millis(self.world.below(100));
@@ -68,8 +87,38 @@ impl Worker {
             tokio::time::sleep(pause).await;
             stopped.resume();
         };
-        let pops = (0..self.scenario.queues).map(|queue| self.client.pop_at(stopped.number, queue, 3));
-        futures_util::future::join(futures_util::future::join_all(pops), resume).await;
+        let client = &self.client;
+        let requests = (0..self.scenario.queues).map(|queue| {
+            let posting = self.some_posting(queue);
+            async move {
+                let pop = client.pop_at(stopped.number, queue, 3);
+                let postings = [posting];
+                let post = client.post_at(stopped.number, queue, &postings);
+                futures_util::future::join(pop, post).await
+            }
+        });
+        futures_util::future::join(futures_util::future::join_all(requests), resume).await;
+    }
+
+    /// Makes a hold, and ends all replicas at once. Pops, claims and posts reach the next processes as soon as these
+    /// serve.
+    async fn hold_before_restart(&mut self, resource: &HeldResource, posts: HeldPosts) {
+        self.client.hold(resource, posts).await;
+        self.client.end_replicas();
+        let end = self.world.elapsed() + RESTART;
+        while self.world.elapsed() < end {
+            let queue = self.pick(self.scenario.queues);
+            match self.world.below(3) {
+                0 => self.client.pop(queue, 3).await,
+                1 => drop(self.client.post(queue, &[self.some_posting(queue)]).await),
+                _ => {
+                    if let Some(claim) = self.client.claim(queue, 3, CLAIM_TTLS[0], 0).await {
+                        self.keep_claim(queue, claim);
+                    }
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(self.world.below(200))).await;
+        }
     }
 
     /// Mostly posts are stored.

@@ -11,7 +11,7 @@ mod settles;
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -40,13 +40,38 @@ pub struct Workload {
     cluster: Cluster,
     scenario: Scenario,
     history: Arc<Mutex<History>>,
-    numbers: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+}
+
+/// The state that all clients of a run share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Number of messages that were named so far.
+    numbers: AtomicU64,
+    /// Number of breaks now. During a break no client begins a step.
+    breaks: AtomicU64,
+}
+
+/// A break of all clients but the one that has it. It ends with its drop.
+struct Break(Arc<Shared>);
+
+impl Break {
+    fn begin(shared: &Arc<Shared>) -> Self {
+        shared.breaks.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Break {
+    fn drop(&mut self) {
+        self.0.breaks.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Workload {
     /// Creates the load of a scenario.
     pub fn new(cluster: Cluster, scenario: Scenario, history: Arc<Mutex<History>>) -> Self {
-        Self { cluster, scenario, history, numbers: Arc::default() }
+        Self { cluster, scenario, history, shared: Arc::default() }
     }
 
     fn client(&self, name: String) -> Client {
@@ -114,13 +139,7 @@ impl Workload {
         let clients = (0..self.scenario.clients).map(|number| {
             let client = self.client(format!("client-{number}"));
             let second = self.client(format!("client-{number}b"));
-            Worker::new(
-                client,
-                second,
-                self.world().clone(),
-                self.scenario.clone(),
-                Arc::clone(&self.numbers),
-            )
+            Worker::new(client, second, self.world().clone(), self.scenario.clone(), Arc::clone(&self.shared))
         });
         let clients = clients.map(Worker::run);
         self.history.lock().set_calm(self.scenario.is_calm);

@@ -58,7 +58,7 @@ impl Worker {
 
     fn forward(&self, target: usize) -> Posting {
         let number = self.next_number();
-        let keep = if is_kept(&self.scenario.verbs, number) { KEEP } else { 0 };
+        let keep = self.keep_of(number);
         let (group, delay) = (self.group_of(target), self.some_delay());
         Posting { number, group, has_dedup_id: false, delay, ttl: None, keep }
     }

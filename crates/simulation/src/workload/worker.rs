@@ -1,11 +1,11 @@
 //! One client and its steps.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::settles::{KEEP, is_kept};
-use super::{CLAIM_TTLS, is_fifo};
+use super::{CLAIM_TTLS, Shared, is_fifo};
 use crate::client::{Client, pool_name, queue_name};
 use crate::history::{Certainty, HeldClaim, HeldMessage};
 use crate::requests::{ApiRequest, Posting};
@@ -15,6 +15,9 @@ use crate::world::World;
 /// After this time a post is not repeated: the repeat may take four minutes, and ids are remembered for five.
 const REPEATABLE: Duration = Duration::from_secs(30);
 
+/// How often a client looks whether a break has ended.
+const BREAK_TICK: Duration = Duration::from_secs(1);
+
 /// One client at work.
 pub(super) struct Worker {
     pub(super) client: Client,
@@ -22,7 +25,7 @@ pub(super) struct Worker {
     pub(super) second: Client,
     pub(super) world: World,
     pub(super) scenario: Scenario,
-    numbers: Arc<AtomicU64>,
+    pub(super) shared: Arc<Shared>,
     pub(super) claims: Vec<(usize, HeldClaim)>,
     /// Receipts of messages, each the id of a claim of one message.
     pub(super) receipts: Vec<(usize, HeldClaim)>,
@@ -36,16 +39,19 @@ impl Worker {
         second: Client,
         world: World,
         scenario: Scenario,
-        numbers: Arc<AtomicU64>,
+        shared: Arc<Shared>,
     ) -> Self {
         let (claims, receipts, seen) = (Vec::new(), Vec::new(), Vec::new());
-        Self { client, second, world, scenario, numbers, claims, receipts, seen }
+        Self { client, second, world, scenario, shared, claims, receipts, seen }
     }
 
     pub(super) async fn run(mut self) {
         for _ in 0..self.scenario.steps {
             let pause = self.world.below(self.scenario.pause_millis + 1);
             tokio::time::sleep(Duration::from_millis(pause)).await;
+            while self.shared.breaks.load(Ordering::Relaxed) > 0 {
+                tokio::time::sleep(BREAK_TICK).await;
+            }
             self.step().await;
         }
     }
@@ -132,7 +138,7 @@ impl Worker {
     }
 
     pub(super) fn next_number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+        self.shared.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Mostly no delay, and else at most 30 seconds.
@@ -140,7 +146,18 @@ impl Worker {
         if self.world.below(10) == 0 { 1 + self.world.below(30) } else { 0 }
     }
 
-    async fn post(&self, queue: usize) {
+    /// Returns how long a message is kept when it is done.
+    pub(super) fn keep_of(&self, number: u64) -> u64 {
+        if is_kept(&self.scenario.verbs, number) { KEEP } else { 0 }
+    }
+
+    /// Returns a message that can be claimed at once.
+    pub(super) fn some_posting(&self, queue: usize) -> Posting {
+        let (number, group, has_dedup_id) = (self.next_number(), self.group_of(queue), is_fifo(queue));
+        Posting { number, group, has_dedup_id, delay: 0, ttl: None, keep: self.keep_of(number) }
+    }
+
+    pub(super) async fn post(&self, queue: usize) {
         let verbs = &self.scenario.verbs;
         let count = 1 + self.world.below(3);
         // The messages of one post to a group are one after the other.
@@ -149,8 +166,8 @@ impl Worker {
         let ttl = is_short.then(|| 60 + self.world.below(61));
         let posting = |_| {
             let number = self.next_number();
-            let keep = if is_kept(verbs, number) { KEEP } else { 0 };
-            Posting { number, group: group.clone(), has_dedup_id: is_fifo(queue), delay, ttl, keep }
+            let (group, keep) = (group.clone(), self.keep_of(number));
+            Posting { number, group, has_dedup_id: is_fifo(queue), delay, ttl, keep }
         };
         let postings: Vec<Posting> = (0..count).map(posting).collect();
         if is_fifo(queue) && verbs.has(Verb::Duplicates) && self.world.below(3) == 0 {
