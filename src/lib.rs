@@ -13,6 +13,7 @@
 //! | [`angarium_metrics`] | what is counted and measured, and the page that shows it | decides nothing |
 //! | [`angarium_engine`] | what a queue does: ready, hidden, claimed; the choice of a pool or a replica | never waits, reads a clock or owns dice |
 //! | `angarium_filter` | filter policies: which messages a subscription accepts | knows no subscription; never waits, reads a clock or owns dice |
+//! | `angarium_webhook` | one attempt of one delivery: a signed request to an address that may be reached | knows no subscription; follows no redirect, never tries again |
 //! | [`angarium_journal`] | the embedded database under both seams: one committer, one sync for all waiters | knows no meaning of its bytes |
 //! | [`angarium_storage`] | seam 1: pools of messages | knows nothing of claims, visibility or the tree |
 //! | [`angarium_coordination`] | seam 2: the tree of small versioned nodes, embedded or in ZooKeeper | knows nothing of queues |

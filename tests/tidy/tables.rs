@@ -99,6 +99,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("engine/placement", &[]),
     ("engine", &["core"]),
     ("filter", &["core"]),
+    // It knows no part of the service.
+    ("webhook", &[]),
     // Certificates and secrets are files. The clock judges when tokens expire.
     ("keystone", &["clock", "core", "settings::files", "metrics"]),
     // Names of queues, and bounds.
@@ -159,9 +161,9 @@ const EVERYWHERE: &str = "";
 pub const CRATES: &[(&str, &[&str])] = &[
     ("anstream", &["client/printer.rs", "client/top", "telemetry.rs"]),
     ("anyhow", &["commands", "main.rs", "bench"]),
-    ("async_trait", &["cluster/peers.rs", "coordination", "storage"]),
+    ("async_trait", &["cluster/peers.rs", "coordination", "storage", "webhook/resolver.rs"]),
     ("axum", &["api", "bench", "server"]),
-    ("base64", &["api/sqs", "core/receipt.rs"]),
+    ("base64", &["api/sqs", "core/receipt.rs", "webhook/signature.rs"]),
     ("bytes", &[EVERYWHERE]),
     ("bytesize", &["settings/units.rs"]),
     ("clap", &["commands", "config", "config.rs", "server/face.rs", "bench", "client"]),
@@ -187,9 +189,10 @@ pub const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("hdrhistogram", &["bench"]),
-    ("hmac", &["api/sqs", "core/access.rs", "core/receipt.rs"]),
-    ("http", &["api", "commands", "cluster", "keystone", "server", "bench", "client"]),
-    ("http_body_util", &["api", "bench", "cluster", "keystone"]),
+    ("hmac", &["api/sqs", "core/access.rs", "core/receipt.rs", "webhook/signature.rs"]),
+    ("http", &["api", "commands", "cluster", "keystone", "server", "bench", "client", "webhook"]),
+    ("http_body_util", &["api", "bench", "cluster", "keystone", "webhook"]),
+    ("httpdate", &["webhook/answer.rs"]),
     (
         "hyper",
         &[
@@ -206,12 +209,14 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "cluster/peers.rs",
             "keystone",
             "server",
+            "webhook/connection.rs",
         ],
     ),
     ("humantime", &["settings/units.rs"]),
     ("hyper_rustls", &["keystone"]),
-    ("hyper_util", &["bench", "cluster/connection.rs", "keystone", "server"]),
+    ("hyper_util", &["bench", "cluster/connection.rs", "keystone", "server", "webhook/connection.rs"]),
     ("indicatif", &["client"]),
+    ("ipnet", &["webhook/egress.rs"]),
     ("jiff", &["client/doctor", "client/hold.rs", "core/time.rs"]),
     // Writes a table of the store anew.
     ("lsm_tree", &["journal/mend.rs"]),
@@ -237,6 +242,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "metrics",
             "server",
             "storage",
+            "webhook/idle.rs",
         ],
     ),
     ("pin_project_lite", &["cluster/tasks.rs", "server"]),
@@ -275,8 +281,11 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "client",
         ],
     ),
-    ("rustls", &["client/tls_words.rs", "keystone", "server/tls.rs", "storage/postgres", "storage/redis"]),
-    ("rustls_native_certs", &["keystone", "storage/postgres"]),
+    (
+        "rustls",
+        &["client/tls_words.rs", "keystone", "server/tls.rs", "storage/postgres", "storage/redis", "webhook"],
+    ),
+    ("rustls_native_certs", &["keystone", "storage/postgres", "webhook/client.rs"]),
     (
         "serde",
         &[
@@ -309,7 +318,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("serde_path_to_error", &["api/explain.rs"]),
     // What names the tables of a store and their parts, to be read without the store.
     ("sfa", &["journal"]),
-    ("sha2", &["api/sqs", "core/access.rs", "core/dedup.rs", "core/receipt.rs"]),
+    ("sha2", &["api/sqs", "core/access.rs", "core/dedup.rs", "core/receipt.rs", "webhook/signature.rs"]),
     ("siphasher", &["core/maps.rs"]),
     // The system probes connections of clients, and of other replicas.
     ("socket2", &["cluster/connection.rs", "server"]),
@@ -338,11 +347,12 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "keystone",
             "server",
             "storage",
+            "webhook",
         ],
     ),
     ("tokio_postgres", &["storage/postgres"]),
     ("tokio_postgres_rustls", &["storage/postgres"]),
-    ("tokio_rustls", &["server/tls.rs"]),
+    ("tokio_rustls", &["server/tls.rs", "webhook/client.rs"]),
     ("tokio_util", &["broker", "cluster/tasks.rs", "commands", "coordination", "server", "bench"]),
     ("toml", &["client/context_file.rs", "config"]),
     ("tower", &["api/front.rs", "api/rest/mod.rs", "cluster/connection.rs", "keystone", "server"]),
