@@ -162,3 +162,20 @@ fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::EgressRules;
+
+    #[test]
+    fn connection_of_this_machine_to_its_listener_is_refused() {
+        let rules = EgressRules::new(Vec::new(), vec!["[::]:8888".parse().expect("an address")]);
+        let check = |peer: &str, local: &str| {
+            rules.check_connected(peer.parse().expect("an address"), local.parse().expect("an address"))
+        };
+        assert!(check("203.0.113.7:8888", "203.0.113.7:40000").is_err());
+        assert!(check("[::ffff:203.0.113.7]:8888", "203.0.113.7:40000").is_err());
+        assert!(check("203.0.113.7:8889", "203.0.113.7:40000").is_ok());
+        assert!(check("203.0.113.8:8888", "203.0.113.7:40000").is_ok());
+    }
+}

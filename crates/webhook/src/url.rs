@@ -60,6 +60,8 @@ pub enum UrlError {
     Scheme,
     #[error("user name and password are not allowed in the address; use a header")]
     UserInfo,
+    #[error("a backslash is not allowed in the address; write %5C")]
+    Backslash,
     #[error("a fragment (#...) is not allowed in the address")]
     Fragment,
     #[error(
@@ -79,6 +81,10 @@ impl WebhookUrl {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(UrlError::NotAscii);
         }
+        // Programs differ about a backslash: some read it as a slash, some as part of the host.
+        if text.contains('\\') {
+            return Err(UrlError::Backslash);
+        }
         // The parser of URIs cuts a fragment off.
         if text.contains('#') {
             return Err(UrlError::Fragment);
@@ -89,7 +95,7 @@ impl WebhookUrl {
             "https" => Scheme::Https,
             _ => return Err(UrlError::Scheme),
         };
-        let end = rest.find(['/', '?', '\\']).unwrap_or(rest.len());
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
             return Err(UrlError::UserInfo);
