@@ -67,6 +67,7 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("KEYSTONE_ANSWER_BYTES", count(angarium::keystone::limits::KEYSTONE_ANSWER_BYTES)),
         ("PEER_REQUESTS", count(limits::PEER_REQUESTS)),
         ("PEER_ANSWER_BYTES", count(angarium_cluster::limits::PEER_ANSWER_BYTES)),
+        ("WEBHOOK_HEADER_BYTES", count(angarium_webhook::limits::WEBHOOK_HEADER_BYTES)),
         ("PEEK_BYTES", count(limits::PEEK_BYTES)),
         ("WATCH_EVENTS", count(angarium_coordination::limits::WATCH_EVENTS)),
         ("TREE_QUEUE", count(angarium_coordination::zookeeper::limits::TREE_QUEUE)),

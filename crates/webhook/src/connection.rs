@@ -13,7 +13,7 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use crate::error::UnreachableCause;
-use crate::limits::{ANSWER_BYTES, HEADER_BYTES, HEADERS, RECEIVED_BYTES};
+use crate::limits::{ANSWER_BYTES, HEADERS, RECEIVED_BYTES, WEBHOOK_HEADER_BYTES};
 use crate::metered::{Allowance, MeteredSocket, Socket};
 
 /// The side of a connection that reads and writes.
@@ -32,7 +32,7 @@ impl WebhookConnection {
         let allowance = Allowance::default();
         let io = TokioIo::new(MeteredSocket::new(socket, allowance.clone()));
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEADER_BYTES).max_headers(HEADERS);
+        builder.max_buf_size(WEBHOOK_HEADER_BYTES).max_headers(HEADERS);
         let made = builder.handshake(io).await;
         let (sender, connection) = made.map_err(|_| UnreachableCause::ConnectionLost)?;
         Ok(Self { sender, connection: Some(Box::pin(connection)), allowance })

@@ -74,7 +74,7 @@ impl EgressRules {
         Self { allowed, refused: refused.into_iter().map(canonical).collect() }
     }
 
-    /// Checks one address. An IPv6 address that stands for an IPv4 address is checked as that one too.
+    /// Checks one address. An IPv6 address that embeds an IPv4 address is checked as that one too.
     pub fn check(&self, address: SocketAddr) -> Result<(), ForbiddenAddress> {
         let ip = address.ip().to_canonical();
         let inner = match ip {
@@ -124,7 +124,7 @@ fn is_at(listener: SocketAddr, ip: IpAddr, port: u16) -> bool {
     listener.port() == port && (listener.ip() == ip || is_any)
 }
 
-/// Whether the address is public. Of an IPv6 address that stands for an IPv4 address, both must be.
+/// Whether the address is public. Of an IPv6 address that embeds an IPv4 address, both must be.
 pub fn is_public(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -153,7 +153,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xe000 == 0x2000 && !SPECIAL_V6.iter().any(is_in)
 }
 
-/// Returns the IPv4 address that an address of NAT64 (`64:ff9b::/96`) or 6to4 (`2002::/16`) stands for.
+/// Returns the IPv4 address that an address of NAT64 (`64:ff9b::/96`) or 6to4 (`2002::/16`) embeds.
 fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let inner = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match address.segments() {

@@ -13,11 +13,11 @@ use crate::url::Origin;
 pub struct IdleConnections {
     limits: ClientLimits,
     /// Held for single changes. Connections are closed outside of it.
-    kept: Mutex<Kept>,
+    lists: Mutex<IdleLists>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct IdleLists {
     /// The connections of each origin, the longest idle one first. No list is empty.
     by_origin: BTreeMap<Origin, Vec<IdleConnection>>,
     total: usize,
@@ -30,51 +30,52 @@ struct IdleConnection {
 
 impl IdleConnections {
     pub fn new(limits: ClientLimits) -> Self {
-        Self { limits, kept: Mutex::new(Kept::default()) }
+        Self { limits, lists: Mutex::new(IdleLists::default()) }
     }
 
     /// Returns the connection that was used last. It may be closed by now.
     pub fn take(&self, origin: &Origin) -> Option<WebhookConnection> {
-        let mut kept = self.kept.lock();
-        let connections = kept.by_origin.get_mut(origin)?;
+        let mut lists = self.lists.lock();
+        let connections = lists.by_origin.get_mut(origin)?;
         let last = connections.pop();
         if connections.is_empty() {
-            kept.by_origin.remove(origin);
+            lists.by_origin.remove(origin);
         }
         let last = last?;
-        kept.total -= 1;
+        lists.total -= 1;
+        drop(lists);
         (last.since.elapsed() < self.limits.idle).then_some(last.connection)
     }
 
     /// Keeps a connection, unless there are enough.
     pub fn put(&self, origin: &Origin, connection: WebhookConnection) {
-        let mut kept = self.kept.lock();
-        let of_origin = kept.by_origin.get(origin).map_or(0, Vec::len);
-        if kept.total >= self.limits.idle_total || of_origin >= self.limits.idle_per_origin {
-            drop(kept);
+        let mut lists = self.lists.lock();
+        let of_origin = lists.by_origin.get(origin).map_or(0, Vec::len);
+        if lists.total >= self.limits.idle_total || of_origin >= self.limits.idle_per_origin {
+            drop(lists);
             drop(connection);
             return;
         }
-        kept.total += 1;
+        lists.total += 1;
         let idle = IdleConnection { since: Instant::now(), connection };
-        kept.by_origin.entry(origin.clone()).or_default().push(idle);
+        lists.by_origin.entry(origin.clone()).or_default().push(idle);
     }
 
     /// Closes connections that were idle for too long.
     pub fn close_expired(&self) {
         let mut expired = Vec::new();
-        let mut kept = self.kept.lock();
-        kept.by_origin.retain(|_, connections| {
+        let mut lists = self.lists.lock();
+        lists.by_origin.retain(|_, connections| {
             let fresh = connections.partition_point(|idle| idle.since.elapsed() >= self.limits.idle);
             expired.extend(connections.drain(..fresh));
             !connections.is_empty()
         });
-        kept.total -= expired.len();
-        drop(kept);
+        lists.total -= expired.len();
+        drop(lists);
         drop(expired);
     }
 
     pub fn len(&self) -> usize {
-        self.kept.lock().total
+        self.lists.lock().total
     }
 }

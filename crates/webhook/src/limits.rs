@@ -12,7 +12,7 @@ pub const ANSWER_BYTES: usize = 1024;
 pub const RECEIVED_BYTES: usize = 64 * 1024;
 
 /// Most bytes of the header of an answer, which are in memory while it is read.
-pub const HEADER_BYTES: usize = 16 * 1024;
+pub const WEBHOOK_HEADER_BYTES: usize = 16 * 1024;
 
 /// Most headers of an answer.
 pub const HEADERS: usize = 100;

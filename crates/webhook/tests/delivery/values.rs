@@ -7,7 +7,7 @@ use angarium_webhook::{CustomHeaders, DeliveryId, SigningSecret};
 use crate::sink::SECRET;
 
 #[test]
-fn signature_is_that_of_the_published_vector() {
+fn signature_equals_the_published_vector() {
     let secret = SigningSecret::parse(SECRET).unwrap();
     let signature = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, b"{\"test\": 2432232314}");
     assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
