@@ -13,6 +13,7 @@ pub mod sqs;
 pub mod sqs_keys;
 pub mod tokens;
 pub mod waits;
+pub mod webhooks;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ use quotas::QuotaSettings;
 use requests::RequestSettings;
 use sqs::SqsSettings;
 use waits::WaitSettings;
+use webhooks::WebhookSettings;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
 /// and most have a default.
@@ -131,6 +133,10 @@ pub struct Config {
     /// The endpoint of SQS.
     #[command(flatten)]
     pub sqs: SqsSettings,
+
+    /// Where webhooks may be.
+    #[command(flatten)]
+    pub webhooks: WebhookSettings,
 
     /// What clients may ask for.
     #[command(flatten)]

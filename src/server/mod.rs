@@ -18,6 +18,7 @@ mod systemd;
 pub mod tls;
 pub mod tree;
 pub mod unsent;
+mod webhooks;
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
@@ -36,7 +37,7 @@ use tracing::{info, warn};
 use crate::api::{self, PeerFront, RegionalAccess, Relay};
 use crate::config::balance::{BalanceMode, BalanceSettings};
 use crate::config::{Config, ConfigError, TreeChoice};
-use angarium_broker::{AutomaticBalance, Broker, FirstPool, PoolSettings};
+use angarium_broker::{AutomaticBalance, Broker, FirstPool, PoolSettings, WebhookSender};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::PeerClient;
@@ -54,6 +55,7 @@ use face::{Face, FaceError};
 use instance::{Instance, InstanceError};
 use peers::{PeerFace, PeerListener};
 use tls::Transport;
+use webhooks::{HttpWebhooks, WebhooksError};
 
 /// The directory of the embedded tree and the first pool, below the data directory.
 const JOURNAL: &str = "journal";
@@ -74,6 +76,9 @@ pub enum StartError {
     /// The client-facing parts cannot be created.
     #[error(transparent)]
     Face(#[from] FaceError),
+    /// The sender of webhooks cannot be created.
+    #[error(transparent)]
+    Webhooks(#[from] WebhooksError),
     /// The service cannot listen on an address.
     #[error("cannot listen on {address} ({setting})")]
     Listen {
@@ -169,6 +174,7 @@ pub struct Server {
     face: Face,
     /// The listener for other replicas; none for a service with one replica.
     peers: Option<PeerFace>,
+    webhooks: Arc<HttpWebhooks>,
     broker: Broker,
     tree: Arc<dyn Coordination>,
     clock: Clock,
@@ -193,6 +199,9 @@ impl Server {
             Some(peers) => peers.address.clone(),
             None => peers::reached_at(&listener, &host).map_err(failed)?,
         };
+        let listeners = [Some(&listener), peers.as_ref().map(|peers| &peers.listener)].into_iter().flatten();
+        let listeners = listeners.map(TcpListener::local_addr).collect::<Result<_, _>>().map_err(failed)?;
+        let webhooks = Arc::new(HttpWebhooks::new(&config.webhooks, listeners)?);
         let replica = Replica { weight: config.cluster.weight, ..Replica::new(instance.id, host, address) };
         if config.accept_clock {
             clock.accept_steps();
@@ -205,6 +214,9 @@ impl Server {
         let quotas = face.quotas.clone();
         let broker =
             Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
+        if !config.webhooks.no_webhooks {
+            broker.webhooks_send_by(Arc::clone(&webhooks) as Arc<dyn WebhookSender>);
+        }
         warn_of_regional_projects(&broker, &face).await;
         if let Some(terms) = automatic_balance(&config.balance) {
             broker.keep_balanced(terms);
@@ -216,7 +228,7 @@ impl Server {
             }
             None => None,
         };
-        Ok(Self { listener, face, peers, broker, tree, clock, _instance: instance })
+        Ok(Self { listener, face, peers, webhooks, broker, tree, clock, _instance: instance })
     }
 
     /// Returns the address that the service listens on.
@@ -241,6 +253,7 @@ impl Server {
         let (app_of_manager, stop_of_manager) = (app.clone(), stop.clone());
         let manager = systemd::report(app_of_manager, stop_of_manager, serving_state(broker.clone()));
         let _manager = AbortOnDropHandle::new(TaskTracker::new().spawn(manager));
+        let _idle_webhooks = AbortOnDropHandle::new(TaskTracker::new().spawn(self.webhooks.close_idle()));
         // Client connections end first; the other replicas may send requests until the clients are disconnected.
         let (no_clients, no_peers) = (CancellationToken::new(), CancellationToken::new());
         let leaving = async {

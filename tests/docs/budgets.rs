@@ -50,6 +50,7 @@ fn budgets() -> Vec<(&'static str, u64)> {
         ("QUEUE_WAITERS", count(limits::QUEUE_WAITERS)),
         ("SLOT_WAITERS", count(limits::SLOT_WAITERS)),
         ("OUTCOME_WAITERS", count(limits::OUTCOME_WAITERS)),
+        ("WEBHOOK_REQUESTS", count(angarium_broker::limits::WEBHOOK_REQUESTS)),
         ("LISTINGS_IN_LINE", count(limits::LISTINGS_IN_LINE)),
         ("SURVEY_QUEUES", count(angarium_broker::limits::SURVEY_QUEUES)),
         ("NAMED_QUEUES_MAX", count(angarium_metrics::limits::NAMED_QUEUES_MAX)),

@@ -65,6 +65,7 @@ mod traces;
 mod unread;
 mod unsent;
 mod vanished;
+mod webhooks;
 
 use tempfile::TempDir;
 

@@ -121,6 +121,7 @@ const WORDS: &[&str] = &[
     "Versions",
     "Visibility",
     "Volume",
+    "Webhook",
 ];
 
 /// What every user of a message queue looks for first.

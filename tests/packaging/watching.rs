@@ -41,14 +41,15 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     }
 });
 
-/// Families without samples on that page: those of Keystone, which `http::keystone` and the unit test beside them read, and of
-/// background tasks, which `http::logs` lets fail.
+/// Families without samples on that page: those of Keystone, which `http::keystone` and the unit test beside them read, of
+/// background tasks, which `http::logs` lets fail, and of webhooks, which `http::webhooks` reads.
 const WITHOUT_SAMPLES: &[(&str, &str)] = &[
     ("angarium_background_failures", "counter"),
     ("angarium_keystone_cache_hits", "counter"),
     ("angarium_keystone_cached_tokens", "gauge"),
     ("angarium_keystone_lookups", "counter"),
     ("angarium_keystone_waiting_requests", "gauge"),
+    ("angarium_webhook_requests", "counter"),
 ];
 
 /// Every family, with its type.

@@ -60,6 +60,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("server/face.rs", &["api", "clock", "config", "core", "keystone"]),
     ("server/peers.rs", &["config", "core"]),
+    ("server/webhooks.rs", &["broker", "config", "core", "webhook"]),
     ("server/tree.rs", &["catalogue", "clock", "config", "coordination", "journal"]),
     ("server", &["budget", "core", "metrics"]),
     // Certificates are files.
@@ -100,7 +101,7 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("engine", &["core"]),
     ("filter", &["core"]),
     // It knows no part of the service.
-    ("webhook", &[]),
+    ("webhook", &["core::network"]),
     // Certificates and secrets are files. The clock judges when tokens expire.
     ("keystone", &["clock", "core", "settings::files", "metrics"]),
     // Names of queues, and bounds.
@@ -140,6 +141,7 @@ pub const COMPONENTS: &[&[&str]] = &[
     &["open_queues"],
     &["messages", "transfer", "migration", "counting"],
     &["claims", "queues", "explain"],
+    &["webhooks"],
     &["redrive", "balance", "subscriptions", "sweeps", "health"],
     &["reports"],
     &["background"],
@@ -161,9 +163,19 @@ const EVERYWHERE: &str = "";
 pub const CRATES: &[(&str, &[&str])] = &[
     ("anstream", &["client/printer.rs", "client/top", "telemetry.rs"]),
     ("anyhow", &["commands", "main.rs", "bench"]),
-    ("async_trait", &["cluster/peers.rs", "coordination", "storage", "webhook/resolver.rs"]),
+    (
+        "async_trait",
+        &[
+            "broker/webhooks/sender.rs",
+            "cluster/peers.rs",
+            "coordination",
+            "server/webhooks.rs",
+            "storage",
+            "webhook/resolver.rs",
+        ],
+    ),
     ("axum", &["api", "bench", "server"]),
-    ("base64", &["api/sqs", "core/receipt.rs", "webhook/signature.rs"]),
+    ("base64", &["api/sqs", "core/receipt.rs", "core/webhook.rs", "webhook/signature.rs"]),
     ("bytes", &[EVERYWHERE]),
     ("bytesize", &["settings/units.rs"]),
     ("clap", &["commands", "config", "config.rs", "server/face.rs", "bench", "client"]),
@@ -183,6 +195,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "broker/quotas",
             "broker/reports/overview.rs",
             "broker/slot/counted.rs",
+            "broker/webhooks",
             "catalogue",
             "bench",
             "keystone",
@@ -216,7 +229,6 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("hyper_rustls", &["keystone"]),
     ("hyper_util", &["bench", "cluster/connection.rs", "keystone", "server", "webhook/connection.rs"]),
     ("indicatif", &["client"]),
-    ("ipnet", &["webhook/egress.rs"]),
     ("jiff", &["client/doctor", "client/hold.rs", "core/time.rs"]),
     // Writes a table of the store anew.
     ("lsm_tree", &["journal/mend.rs"]),

@@ -64,6 +64,7 @@ mod stores;
 mod subscriptions;
 mod sweeps;
 mod transfer;
+mod webhooks;
 mod writer;
 
 pub use angarium_catalogue::{Act, BalanceRecord};
@@ -108,5 +109,9 @@ pub use slot::transfer_targets::TransferTarget;
 pub use slots::components::{ClusterView, ComponentView};
 pub use slots::table::SlotLocation;
 pub use stores::table::{FirstPool, PoolSettings};
-pub use subscriptions::create::NewSubscription;
+pub use subscriptions::create::{CreatedSubscription, NewSubscription};
 pub use subscriptions::lookup::SubscriptionView;
+pub use webhooks::WebhookStatus;
+pub use webhooks::sender::{
+    WebhookFailure, WebhookFailureKind, WebhookMessage, WebhookSender, WebhookTarget,
+};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use angarium_core::claim::ClaimWait;
+
 /// Messages that one read of a listing takes from a pool.
 pub const LISTING_READ: usize = 256;
 /// Reads of a pool for one page of a listing. Messages that the filter leaves out are read too, so the page ends after
@@ -374,5 +376,27 @@ pub const POOL_TURN: Duration = Duration::from_secs(10);
 
 /// Max bytes of the copies of one post for the subscriptions of its queue: one write of a slot writer.
 pub const FAN_OUT_BYTES: usize = 32 << 20;
+/// Pause between two looks for webhooks that are not served yet, and after a failure of the service.
+pub const WEBHOOKS_TICK: Duration = Duration::from_secs(1);
+/// Requests to webhooks that a replica sends at the same time. Each has one message in memory.
+pub const WEBHOOK_REQUESTS: usize = 256;
+/// Those of one account.
+pub const WEBHOOK_ACCOUNT_REQUESTS: usize = 64;
+/// Seconds of the claims under which messages are sent to webhooks, and of the life of a message after them. After a
+/// crash a message that was being sent is sent again when its claim has ended.
+pub const WEBHOOK_CLAIM_TTL: u32 = 120;
+/// See [`WEBHOOK_CLAIM_TTL`].
+pub const WEBHOOK_CLAIM_GRACE: u32 = 60;
+/// No request begins later after the claim of its message: it would end behind the claim.
+pub const WEBHOOK_CLAIM_USE: Duration = Duration::from_secs(60);
+/// How long one claim for a webhook waits for messages.
+pub const WEBHOOK_WAIT: ClaimWait = ClaimWait::of(20);
+/// Failures in a row after which a webhook gets one request at a time, with pauses.
+pub const WEBHOOK_BREAK_AFTER: u32 = 5;
+/// The first of these pauses, which is doubled each time, and the longest.
+pub const WEBHOOK_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The longest pause that a webhook may ask for (`Retry-After`).
+pub const WEBHOOK_RETRY_AFTER: Duration = Duration::from_hours(1);
+
 /// Pause between two looks for ended subscriptions.
 pub const SUBSCRIPTIONS_TICK: Duration = Duration::from_secs(5);

@@ -53,6 +53,7 @@ use crate::subscriptions::{Subscriptions, SubscriptionsParts};
 use crate::sweeps::{Sweeps, SweepsParts};
 use crate::transfer::remote::TargetEpochs;
 use crate::transfer::{MessageTransfers, MessageTransfersParts};
+use crate::webhooks::Webhooks;
 
 /// Every component with verbs of the service, once each. They hold the components below them.
 pub(crate) struct Components {
@@ -69,6 +70,7 @@ pub(crate) struct Components {
     pub(crate) claims: Claims,
     pub(crate) queues: Queues,
     pub(crate) explanations: Explanations,
+    pub(crate) webhooks: Webhooks,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) redrive: Redrive,
     pub(crate) balance: Balance,
@@ -173,6 +175,7 @@ impl Broker {
             regional_projects: RegionalProjects::default(),
             listing_turns: Admission::new(&AdmissionBounds::LISTINGS),
             peek_turns: Admission::new(&AdmissionBounds::PEEKS),
+            webhook_turns: Admission::new(&AdmissionBounds::WEBHOOKS),
         });
         let open_queues = OpenQueues::new(OpenQueuesParts {
             replica: Arc::clone(&replica),
@@ -217,13 +220,15 @@ impl LowerComponents {
         let (messages, transfers, migrations, counting) =
             (self.messages(), self.transfers(), self.migrations(), self.counting());
         let queues = self.queues(&transfers, &migrations, &counting);
-        let subscriptions = self.subscriptions(&queues);
+        let claims = self.claims();
+        let webhooks = Webhooks::new(&self.replica, &self.slots, &self.open_queues, &self.quotas, &claims);
+        let subscriptions = self.subscriptions(&queues, &webhooks);
         let redrive = self.redrive(&transfers, &queues);
         let balance = self.balance(&migrations, &transfers);
         let health = self.health();
         let reports = self.reports(&balance, &health);
         Components {
-            claims: self.claims(),
+            claims,
             explanations: self.explanations(&messages),
             sweeps: self.sweeps(dedup),
             messages,
@@ -231,6 +236,7 @@ impl LowerComponents {
             migrations,
             counting,
             queues,
+            webhooks,
             subscriptions,
             redrive,
             balance,
@@ -316,7 +322,7 @@ impl LowerComponents {
         })
     }
 
-    fn subscriptions(&self, queues: &Queues) -> Subscriptions {
+    fn subscriptions(&self, queues: &Queues, webhooks: &Webhooks) -> Subscriptions {
         Subscriptions::new(SubscriptionsParts {
             replica: Arc::clone(&self.replica),
             ledger: Arc::clone(&self.ledger),
@@ -325,6 +331,7 @@ impl LowerComponents {
             quotas: self.quotas.clone(),
             open_queues: self.open_queues.clone(),
             queues: queues.clone(),
+            webhooks: webhooks.clone(),
         })
     }
 
@@ -410,6 +417,7 @@ impl Components {
             counting: self.counting.clone(),
             claims: self.claims.clone(),
             queues: self.queues.clone(),
+            webhooks: self.webhooks.clone(),
             subscriptions: self.subscriptions.clone(),
             redrive: self.redrive.clone(),
             balance: self.balance.clone(),

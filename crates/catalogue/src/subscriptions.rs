@@ -12,6 +12,7 @@ use angarium_core::limits;
 use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::subscription::{Subscriber, Subscription, SubscriptionOptions};
 use angarium_core::time::Timestamp;
+use angarium_core::webhook::WebhookSecret;
 
 /// The stored form of a subscription.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub struct SubscriptionRecord {
     ttl: u64,
     /// When its life began, in milliseconds since the Unix epoch.
     renewed: u64,
+    /// Those of a webhook.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    secrets: Vec<WebhookSecret>,
 }
 
 impl From<&Subscription> for SubscriptionRecord {
@@ -34,6 +38,7 @@ impl From<&Subscription> for SubscriptionRecord {
             options: subscription.options.as_raw().to_owned(),
             ttl: subscription.ttl,
             renewed: subscription.renewed.as_millis(),
+            secrets: subscription.secrets.clone(),
         }
     }
 }
@@ -54,6 +59,7 @@ impl QueueRecord {
             options: SubscriptionOptions::stored(record.options.clone()),
             ttl: record.ttl,
             renewed: Timestamp::from_millis(record.renewed),
+            secrets: record.secrets.clone(),
         }))
     }
 }

@@ -40,7 +40,8 @@ enum SubscriptionCommand {
     Create {
         /// The name of the queue
         queue: String,
-        /// Who gets the copies: pull:NAME for consumers that read the subscription, queue:NAME for another queue
+        /// Who gets the copies: pull:NAME for consumers that read the subscription, queue:NAME for another queue, or the
+        /// address of a webhook
         subscriber: String,
         #[command(flatten)]
         terms: TermsArgs,
@@ -83,6 +84,9 @@ struct TermsArgs {
     /// Its options, a JSON object
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
+    /// A secret of a webhook, whsec_ and Base64: requests are signed with each, at most two. Without it one is made
+    #[arg(long = "secret", value_name = "SECRET")]
+    secrets: Vec<String>,
 }
 
 /// The body of a request.
@@ -94,11 +98,14 @@ struct Terms<'a> {
     ttl: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    secrets: &'a [String],
 }
 
 #[derive(Deserialize)]
 struct CreatedSubscription {
     subscription_id: String,
+    secret: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -116,11 +123,15 @@ pub(super) fn run(args: &SubscriptionArgs) -> Result<(), Failure> {
         SubscriptionCommand::Create { queue, subscriber, terms } => {
             let body = terms.body(Some(subscriber))?;
             let reply = remote.call(ApiRequest::new(Method::POST, all(queue)).json(&body)?)?;
-            let CreatedSubscription { subscription_id: id } = reply.parse()?;
+            let CreatedSubscription { subscription_id: id, secret } = reply.parse()?;
+            let mut people = format!("{subscriber} is subscribed to queue {queue}: {id}\n");
+            if let Some(secret) = &secret {
+                people.push_str(&format!("requests are signed with {secret}, which is shown only now\n"));
+            }
             args.caller.printer().show(&Display {
-                people: format!("{subscriber} is subscribed to queue {queue}: {id}\n"),
+                people,
                 json: reply.json_text()?,
-                plain: vec![id],
+                plain: [Some(id), secret].into_iter().flatten().collect(),
             })
         }
         SubscriptionCommand::Show { queue, id } => {
@@ -145,10 +156,10 @@ pub(super) fn run(args: &SubscriptionArgs) -> Result<(), Failure> {
 }
 
 impl TermsArgs {
-    fn body<'a>(&self, subscriber: Option<&'a str>) -> Result<Terms<'a>, Failure> {
+    fn body<'a>(&'a self, subscriber: Option<&'a str>) -> Result<Terms<'a>, Failure> {
         let wrong = |error| Failure::Usage(format!("--options is no JSON: {error}"));
         let options = self.options.clone().map(RawValue::from_string).transpose().map_err(wrong)?;
-        Ok(Terms { subscriber, ttl: self.ttl, options })
+        Ok(Terms { subscriber, ttl: self.ttl, options, secrets: &self.secrets })
     }
 }
 

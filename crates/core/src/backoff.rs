@@ -45,6 +45,10 @@ const fn an_hour() -> f64 {
 }
 
 impl Backoff {
+    /// The pauses between the attempts to send a message to a webhook: 1 second, doubled up to an hour, by a fifth
+    /// longer or shorter.
+    pub const WEBHOOK: Self = Self { first: 1, factor: 2_000, max: 3_600, jitter: 200 };
+
     /// Reads a JSON object with `first` (seconds), and perhaps `factor` (2 if absent), `max` (seconds, 3,600 if absent) and
     /// `jitter` (0 to 1, 0 if absent). The error is the defect.
     pub fn parse(text: &str) -> Result<Self, String> {

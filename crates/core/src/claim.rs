@@ -107,6 +107,11 @@ impl ClaimLimit {
         span.count(requested.unwrap_or(span.default_value().into()), "limit").map(Self)
     }
 
+    /// A limit of the service itself, which is at least one.
+    pub fn of(messages: usize) -> Self {
+        Self(messages.max(1))
+    }
+
     /// The number of messages.
     pub const fn get(self) -> usize {
         self.0
@@ -125,6 +130,11 @@ impl From<PopCount> for ClaimLimit {
 pub struct ClaimWait(u32);
 
 impl ClaimWait {
+    /// A wait of the service itself.
+    pub const fn of(seconds: u32) -> Self {
+        Self(seconds)
+    }
+
     /// Checks a number of seconds; an absent one is 0.
     pub fn new(requested: Option<i64>) -> Result<Self, Error> {
         Self::named(requested.unwrap_or(0), "wait")

@@ -283,3 +283,20 @@ pub const SUBSCRIPTION_TTL_MIN: u64 = 60;
 pub const SUBSCRIPTION_TTL_DEFAULT: u64 = 3_600;
 /// Max subscriptions of a queue. A post to the queue opens the queues of all.
 pub const SUBSCRIPTIONS: usize = 100;
+
+/// Max bytes of the address of a webhook.
+pub const WEBHOOK_URL_BYTES: usize = 2_048;
+/// Min and max bytes of a secret of a webhook (Standard Webhooks).
+pub const WEBHOOK_SECRET_BYTES: (usize, usize) = (24, 64);
+/// Max secrets of a webhook: the present one, and the one that it replaces.
+pub const WEBHOOK_SECRETS: usize = 2;
+/// Max further headers of the requests to a webhook.
+pub const WEBHOOK_HEADERS: usize = 32;
+/// Messages that are being sent to a webhook at the same time, when its options do not name a number, and at most.
+pub const WEBHOOK_IN_FLIGHT_DEFAULT: u32 = 10;
+/// See [`WEBHOOK_IN_FLIGHT_DEFAULT`].
+pub const WEBHOOK_IN_FLIGHT_MAX: u32 = 100;
+/// Max of each number of retries of a `_retry_policy`.
+pub const RETRY_POLICY_RETRIES: u32 = 1_000;
+/// Max seconds of a pause of a `_retry_policy`: a day.
+pub const RETRY_POLICY_SECONDS: u32 = 86_400;

@@ -1,5 +1,6 @@
 //! Subscriptions: who gets a copy of each message that is posted to a queue.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use crate::limits::{self, Limits};
 use crate::names::QueueName;
 use crate::queue::Metadata;
 use crate::time::Timestamp;
+use crate::webhook::{WebhookOptions, WebhookSecret, WebhookUrl};
 
 /// The receiver of the copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +23,15 @@ pub enum Subscriber {
     Pull(String),
     /// Another queue of the project, `queue:NAME`.
     Queue(QueueName),
+    /// An address to which the service sends the copies.
+    Webhook(WebhookUrl),
 }
 
 const FILTER: &str = "filter";
 const FILTER_SCOPE: &str = "filter_scope";
 const PULL: &str = "pull:";
 const QUEUE: &str = "queue:";
+const TRUST: &str = "trust+";
 
 impl Subscriber {
     /// Reads a subscriber as a client names it.
@@ -50,8 +55,27 @@ impl Subscriber {
             }
             return Ok(Self::Pull(name.to_owned()));
         }
+        if let Some(url) = WebhookUrl::new(text) {
+            return url.map(Self::Webhook);
+        }
+        if text.starts_with(TRUST) {
+            let why = "trusts of Keystone are not served: give the address as https:// or http://";
+            return Err(wrong(why.to_owned()));
+        }
         let text: String = text.chars().take(16).collect();
-        Err(wrong(format!("'{text}' does not begin with queue: or pull:, the kinds that are served")))
+        Err(wrong(format!(
+            "'{text}' does not begin with pull:, queue:, https:// or http://, the kinds that are served"
+        )))
+    }
+}
+
+impl Subscriber {
+    /// The subscriber for the log: of a webhook its origin, because the rest of its address is often a credential.
+    pub fn logged(&self) -> Cow<'_, str> {
+        match self {
+            Self::Webhook(url) => url.origin().into(),
+            Self::Pull(_) | Self::Queue(_) => self.to_string().into(),
+        }
     }
 }
 
@@ -60,6 +84,7 @@ impl fmt::Display for Subscriber {
         match self {
             Self::Pull(name) => write!(f, "{PULL}{name}"),
             Self::Queue(name) => write!(f, "{QUEUE}{name}"),
+            Self::Webhook(url) => f.write_str(url.as_str()),
         }
     }
 }
@@ -137,6 +162,15 @@ impl SubscriptionOptions {
         }
     }
 
+    /// The options of a webhook.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`], which names the key.
+    pub fn webhook(&self) -> Result<WebhookOptions, Error> {
+        WebhookOptions::read(&self.text)
+    }
+
     /// The metadata of the subscription's queue. It keeps the order of groups and the retention of its source.
     ///
     /// # Errors
@@ -198,6 +232,8 @@ pub struct Subscription {
     pub ttl: u64,
     /// When its life began: its creation, or the last change of `ttl`.
     pub renewed: Timestamp,
+    /// The secrets of a webhook: requests are signed with each. Other subscribers have none.
+    pub secrets: Vec<WebhookSecret>,
 }
 
 impl Subscription {
@@ -228,12 +264,15 @@ pub fn check_ttl(seconds: u64) -> Result<u64, Error> {
 /// A change of a subscription. Absent parts stay as they are.
 #[derive(Clone, Debug, Default)]
 pub struct SubscriptionChange {
-    /// The new subscriber, of the same kind. Copies that wait go to the former one.
+    /// The new subscriber, of the same kind. Copies that wait for a queue go to the former one, those for a webhook to the
+    /// new one.
     pub subscriber: Option<Subscriber>,
     /// Its new life, which begins with the change.
     pub ttl: Option<u64>,
     /// Its new options.
     pub options: Option<SubscriptionOptions>,
+    /// Its new secrets.
+    pub secrets: Option<Vec<WebhookSecret>>,
 }
 
 #[cfg(test)]
@@ -246,10 +285,22 @@ mod tests {
 
     #[test]
     fn subscribers_are_read_as_they_are_written() {
-        for text in ["pull:", "pull:billing-2.x_", "queue:orders", "queue:orders.fifo"] {
+        for text in
+            ["pull:", "pull:billing-2.x_", "queue:orders", "queue:orders.fifo", "https://a.example/in?b=c"]
+        {
             assert_eq!(Subscriber::new(text).unwrap().to_string(), text);
         }
-        for wrong in ["", "pull", "pull:a b", "queue:", "queue:a~b", "queue:a/b", "mailto:a@b", "Pull:a"] {
+        for wrong in [
+            "",
+            "pull",
+            "pull:a b",
+            "queue:",
+            "queue:a~b",
+            "queue:a/b",
+            "mailto:a@b",
+            "Pull:a",
+            "trust+https://a",
+        ] {
             assert!(Subscriber::new(wrong).is_err(), "{wrong}");
         }
     }
@@ -312,6 +363,7 @@ mod tests {
             options: SubscriptionOptions::empty(),
             ttl: u64::MAX,
             renewed: Timestamp::from_millis(5),
+            secrets: Vec::new(),
         };
         assert!(subscription.is_live(Timestamp::from_millis(u64::MAX - 1)));
         assert!(check_ttl(0).is_err() && check_ttl(59).is_err());

@@ -211,6 +211,11 @@ impl Meter {
         self.0.work.messages_discarded.inc_by(messages as u64);
     }
 
+    /// Counts a request to a webhook, by its result.
+    pub fn note_webhook(&self, result: &'static str) {
+        self.0.work.note_webhook(result);
+    }
+
     /// Counts a lost slot.
     pub fn note_lost_slot(&self) {
         self.0.work.slots_lost.inc();

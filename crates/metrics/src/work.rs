@@ -30,6 +30,11 @@ struct TaskLabels {
     task: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
 type Histograms = Family<PoolLabels, Histogram, fn() -> Histogram>;
 
 /// The meter of commits to a pool: their duration and size. Clones share it.
@@ -70,6 +75,7 @@ pub(super) struct Work {
     pub(super) messages_discarded: Counter,
     pub(super) slots_lost: Counter,
     task_failures: Family<TaskLabels, Counter>,
+    webhooks: Family<ResultLabels, Counter>,
 }
 
 impl Work {
@@ -86,6 +92,7 @@ impl Work {
             messages_discarded: Counter::default(),
             slots_lost: Counter::default(),
             task_failures: Family::default(),
+            webhooks: Family::default(),
         };
         registry.register(
             "angarium_commit_duration_seconds",
@@ -128,7 +135,17 @@ impl Work {
             "Failures of background tasks, which go on by themselves",
             work.task_failures.clone(),
         );
+        registry.register(
+            "angarium_webhook_requests",
+            "Requests to webhooks, by result: `delivered`, `refused`, `unavailable`, `unreachable`, `timed_out` or \
+             `forbidden`",
+            work.webhooks.clone(),
+        );
         work
+    }
+
+    pub(super) fn note_webhook(&self, result: &'static str) {
+        self.webhooks.get_or_create(&ResultLabels { result }).inc();
     }
 
     pub(super) fn fail_task(&self, task: &'static str) {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ipnet::IpNet;
+use angarium_core::network::Network;
 
 use crate::url::{Host, WebhookUrl};
 
@@ -10,7 +10,7 @@ use crate::url::{Host, WebhookUrl};
 /// installation itself are refused in any case.
 #[derive(Clone, Debug, Default)]
 pub struct EgressRules {
-    allowed: Vec<IpNet>,
+    allowed: Vec<Network>,
     refused: Vec<SocketAddr>,
 }
 
@@ -69,7 +69,7 @@ impl EgressRules {
     /// Makes rules of the networks that are allowed besides public addresses, and of the listeners of this installation,
     /// which are refused. A listener at the unspecified address (`0.0.0.0:8888`) is refused at each address of this
     /// machine.
-    pub fn new(allowed: Vec<IpNet>, refused: Vec<SocketAddr>) -> Self {
+    pub fn new(allowed: Vec<Network>, refused: Vec<SocketAddr>) -> Self {
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         Self { allowed, refused: refused.into_iter().map(canonical).collect() }
     }
@@ -103,24 +103,28 @@ impl EgressRules {
         peer: SocketAddr,
         local: SocketAddr,
     ) -> Result<(), ForbiddenAddress> {
-        let is_own = peer.ip().to_canonical() == local.ip().to_canonical();
-        let is_listener =
-            |listener: &SocketAddr| listener.ip().is_unspecified() && listener.port() == peer.port();
-        if is_own && self.refused.iter().any(is_listener) {
+        let ip = peer.ip().to_canonical();
+        let is_own = ip == local.ip().to_canonical();
+        let is_listener = |listener: &SocketAddr| {
+            let is_any = is_own && listener.ip().is_unspecified() && listener.port() == peer.port();
+            is_any || is_at(*listener, ip, peer.port())
+        };
+        if self.refused.iter().any(is_listener) {
             return Err(ForbiddenAddress { address: peer });
         }
         Ok(())
     }
 
     fn is_allowed(&self, ip: IpAddr) -> bool {
-        is_public(ip) || self.allowed.iter().any(|network| network.contains(&ip))
+        is_public(ip) || self.allowed.iter().any(|network| network.contains(ip))
     }
 }
 
 /// Whether the address is that of the listener. That of a listener at each address of the machine is known only once a
 /// connection is made, but for loopback.
 fn is_at(listener: SocketAddr, ip: IpAddr, port: u16) -> bool {
-    let is_any = listener.ip().is_unspecified() && (ip.is_loopback() || ip.is_unspecified());
+    // The system connects the unspecified address to this machine.
+    let is_any = ip.is_unspecified() || (listener.ip().is_unspecified() && ip.is_loopback());
     listener.port() == port && (listener.ip() == ip || is_any)
 }
 
@@ -177,5 +181,18 @@ mod tests {
         assert!(check("[::ffff:203.0.113.7]:8888", "203.0.113.7:40000").is_err());
         assert!(check("203.0.113.7:8889", "203.0.113.7:40000").is_ok());
         assert!(check("203.0.113.8:8888", "203.0.113.7:40000").is_ok());
+    }
+
+    #[test]
+    fn unspecified_address_is_each_listener_of_this_machine() {
+        let all = vec!["0.0.0.0/0".parse().expect("a network"), "::/0".parse().expect("a network")];
+        let rules = EgressRules::new(all, vec!["127.0.0.1:8888".parse().expect("an address")]);
+        let check = |address: &str| rules.check(address.parse().expect("an address"));
+        assert!(check("0.0.0.0:8888").is_err() && check("[::]:8888").is_err());
+        assert!(check("[::ffff:0.0.0.0]:8888").is_err() && check("127.0.0.1:8888").is_err());
+        assert!(check("0.0.0.0:8889").is_ok());
+        let (peer, local) = ("127.0.0.1:8888", "127.0.0.2:40000");
+        let (peer, local) = (peer.parse().expect("an address"), local.parse().expect("an address"));
+        assert!(rules.check_connected(peer, local).is_err());
     }
 }

@@ -14,13 +14,15 @@ use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest, SubscriptionPath, SubscriptionRequest};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
-use angarium_broker::{Broker, NewSubscription, SubscriptionView};
+use angarium_broker::{Broker, NewSubscription, SubscriptionView, WebhookStatus};
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::ids::SubscriptionId;
 use angarium_core::limits::{self, Limits};
 use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::page::PageLimit;
 use angarium_core::subscription::{Subscriber, SubscriptionChange, SubscriptionOptions, check_ttl};
+use angarium_core::time::Timestamp;
+use angarium_core::webhook::WebhookSecret;
 
 /// Which subscriptions to list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -58,7 +60,7 @@ pub struct Subscription {
     id: String,
     /// The queue whose messages it copies.
     source: String,
-    /// Who gets the copies: `pull:NAME` or `queue:NAME`.
+    /// Who gets the copies: `pull:NAME`, `queue:NAME` or the address of a webhook.
     #[schema(example = "pull:billing")]
     subscriber: String,
     /// Seconds that it lives from its creation, or from the last change of its `ttl`.
@@ -68,12 +70,44 @@ pub struct Subscription {
     /// Its options, as they were given.
     #[schema(value_type = serde_json::Value)]
     options: Box<RawValue>,
-    /// Whether copies are made for it. Always true: these subscribers need no confirmation.
+    /// Whether copies are made for it. Always true: no subscriber needs a confirmation.
     confirmed: bool,
+    /// The state of a webhook whose last attempt failed, at the replica that serves the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failing: Option<WebhookError>,
+}
+
+/// A webhook whose last attempt failed.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WebhookError {
+    /// Failures since the last success.
+    failures: u32,
+    /// Why the last attempt failed.
+    #[schema(example = "answered 503")]
+    reason: String,
+    /// Before this time nothing is sent. Absent while there is no pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    paused_until: Option<String>,
+}
+
+impl From<WebhookStatus> for WebhookError {
+    fn from(WebhookStatus { failures, reason, paused_until }: WebhookStatus) -> Self {
+        Self {
+            failures,
+            reason: reason.as_str().to_owned(),
+            paused_until: paused_until.map(Timestamp::calendar),
+        }
+    }
 }
 
 impl Subscription {
-    fn new(source: &QueueName, SubscriptionView { subscription, age }: SubscriptionView) -> Self {
+    fn new(
+        broker: &Broker,
+        source: &QueueName,
+        SubscriptionView { subscription, age }: SubscriptionView,
+    ) -> Self {
         Self {
             id: subscription.id.to_string(),
             source: source.to_string(),
@@ -82,6 +116,7 @@ impl Subscription {
             age,
             options: subscription.options.as_raw().to_owned(),
             confirmed: true,
+            failing: broker.webhook_status(subscription.id).map(WebhookError::from),
         }
     }
 }
@@ -106,7 +141,7 @@ pub async fn list(
     let source = &asked.queue;
     let page = broker.subscriptions_list(source, query.after()?, limit).await?;
     let last = page.last().map(|view| view.subscription.id.to_string());
-    let subscriptions = page.into_iter().map(|view| Subscription::new(&source.name, view)).collect();
+    let subscriptions = page.into_iter().map(|view| Subscription::new(&broker, &source.name, view)).collect();
     let links = links(&collection(source), last, &[("limit", query.limit.as_deref())]);
     Ok(reply(StatusCode::OK, &SubscriptionPage { subscriptions, links }))
 }
@@ -120,8 +155,9 @@ fn collection(source: &QueueRef) -> String {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = SubscriptionRequest)]
 pub struct NewSubscriptionBody {
-    /// Who gets the copies: `pull:NAME` for consumers that read them here, or `queue:NAME` for another queue of the
-    /// project. The `NAME` of `pull:` has at most 64 of the ASCII letters, digits, `_`, `-` and `.`, and may be empty.
+    /// Who gets the copies: `pull:NAME` for consumers that read them here, `queue:NAME` for another queue of the
+    /// project, or an address `https://…` or `http://…` to which the service sends them. The `NAME` of `pull:` has at
+    /// most 64 of the ASCII letters, digits, `_`, `-` and `.`, and may be empty.
     #[schema(example = "pull:billing")]
     subscriber: String,
     /// Seconds that it lives; 3600 when absent.
@@ -133,6 +169,11 @@ pub struct NewSubscriptionBody {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>, nullable = false)]
     options: Option<Box<RawValue>>,
+    /// Secrets with which the requests to a webhook are signed, at most two: `whsec_` and the Base64 form of 24 to 64
+    /// bytes. No answer shows them. When absent one is made, which the answer shows once.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false, min_items = 1, max_items = 2)]
+    secrets: Option<Vec<String>>,
 }
 
 impl RequestBody for NewSubscriptionBody {
@@ -148,8 +189,18 @@ impl NewSubscriptionBody {
             subscriber: Subscriber::new(&self.subscriber)?,
             options: options.unwrap_or_else(SubscriptionOptions::empty),
             ttl: check_ttl(self.ttl.unwrap_or(limits::SUBSCRIPTION_TTL_DEFAULT))?,
+            secrets: self.secrets.map(secrets).transpose()?.unwrap_or_default(),
         })
     }
+}
+
+/// Checks the secrets of a webhook.
+fn secrets(texts: Vec<String>) -> Result<Vec<WebhookSecret>, Error> {
+    if !(1..=limits::WEBHOOK_SECRETS).contains(&texts.len()) {
+        let why = format!("there are 1 to {}", limits::WEBHOOK_SECRETS);
+        return Err(Error::invalid(InvalidPart::Limit, "secrets", why));
+    }
+    texts.iter().map(|text| WebhookSecret::new(text)).collect()
 }
 
 /// A subscription that was created.
@@ -159,6 +210,10 @@ pub struct CreatedSubscription {
     /// Its id.
     #[schema(value_type = uuid::Uuid)]
     subscription_id: String,
+    /// The secret that was made for a webhook. No later answer shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    secret: Option<String>,
 }
 
 /// Create a subscription
@@ -183,8 +238,9 @@ pub async fn post(
     Json(body): Json<NewSubscriptionBody>,
 ) -> Result<Response, ApiError> {
     let source = &asked.queue;
-    let id = broker.subscription_create(source, body.check(broker.limits())?).await?;
-    let created = CreatedSubscription { subscription_id: id.to_string() };
+    let new = broker.subscription_create(source, body.check(broker.limits())?).await?;
+    let secret = new.secret.map(|secret| secret.as_str().to_owned());
+    let created = CreatedSubscription { subscription_id: new.id.to_string(), secret };
     Ok(([(header::LOCATION, collection(source))], reply(StatusCode::CREATED, &created)).into_response())
 }
 
@@ -205,7 +261,7 @@ pub async fn get(
     SubscriptionRequest { source, id }: SubscriptionRequest,
 ) -> Result<Response, ApiError> {
     let view = broker.subscription_get(&source, id?).await?;
-    Ok(reply(StatusCode::OK, &Subscription::new(&source.name, view)))
+    Ok(reply(StatusCode::OK, &Subscription::new(&broker, &source.name, view)))
 }
 
 /// A change of a subscription. Absent keys stay as they are; one must be given. Unknown keys are dropped.
@@ -224,6 +280,11 @@ pub struct SubscriptionChangeBody {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>, nullable = false)]
     options: Option<Box<RawValue>>,
+    /// The secrets of a webhook, in place of those before. To change a secret without a gap, give the new one and the
+    /// former one, and later the new one alone.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false, min_items = 1, max_items = 2)]
+    secrets: Option<Vec<String>>,
 }
 
 impl RequestBody for SubscriptionChangeBody {
@@ -234,14 +295,19 @@ impl RequestBody for SubscriptionChangeBody {
 
 impl SubscriptionChangeBody {
     fn check(self, limits: &Limits) -> Result<SubscriptionChange, Error> {
-        if self.subscriber.is_none() && self.ttl.is_none() && self.options.is_none() {
-            let why = "it has none of subscriber, ttl and options: there is nothing to change";
+        let is_empty = self.subscriber.is_none()
+            && self.ttl.is_none()
+            && self.options.is_none()
+            && self.secrets.is_none();
+        if is_empty {
+            let why = "it has none of subscriber, ttl, options and secrets: there is nothing to change";
             return Err(Error::invalid(InvalidPart::Limit, "", why));
         }
         Ok(SubscriptionChange {
             subscriber: self.subscriber.as_deref().map(Subscriber::new).transpose()?,
             ttl: self.ttl.map(check_ttl).transpose()?,
             options: self.options.map(|text| SubscriptionOptions::new(text, limits)).transpose()?,
+            secrets: self.secrets.map(secrets).transpose()?,
         })
     }
 }
@@ -291,7 +357,7 @@ pub async fn delete(
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = SubscriptionConfirmation)]
 pub struct ConfirmationBody {
-    /// True; a subscription of these kinds is ended by its deletion.
+    /// True; a subscription is ended by its deletion.
     confirmed: bool,
 }
 
@@ -303,7 +369,7 @@ impl RequestBody for ConfirmationBody {
 
 /// Confirm a subscription
 ///
-/// Subscribers of the kinds `pull:` and `queue:` need no confirmation, so this changes nothing.
+/// No subscriber needs a confirmation, so this changes nothing.
 #[utoipa::path(
     put, path = "/v2/queues/{queue_name}/subscriptions/{subscription_id}/confirm",
     operation_id = "subscription_confirmation_put", tag = "subscriptions",

@@ -46,6 +46,9 @@ impl Background {
             &parts.subscriptions,
             |subscriptions| async move { subscriptions.delete_ended().await },
         );
+        replica.start_background_task("webhooks", &parts.webhooks, |webhooks| async move {
+            webhooks.deliver().await
+        });
         replica.start_background_task("deleted queues", &parts.queues, |queues| async move {
             queues.clean_dropped().await
         });

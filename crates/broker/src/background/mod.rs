@@ -22,6 +22,7 @@ use crate::slots::Slots;
 use crate::subscriptions::Subscriptions;
 use crate::sweeps::Sweeps;
 use crate::transfer::MessageTransfers;
+use crate::webhooks::Webhooks;
 
 /// Runs the background tasks of the components.
 #[derive(Clone)]
@@ -36,6 +37,7 @@ pub(crate) struct BackgroundParts {
     pub(crate) counting: Counts,
     pub(crate) claims: Claims,
     pub(crate) queues: Queues,
+    pub(crate) webhooks: Webhooks,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) redrive: Redrive,
     pub(crate) balance: Balance,

@@ -1,5 +1,7 @@
 //! Subscriptions of queues.
 
+use std::sync::Arc;
+
 use angarium_core::error::Error;
 use angarium_core::ids::SubscriptionId;
 use angarium_core::names::QueueRef;
@@ -7,10 +9,22 @@ use angarium_core::page::PageLimit;
 use angarium_core::subscription::SubscriptionChange;
 
 use crate::broker::Broker;
-use crate::subscriptions::create::NewSubscription;
+use crate::subscriptions::create::{CreatedSubscription, NewSubscription};
 use crate::subscriptions::lookup::SubscriptionView;
+use crate::webhooks::WebhookStatus;
+use crate::webhooks::sender::WebhookSender;
 
 impl Broker {
+    /// Sends to webhooks by this sender from now on. Without one no webhook can subscribe. Another call has no effect.
+    pub fn webhooks_send_by(&self, sender: Arc<dyn WebhookSender>) {
+        self.0.webhooks.send_by(sender)
+    }
+
+    /// Returns the state of a webhook whose last attempt failed; none of one that works or is not served here.
+    pub fn webhook_status(&self, id: SubscriptionId) -> Option<WebhookStatus> {
+        self.0.webhooks.status(id)
+    }
+
     /// Creates a subscription, and its queue when there is none. Each post that begins after this returns is copied for
     /// it.
     ///
@@ -23,7 +37,7 @@ impl Broker {
         &self,
         at: &QueueRef,
         new: NewSubscription,
-    ) -> Result<SubscriptionId, Error> {
+    ) -> Result<CreatedSubscription, Error> {
         self.0.subscriptions.create(at, new).await
     }
 

@@ -13,6 +13,8 @@ use angarium_core::maps::HashMap;
 use angarium_core::names::ProjectId;
 use angarium_core::region::Accounts;
 
+use crate::limits as own_limits;
+
 /// The bounds of one kind of request, for each account.
 #[derive(Debug)]
 pub(crate) struct AdmissionBounds {
@@ -36,6 +38,12 @@ impl AdmissionBounds {
         at_once: limits::PEEKS_AT_ONCE,
         in_line: limits::PEEKS_IN_LINE,
         name: "peeks and dry runs, of one account at once",
+    };
+    /// Requests to webhooks. Each webhook waits for one.
+    pub(crate) const WEBHOOKS: Self = Self {
+        at_once: own_limits::WEBHOOK_ACCOUNT_REQUESTS,
+        in_line: usize::MAX,
+        name: "requests to webhooks, of one account at once",
     };
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct QuotaCountsParts {
     pub(crate) regional_projects: RegionalProjects,
     pub(crate) listing_turns: Admission,
     pub(crate) peek_turns: Admission,
+    pub(crate) webhook_turns: Admission,
 }
 
 impl QuotaCounts {
@@ -50,5 +51,10 @@ impl QuotaCounts {
     /// As [`admit_listing`](Self::admit_listing), for a peek or the dry run of a task.
     pub(crate) async fn admit_peek(&self, project: &ProjectId) -> Result<AdmissionPermit, Error> {
         self.0.peek_turns.take(project, self.0.ledger.accounts()).await
+    }
+
+    /// As [`admit_listing`](Self::admit_listing), for a request to a webhook.
+    pub(crate) async fn admit_webhook(&self, project: &ProjectId) -> Result<AdmissionPermit, Error> {
+        self.0.webhook_turns.take(project, self.0.ledger.accounts()).await
     }
 }

@@ -14,7 +14,7 @@ use angarium_catalogue::{ClaimRecord, OwnedSlot, Placement, SlotClaims};
 use angarium_core::attributes::Attributes;
 use angarium_core::group::GroupName;
 use angarium_core::hold::{GroupHold, Hold};
-use angarium_core::ids::{ClaimId, IdSequence, MessageId, QueueId};
+use angarium_core::ids::{ClaimId, IdSequence, MessageId, QueueId, SubscriptionId};
 use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
@@ -122,6 +122,8 @@ pub(crate) struct SlotState {
     pub(crate) group_holds: SlotGroupHolds,
     /// Queues with subscriptions, open or not, and when the next one ends; none until the queue was opened.
     pub(crate) sources: HashMap<QueueRef, Option<Timestamp>>,
+    /// The webhooks among the subscriptions of the sources, as far as they were opened.
+    pub(crate) webhooks: HashMap<QueueRef, Vec<SubscriptionId>>,
     /// Waiting claims by queue, whether the queue exists or not.
     pub(crate) lines: WaitLines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that have an earlier entry are skipped.
@@ -272,6 +274,7 @@ impl SlotState {
             holds: SlotHolds::default(),
             group_holds: SlotGroupHolds::default(),
             sources: HashMap::default(),
+            webhooks: HashMap::default(),
             lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),

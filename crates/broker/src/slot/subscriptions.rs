@@ -135,6 +135,15 @@ impl SlotState {
             Some(next) => drop(self.sources.insert(at.clone(), Some(next))),
             None => drop(self.sources.remove(at)),
         }
+        let is_webhook =
+            |known: &&KnownSubscription| matches!(known.subscription.subscriber, Subscriber::Webhook(_));
+        let webhooks: Vec<SubscriptionId> =
+            subscriptions.iter().filter(is_webhook).map(KnownSubscription::id).collect();
+        if webhooks.is_empty() {
+            self.webhooks.remove(at);
+        } else {
+            self.webhooks.insert(at.clone(), webhooks);
+        }
     }
 }
 
@@ -146,9 +155,20 @@ impl Slot {
         state.sources.iter().filter(is_due).map(|(at, _)| at.clone()).collect()
     }
 
+    /// Returns the webhooks with the queues that they subscribe to.
+    pub(crate) fn webhooks(self: &Arc<Self>) -> Vec<(QueueRef, SubscriptionId)> {
+        let state = self.lock();
+        let of = |(at, ids): (&QueueRef, &Vec<SubscriptionId>)| -> Vec<_> {
+            ids.iter().map(|id| (at.clone(), *id)).collect()
+        };
+        state.webhooks.iter().flat_map(of).collect()
+    }
+
     /// Notes that a queue has no subscriptions, because there is no such queue.
     pub(crate) fn forget_source(self: &Arc<Self>, at: &QueueRef) {
-        self.lock().sources.remove(at);
+        let mut state = self.lock();
+        state.sources.remove(at);
+        state.webhooks.remove(at);
     }
 }
 
@@ -239,7 +259,7 @@ fn copy(
     now: Timestamp,
 ) -> Message {
     let header = match to {
-        Subscriber::Pull(_) => header.clone(),
+        Subscriber::Pull(_) | Subscriber::Webhook(_) => header.clone(),
         Subscriber::Queue(target) => sent_on(header, at, target, now),
     };
     Message { header: Header { id, ..header }, body: body.clone() }

@@ -1,5 +1,6 @@
 //! Creating and changing subscriptions.
 
+use rand::RngCore as _;
 use tracing::info;
 
 use angarium_catalogue::{PoolEntry, QueueRecord, Schema, SubscriptionRecord};
@@ -10,6 +11,7 @@ use angarium_core::names::QueueRef;
 use angarium_core::queue::Metadata;
 use angarium_core::quota::Quota;
 use angarium_core::subscription::{Subscriber, Subscription, SubscriptionChange, SubscriptionOptions};
+use angarium_core::webhook::WebhookSecret;
 
 use crate::open_queues::lookup::PlacedQueue;
 use crate::slot::queue_handle::QueueHandle;
@@ -30,6 +32,17 @@ pub struct NewSubscription {
     pub options: SubscriptionOptions,
     /// Seconds of its life.
     pub ttl: u64,
+    /// The secrets of a webhook. One is made for a webhook without.
+    pub secrets: Vec<WebhookSecret>,
+}
+
+/// A subscription that was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedSubscription {
+    /// Its id.
+    pub id: SubscriptionId,
+    /// The secret that was made for it.
+    pub secret: Option<WebhookSecret>,
 }
 
 impl Subscriptions {
@@ -41,8 +54,19 @@ impl Subscriptions {
     /// [`Error::Conflict`] when the subscriber has a subscription of the queue, and while the queue is being migrated or
     /// its pool is drained; [`Error::Invalid`] for a queue that is its own subscriber; [`Error::TooMany`] when the queue has
     /// as many subscriptions as it may.
-    pub(crate) async fn create(&self, at: &QueueRef, new: NewSubscription) -> Result<SubscriptionId, Error> {
+    pub(crate) async fn create(
+        &self,
+        at: &QueueRef,
+        mut new: NewSubscription,
+    ) -> Result<CreatedSubscription, Error> {
         check_other(at, &new.subscriber)?;
+        let needs_secret = matches!(new.subscriber, Subscriber::Webhook(_)) && new.secrets.is_empty();
+        let secret = needs_secret.then(|| {
+            let mut bytes = [0; 32];
+            self.0.replica.random.clone().fill_bytes(&mut bytes);
+            WebhookSecret::of_bytes(bytes)
+        });
+        new.secrets.extend(secret.clone());
         let (subscriptions, at) = (self.clone(), at.clone());
         let create = async move {
             let queue = subscriptions.0.slots.queue(&at).await?;
@@ -53,7 +77,8 @@ impl Subscriptions {
             let created = subscriptions.create_gated(&queue, &new, &quota).await;
             subscriptions.0.slots.confirm_refusal(queue.slot(), created)
         };
-        self.0.replica.carry_out(create).await
+        let id = self.0.replica.carry_out(create).await?;
+        Ok(CreatedSubscription { id, secret })
     }
 
     async fn create_gated(
@@ -85,7 +110,9 @@ impl Subscriptions {
                 options: new.options.clone(),
                 ttl: new.ttl,
                 renewed: now,
+                secrets: new.secrets.clone(),
             };
+            self.0.webhooks.check(&subscription)?;
             let known = KnownSubscription::new(subscription)?;
             let subscription = &known.subscription;
             let metadata = new.options.metadata(&Metadata::stored(entry.record.metadata.clone())?)?;
@@ -106,7 +133,7 @@ impl Subscriptions {
             }
             drop(roll);
             if slot.note_placed(created)? {
-                let (project, name, subscriber) = (&at.project, &at.name, &subscription.subscriber);
+                let (project, name, subscriber) = (&at.project, &at.name, subscription.subscriber.logged());
                 info!(%project, queue = %name, subscription = %subscription.id, %subscriber, "subscription created");
                 let id = known.id();
                 self.enter(&source, known)?;
@@ -207,6 +234,10 @@ impl Subscriptions {
             if let Some(options) = &change.options {
                 subscription.options = options.clone();
             }
+            if let Some(secrets) = &change.secrets {
+                subscription.secrets = secrets.clone();
+            }
+            self.0.webhooks.check(&subscription)?;
             let known = KnownSubscription::new(subscription)?;
             let subscription = &known.subscription;
             let metadata = subscription.options.metadata(&Metadata::stored(above.metadata)?)?;

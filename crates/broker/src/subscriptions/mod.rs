@@ -17,6 +17,7 @@ use crate::queues::Queues;
 use crate::quotas::QuotaCounts;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
+use crate::webhooks::Webhooks;
 
 #[derive(Clone)]
 pub(crate) struct Subscriptions(pub(in crate::subscriptions) Arc<SubscriptionsParts>);
@@ -29,6 +30,7 @@ pub(crate) struct SubscriptionsParts {
     pub(crate) quotas: QuotaCounts,
     pub(crate) open_queues: OpenQueues,
     pub(crate) queues: Queues,
+    pub(crate) webhooks: Webhooks,
 }
 
 impl Subscriptions {

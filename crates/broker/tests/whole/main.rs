@@ -70,6 +70,7 @@ mod transfers;
 mod transfers_random;
 mod wait_outcome;
 mod waiting;
+mod webhooks;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -30,18 +30,19 @@ use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms, whole};
 use angarium_testbed::settings;
 
-fn options(json: &str) -> SubscriptionOptions {
+pub(super) fn options(json: &str) -> SubscriptionOptions {
     SubscriptionOptions::new(RawValue::from_string(json.to_owned()).unwrap(), &Limits::ZAQAR).unwrap()
 }
 
-fn new(subscriber: &str) -> NewSubscription {
-    NewSubscription { subscriber: Subscriber::new(subscriber).unwrap(), options: options("{}"), ttl: 3_600 }
+pub(super) fn new(subscriber: &str) -> NewSubscription {
+    let (subscriber, secrets) = (Subscriber::new(subscriber).unwrap(), Vec::new());
+    NewSubscription { subscriber, options: options("{}"), ttl: 3_600, secrets }
 }
 
 impl Whole {
     /// Subscribes to a queue. Returns the id, and the queue of the subscription.
-    async fn subscribe(&self, at: &QueueRef, subscriber: &str) -> (SubscriptionId, QueueRef) {
-        let id = self.broker.subscription_create(at, new(subscriber)).await.unwrap();
+    pub(super) async fn subscribe(&self, at: &QueueRef, subscriber: &str) -> (SubscriptionId, QueueRef) {
+        let id = self.broker.subscription_create(at, new(subscriber)).await.unwrap().id;
         (id, at.of_subscription(id))
     }
 
@@ -52,7 +53,7 @@ impl Whole {
     }
 
     /// Posts messages, each with a body of its own. Returns the bodies.
-    async fn post_bodies(&self, at: &QueueRef, count: usize, ttl: i64) -> Vec<String> {
+    pub(super) async fn post_bodies(&self, at: &QueueRef, count: usize, ttl: i64) -> Vec<String> {
         let bodies: Vec<String> = (0..count).map(|_| next_body()).collect();
         let ttl = Some(MessageTtl::new(ttl, "ttl", &Limits::ZAQAR).unwrap());
         let message = |body: &String| NewMessage { ttl, ..with_body(body) };
@@ -171,7 +172,7 @@ async fn filter_chooses_the_messages_of_a_post() {
     let (whole, q) = (whole().await, queue("q"));
     let filtered = async |name: &str, json: &str| {
         let subscription = NewSubscription { options: options(json), ..new(name) };
-        let id = whole.broker.subscription_create(&q, subscription).await.unwrap();
+        let id = whole.broker.subscription_create(&q, subscription).await.unwrap().id;
         (id, q.of_subscription(id))
     };
     let (id, eu) = filtered("pull:eu", r#"{"filter": {"to": ["eu"]}, "filter_scope": "body"}"#).await;
@@ -209,7 +210,7 @@ async fn meeting_copies_of_one_message_are_all_kept() {
     let mut all = vec![q.clone()];
     for name in ["pull:a", "pull:b"] {
         let subscription = NewSubscription { options: options(ONCE), ..new(name) };
-        all.push(q.of_subscription(whole.broker.subscription_create(&q, subscription).await.unwrap()));
+        all.push(q.of_subscription(whole.broker.subscription_create(&q, subscription).await.unwrap().id));
     }
     whole.subscribe(&q, "queue:dead").await;
     let mut bodies = whole.post_bodies(&q, 5, 3_600).await;
@@ -461,8 +462,10 @@ async fn random_history_loses_and_doubles_no_copy() {
         let mut passing = Vec::new();
         for step in 0..40 {
             match dice.random_range(0..10) {
-                0 => passing
-                    .extend(whole.broker.subscription_create(&q, new(&format!("pull:{step}"))).await.ok()),
+                0 => {
+                    let created = whole.broker.subscription_create(&q, new(&format!("pull:{step}"))).await;
+                    passing.extend(created.ok().map(|new| new.id));
+                }
                 1 => {
                     if let Some(id) = passing.pop() {
                         let _ = whole.broker.subscription_delete(&q, id).await;

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use angarium_core::network::Network;
 use angarium_webhook::egress::is_public;
 use angarium_webhook::{DeliveryError, EgressRules, WebhookUrl};
-use ipnet::IpNet;
 use proptest::prelude::*;
 
 use crate::sink::{Names, Sink, client_with, delivery, limits};
@@ -176,7 +176,7 @@ async fn name_is_checked_again_at_each_connection() {
 
 #[test]
 fn listeners_are_refused_although_their_network_is_allowed() {
-    let all: Vec<IpNet> = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
+    let all: Vec<Network> = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
     let listeners = ["10.0.0.5:8890", "0.0.0.0:8888", "8.8.8.8:8890"].map(|text| text.parse().unwrap());
     let rules = EgressRules::new(all, listeners.to_vec());
     for address in [
@@ -196,6 +196,6 @@ fn listeners_are_refused_although_their_network_is_allowed() {
     }
 }
 
-fn host(text: &str) -> IpNet {
-    IpNet::from(ip(text))
+fn host(text: &str) -> Network {
+    text.parse().unwrap()
 }
