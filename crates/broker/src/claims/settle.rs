@@ -180,7 +180,7 @@ impl Claims {
     ) -> Result<(), Error> {
         let rest = loop {
             let changed = queue.slot().claim_changed();
-            if let Some(rest) = queue.begin_returns(claim, ids) {
+            if let Some(rest) = queue.begin_returns(claim, ids)? {
                 break rest;
             }
             if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {

@@ -169,9 +169,17 @@ impl QueueHandle {
     }
 
     /// Begins to take messages that return out of the record of their claim. None while another caller is changing the
-    /// claim, or when the queue is closed.
-    pub(crate) fn begin_returns(&self, claim: ClaimId, ids: &[MessageId]) -> Option<ClaimRest> {
-        self.decide(|engine| engine.begin_returns(claim, ids)).flatten()
+    /// claim.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is closed: no change of the claim is waited for then.
+    pub(crate) fn begin_returns(
+        &self,
+        claim: ClaimId,
+        ids: &[MessageId],
+    ) -> Result<Option<ClaimRest>, Error> {
+        self.decide(|engine| engine.begin_returns(claim, ids)).ok_or_else(|| self.closed())
     }
 
     /// Shows messages that returned: the record of their claim does not name them any more, or was deleted if it named

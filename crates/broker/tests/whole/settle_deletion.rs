@@ -6,7 +6,7 @@ use angarium_core::delay::Delay;
 use angarium_core::error::Error;
 use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
-use angarium_core::settle::{SettleEntry, Verdict};
+use angarium_core::settle::{Retry, SettleEntry, Verdict};
 use tokio::task::JoinSet;
 
 use super::deadletters::FOR_EVER;
@@ -15,7 +15,7 @@ use super::hanging::Pools;
 use super::outcomes::faulty;
 use super::settle::{entry, forward, forwarding, hold, name, settle_one};
 use super::transfers::until;
-use super::{Whole, queue};
+use super::{Whole, queue, whole};
 
 /// Queues `q` and `next`, each in its own pool, whose second one writes nothing; and the forwards of a settle in `q`.
 async fn forwarded_to_dead_pool(pools: &Pools) -> Whole {
@@ -78,6 +78,30 @@ async fn deletion_retries_target_and_then_succeeds() {
     deleting.join_next().await.unwrap().unwrap().unwrap();
     assert!(!whole.broker.queue_stats(&q).await.unwrap().exists);
     until("the forwards do not arrive", async || ready(&whole, &next).await == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settles_beside_deletion_end_and_lose_no_slot() {
+    let whole = whole().await;
+    for round in 0..10 {
+        let q = queue(&format!("q{round}"));
+        let mut settles = JoinSet::new();
+        for _ in 0..5 {
+            whole.post(&q, 4, 3_600).await;
+            let (claim, views) = hold(&whole.broker, &q).await;
+            for view in views {
+                let (broker, q, fail) = (whole.broker.clone(), q.clone(), Retry::After(0));
+                let entry = entry(view.id, Verdict::Fail { reason: None, retry: fail });
+                settles.spawn(async move { broker.messages_settle(&q, claim, vec![entry]).await });
+            }
+        }
+        let begun = Instant::now();
+        whole.broker.queue_delete_forced(&q).await.unwrap();
+        while settles.join_next().await.is_some() {}
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    let page = whole.broker.metrics_page().await;
+    assert!(page.contains("angarium_slots_lost_total 0"), "a slot was lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]
