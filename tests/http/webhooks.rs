@@ -228,6 +228,7 @@ fn service_without_webhooks_refuses_and_sends_nothing() {
     let client = server.client();
     let refused = client.post("/v2/queues/other/subscriptions", &json!({"subscriber": sink.url()})).unwrap();
     assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.text());
+    assert_eq!(client.patch(&path, &json!({"ttl": 7200})).unwrap().status, StatusCode::NO_CONTENT);
     post(&client, json!(1));
     thread::sleep(Duration::from_secs(3));
     assert_eq!(sink.count(), 0);

@@ -396,7 +396,7 @@ pub const WEBHOOK_BREAK_AFTER: u32 = 5;
 /// The first of these pauses, which is doubled each time, and the longest.
 pub const WEBHOOK_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// The longest pause that a webhook may ask for (`Retry-After`).
-pub const WEBHOOK_RETRY_AFTER: Duration = Duration::from_hours(1);
+pub const WEBHOOK_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 
 /// Pause between two looks for ended subscriptions.
 pub const SUBSCRIPTIONS_TICK: Duration = Duration::from_secs(5);

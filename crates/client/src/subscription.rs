@@ -84,7 +84,8 @@ struct TermsArgs {
     /// Its options, a JSON object
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
-    /// A secret of a webhook, whsec_ and Base64: requests are signed with each, at most two. Without it one is made
+    /// A secret of a webhook, whsec_ and Base64: requests are signed with each, at most two. A new webhook without one
+    /// gets one
     #[arg(long = "secret", value_name = "SECRET")]
     secrets: Vec<String>,
 }

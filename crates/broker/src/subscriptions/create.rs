@@ -163,7 +163,7 @@ impl Subscriptions {
             .iter()
             .any(|known| known.subscription.is_live(now) && known.subscription.subscriber == *subscriber)
         {
-            return Err(Error::Conflict(format!("{subscriber} has a subscription of the queue")));
+            return Err(Error::Conflict(format!("{} has a subscription of the queue", subscriber.logged())));
         }
         Ok(())
     }
@@ -237,7 +237,10 @@ impl Subscriptions {
             if let Some(secrets) = &change.secrets {
                 subscription.secrets = secrets.clone();
             }
-            self.0.webhooks.check(&subscription)?;
+            // A longer life is possible also when the settings do not allow its address any more.
+            if change.subscriber.is_some() || change.options.is_some() || change.secrets.is_some() {
+                self.0.webhooks.check(&subscription)?;
+            }
             let known = KnownSubscription::new(subscription)?;
             let subscription = &known.subscription;
             let metadata = subscription.options.metadata(&Metadata::stored(above.metadata)?)?;
@@ -277,6 +280,7 @@ fn check_other(at: &QueueRef, subscriber: &Subscriber) -> Result<(), Error> {
 
 fn check_kind(old: &Subscriber, new: &Subscriber) -> Result<(), Error> {
     if std::mem::discriminant(old) != std::mem::discriminant(new) {
+        let old = old.logged();
         let why = format!("it is {old}, and stays of this kind: create another subscription");
         return Err(Error::invalid(InvalidPart::Limit, "subscriber", why));
     }
