@@ -100,8 +100,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
     ("engine/placement", &[]),
     ("engine", &["core"]),
     ("filter", &["core"]),
-    // It knows no part of the service.
-    ("webhook", &["core::network"]),
+    // Of the service it knows networks, and bounds that the API checks too.
+    ("webhook", &["core::limits", "core::network"]),
     // Certificates and secrets are files. The clock judges when tokens expire.
     ("keystone", &["clock", "core", "settings::files", "metrics"]),
     // Names of queues, and bounds.

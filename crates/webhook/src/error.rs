@@ -68,24 +68,6 @@ pub enum Phase {
 }
 
 impl DeliveryError {
-    /// Whether another attempt is pointless. Names change their addresses, so only an answer is permanent.
-    pub fn is_permanent(&self) -> bool {
-        match self {
-            Self::Refused { .. } => true,
-            Self::Unavailable { .. } | Self::Unreachable(_) | Self::TimedOut(_) | Self::Forbidden { .. } => {
-                false
-            }
-        }
-    }
-
-    /// Returns the status of the answer, if there was one.
-    pub fn status(&self) -> Option<StatusCode> {
-        match self {
-            Self::Refused { status, .. } | Self::Unavailable { status, .. } => Some(*status),
-            Self::Unreachable(_) | Self::TimedOut(_) | Self::Forbidden { .. } => None,
-        }
-    }
-
     /// Returns the first 1 KiB of the answer, if there was one.
     pub fn answer(&self) -> Option<&str> {
         match self {

@@ -23,7 +23,7 @@ pub enum HeaderError {
     Bytes,
 }
 
-/// Headers of the protocol, of connections and of proxies. Those that begin with `webhook-` are reserved too.
+/// Headers of the protocol, of connections and of proxies. Names with the prefix `webhook-` are reserved too.
 const RESERVED: &[&str] = &[
     "connection",
     "content-encoding",

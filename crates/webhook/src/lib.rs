@@ -8,7 +8,7 @@
 //! | [`signature`] | secrets, and the headers of Standard Webhooks |
 //! | [`headers`] | headers of the user, which never replace those of the protocol |
 //! | [`delivery`] | a delivery, and its acceptance |
-//! | [`error`] | what went wrong, and whether a later attempt may succeed |
+//! | [`error`] | what went wrong |
 //! | [`resolver`] | the seam of names: one look-up for each connection |
 //! | [`client`] | the attempt: connect, send, read the status |
 //!

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use angarium_core::limits as core_limits;
+
 /// Most bytes of an address.
-pub const URL_BYTES: usize = 2048;
+pub const URL_BYTES: usize = core_limits::WEBHOOK_URL_BYTES;
 
 /// Most bytes of an answer that are read and returned.
 pub const ANSWER_BYTES: usize = 1024;
@@ -27,7 +29,7 @@ pub const LOOKUPS: usize = 32;
 pub const RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// Most headers of the user.
-pub const CUSTOM_HEADERS: usize = 32;
+pub const CUSTOM_HEADERS: usize = core_limits::WEBHOOK_HEADERS;
 
 /// Most bytes of the headers of the user, names and values.
 pub const CUSTOM_HEADER_BYTES: usize = 8 * 1024;
@@ -36,7 +38,8 @@ pub const CUSTOM_HEADER_BYTES: usize = 8 * 1024;
 pub const ID_BYTES: usize = 128;
 
 /// Least and most bytes of a secret, as in Standard Webhooks.
-pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+pub const SECRET_BYTES: std::ops::RangeInclusive<usize> =
+    core_limits::WEBHOOK_SECRET_BYTES.0..=core_limits::WEBHOOK_SECRET_BYTES.1;
 
 /// Bounds of time and of idle connections.
 #[derive(Clone, Copy, Debug)]

@@ -30,11 +30,6 @@ pub enum SecretError {
 }
 
 impl SigningSecret {
-    /// Makes a secret of 32 random bytes.
-    pub fn from_random(bytes: [u8; 32]) -> Self {
-        Self { key: bytes.to_vec() }
-    }
-
     /// Reads a secret.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let encoded = text.strip_prefix(PREFIX).ok_or(SecretError::Prefix)?;
@@ -43,11 +38,6 @@ impl SigningSecret {
             return Err(SecretError::Length { bytes: key.len() });
         }
         Ok(Self { key })
-    }
-
-    /// Returns the text of the secret, to be stored or given to its user.
-    pub fn reveal(&self) -> String {
-        format!("{PREFIX}{}", STANDARD.encode(&self.key))
     }
 
     /// Returns one signature of a delivery, as in the header `webhook-signature`.

@@ -32,10 +32,6 @@ async fn every_status_has_its_outcome() {
             _ => Err(DeliveryError::Refused { status, answer }),
         };
         assert_eq!(outcome, expected);
-        assert_eq!(
-            outcome.is_err_and(|error| error.is_permanent()),
-            matches!(code, 300..=499 | 600..) && !matches!(code, 408 | 425 | 429)
-        );
     }
 }
 
@@ -98,5 +94,8 @@ async fn broken_body_keeps_the_status() {
     })
     .await;
     let error = client().deliver(&delivery(&sink.url())).await.unwrap_err();
-    assert_eq!((error.status().unwrap().as_u16(), error.answer().unwrap()), (500, "part"));
+    assert!(
+        matches!(&error, DeliveryError::Unavailable { status, answer, .. } if status.as_u16() == 500 && answer == "part"),
+        "{error}"
+    );
 }

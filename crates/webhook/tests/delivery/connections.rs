@@ -1,4 +1,4 @@
-//! Connections that are used again, and those that are not.
+//! Connections that are used again, and connections that are dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +129,7 @@ async fn request_has_its_headers_once_and_two_signatures() {
     let mut delivery = delivery(&sink.url());
     delivery.headers =
         CustomHeaders::parse([("X-Token", "a"), ("x-token", "b"), ("User-Agent", "mine")]).unwrap();
-    let second = SigningSecret::from_random([7; 32]);
+    let second = SigningSecret::parse("whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=").unwrap();
     delivery.secrets.push(second.clone());
     client().deliver(&delivery).await.unwrap();
 

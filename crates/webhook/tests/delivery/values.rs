@@ -16,10 +16,7 @@ fn signature_equals_the_published_vector() {
 #[test]
 fn secret_is_bounded_and_hidden() {
     let secret = SigningSecret::parse(SECRET).unwrap();
-    assert_eq!(secret.reveal(), SECRET);
     assert_eq!(format!("{secret:?}"), "SigningSecret(..)");
-    let random = SigningSecret::from_random([9; 32]);
-    assert_eq!(SigningSecret::parse(&random.reveal()).unwrap().reveal(), random.reveal());
     for (text, error) in [
         ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", SecretError::Prefix),
         ("whsec_%%%%", SecretError::Base64),
