@@ -12,7 +12,7 @@ use angarium_settings::units;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Webhooks")]
 pub struct WebhookSettings {
-    /// Refuse webhooks, and send nothing to those that exist
+    /// Refuse new webhooks, and send nothing to existing ones
     #[arg(long, env = "ANGARIUM_NO_WEBHOOKS", default_value = "false", value_name = "BOOL")]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_parser = BoolishValueParser::new())]

@@ -84,7 +84,7 @@ pub struct WebhookError {
     /// Failures since the last success.
     failures: u32,
     /// Why the last attempt failed.
-    #[schema(example = "answered 503")]
+    #[schema(example = "the subscriber answered with status 503: closed")]
     reason: String,
     /// Before this time nothing is sent. Absent while there is no pause.
     #[serde(skip_serializing_if = "Option::is_none")]

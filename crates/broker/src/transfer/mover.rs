@@ -360,7 +360,7 @@ impl MessageTransfers {
 
 /// The entries of a target for the messages of a transfer.
 pub(crate) struct PreparedEntries {
-    /// Those that the source has prepared, in this attempt or in an earlier one.
+    /// The entries that the source has prepared, in this attempt or in an earlier one.
     pub(crate) headers: Vec<Header>,
     /// Number of dead letters among them.
     dead: u64,
