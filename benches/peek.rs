@@ -1,6 +1,5 @@
 //! What peeks cost the claims beside them: the rate of claims of a queue of a million messages, alone and while another
-//! client looks through the whole queue, and the memory of the process. Then a task moves the ten messages that have a
-//! tag.
+//! client looks through the whole queue, and the memory of the process.
 //!
 //! `cargo bench --bench peek` takes about a minute and fails when a bar is missed; `cargo bench --bench peek -- 10000000`
 //! looks through ten million messages. Rounds with and without the peek alternate in one run.
@@ -29,8 +28,6 @@ const BODY_BYTES: usize = 200;
 /// Messages in one post that fills the queue, and threads that fill it.
 const FILL: usize = 500;
 const FILLERS: usize = 4;
-/// Messages with a tag, in the middle of the queue.
-const RARE: usize = 10;
 const QUEUE: &str = "peeked";
 /// The first page of a peek that reads every message and shows none.
 const FIRST: &str = "/v2/queues/peeked/peek?contains=absent&limit=20";
@@ -46,9 +43,7 @@ fn main() {
     let messages = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(MESSAGES);
     let dir = TempDir::new().expect("a directory");
     let server = ServerBuilder::new(&dir.path().join("data")).start();
-    fill(&server, messages / 2);
-    post_rare(&server.client());
-    fill(&server, messages / 2);
+    fill(&server, messages);
     claims(&server.client());
     let (mut ratios, mut next) = (Vec::new(), FIRST.to_owned());
     for round in 0..ROUNDS {
@@ -73,7 +68,6 @@ fn main() {
         memory >> 20,
         MEMORY_BAR >> 20
     );
-    redrive_rare(&server.client(), messages);
     assert!(ratio <= TIME_BAR && memory < MEMORY_BAR, "a bar is missed");
 }
 
@@ -89,39 +83,6 @@ fn fill(server: &Server, messages: usize) {
             });
         }
     });
-}
-
-fn post_rare(client: &Client) {
-    let rare = vec![json!({"body": "rare", "tags": ["rare"]}); RARE];
-    let answer = client.post(&format!("/v2/queues/{QUEUE}/messages"), &json!({"messages": rare}));
-    assert_eq!(answer.expect("the server answers").status, 201);
-}
-
-/// Moves the messages with the tag, beside claims.
-#[expect(clippy::print_stdout, reason = "the result is what a benchmark is for")]
-fn redrive_rare(client: &Client, messages: usize) {
-    assert_eq!(client.create_queue("repaired").expect("the server answers").status, 201);
-    let tasks = format!("/v2/queues/{QUEUE}/tasks");
-    let start = Instant::now();
-    let task = json!({"do": "move", "filter": {"state": ["ready"], "tag": "rare"}, "to": "repaired"});
-    assert_eq!(client.post(&tasks, &task).expect("the server answers").status, 202);
-    let beside = claims(client);
-    let task = loop {
-        let listed = client.get(&tasks).expect("the server answers").json();
-        if listed["tasks"][0]["state"] != "running" {
-            break listed["tasks"][0].clone();
-        }
-        thread::sleep(Duration::from_millis(50));
-    };
-    println!(
-        "a task moved {} of {} messages in {:.1} s; {:.0} claims/s beside it",
-        task["moved"],
-        task["looked_at"],
-        start.elapsed().as_secs_f64(),
-        CLAIMS as f64 / beside.as_secs_f64()
-    );
-    assert_eq!((&task["state"], &task["moved"]), (&json!("completed"), &json!(RARE)), "{task}");
-    assert!(task["looked_at"].as_u64().is_some_and(|looked_at| looked_at as usize > messages / 2), "{task}");
 }
 
 fn body() -> Value {

@@ -14,6 +14,7 @@ pub mod sqs_keys;
 pub mod tokens;
 pub mod waits;
 pub mod webhooks;
+pub mod zookeeper;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -39,6 +40,7 @@ use requests::RequestSettings;
 use sqs::SqsSettings;
 use waits::WaitSettings;
 use webhooks::WebhookSettings;
+use zookeeper::ZooKeeperSettings;
 
 /// What `angarium serve` can be told. Each has a flag, an environment variable and a key in a file, all of one name,
 /// and most have a default.
@@ -85,6 +87,16 @@ pub struct Config {
     #[arg(long, env = "ANGARIUM_COORDINATION", default_value = "embedded", value_name = "WHERE")]
     #[arg(help_heading = "Replicas")]
     pub coordination: TreeChoice,
+
+    /// Access to ZooKeeper.
+    #[command(flatten)]
+    pub zookeeper: ZooKeeperSettings,
+
+    /// File of the keys for the secrets in the tree, as the passwords of pools: lines of a name and 32 random bytes in
+    /// Base64, the newest first. A new tree is then sealed, an existing one by `angarium tree seal`
+    #[arg(long, env = "ANGARIUM_SECRET_KEY_FILE", value_name = "FILE")]
+    #[arg(help_heading = "Access")]
+    pub secret_key_file: Option<PathBuf>,
 
     /// This replica among others.
     #[command(flatten)]
@@ -160,6 +172,13 @@ pub struct Config {
     #[arg(help_heading = "Storage")]
     pub accept_log_damage: bool,
 
+    /// Use the data directory although it is not where it was: it was moved, or copied and the original is gone
+    #[arg(long, env = "ANGARIUM_MOVED", default_value = "false", value_name = "BOOL")]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_parser = BoolishValueParser::new())]
+    #[arg(help_heading = "Storage")]
+    pub moved: bool,
+
     /// Where the storage of the first pool is, made when there is none; without it `embedded:journal`, or no
     /// pool on ZooKeeper
     #[arg(long, env = "ANGARIUM_POOL", value_name = "URI")]
@@ -209,9 +228,15 @@ pub enum ConfigError {
     /// TLS needs both files.
     #[error("--tls-cert and --tls-key go together")]
     HalfTls,
+    /// So does the identity among replicas.
+    #[error("--peer-cert and --peer-key go together")]
+    HalfPeerIdentity,
     /// The settings of Keystone are incomplete or conflict.
     #[error("{0}")]
     Keystone(&'static str),
+    /// The settings of the access to ZooKeeper are incomplete.
+    #[error("{0}")]
+    ZooKeeper(&'static str),
     /// A default is outside its bounds.
     #[error(transparent)]
     Limits(#[from] BadLimits),
@@ -232,6 +257,15 @@ impl Config {
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::HalfTls);
+        }
+        if self.cluster.peer_cert.is_some() != self.cluster.peer_key.is_some() {
+            return Err(ConfigError::HalfPeerIdentity);
+        }
+        self.zookeeper.chosen().map_err(ConfigError::ZooKeeper)?;
+        if self.coordination == TreeChoice::Embedded && self.zookeeper.is_set() {
+            return Err(ConfigError::ZooKeeper(
+                "the settings of ZooKeeper need --coordination zookeeper://…",
+            ));
         }
         self.limits.chosen()?;
         Ok(())
@@ -324,5 +358,16 @@ mod tests {
         assert_eq!(check(&["--tls-cert", "file"]), Err(ConfigError::HalfTls));
         assert_eq!(check(&["--tls-key", "file"]), Err(ConfigError::HalfTls));
         assert_eq!(check(&["--tls-cert", "file", "--tls-key", "file"]), Ok(()));
+    }
+
+    #[test]
+    fn client_certificate_needs_key_and_authorities() {
+        let (cert, key) = (["--zookeeper-tls-cert", "file"], ["--zookeeper-tls-key", "file"]);
+        for part in [cert.as_slice(), key.as_slice(), &[cert, key].concat()] {
+            assert!(matches!(check(part), Err(ConfigError::ZooKeeper(_))), "{part:?}");
+        }
+        let all = [cert, key, ["--zookeeper-tls-ca", "file"]].concat();
+        assert!(matches!(check(&all), Err(ConfigError::ZooKeeper(_))), "the tree is embedded");
+        assert_eq!(check(&[all, vec!["--coordination", "zookeeper://a/b"]].concat()), Ok(()));
     }
 }

@@ -17,10 +17,12 @@
 //! | [`angarium_journal`] | the embedded database under both seams: one committer, one sync for all waiters | knows no meaning of its bytes |
 //! | [`angarium_storage`] | seam 1: pools of messages | knows nothing of claims, visibility or the tree |
 //! | [`angarium_coordination`] | seam 2: the tree of small versioned nodes, embedded or in ZooKeeper | knows nothing of queues |
+//! | `angarium_sealing` | secrets in the tree: keys of a file, the data key, sealed values | knows no tree, and no secret by name |
 //! | [`angarium_catalogue`] | typed records in the tree: queues, pools, slots, claims | decides nothing |
 //! | [`angarium_cluster`] | which replica serves which slot, and requests between replicas | does not know what is in a slot |
 //! | [`angarium_broker`] | what the product does, in components: queues, messages, claims, pools, migrations | sees no status code, header or path of the tree |
-//! | [`angarium_client`] | the commands that are clients of the REST API | sees no part of the service, but the keys of attributes and the stores that `doctor` reads |
+//! | [`angarium_backup`] | the form of a backup: written from views of journals, read with every check | knows no queue, no tree, no HTTP |
+//! | [`angarium_client`] | the commands that are clients of the REST API | sees no part of the service, but the keys of attributes, the stores that `doctor` reads and the form of backups |
 //! | [`angarium_bench`] | the load generator | sees no part of the service |
 //! | `angarium_testbed` | private servers and stand-ins of the seams for tests | is in no release |
 //!
@@ -38,7 +40,7 @@
 //! # Layers
 //!
 //! `commands → server → api → broker → {catalogue, cluster, engine, storage}`, and `api → keystone`; catalogue and cluster
-//! use coordination; the embedded tree and the embedded pool use the journal; everything may use core.
+//! use coordination, and the catalogue sealing; the embedded tree and the embedded pool use the journal; everything may use core.
 //! `tests/tidy/tables.rs` has the table of imports.
 //!
 //! # One request walked through

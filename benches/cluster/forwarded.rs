@@ -14,11 +14,14 @@ use angarium_testbed::zookeeper::ZooKeeper;
 /// Ticks of the clock of processes in a second: Linux has shown 100 everywhere for long.
 const TICKS: f64 = 100.0;
 
+/// The default of `--weight`.
+pub(super) const WEIGHT: u32 = 100;
+
 /// What the load was answered.
-struct Figures {
-    requests_per_second: f64,
+pub(super) struct Figures {
+    pub(super) requests_per_second: f64,
     /// Of all replicas together.
-    microseconds_per_request: f64,
+    pub(super) microseconds_per_request: f64,
 }
 
 /// The medians of the rounds.
@@ -58,10 +61,15 @@ pub fn ratios(rounds: usize) -> Ratios {
 fn cycles(zookeeper: &ZooKeeper, redis: &Redis, round: usize, replicas: usize) -> Figures {
     let (tree, dir) = (zookeeper.fresh_tree().to_string(), TempDir::new().expect("a temporary directory"));
     let pool = redis.uri(&format!("prefix=forwarded-{round}-{replicas}"));
-    let servers: Vec<_> = (0..replicas).map(|number| start(&tree, &pool, &dir, number)).collect();
+    let servers: Vec<_> = (0..replicas).map(|number| start(&tree, &pool, &dir, number, WEIGHT)).collect();
     if replicas > 1 {
         await_shares(&servers[0]);
     }
+    load(&servers, servers.iter())
+}
+
+/// Sends requests to some of these servers, and counts the CPU of all.
+pub(super) fn load<'s>(servers: &[Server], asked: impl Iterator<Item = &'s Server>) -> Figures {
     let used = || servers.iter().map(ticks).sum::<f64>();
     let before = used();
     let mut bench = Command::new(env!("CARGO_BIN_EXE_angarium"));
@@ -79,7 +87,7 @@ fn cycles(zookeeper: &ZooKeeper, redis: &Redis, round: usize, replicas: usize) -
         "--keep",
         "--json",
     ]);
-    servers.iter().for_each(|server| {
+    asked.for_each(|server| {
         bench.args(["--url", server.base()]);
     });
     let ended = bench.output().expect("the program starts");
@@ -98,9 +106,11 @@ fn ticks(server: &Server) -> f64 {
     fields.filter_map(|field| field.parse::<f64>().ok()).sum()
 }
 
-fn start(tree: &str, pool: &str, dir: &TempDir, number: usize) -> Server {
+/// A replica with the default share of the slots, or with another `weight`.
+pub(super) fn start(tree: &str, pool: &str, dir: &TempDir, number: usize, weight: u32) -> Server {
     let builder = ServerBuilder::new(&dir.path().join(number.to_string()));
-    builder.arg("--coordination").arg(tree).arg("--pool").arg(pool).start()
+    let builder = builder.arg("--coordination").arg(tree).arg("--pool").arg(pool);
+    builder.arg(format!("--weight={weight}")).start()
 }
 
 /// Until the second replica has taken its share.

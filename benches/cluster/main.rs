@@ -3,16 +3,19 @@
 //!
 //! `cargo bench --bench cluster` starts a private cluster, needs what `tests/prepare` installs, takes about two
 //! minutes, and fails when a bar is missed. Everything is on one machine, so what is short there may be shorter
-//! elsewhere. With one of the words `gaps`, `forwarded` and `scale` it measures only that; `cargo bench --bench cluster
+//! elsewhere. With one of the words `gaps`, `forwarded`, `link`, `scale` and `secure` it measures only that; `link`
+//! compares requests that are forwarded in TLS and in clear text, and takes five minutes; `cargo bench --bench cluster
 //! -- scale [QUEUES]` makes a hundred thousand queues unless told otherwise, which takes some minutes, and needs the
-//! `jcmd` of a JDK.
+//! `jcmd` of a JDK; `secure [NODES]` closes two trees of a hundred thousand nodes under load, one of them interrupted.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
 mod forwarded;
 mod gaps;
+mod link;
 mod scale;
+mod secure;
 
 use std::time::Duration;
 
@@ -27,18 +30,24 @@ const LEFT: Duration = Duration::from_millis(250);
 const LED: Duration = Duration::from_secs(3);
 /// Requests to two replicas in turn, at least this part of those to one alone.
 const FORWARDED: f64 = 0.6;
+/// CPU of a forwarded request in TLS, at most this many times that in clear text.
+const LINK: f64 = 1.15;
 const ROUNDS: usize = 3;
+/// Rounds of the comparison of TLS and clear text, which differ little.
+const LINK_ROUNDS: usize = 9;
 /// How often replicas leave in each of them.
 const LEAVES: usize = 4;
 
-/// Queues of the measure of scale.
-const QUEUES: usize = 100_000;
+/// Queues of the measure of scale, and nodes of that of closing a tree.
+const MANY: usize = 100_000;
 /// What a queue that rests may cost in memory.
 const PER_QUEUE: u64 = 2_000;
 /// The heap of ZooKeeper after a collection.
 const HEAP: u64 = 150_000_000;
 /// From the end of a session until the slots of the replica are served by the others.
 const TAKEN_OVER: Duration = Duration::from_secs(10);
+/// What `tree secure` may take of memory.
+const SECURING: u64 = 100_000_000;
 
 /// What was found, beside its bars.
 #[derive(Default)]
@@ -63,7 +72,7 @@ impl Verdict {
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let chosen = words.first().map(String::as_str);
-    let queues = words.get(1).map_or(QUEUES, |word| word.parse().expect("it is a number of queues"));
+    let many = words.get(1).map_or(MANY, |word| word.parse().expect("it is a number"));
     let mut verdict = Verdict::default();
     match chosen {
         None => {
@@ -72,8 +81,10 @@ fn main() {
         }
         Some("gaps") => gaps(&mut verdict),
         Some("forwarded") => forwarded(&mut verdict),
-        Some("scale") => scale(&mut verdict, queues),
-        Some(other) => verdict.judge(other, "it measures gaps, forwarded or scale", false),
+        Some("link") => link(&mut verdict),
+        Some("scale") => scale(&mut verdict, many),
+        Some("secure") => secure(&mut verdict, many),
+        Some(other) => verdict.judge(other, "it measures gaps, forwarded, link, scale or secure", false),
     }
     assert!(verdict.missed.is_empty(), "missed: {:?}", verdict.missed);
 }
@@ -100,6 +111,13 @@ fn forwarded(verdict: &mut Verdict) {
     verdict.judge("CPU for a request through one to that through two", &figure, ratios.cpu >= FORWARDED);
 }
 
+fn link(verdict: &mut Verdict) {
+    let cost = link::measure(LINK_ROUNDS);
+    let (least, greatest) = cost.extent;
+    let figure = format!("{:.3} in the middle, of {least:.3} to {greatest:.3} (bar {LINK})", cost.median);
+    verdict.judge("CPU of a forwarded request in TLS to that in clear text", &figure, cost.median <= LINK);
+}
+
 fn scale(verdict: &mut Verdict, queues: usize) {
     let found = scale::measure(queues);
     let of = |bytes: u64, bar: u64| format!("{bytes} bytes (bar {bar})");
@@ -110,4 +128,20 @@ fn scale(verdict: &mut Verdict, queues: usize) {
     verdict.judge("watches", &watches, found.watches == REPLICAS);
     verdict.gap("take-over of a third after the end of its session", found.taken_over, TAKEN_OVER);
     verdict.judge("start of a replica", &format!("{:.2?}", found.started), true);
+}
+
+fn secure(verdict: &mut Verdict, nodes: usize) {
+    let found = secure::measure(nodes);
+    verdict.judge("nodes, in each of two trees", &nodes.to_string(), true);
+    let names = ["in one run", "killed after half of the nodes", "run again", "with nothing to do"];
+    for (name, run) in names.iter().zip(&found.runs) {
+        let took = format!(
+            "{:.1?}, {} nodes named, {} bytes of memory; {}",
+            run.took, run.closed, run.memory, run.report
+        );
+        let is_whole = run.report == "killed" || run.report.contains("nodes are closed");
+        verdict.judge(&format!("closing {name}"), &took, is_whole && run.memory < SECURING);
+    }
+    verdict.judge("open nodes that are left", &found.open.to_string(), found.open == 0);
+    verdict.gap("time of a client without a success meanwhile", found.pause, LEFT);
 }

@@ -87,6 +87,7 @@ impl ApiError {
             Error::NoPool
             | Error::NotDurable(_)
             | Error::Held { .. }
+            | Error::SubscriptionFull { .. }
             | Error::Overloaded
             | Error::BodiesFull
             | Error::Busy(_)

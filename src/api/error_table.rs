@@ -6,8 +6,9 @@ use axum::http::StatusCode;
 use super::error::ApiError;
 use super::sqs;
 use angarium_core::error::{Error, ErrorCode, InvalidPart, Part, Resource};
-use angarium_core::ids::{MessageId, Slot};
+use angarium_core::ids::{MessageId, QueueId, Slot, SubscriptionId};
 use angarium_core::names::PoolName;
+use angarium_core::quota::Amount;
 
 /// One code, and its answers.
 pub struct ErrorRow {
@@ -68,6 +69,12 @@ fn examples(code: ErrorCode) -> Vec<Error> {
         by: "".into(),
         is_passing,
     };
+    let subscription_full = |may_fit| Error::SubscriptionFull {
+        id: SubscriptionId(QueueId::from_bytes([0; 16])),
+        held: Amount::default(),
+        most: Amount::default(),
+        may_fit,
+    };
     match code {
         ErrorCode::Invalid => {
             [InvalidPart::Body, InvalidPart::Accept, InvalidPart::MediaType, InvalidPart::HeaderSize]
@@ -99,6 +106,7 @@ fn examples(code: ErrorCode) -> Vec<Error> {
         ErrorCode::Held => {
             vec![Error::Held { reason: String::new(), retry_after: 1, is_discarded: false }]
         }
+        ErrorCode::SubscriptionFull => [true, false].map(subscription_full).into(),
         ErrorCode::Full => vec![Error::Full],
         ErrorCode::TooMany => {
             vec![Error::TooManyInFlight { bound: 1 }, Error::TooMany { what: "claims", bound: 1 }]

@@ -13,8 +13,9 @@ use uuid::Uuid;
 use super::error::ApiError;
 use super::pipeline::identity::Identity;
 use super::query::boolean;
-use angarium_broker::Broker;
+use angarium_broker::{Broker, ConfirmationSender};
 use angarium_core::access::Role;
+use angarium_core::confirmation::UrlSignature;
 use angarium_core::error::{Error, InvalidPart, Resource};
 use angarium_core::ids::SubscriptionId;
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
@@ -81,9 +82,20 @@ pub struct QueuePath {
     queue_name: String,
 }
 
-/// Documents the subscription in a path, with its source.
-#[derive(Deserialize, IntoParams)]
+/// Documents the topic in a path.
+#[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its description is used: it is read with the subscription")]
+pub struct TopicPath {
+    /// 1 to 64 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
+    #[param(min_length = 1, max_length = 64, pattern = r"^[A-Za-z0-9_.\-]+$")]
+    topic_name: String,
+}
+
+/// Documents the subscription in a path, with its source.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its description is used: it is read with the topics")]
 pub struct SubscriptionPath {
     /// The queue that the subscription is of: 1 to 80 of the ASCII letters, digits, `_`, `-` and `.`, but neither `.` nor `..`.
     #[param(min_length = 1, max_length = 80, pattern = r"^[A-Za-z0-9_.\-]+$")]
@@ -93,11 +105,24 @@ pub struct SubscriptionPath {
     subscription_id: String,
 }
 
-/// The parts of a path that name the queue of a request: its name, and perhaps a subscription that is read as a queue.
+/// The parts of a path that name the queue of a request: its name or that of a topic, and perhaps a subscription that is
+/// read as a queue.
 #[derive(Deserialize)]
 struct QueueNames {
-    queue_name: String,
+    queue_name: Option<String>,
+    topic_name: Option<String>,
     subscription_id: Option<String>,
+}
+
+impl QueueNames {
+    /// The queue or the topic.
+    fn source(&self, project: ProjectId) -> Result<QueueRef, Error> {
+        let name = match (&self.queue_name, &self.topic_name) {
+            (_, Some(topic)) => QueueName::topic(topic)?,
+            (queue, None) => QueueName::new(queue.as_deref().unwrap_or_default())?,
+        };
+        Ok(QueueRef { project, name })
+    }
 }
 
 /// The queue of a request, and its caller. Below a subscription it is the queue of that subscription, which exists.
@@ -117,12 +142,11 @@ impl FromRequestParts<Broker> for QueueRequest {
 
     async fn from_request_parts(parts: &mut Parts, broker: &Broker) -> Result<Self, Self::Rejection> {
         let Caller { project, client } = Caller::from_request_parts(parts, broker).await?;
-        let Path(QueueNames { queue_name, subscription_id }) =
-            Path::from_request_parts(parts, broker).await?;
+        let Path(names) = Path::<QueueNames>::from_request_parts(parts, broker).await?;
         let trace = parts.extensions.remove::<TraceContext>();
         let is_detailed = boolean("X-Message-Details", text(&parts.headers, DETAILS)?)?.unwrap_or(false);
-        let mut queue = QueueRef { project, name: QueueName::new(&queue_name)? };
-        if let Some(id) = subscription_id {
+        let mut queue = names.source(project)?;
+        if let Some(id) = names.subscription_id {
             let id = subscription(&id)?;
             broker.subscription_get(&queue, id).await?;
             queue = queue.of_subscription(id);
@@ -144,10 +168,9 @@ impl FromRequestParts<Broker> for SubscriptionRequest {
 
     async fn from_request_parts(parts: &mut Parts, broker: &Broker) -> Result<Self, Self::Rejection> {
         let Caller { project, .. } = Caller::from_request_parts(parts, broker).await?;
-        let Path(SubscriptionPath { queue_name, subscription_id }) =
-            Path::from_request_parts(parts, broker).await?;
-        let source = QueueRef { project, name: QueueName::new(&queue_name)? };
-        Ok(Self { source, id: subscription(&subscription_id) })
+        let Path(names) = Path::<QueueNames>::from_request_parts(parts, broker).await?;
+        let source = names.source(project)?;
+        Ok(Self { source, id: subscription(names.subscription_id.as_deref().unwrap_or_default()) })
     }
 }
 
@@ -198,6 +221,53 @@ impl<S: Send + Sync> FromRequestParts<S> for CallerRole {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         let role = parts.extensions.get::<Identity>().map(|identity| identity.role);
         Ok(Self(role.unwrap_or(Role::Reader)))
+    }
+}
+
+/// The header with a signature of the service, in place of a token.
+pub const SIGNATURE: &str = "url-signature";
+
+/// Documents the headers of a confirmation by the subscriber.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used: the headers are read by name")]
+pub struct SignatureHeaders {
+    /// The signature that the service has sent to the webhook. With it no token is needed, and `X-Project-Id` names the project.
+    #[param(rename = "URL-Signature", nullable = false)]
+    signature: Option<String>,
+    /// The time that came with it.
+    #[param(rename = "URL-Expires", nullable = false, example = "2026-12-31T12:00:00")]
+    expires: Option<String>,
+    /// The method that came with it.
+    #[param(rename = "URL-Methods", nullable = false, example = "PUT")]
+    methods: Option<String>,
+    /// The path that came with it.
+    #[param(rename = "URL-Paths", nullable = false)]
+    paths: Option<String>,
+}
+
+/// The sender of a confirmation. Headers of a signature count also beside a token, and no signature has others: not found
+/// then, as for a signature that proves nothing.
+#[derive(Debug)]
+pub struct ConfirmationRequest(pub Option<ConfirmationSender>);
+
+impl<S: Send + Sync> FromRequestParts<S> for ConfirmationRequest {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        if !parts.headers.contains_key(SIGNATURE) {
+            let CallerRole(role) = CallerRole::from_request_parts(parts, state).await?;
+            return Ok(Self(Some(ConfirmationSender::Caller(role))));
+        }
+        let only = |name: &str| {
+            let mut values = parts.headers.get_all(name).iter();
+            values.next().filter(|_| values.next().is_none())?.to_str().ok()
+        };
+        let read = || {
+            let (methods, paths) = (only("url-methods")?, only("url-paths")?);
+            UrlSignature::read(only(SIGNATURE)?, only("url-expires")?, methods, paths)
+        };
+        Ok(Self(read().map(ConfirmationSender::Signed)))
     }
 }
 

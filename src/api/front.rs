@@ -15,7 +15,7 @@ use super::peer as peer_routes;
 use super::pipeline::forward::peer;
 use super::pipeline::{Pipeline, failures};
 use angarium_broker::Broker;
-use angarium_core::access::PeerSecret;
+use angarium_cluster::trust::PeerTrust;
 use angarium_metrics::AuthenticationFailure;
 
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -31,7 +31,7 @@ pub struct Front(Arc<Pipeline>);
 #[derive(Clone)]
 pub struct PeerFront {
     front: Front,
-    secret: PeerSecret,
+    trust: PeerTrust,
     peer_routes: Router,
 }
 
@@ -42,15 +42,25 @@ impl Front {
 }
 
 impl PeerFront {
-    /// Creates the service for replicas that show `secret`: the API of `front`, and peer requests to `broker`.
-    pub fn new(broker: Broker, front: Front, secret: PeerSecret) -> Self {
-        Self { front, secret, peer_routes: peer_routes::peer_routes(broker) }
+    /// Creates the service for the replicas that `trust` admits: the API of `front`, and peer requests to `broker`.
+    /// Each request needs the proof of its connection, a [`PeerProof`](angarium_cluster::trust::PeerProof), as an
+    /// extension.
+    pub fn new(broker: Broker, front: Front, trust: PeerTrust) -> Self {
+        Self { front, trust, peer_routes: peer_routes::peer_routes(broker) }
     }
 }
 
 /// Returns the answer to a client that is no replica.
 fn refusal(status: StatusCode) -> Response {
     (status, [(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF)]).into_response()
+}
+
+/// Returns the answer to a request that is not admitted. A replica of an older version passes any other answer on to its
+/// client, and its secret may only be unknown here yet: this one states that nothing was done, so it tries again.
+fn unadmitted() -> Response {
+    let mut answer = refusal(StatusCode::MISDIRECTED_REQUEST);
+    answer.headers_mut().insert(peer::MOVED, HeaderValue::from_static("1"));
+    answer
 }
 
 impl Service<Request> for Front {
@@ -83,15 +93,15 @@ impl Service<Request> for PeerFront {
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        if !peer::is_admitted(&self.secret, &request) {
+        if !peer::is_admitted(&self.trust, &request) {
             let failure = AuthenticationFailure::PeerSecret;
             self.front.0.failures.note(failure, request.extensions(), failures::PEER);
-            return Box::pin(async { Ok(refusal(StatusCode::FORBIDDEN)) });
+            return Box::pin(async { Ok(unadmitted()) });
         }
         if peer_routes::is_peer_request(request.uri().path()) {
             return Box::pin(self.peer_routes.call(request));
         }
-        if !peer::note(&mut request, &self.secret) {
+        if !peer::note(&mut request) {
             return Box::pin(async { Ok(refusal(StatusCode::BAD_REQUEST)) });
         }
         self.front.call(request)
@@ -104,8 +114,8 @@ mod tests {
 
     #[test]
     fn refusal_of_a_stranger_is_no_page() {
-        let refused = refusal(StatusCode::FORBIDDEN);
-        assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+        let refused = unadmitted();
+        assert_eq!(refused.status(), StatusCode::MISDIRECTED_REQUEST);
         assert_eq!(refused.headers().get(header::X_CONTENT_TYPE_OPTIONS), Some(&NOSNIFF));
     }
 }

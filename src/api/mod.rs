@@ -106,6 +106,7 @@ fn watch(meter: &Meter, bodies: BodyBudget) {
 fn described() -> OpenApi {
     let mut document = routes(ContextLimits::default()).into_openapi();
     rest::describe(&mut document);
+    v2::topic_routes::describe_missing(&mut document);
     document
 }
 
@@ -124,6 +125,7 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::stats::get))
         .routes(routes!(v2::balance::get, v2::balance::post))
         .routes(routes!(v2::map::get))
+        .routes(routes!(v2::backup::post))
         .routes(routes!(v2::pool_drain::get, v2::pool_drain::post, v2::pool_drain::delete))
         .routes(routes!(
             v2::shared_holds::pool_put,
@@ -138,6 +140,7 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::shared_holds::list))
         .routes(routes!(v2::components::get))
         .routes(routes!(v2::components::drain))
+        .routes(routes!(v2::receipts::rotate))
         .routes(routes!(v2::listing::get))
         .routes(routes!(v2::queues::put, v2::queues::get, v2::queues::delete, v2::metadata::patch))
         .routes(routes!(v2::queues::stats))
@@ -161,6 +164,7 @@ fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         .routes(routes!(v2::subscriptions::get, v2::subscriptions::patch, v2::subscriptions::delete))
         .routes(routes!(v2::subscriptions::confirm))
         .merge(v2::subscription_queue::routes(sqs))
+        .merge(v2::topic_routes::routes(sqs))
         .routes(routes!(v2::quota::get))
         .routes(routes!(v2::pools::list))
         .routes(routes!(v2::pools::get, v2::pools::put, v2::pools::patch, v2::pools::delete))

@@ -104,7 +104,7 @@ async fn session(
     State(broker): State<Broker>,
     Json(SessionRequest {}): Json<SessionRequest>,
 ) -> Json<SessionResponse> {
-    Json(SessionResponse { has_session: broker.has_session() })
+    Json(SessionResponse { has_session: broker.has_session(), instance: Some(broker.instance()) })
 }
 
 async fn unheld(

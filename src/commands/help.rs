@@ -10,8 +10,12 @@ use crate::config::layers::TAKE_SETTINGS;
 /// The commands, grouped by purpose. A test checks that each is here once.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run a service", &["serve", "config", "token", "tree", "doctor"]),
-    ("Use queues", &["queue", "subscription", "message", "claim", "quota"]),
-    ("Administer a service", &["top", "health", "pool", "project", "flavor", "components", "drain"]),
+    ("Back up a service", &["backup", "verify", "restore"]),
+    ("Use queues", &["queue", "topic", "subscription", "message", "claim", "quota"]),
+    (
+        "Administer a service",
+        &["top", "health", "pool", "project", "flavor", "components", "drain", "rotate-receipts"],
+    ),
     ("More", &["context", "ping", "bench", "openapi", "completions", "help"]),
 ];
 

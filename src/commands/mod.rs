@@ -1,5 +1,6 @@
 //! The commands of the program, one file each. Only this module and `main` print.
 
+mod backup;
 mod completions;
 mod config;
 mod docs;
@@ -17,6 +18,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::layers::{self, Unread};
 use crate::config::{Config, LogFormat};
+use crate::server::ReplicaConflict;
 
 /// A durable message queue.
 #[derive(Debug, Parser)]
@@ -42,6 +44,10 @@ enum Command {
     Token(token::TokenCommand),
     /// Write the tree to a file while no service uses it, or put it into an empty tree: queues, pools, claims; no message
     Tree(tree::TreeArgs),
+    /// Check a backup: every byte of it, against its own sums
+    Verify(backup::VerifyArgs),
+    /// Make a new data directory of a backup
+    Restore(backup::RestoreArgs),
     #[command(flatten)]
     Client(client::ClientCommand),
     /// Print the OpenAPI document of the service
@@ -68,12 +74,17 @@ pub fn run() -> anyhow::Result<()> {
         Command::Serve(config) => {
             let logs_json = config.log_format == LogFormat::Json;
             let served = serve::run(config, &given.doubtful);
-            served.map_err(|error| if logs_json { failure::print(&format!("{error:#}"), 1) } else { error })
+            served.map_err(|error| match logs_json {
+                true => failure::print(&format!("{error:#}"), exit_code(&error)),
+                false => error,
+            })
         }
         Command::Config(config) => config::run(&given, &config),
         Command::Bench(args) => runtime()?.block_on(bench::run(args)),
         Command::Token(command) => token::run(command),
         Command::Tree(args) => tree::run(&args),
+        Command::Verify(args) => backup::verify(&args),
+        Command::Restore(args) => backup::run_restore(&args),
         Command::Client(command) => Ok(client::run(command, here::root)?),
         Command::Openapi(args) => openapi::run(&args),
         Command::Docs(args) => docs::run(&args, Cli::command()),
@@ -86,12 +97,19 @@ pub fn is_printed(error: &anyhow::Error) -> bool {
     error.is::<failure::Printed>()
 }
 
+/// The exit code of a service that has stopped because it runs twice. A manager that starts it again would stop the other
+/// one.
+const REPLICA_CONFLICT: u8 = 6;
+
 /// Returns the exit code for an error of [`run`]: the help documents the codes of client commands, every other one is
 /// 1. The code is 0 if the reader of the output has closed it.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     let closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
     if let Some(printed) = error.downcast_ref::<failure::Printed>() {
         return printed.code;
+    }
+    if error.is::<ReplicaConflict>() {
+        return REPLICA_CONFLICT;
     }
     match (error.downcast_ref::<client::Failure>(), error.downcast_ref::<std::io::Error>()) {
         (Some(failure), _) => failure.exit_code(),

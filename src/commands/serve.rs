@@ -38,7 +38,7 @@ pub(super) fn run(config: Config, doubtful: &[DoubtfulVariable]) -> anyhow::Resu
         // A program that reads the address may stop the service at once.
         let stop = stop_signal()?;
         greet(&config, server.address()?)?;
-        server.run(stop, end_in_time).await;
+        server.run(stop, end_in_time).await?;
         anyhow::Ok(())
     })?;
     info!("stopped");

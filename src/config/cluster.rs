@@ -2,6 +2,7 @@
 //! replica.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -12,8 +13,8 @@ use angarium_settings::units;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Replicas")]
 pub struct ClusterSettings {
-    /// Address and port for the other replicas, which forward requests in clear text; without it the address of --listen and
-    /// a free port. A secret in ZooKeeper, which all replicas know, admits them
+    /// Address and port for the other replicas, which forward requests in mutual TLS; without it the address of --listen and
+    /// a free port. Each process makes its certificate, and its fingerprint in ZooKeeper admits it
     #[arg(long, env = "ANGARIUM_PEER_LISTEN", value_name = "ADDR", value_parser = super::listen_address)]
     pub peer_listen: Option<SocketAddr>,
 
@@ -21,6 +22,16 @@ pub struct ClusterSettings {
     /// when it listens everywhere
     #[arg(long, env = "ANGARIUM_ADVERTISE", value_name = "HOST:PORT", value_parser = host_and_port)]
     pub advertise: Option<String>,
+
+    /// File of the certificate that this replica shows to the others (PEM); without it each process makes one. Its
+    /// fingerprint in ZooKeeper admits it, dates and issuers do not count; needs --peer-key. It is read again when it
+    /// changes
+    #[arg(long, env = "ANGARIUM_PEER_CERT", value_name = "FILE")]
+    pub peer_cert: Option<PathBuf>,
+
+    /// File of the key of that certificate (PEM)
+    #[arg(long, env = "ANGARIUM_PEER_KEY", value_name = "FILE")]
+    pub peer_key: Option<PathBuf>,
 
     /// Share of the queues that this replica serves, beside those of the others
     #[arg(long, env = "ANGARIUM_WEIGHT", default_value = "100", value_name = "NUMBER")]

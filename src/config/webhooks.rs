@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 
+use angarium_core::confirmation::ConfirmationRule;
 use angarium_core::network::Network;
 use angarium_settings::units;
 
@@ -28,6 +29,47 @@ pub struct WebhookSettings {
     #[arg(long, env = "ANGARIUM_WEBHOOK_TIMEOUT", default_value = "10s", value_name = "DURATION")]
     #[arg(value_parser = timeout)]
     pub webhook_timeout: Duration,
+
+    /// Whether a new webhook gets messages only when it is confirmed, and by whom
+    #[arg(long, env = "ANGARIUM_WEBHOOK_CONFIRMATION", default_value = "none", value_name = "WHO")]
+    pub webhook_confirmation: ConfirmationChoice,
+
+    /// Address of the service for subscribers, as https://queue.example: requests for a confirmation name it
+    #[arg(long, env = "ANGARIUM_WEBHOOK_CONFIRMATION_URL", value_name = "URL", value_parser = service_url)]
+    pub webhook_confirmation_url: Option<String>,
+}
+
+/// Who confirms new webhooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConfirmationChoice {
+    /// No webhook needs a confirmation
+    None,
+    /// The subscriber by the headers that it was sent, or a member of the project, as in Zaqar
+    Project,
+    /// The subscriber by the headers that it was sent, or an administrator
+    Subscriber,
+}
+
+impl ConfirmationChoice {
+    /// The rule of this choice.
+    pub fn rule(self) -> Option<ConfirmationRule> {
+        match self {
+            Self::None => None,
+            Self::Project => Some(ConfirmationRule::Project),
+            Self::Subscriber => Some(ConfirmationRule::Subscriber),
+        }
+    }
+}
+
+fn service_url(text: &str) -> Result<String, &'static str> {
+    let host = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'@');
+    match host {
+        Some(host) if !host.is_empty() && !host.starts_with('/') && host.bytes().all(is_plain) => {
+            Ok(text.trim_end_matches('/').to_owned())
+        }
+        _ => Err("it begins with http:// or https:// and a host, and has neither a query nor a user"),
+    }
 }
 
 fn network(text: &str) -> Result<Network, String> {
@@ -43,5 +85,26 @@ fn timeout(text: &str) -> Result<Duration, String> {
         Err(format!("at most {} seconds are possible", LONGEST.as_secs()))
     } else {
         Ok(timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_of_the_service_has_a_scheme_and_a_host() {
+        for (text, read) in [
+            ("https://queue.example", "https://queue.example"),
+            ("http://queue.example:8888/", "http://queue.example:8888"),
+            ("https://example/queues/", "https://example/queues"),
+        ] {
+            assert_eq!(service_url(text).as_deref(), Ok(read));
+        }
+        for wrong in
+            ["", "queue.example", "https://", "https:///v2", "https://a b", "https://a?b", "https://a@b"]
+        {
+            assert!(service_url(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -74,6 +74,7 @@ impl Face {
             ("tokens", config.tokens.as_deref()),
             ("sqs_keys", config.sqs.sqs_keys.as_deref()),
             ("tls_key", config.tls_key.as_deref()),
+            ("peer_key", config.cluster.peer_key.as_deref()),
             ("keystone_secret_file", config.keystone.keystone_secret_file.as_deref()),
         ];
         let named = secrets.into_iter().filter_map(|(setting, path)| Some((setting, path?)));

@@ -34,3 +34,15 @@ pub const PROXY_HEADER_BYTES: usize = 2_048;
 pub const PROXY_HEADER_LOOK: Duration = Duration::from_millis(5);
 /// Max hops of `X-Forwarded-For` that are followed back. With more proxies the client address is not resolved.
 pub const FORWARDED_HOPS: usize = 32;
+
+/// Pieces of a backup in memory that wait for its client, of about 256 KiB each.
+pub const BACKUP_PIECES: usize = 4;
+/// Bytes of free space above the reserve below which no backup begins, and a running one ends: posts have priority.
+pub const BACKUP_MARGIN: u64 = 64 << 20;
+/// Time between two looks of a running backup at the disk, at its stores and at the end of the service.
+pub const BACKUP_LOOK: Duration = Duration::from_millis(100);
+/// Max time in which the client of a backup that is broken off takes the reason.
+pub const BACKUP_LAST_WORD: Duration = Duration::from_secs(5);
+/// Bytes of free space below which a failed write of a restore counts as one to a full disk: a store takes room in pieces
+/// of this size.
+pub const RESTORE_FULL_BYTES: u64 = 64 << 20;

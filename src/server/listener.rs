@@ -22,13 +22,14 @@ use super::addresses::{Addresses, CountedConnection};
 use super::connection::{Client, serve, serve_h2};
 use super::exchange::App;
 use super::limits;
+use super::peers::{self, ProvenApp};
 use super::reserve::{ProbesOnly, Reserve};
 use super::source::{Proxies, SourcedApp};
 use super::tls::{Protocol, Transport, shake_hands};
 use super::unsent::{self, UnsentBudget, unsent_budget};
 use angarium_core::source::Source;
 use angarium_core::time::millis;
-use angarium_metrics::Meter;
+use angarium_metrics::{AuthenticationFailure, Meter};
 
 /// The answer to a client without a place, not even one of the probe reserve. The time is that of
 /// [`limits::CONNECTION_RETRY_SECONDS`].
@@ -223,7 +224,7 @@ impl<A: App> Host<A> {
 
     /// Serves a connection to its end.
     async fn welcome(self, stream: TcpStream, from: IpAddr, stop: CancellationToken) {
-        let seen = Source::new(from, matches!(self.transport, Transport::Tls(_)));
+        let seen = Source::new(from, !matches!(self.transport, Transport::Plain));
         let source = tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -259,6 +260,26 @@ impl<A: App> Host<A> {
                         serve_h2(stream, app, client, self.limits, self.tasks, stop).await
                     }
                     Err(error) => return debug!(%error, "no handshake"),
+                }
+            }
+            Transport::Peers(gate) => {
+                let admitted = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    admitted = peers::admit(stream, gate, from, self.limits.first_byte) => admitted,
+                };
+                match admitted {
+                    Ok((stream, proof)) => {
+                        let (until, app) = (stop.child_token(), ProvenApp { app, proof });
+                        let serving = serve(stream, app, client, self.limits, until.clone());
+                        peers::serve_while_admitted(serving, gate.trust(), proof, until).await
+                    }
+                    Err(error) => {
+                        if error.kind() != io::ErrorKind::UnexpectedEof {
+                            self.meter.fail_authentication(AuthenticationFailure::PeerCertificate);
+                        }
+                        return debug!(%from, %error, "connection of no replica");
+                    }
                 }
             }
         };

@@ -1,6 +1,7 @@
 //! The composition root: opens the stores, connects the parts, serves, and shuts everything down.
 
 mod addresses;
+mod backup;
 pub mod connection;
 pub mod deadline;
 pub mod exchange;
@@ -8,10 +9,13 @@ mod face;
 mod instance;
 pub mod limits;
 pub mod listener;
+mod location;
 mod peers;
 mod proxy_header;
 mod reload;
 mod reserve;
+pub mod restore;
+mod sealing;
 mod secret_files;
 pub mod source;
 mod systemd;
@@ -19,6 +23,7 @@ pub mod tls;
 pub mod tree;
 pub mod unsent;
 mod webhooks;
+mod zookeeper;
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
@@ -37,23 +42,28 @@ use tracing::{info, warn};
 use crate::api::{self, PeerFront, RegionalAccess, Relay};
 use crate::config::balance::{BalanceMode, BalanceSettings};
 use crate::config::{Config, ConfigError, TreeChoice};
-use angarium_broker::{AutomaticBalance, Broker, FirstPool, PoolSettings, WebhookSender};
+use angarium_broker::{
+    AutomaticBalance, BackupSource, Broker, FirstPool, PoolSettings, SuccessorProcess, WebhookSender,
+};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
 use angarium_cluster::peer_client::PeerClient;
 use angarium_cluster::peers::{PeerTransport, Peers};
 use angarium_cluster::replicas::Replica;
+use angarium_cluster::tls::PeerTls;
 use angarium_coordination::embedded::EmbeddedTree;
-use angarium_coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
 use angarium_coordination::{Coordination, TreeError};
 use angarium_core::error::Error;
 use angarium_core::names::PoolName;
 use angarium_core::pool::PoolUri;
 use angarium_journal::{Journal, JournalOptions, OpenError};
+use angarium_sealing::{KeyFileError, KeyRing};
 use angarium_storage::open::PoolOpener;
+use backup::HotBackups;
 use face::{Face, FaceError};
 use instance::{Instance, InstanceError};
-use peers::{PeerFace, PeerListener};
+use location::LocationError;
+use peers::{PeerCertificate, PeerFace, PeerGate, PeerListener};
 use tls::Transport;
 use webhooks::{HttpWebhooks, WebhooksError};
 
@@ -100,6 +110,12 @@ pub enum StartError {
     /// The identity of the replica cannot be read or is damaged.
     #[error("{0}")]
     Identity(String),
+    /// The certificate for the other replicas cannot be made.
+    #[error("cannot make the certificate of this replica: {0}")]
+    Certificate(String),
+    /// The data directory is not where it was.
+    #[error("{0}")]
+    Elsewhere(String),
     /// Another process uses the data directory.
     #[error("{0} is in use by another process (--data)")]
     InUse(PathBuf),
@@ -109,6 +125,12 @@ pub enum StartError {
     /// The ZooKeeper ensemble cannot be used.
     #[error("cannot use ZooKeeper (--coordination)")]
     Tree(#[from] TreeError),
+    /// Every client of the ensemble may use the tree, and the settings forbid that.
+    #[error("{0}")]
+    OpenTree(String),
+    /// The keys for the secrets in the tree cannot be read.
+    #[error(transparent)]
+    Keys(#[from] KeyFileError),
     /// The contents of the stores cannot be used. The text has the causes.
     #[error("cannot start: {}", .0.detail())]
     Stores(Error),
@@ -168,6 +190,14 @@ fn automatic_balance(settings: &BalanceSettings) -> Option<AutomaticBalance> {
     })
 }
 
+/// A service that ended by itself, because it runs twice.
+#[derive(Debug, ThisError)]
+#[error(
+    "a copy of the data directory is in use: {0} has the identity of this replica and started later, so this process \
+     has stopped. Stop the one that should not run, and remove its data directory"
+)]
+pub struct ReplicaConflict(SuccessorProcess);
+
 /// A service that is ready to serve.
 pub struct Server {
     listener: TcpListener,
@@ -175,6 +205,8 @@ pub struct Server {
     /// The listener for other replicas; none for a service with one replica.
     peers: Option<PeerFace>,
     webhooks: Arc<HttpWebhooks>,
+    /// None when the tree is in ZooKeeper.
+    backups: Option<Arc<HotBackups>>,
     broker: Broker,
     tree: Arc<dyn Coordination>,
     clock: Clock,
@@ -187,12 +219,14 @@ impl Server {
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         config.check()?;
         let limits = config.limits.chosen().map_err(ConfigError::from)?;
+        let keys = sealing::keys(config)?;
         let clock = Clock::system();
-        let face = Face::new(config, &clock)?;
+        let mut face = Face::new(config, &clock)?;
         let failed = |source| StartError::Listen { address: config.listen, setting: "--listen", source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let data = open_data(&config.data)?;
         let instance = open_instance(&data)?;
+        check_location(config, &data)?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let peers = PeerListener::bind(config, &host).await?;
         let address = match &peers {
@@ -202,18 +236,38 @@ impl Server {
         let listeners = [Some(&listener), peers.as_ref().map(|peers| &peers.listener)].into_iter().flatten();
         let listeners = listeners.map(TcpListener::local_addr).collect::<Result<_, _>>().map_err(failed)?;
         let webhooks = Arc::new(HttpWebhooks::new(&config.webhooks, listeners)?);
-        let replica = Replica { weight: config.cluster.weight, ..Replica::new(instance.id, host, address) };
+        let mut replica = Replica::new(instance.id, host, address);
+        replica.weight = config.cluster.weight;
+        replica.pid = std::process::id();
+        replica.secret_keys = keys.as_ref().map(KeyRing::ids).unwrap_or_default();
+        let peers = match peers {
+            Some(PeerListener { listener, .. }) => {
+                let PeerCertificate { first, renewed } = PeerCertificate::open(config, &mut face.reloader)?;
+                replica.certificate = Some(first.fingerprint());
+                let tls = PeerTls::new(&first, replica.trust.clone()).map_err(StartError::Certificate)?;
+                Some(PeerFace { listener, tls, renewed })
+            }
+            None => None,
+        };
         if config.accept_clock {
             clock.accept_steps();
         }
         let (tree, journal) = open_tree(config, &data.join(JOURNAL), &clock).await?;
-        let opener =
-            PoolOpener::new(&data, clock.clone(), journal.map(|journal| (data.join(JOURNAL), journal)));
-        let settings = pool_settings(config, opener.with_options(journal_options(config)))?;
-        let catalogue = Catalogue::new(Arc::clone(&tree));
+        let given = journal.clone().map(|journal| (data.join(JOURNAL), journal));
+        let opener = PoolOpener::new(&data, clock.clone(), given).with_options(journal_options(config));
+        let opener = Arc::new(opener);
+        let settings = pool_settings(config, Arc::clone(&opener))?;
+        let catalogue = Catalogue::with_keys(Arc::clone(&tree), keys);
         let quotas = face.quotas.clone();
         let broker =
             Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
+        let backups = journal.map(|journal| {
+            let tree = (JOURNAL.to_owned(), journal);
+            Arc::new(HotBackups::new(tree, opener, clock.clone(), broker.meter().backups()))
+        });
+        if let Some(backups) = &backups {
+            broker.backups_made_by(Arc::clone(backups) as Arc<dyn BackupSource>);
+        }
         if !config.webhooks.no_webhooks {
             broker.webhooks_send_by(Arc::clone(&webhooks) as Arc<dyn WebhookSender>);
         }
@@ -222,13 +276,7 @@ impl Server {
             broker.keep_balanced(terms);
         }
         broker.meter().name_queues(usize::try_from(config.metrics_queues).unwrap_or(usize::MAX));
-        let peers = match peers {
-            Some(PeerListener { listener, .. }) => {
-                Some(PeerFace { listener, secret: broker.peer_secret().await? })
-            }
-            None => None,
-        };
-        Ok(Self { listener, face, peers, webhooks, broker, tree, clock, _instance: instance })
+        Ok(Self { listener, face, peers, webhooks, backups, broker, tree, clock, _instance: instance })
     }
 
     /// Returns the address that the service listens on.
@@ -238,14 +286,15 @@ impl Server {
 
     /// Serves until `stop`, then hands its queues over to other replicas if there are any, finishes the requests in
     /// progress and closes the stores. `finishing` is called when no request is left; the steps after it may wait for a
-    /// disk that hangs and block their thread.
-    pub async fn run(self, stop: CancellationToken, finishing: impl FnOnce()) {
+    /// disk that hangs and block their thread. Stops by itself, with an error, when another process has the identity of
+    /// this replica and started later.
+    pub async fn run(self, stop: CancellationToken, finishing: impl FnOnce()) -> Result<(), ReplicaConflict> {
         let Face { authentication, requests, transport, connections, proxies, reloader, sqs, .. } = self.face;
         let broker = self.broker.clone();
         let relay = |face: &PeerFace| {
-            let peers: Arc<dyn PeerTransport> = Arc::new(Peers::default());
-            broker.meet(PeerClient::new(Arc::clone(&peers), face.secret.clone()));
-            Relay::new(broker.clone(), peers, face.secret.clone())
+            let peers: Arc<dyn PeerTransport> = Arc::new(Peers::new(Some(face.tls.clone())));
+            broker.meet(PeerClient::new(Arc::clone(&peers)));
+            Relay::new(broker.clone(), peers)
         };
         let relay = self.peers.as_ref().map(relay);
         let app = api::front(broker.clone(), authentication, requests, self.clock, relay, sqs);
@@ -257,17 +306,37 @@ impl Server {
         // Client connections end first; the other replicas may send requests until the clients are disconnected.
         let (no_clients, no_peers) = (CancellationToken::new(), CancellationToken::new());
         let leaving = async {
-            stop.cancelled().await;
+            let successor = tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                successor = broker.successor() => Some(successor),
+            };
+            stop.cancel();
             systemd::stopping();
+            if let Some(backups) = &self.backups {
+                backups.stop();
+            }
             broker.drain().await;
             broker.stop_waiters();
             no_clients.cancel();
+            successor
         };
         let peers = async {
-            let Some(PeerFace { listener, secret }) = self.peers else { return };
-            let (app, limits) =
-                (PeerFront::new(broker.clone(), app.clone(), secret), peers::connection_limits(connections));
-            listener::run(listener, Transport::Plain, app, limits, meter.clone(), no_peers.clone()).await;
+            let Some(PeerFace { listener, tls, renewed }) = self.peers else { return };
+            let renewing =
+                renewed.map(|renewed| peers::renew_certificate(broker.clone(), tls.clone(), renewed));
+            let _renewing = renewing.map(|task| AbortOnDropHandle::new(TaskTracker::new().spawn(task)));
+            let app = PeerFront::new(broker.clone(), app.clone(), tls.trust().clone());
+            let limits = peers::connection_limits(connections);
+            listener::run(
+                listener,
+                Transport::Peers(PeerGate::new(tls)),
+                app,
+                limits,
+                meter.clone(),
+                no_peers.clone(),
+            )
+            .await;
         };
         let clients = async {
             let (app, meter) = (app.clone(), meter.clone());
@@ -275,14 +344,19 @@ impl Server {
             listener::run_behind(proxies, listener, transport, app, connections, meter, stop).await;
             no_peers.cancel();
         };
-        tokio::select! {
-            _ = async { tokio::join!(leaving, clients, peers) } => {}
-            () = reloader.run(meter.clone()) => {}
-        }
+        let successor = tokio::select! {
+            (successor, ..) = async { tokio::join!(leaving, clients, peers) } => successor,
+            () = reloader.run(meter.clone()) => None,
+        };
         info!("requests finished");
         finishing();
+        if let Some(backups) = &self.backups {
+            backups.stop();
+            backups.ended().await;
+        }
         self.broker.stop().await;
         self.tree.close().await;
+        successor.map_or(Ok(()), |successor| Err(ReplicaConflict(successor)))
     }
 }
 
@@ -304,12 +378,26 @@ fn open_instance(data: &Path) -> Result<Instance, StartError> {
     })
 }
 
+/// Checks that the data directory is where it was, unless the settings state that it was moved.
+fn check_location(config: &Config, data: &Path) -> Result<(), StartError> {
+    let checked = if config.moved { location::accept(data) } else { location::check(data) };
+    checked.map_err(|error| match error {
+        LocationError::Elsewhere(why) => StartError::Elsewhere(why),
+        LocationError::Io(source) => StartError::Data { path: data.to_owned(), source },
+    })
+}
+
 fn journal_options(config: &Config) -> JournalOptions {
     JournalOptions {
         reserve: config.reserve,
         accept_damage: config.accept_log_damage,
         commit_deadline: config.waits.commit_timeout,
     }
+}
+
+/// Opens the embedded tree in a journal.
+async fn embedded_tree(journal: Journal) -> Result<Arc<dyn Coordination>, TreeError> {
+    Ok(Arc::new(EmbeddedTree::open(journal).await?))
 }
 
 /// Opens the tree, and the journal that it is in. A tree on ZooKeeper has no journal: a pool at the path of the journal
@@ -322,13 +410,11 @@ async fn open_tree(
     match &config.coordination {
         TreeChoice::Embedded => {
             let journal = Journal::open_with(journal, clock, journal_options(config))?;
-            let tree = EmbeddedTree::open(journal.clone()).await?;
-            Ok((Arc::new(tree), Some(journal)))
+            Ok((embedded_tree(journal.clone()).await?, Some(journal)))
         }
         TreeChoice::ZooKeeper(address) => {
-            let session = Duration::from_secs(config.cluster.session_timeout.into());
-            let max_wait = ZooKeeperTimeouts { session, ..ZooKeeperTimeouts::default() };
-            let tree = ZooKeeperTree::open(address.clone(), max_wait).await?;
+            let tree = zookeeper::open(config, address).await?;
+            zookeeper::judge(config, address, &tree).await?;
             Ok((Arc::new(tree), None))
         }
     }
@@ -337,7 +423,7 @@ async fn open_tree(
 /// Returns the settings of the first pool. With an embedded tree the pool shares the journal of the tree. With
 /// ZooKeeper there is a first pool only if the settings name it, so that data is not stored on the disk of one replica
 /// by accident.
-fn pool_settings(config: &Config, opener: PoolOpener) -> Result<PoolSettings, Error> {
+fn pool_settings(config: &Config, opener: Arc<PoolOpener>) -> Result<PoolSettings, Error> {
     let uri = match (&config.pool, &config.coordination) {
         (Some(uri), _) => Some(PoolUri::new(uri)?),
         (None, TreeChoice::Embedded) => Some(PoolUri::new(&format!("embedded:{JOURNAL}"))?),
@@ -345,5 +431,5 @@ fn pool_settings(config: &Config, opener: PoolOpener) -> Result<PoolSettings, Er
     };
     let name = PoolName::new(FIRST_POOL)?;
     let first = uri.map(|uri| FirstPool { name, uri, weight: FIRST_WEIGHT });
-    Ok(PoolSettings { first, opener: Arc::new(opener), placement: config.placement })
+    Ok(PoolSettings { first, opener, placement: config.placement })
 }

@@ -15,6 +15,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
+use super::peers::PeerGate;
 use angarium_settings::files;
 
 /// The name of HTTP/2 in the protocol negotiation (ALPN, RFC 7301).
@@ -61,6 +62,8 @@ pub enum Transport {
     Plain,
     /// TLS with these credentials, which may change: a connection keeps the credentials of its handshake.
     Tls(watch::Receiver<Arc<Credentials>>),
+    /// Mutual TLS with other replicas, and clear text with those whose program knows none.
+    Peers(PeerGate),
 }
 
 /// The protocol that a client chose in the handshake.

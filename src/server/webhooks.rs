@@ -10,7 +10,9 @@ use http::HeaderValue;
 use thiserror::Error as ThisError;
 
 use crate::config::webhooks::WebhookSettings;
-use angarium_broker::{WebhookFailure, WebhookFailureKind, WebhookMessage, WebhookSender, WebhookTarget};
+use angarium_broker::{
+    ConfirmationTerms, WebhookFailure, WebhookFailureKind, WebhookMessage, WebhookSender, WebhookTarget,
+};
 use angarium_core::error::{Error, InvalidPart};
 use angarium_webhook::client::system_roots;
 use angarium_webhook::headers::HeaderError;
@@ -30,6 +32,7 @@ pub(super) struct HttpWebhooks {
     client: WebhookClient,
     /// Connections without a request are closed after this time.
     idle: Duration,
+    confirmation: ConfirmationTerms,
 }
 
 impl HttpWebhooks {
@@ -41,7 +44,11 @@ impl HttpWebhooks {
         let rules = EgressRules::new(settings.webhook_allow.clone(), listeners);
         let client = WebhookClient::new(rules, system_roots(), limits, Arc::new(SystemResolver::default()));
         let client = client.map_err(|error| WebhooksError(error.to_string()))?;
-        Ok(Self { client, idle: limits.idle })
+        let confirmation = ConfirmationTerms {
+            rule: settings.webhook_confirmation.rule(),
+            service: settings.webhook_confirmation_url.clone(),
+        };
+        Ok(Self { client, idle: limits.idle, confirmation })
     }
 
     /// Closes connections without requests, until it is dropped.
@@ -74,6 +81,10 @@ impl WebhookSender for HttpWebhooks {
         Ok(())
     }
 
+    fn confirmation(&self) -> ConfirmationTerms {
+        self.confirmation.clone()
+    }
+
     async fn send(&self, target: &WebhookTarget, message: WebhookMessage) -> Result<(), WebhookFailure> {
         // A later version may have checked it by other rules.
         let delivery = delivery(target, message).map_err(|reason| WebhookFailure {
@@ -97,6 +108,7 @@ fn secrets(target: &WebhookTarget) -> Result<Vec<SigningSecret>, String> {
 fn delivery(target: &WebhookTarget, message: WebhookMessage) -> Result<Delivery, String> {
     Ok(Delivery {
         url: WebhookUrl::parse(target.url.as_str()).map_err(|error| error.to_string())?,
+        account: message.account.to_string(),
         id: DeliveryId::parse(&message.id.to_string()).map_err(|error| error.to_string())?,
         timestamp: message.sent.as_millis() / 1_000,
         headers: headers(target).map_err(|error| error.to_string())?,

@@ -26,6 +26,18 @@ fn each_replica_is_a_row() {
 }
 
 #[test]
+fn replica_passed_over_is_shown_as_such() {
+    let one = json!({
+        "instance": ONE, "address": "10.0.0.5:8889", "version": "0.1.0", "schema": 1, "state": "running",
+        "weight": 100, "started": "2026-01-12T09:30:00Z", "slots": [], "passed_over": true
+    });
+    let body = json!({"answered_by": ONE, "components": [one], "unowned_slots": []}).to_string();
+    let server = Canned::start(vec![("200 OK", body)]);
+    let table = Program::new(Some(&server.url)).say(&["components"]);
+    assert!(table.contains("  running, passed over  100     0  "), "{table}");
+}
+
+#[test]
 fn answering_replica_is_polled_until_it_has_no_slot() {
     let answers = vec![replicas(&[1, 2]), ("202 Accepted", String::new()), replicas(&[2]), replicas(&[])];
     let server = Canned::start(answers);

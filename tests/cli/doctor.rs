@@ -8,7 +8,7 @@ use super::canned::{Canned, CannedRequest};
 use super::{Program, beside_a_server};
 
 /// Verdict and finding of a check.
-fn check<'a>(checks: &'a Value, name: &str) -> (&'a str, &'a str) {
+pub(super) fn check<'a>(checks: &'a Value, name: &str) -> (&'a str, &'a str) {
     let found = checks.as_array().unwrap().iter().find(|check| check["name"] == name);
     let found = found.unwrap_or_else(|| panic!("no check {name} in {checks}"));
     (found["verdict"].as_str().unwrap(), found["found"].as_str().unwrap())
@@ -141,4 +141,62 @@ fn explained_queues_are_bounded() {
     let explained = server.asked().iter().filter(|request| request.line.ends_with("/explain")).count();
     assert_eq!(explained, 20);
     assert!(text.contains("10 more have ready messages of which none leaves"), "{text}");
+}
+
+#[test]
+fn full_subscription_is_named_with_its_gap() {
+    let it = beside_a_server();
+    let options = r#"{"max_messages": 1}"#;
+    it.program.say(&["queue", "create", "orders"]);
+    it.program.say(&["subscription", "create", "orders", "pull:audit", "--options", options]);
+    let checks = it.program.json(&["doctor"]);
+    let sound = "looked at 1: none is full, and no webhook fails";
+    assert_eq!(check(&checks, "subscriptions"), ("ok", sound));
+    for body in ["one", "two", "three"] {
+        it.program.say(&["message", "post", "orders", body]);
+    }
+    let listed = it.program.json(&["subscription", "list", "orders"]);
+    let name = format!("subscription orders/{}", listed[0]["id"].as_str().unwrap());
+    for args in [&["doctor"][..], &["doctor", "--queue", "orders"]] {
+        let checks = it.program.json(args);
+        let (verdict, found) = check(&checks, &name);
+        assert_eq!(verdict, "warning");
+        assert!(found.starts_with("it is full and gets no copies since "), "{found}");
+        assert!(found.ends_with(": 2 messages were left out"), "{found}");
+    }
+}
+
+#[test]
+fn failing_webhook_is_named_with_its_reason() {
+    let server = Canned::answering(|request: &CannedRequest| {
+        let path = request.line.split(' ').nth(1)?.to_owned();
+        let backlog =
+            |filling: bool| json!({"suspended": false, "filling": filling, "left_out": 0, "dropped": 0});
+        let failing = json!({"failures": 6, "since": "2026-11-21T08:00:00Z", "reason": "status 503: closed",
+            "paused_until": "2026-11-21T08:09:00Z"});
+        let body = if path.contains("/subscriptions") {
+            json!({"links": [], "subscriptions": [
+                {"id": "s1", "subscriber": "https://a.example/hook", "backlog": backlog(false), "failing": failing},
+                {"id": "s2", "subscriber": "pull:audit", "backlog": backlog(true)},
+            ]})
+        } else if path.starts_with("/v2/topics") {
+            json!({"topics": [{"name": "news"}], "links": []})
+        } else if path.starts_with("/v2/queues") {
+            json!({"queues": [], "links": []})
+        } else {
+            json!({"p1": {"storage_reachable": true}})
+        };
+        Some(("200 OK".to_owned(), body.to_string()))
+    });
+    let checks: Value =
+        serde_json::from_str(&Program::new(Some(&server.url)).say(&["doctor", "-o", "json"])).unwrap();
+    let (verdict, found) = check(&checks, "subscription topic:news/s1");
+    assert_eq!(verdict, "warning");
+    assert_eq!(
+        found,
+        "the webhook https://a.example/hook has failed 6 times since 2026-11-21T08:00:00Z: status 503: closed; nothing \
+         is sent to it until 2026-11-21T08:09:00Z"
+    );
+    let filling = "looked at 2; 1 is still being filled with messages from before it";
+    assert_eq!(check(&checks, "subscriptions"), ("ok", filling));
 }

@@ -1,11 +1,13 @@
 //! The client commands: the built program as a person or a script runs it, against a real server where there is one for
 //! what is asked, and against prepared answers where it is the wire that counts.
 
+mod backup;
 mod bench;
 mod canned;
 mod claims;
 mod completions;
 mod components;
+mod confirmation;
 mod consume;
 mod contexts;
 mod doctor;
@@ -17,9 +19,11 @@ mod output;
 mod pools;
 mod queues;
 mod quotas;
+mod sealing;
 mod settings;
 mod tls;
 mod top;
+mod topics;
 mod tree;
 
 use std::io::Write;

@@ -187,6 +187,37 @@ fn peek_shows_holders_and_kept_messages() {
     assert!(none.contains("there are no such messages"), "{none}");
 }
 
+#[test]
+fn conditions_by_name_are_those_of_the_options() {
+    let (it, id) = with_message(&["--keep", "1h", "--tag", "eu=1"]);
+    it.program.say(&["message", "post", "q", "other"]);
+    let found = |named: &[&str]| {
+        let words = [&["message", "peek", "q", "--body", "none"], named].concat();
+        it.program.plain(&words)
+    };
+    let all = ["tag=eu=1", "state=ready,claimed", "max-age=1h", "min_attempts=0", "contains=work"];
+    let named: Vec<&str> = all.into_iter().flat_map(|condition| ["--where", condition]).collect();
+    assert_eq!(found(&named), [&*id]);
+    assert_eq!(found(&["--where", "tag=eu=1", "--state", "ready"]), [&*id]);
+    assert!(found(&["--where", "tag=eu=1", "--where", "state=done"]).is_empty());
+    let dry = ["queue", "redrive", "q", "--do", "delete", "--where", "tag=eu=1", "--dry-run"];
+    assert!(it.program.say(&dry).starts_with("1 of 2 messages match\n"));
+    for (wrong, reason) in [
+        (&["--where", "tag"][..], "no `=`"),
+        (&["--where", "colour=red"], "no condition colour"),
+        (&["--where", "state=gone"], "no state gone"),
+        (&["--where", "min_age=soon"], "min_age=soon"),
+        (&["--where", "min_attempts=-1"], "no number of attempts"),
+        (&["--where", "tag=eu", "--tag", "us"], "tag is given twice"),
+    ] {
+        for words in [&["message", "peek", "q"][..], &["queue", "redrive", "q", "--do", "delete"]] {
+            let refused = it.program.run(&[words, wrong].concat());
+            assert!(refused.code == 2 && refused.err.contains(reason), "{wrong:?}: {}", refused.err);
+        }
+    }
+    assert_eq!(it.program.plain(&["message", "peek", "q", "--body", "none"]).len(), 2);
+}
+
 /// The words of a redrive of the messages with a tag.
 fn redrive<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["queue", "redrive", "q", "--tag", "eu"], more].concat()

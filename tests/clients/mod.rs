@@ -33,8 +33,13 @@ fn python_zaqarclient_works_with_queues_messages_and_claims() {
 }
 
 #[test]
-fn openstacksdk_works_with_queues_and_messages() {
+fn openstacksdk_works_with_queues_messages_and_subscriptions() {
     run("openstacksdk_messages.py");
+}
+
+#[test]
+fn python_zaqarclient_works_with_subscriptions() {
+    run("zaqarclient_subscriptions.py");
 }
 
 #[test]

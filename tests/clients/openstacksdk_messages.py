@@ -1,7 +1,7 @@
-"""What openstacksdk can do with queues and messages, against the server of the first argument.
+"""What openstacksdk can do with queues, messages and subscriptions, against the server of the first argument.
 
 Without an identity service the SDK sends an empty project. Two of its own faults, the same against Zaqar itself: its
-lists of queues and messages ask the session for a project and stop there, and creating a claim breaks after the
+lists ask the session for a project and stop there, and creating a claim breaks after the
 server's answer, because the SDK takes a location that it has computed for a header. So these are not called here.
 """
 
@@ -45,8 +45,23 @@ def messages(messaging):
     raise AssertionError("the message should be gone")
 
 
+def subscriptions(messaging):
+    made = messaging.create_subscription("sdk", subscriber="https://hooks.example.com/sdk", ttl=600, options={"a": 1})
+    assert made.subscription_id, made
+    found = messaging.get_subscription("sdk", made.subscription_id)
+    assert (found.subscriber, found.ttl, found.source) == ("https://hooks.example.com/sdk", 600, "sdk"), found
+    assert found.options == {"a": 1} and found.age >= 0, found
+    messaging.delete_subscription("sdk", made.subscription_id)
+    messaging.delete_subscription("sdk", made.subscription_id)
+    try:
+        messaging.get_subscription("sdk", made.subscription_id)
+    except openstack.exceptions.NotFoundException:
+        return
+    raise AssertionError("the subscription should be gone")
+
+
 if __name__ == "__main__":
     conn = connect()
-    for part in (queues, messages, deletion):
+    for part in (queues, messages, subscriptions, deletion):
         print(part.__name__, flush=True)
         part(conn.message)

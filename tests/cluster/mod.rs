@@ -1,14 +1,20 @@
 //! Several replicas as one service: real processes, a real ZooKeeper, a pool in Redis that all of them reach.
 
+mod backup;
 mod clock_step;
+mod closed_tree;
+mod copies;
 mod forwarding;
 mod holds;
 mod many;
 mod migration;
 mod outcomes;
 mod overview;
+mod peers;
 mod reach;
+mod receipts;
 mod restarts;
+mod sealing;
 mod serving;
 mod shared_holds;
 mod starting;
@@ -23,6 +29,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::client::Client;
+use crate::support::pauses::{HAND_OVER, Route, watch};
 use crate::support::server::{Server, ServerBuilder};
 use angarium_testbed::redis::{Redis, SYNCED};
 use angarium_testbed::zookeeper::ZooKeeper;
@@ -32,6 +39,9 @@ const MAX_WAIT: Duration = Duration::from_secs(180);
 
 /// Longer than a replica rests between some slots that it hands over and the next.
 const CALM: Duration = Duration::from_millis(700);
+
+/// Queues of each replica whose pauses a test measures.
+const WATCHED: usize = 4;
 
 /// Replicas on one ensemble and one pool.
 struct Cluster {
@@ -110,6 +120,31 @@ impl Cluster {
 
     fn client(&self, replica: usize) -> Client {
         self.replicas[replica].client()
+    }
+
+    /// The ways of clients to the replicas, which all run.
+    fn routes(&self) -> Vec<Route> {
+        let base = |replica: &Replica| Route::Replica(replica.server().base().to_owned());
+        self.replicas.iter().map(base).collect()
+    }
+
+    /// Stops a replica in order, and starts it at its address in a way of its own.
+    fn restart_with(&mut self, number: usize, own: impl FnOnce(ServerBuilder) -> ServerBuilder) {
+        let replica = &mut self.replicas[number];
+        let (_, address) = replica.server().base().split_once("://").expect("it is a URL");
+        let address = address.parse().expect("it is an address");
+        assert!(replica.server.take().expect("it runs").terminate().success());
+        replica.builder = own(replica.builder.clone().listen(address));
+        replica.server = Some(replica.builder.start());
+        self.wait_until_shared();
+    }
+
+    /// Restarts a replica as it is, and returns the longest pause of clients: that of a hand-over.
+    fn hand_over(&mut self, number: usize) -> Duration {
+        let routes = self.routes();
+        let ((), traffic) = watch(&routes, WATCHED, || self.restart_with(number, |builder| builder));
+        traffic.assert_kept("hand-over", HAND_OVER, &self.client(number));
+        traffic.longest()
     }
 
     /// What a replica that runs states of all.

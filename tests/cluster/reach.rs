@@ -127,6 +127,24 @@ fn pool_without_queues_moves_no_slot() {
     assert!(post(&cluster.client_of(0), name.as_ref().expect("it has some"), 1));
 }
 
+/// The others admit its certificate for ten minutes after it has left the registry (P8).
+#[test]
+fn replica_without_session_forwards_on_new_connections() {
+    let cluster = start();
+    let far: Vec<String> = queues(32).into_iter().filter(|queue| cluster.owner_of(queue) != 0).collect();
+    assert!(far.iter().all(|queue| post(&cluster.client_of(0), queue, 1)));
+    cluster.cut(0, Part::Tree, Wire::Silent);
+    wait_until("it has left the registry", || cluster.owned(1).1 == REPLICAS - 1);
+    // Each connection from here on has another handshake.
+    cluster.cut(0, Part::Peers, Wire::Cut);
+    thread::sleep(Duration::from_secs(1));
+    cluster.cut(0, Part::Peers, Wire::Whole);
+    let posted = far.iter().filter(|queue| post(&cluster.client_of(0), queue, 2)).count();
+    assert_eq!(posted, far.len(), "{}", cluster.last_lines());
+    cluster.heal();
+    cluster.await_calm();
+}
+
 /// What its `/readyz` states.
 fn readiness(cluster: &Cluster, replica: usize) -> (StatusCode, Value) {
     let answer = cluster.client_of(replica).get("/readyz").unwrap();

@@ -108,7 +108,7 @@ fn redrive_task_outlives_both_replicas() {
     let sqs = |client: Client, operation: &str, asked: Value| {
         client.with_header("x-amz-target", &format!("AmazonSQS.{operation}")).post("/", &asked).unwrap()
     };
-    let asked = json!({"SourceArn": arn, "MaxNumberOfMessagesPerSecond": 2});
+    let asked = json!({"SourceArn": arn, "MaxNumberOfMessagesPerSecond": 1});
     let answer = sqs(cluster.client(0), "StartMessageMoveTask", asked.clone());
     assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
     // The owner of the dead letters first, then that of the queue that they go to.

@@ -6,7 +6,7 @@ use std::path::Path;
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The documents beside those of `docs/`.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -14,6 +14,7 @@ const OTHERS: [&str; 7] = [
     "CHANGELOG.md",
     "examples/README.md",
     "examples/cats/README.md",
+    "examples/fanout/README.md",
 ];
 
 /// All documents, by their paths in the repository.

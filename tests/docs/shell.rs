@@ -27,6 +27,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/cluster.md", "docker/dev", "packaging::dev, packaging::cluster"),
     ("docs/cluster.md", "# 1. One machine", "faults::growth"),
     ("docs/cluster.md", "tests/prepare", "faults::cluster"),
+    ("docs/backup.md", "# 1. No message leaves", "cluster::backup, with the tools of the servers"),
+    ("docs/backup.md", "# 1. Stop all replicas", "cluster::backup"),
 ];
 
 /// What a page expects to find.
@@ -98,13 +100,34 @@ const GUIDE: &[Page] = &[
     page(
         "docs/guide/subscriptions.md",
         Around::Service,
-        &["\"subscription_id\"", "{\"order\": 1}", "{\"kwh\": 7}", "pull:graphs", "\"total\": 250"],
+        &[
+            "\"subscription_id\"",
+            "{\"order\": 1}",
+            "{\"kwh\": 7}",
+            "pull:graphs",
+            "\"total\": 250",
+            "\"body\":3",
+            "1 message was left out",
+        ],
+    ),
+    page(
+        "docs/guide/topics.md",
+        Around::Service,
+        &[
+            "201 Created",
+            "{\"order\": 1}",
+            "This is a topic with 1 subscription",
+            "topic alerts is created",
+            "alerts",
+        ],
     ),
     page("docs/guide/durability.md", Around::Service, &["\"durability\":\"relaxed\""]),
     page("docs/coming-from/sqs.md", Around::Service, &[]),
     page("docs/coming-from/elasticmq.md", Around::Service, &["127.0.0.1:"]),
     page("docs/coming-from/rabbitmq.md", Around::Service, &["working on", "second"]),
+    page("docs/coming-from/kafka.md", Around::Service, &["\"amount\": 5"]),
     page("docs/coming-from/zaqar.md", Around::Service, &["201 Created", "demo"]),
+    page("docs/coming-from/zaqar-notifications.md", Around::Service, &["\"confirmed\":true", "86400"]),
 ];
 
 const OPERATION: &[Page] = &[
@@ -113,7 +136,14 @@ const OPERATION: &[Page] = &[
         ..page("docs/installing.md", Around::Nothing, &["200 OK", "log_format = \"json\""])
     },
     page("docs/authentication.md", Around::Nothing, &["201 Created", "\"pools\""]),
-    page("docs/security.md", Around::Nothing, &[]),
+    Page {
+        before: "angarium serve --data one-machine; stop",
+        ..page(
+            "docs/security.md",
+            Around::Servers,
+            &["nodes are closed, 0 of them now", "1 nodes are sealed, 1 of them now"],
+        )
+    },
     page("docs/quotas.md", Around::Nothing, &["50"]),
     page("docs/monitoring.md", Around::Service, &["200 OK", "angarium_build_info"]),
     page("docs/performance.md", Around::Nothing, &["cost ratio"]),
@@ -132,7 +162,7 @@ const CLUSTERS: &[Page] = &[
     },
     Page {
         before: "angarium serve --data angarium-data; stop",
-        ..page("docs/backup.md", Around::Servers, &[])
+        ..page("docs/backup.md", Around::Servers, &["friday is a backup", "friday is whole", "\"order\": 1"])
     },
 ];
 
@@ -156,6 +186,12 @@ const EXAMPLES: &[Page] = &[page(
 )];
 
 const CATS: &[Page] = &[page("examples/cats/README.md", Around::Nothing, &["cats: one chain of 100"])];
+
+const FANOUT: &[Page] = &[page(
+    "examples/fanout/README.md",
+    Around::Nothing,
+    &["fanout: 40 orders, each read once by each reader"],
+)];
 
 /// Addresses of the documents that are listened on; each becomes a free port.
 const LISTENED: [&str; 5] = ["8888", "8443", "8889", "8801", "8802"];
@@ -276,8 +312,13 @@ fn killed_cats_leave_one_chain() {
 }
 
 #[test]
+fn fanned_out_orders_reach_each_reader_once() {
+    FANOUT.iter().for_each(run);
+}
+
+#[test]
 fn every_page_with_blocks_is_run() {
-    let groups = [GUIDE, OPERATION, POOLS, CLUSTERS, CLIENTS, EXAMPLES, CATS];
+    let groups = [GUIDE, OPERATION, POOLS, CLUSTERS, CLIENTS, EXAMPLES, CATS, FANOUT];
     let run: Vec<&str> = groups.iter().flat_map(|group| group.iter().map(|page| page.path)).collect();
     for path in all() {
         let has_blocks = !blocks(&path).is_empty();

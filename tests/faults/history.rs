@@ -182,6 +182,11 @@ impl History {
         Self { began: Instant::now(), record: Mutex::default() }
     }
 
+    /// A history on the same clock that continues this record.
+    pub fn continued(&self, record: Record) -> Self {
+        Self { began: self.began, record: Mutex::new(record) }
+    }
+
     pub fn now(&self) -> Moment {
         self.began.elapsed()
     }

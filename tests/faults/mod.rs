@@ -2,6 +2,7 @@
 //! outside, the fault, and the judgement of the recorded history. It never looks inside the product.
 #![allow(clippy::panic, reason = "a test fails by it")]
 
+mod backup;
 mod bad_histories;
 mod cluster;
 mod cluster_migration;

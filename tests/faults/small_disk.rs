@@ -49,17 +49,35 @@ impl SmallDisk {
 
     /// A server whose data is there.
     pub fn server(&self) -> ServerBuilder {
+        ServerBuilder::new(&self.place().join("data")).through(&self.entry())
+    }
+
+    /// A command that sees it at `place`.
+    pub fn command(&self, program: &str) -> Command {
+        let entry = self.entry();
+        let mut command = Command::new(&entry[0]);
+        command.args(&entry[1..]).arg(program);
+        command
+    }
+
+    /// The words that bring a program to where it is mounted.
+    fn entry(&self) -> Vec<String> {
         let mut command = vec!["nsenter".to_owned(), format!("--target={}", self.holder.id())];
         command.push("--mount".to_owned());
         if self.way.contains(&"--user") {
             command.extend(["--user".to_owned(), "--preserve-credentials".to_owned()]);
         }
         command.push("--".to_owned());
-        ServerBuilder::new(&self.place.path().join("data")).through(&command)
+        command
+    }
+
+    /// Where it is mounted.
+    pub fn place(&self) -> &Path {
+        self.place.path()
     }
 
     /// Where it is seen from outside.
-    fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         let place = self.place.path().strip_prefix("/").expect("temporary directories have whole paths");
         Path::new("/proc").join(self.holder.id().to_string()).join("root").join(place)
     }

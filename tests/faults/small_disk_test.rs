@@ -1,6 +1,7 @@
 //! A disk that fills, on a real small file system: what continues, what is refused, and what returns.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -125,4 +126,25 @@ fn full_disk_loses_nothing_acknowledged() {
     let found = consume(&server.client(), usize::MAX);
     let lost: Vec<_> = acknowledged.difference(&found).collect();
     assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), acknowledged.len());
+}
+
+#[test]
+fn restore_to_a_full_disk_names_the_disk() {
+    let (place, disk) = (tempfile::tempdir().unwrap(), SmallDisk::new(20));
+    let server = Server::start(&place.path().join("data"));
+    let client = server.client();
+    for _ in 0..200 {
+        assert_eq!(post(&client).status, StatusCode::CREATED);
+    }
+    let (backup, restored) = (place.path().join("backup"), disk.place().join("restored"));
+    let program = env!("CARGO_BIN_EXE_angarium");
+    let saved =
+        Command::new(program).arg("backup").arg(&backup).args(["--url", server.base()]).status().unwrap();
+    assert!(saved.success());
+    let mut restore = disk.command(program);
+    let refused = restore.arg("restore").arg(&backup).arg("--data").arg(&restored).output().unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{why}");
+    assert!(why.contains("the disk of") && why.contains("is full"), "{why}");
+    assert!(!disk.root().join("restored").exists());
 }

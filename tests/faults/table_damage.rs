@@ -255,6 +255,7 @@ fn kind(file: &Path) -> &'static str {
     let is_number = |text: &str| text.parse::<u64>().is_ok();
     match name {
         "instance" | "instance.copy" if !text.contains('/') => "identity",
+        "location" if !text.contains('/') => "location",
         "version" if text == "journal/version" => "mark of the store",
         "lock" if text == "journal/lock" => "lock",
         "log-witness" if text == "journal/log-witness" => "witness",
@@ -291,6 +292,8 @@ fn copied(from: &Path) -> TempDir {
     let to = TempDir::new().unwrap();
     let copied = Command::new("cp").arg("-a").arg(from.join(".")).arg(to.path()).status().unwrap();
     assert!(copied.success());
+    // A service would refuse the copy.
+    fs::remove_file(to.path().join("location")).unwrap();
     to
 }
 
@@ -304,7 +307,8 @@ fn one_of_each(data: &Path) -> Vec<PathBuf> {
             let current = fs::read(file.with_file_name("current")).unwrap();
             file.ends_with(format!("v{}", u64::from_le_bytes(current[..8].try_into().unwrap())))
         };
-        if kind == "lock" || (kind == "list" && !is_current(&file)) {
+        // A damaged mark of the place is written again.
+        if ["lock", "location"].contains(&kind) || (kind == "list" && !is_current(&file)) {
             continue;
         }
         match chosen.iter_mut().find(|(known, ..)| *known == kind && kind != "identity") {

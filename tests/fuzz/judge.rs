@@ -110,9 +110,21 @@ impl Service {
         Some(head.status.as_u16())
     }
 
+    /// Creates a topic, and subscribes to it. Returns the id of the subscription.
+    pub fn subscribe_to_topic(&self, topic: &str) -> String {
+        let put = format!("PUT /v2/topics/{topic}\n\n{{}}");
+        let status = self.check(put.as_bytes());
+        assert_eq!(status, Some(201), "{topic} is not created");
+        self.subscribe_at(&format!("/v2/topics/{topic}"))
+    }
+
     /// Subscribes to a queue. Returns the id of the subscription.
     pub fn subscribe(&self, queue: &str) -> String {
-        let post = format!("POST /v2/queues/{queue}/subscriptions\n\n{{\"subscriber\":\"pull:\"}}");
+        self.subscribe_at(&format!("/v2/queues/{queue}"))
+    }
+
+    fn subscribe_at(&self, source: &str) -> String {
+        let post = format!("POST {source}/subscriptions\n\n{{\"subscriber\":\"pull:\"}}");
         let request = read(post.as_bytes()).expect("it is a request");
         let body = self.runtime.block_on(async {
             let answer = self.app.clone().oneshot(request).await.unwrap_or_else(|never| match never {});

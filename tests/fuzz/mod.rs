@@ -4,9 +4,12 @@
 //! Each run makes the same ones; more, or others: `ANGARIUM_FUZZ_ROUNDS=1000000 ANGARIUM_SEED=7 cargo test --release
 //! --test it fuzz::`. What finds its way by coverage is in `fuzz/`, over the same inputs and the same judge.
 
+mod backup_seeds;
+pub mod backups;
 mod depth;
 pub mod judge;
 mod mutation;
+mod sealed;
 mod seeds;
 mod settings;
 mod sqs_seeds;
@@ -27,13 +30,24 @@ fn mutator(seeds: Vec<Vec<u8>>) -> (Mutator, u64) {
 #[test]
 fn no_rest_request_fails_the_service_and_refusals_are_named() {
     let service = Service::start();
-    let seeds = seeds::requests(&service.subscribe(seeds::SUBSCRIBED));
+    let topic = service.subscribe_to_topic(seeds::TOPIC);
+    let seeds = seeds::requests(&service.subscribe(seeds::SUBSCRIBED), &topic);
     check_all(&service, seeds);
 }
 
 #[test]
 fn no_sqs_request_fails_the_service_and_answers_have_form() {
     check_all(&Service::start(), sqs_seeds::requests());
+}
+
+#[test]
+fn sealed_bytes_open_unchanged_or_not_at_all() {
+    let judge = sealed::Judge::new();
+    let seeds = judge.seeds();
+    seeds.iter().for_each(|seed| judge.check(seed));
+    let (mut mutator, rounds) = mutator(seeds);
+    // These cost microseconds.
+    (0..rounds * 10).for_each(|_| judge.check(&mutator.next()));
 }
 
 fn check_all(service: &Service, seeds: Vec<Vec<u8>>) {
@@ -46,4 +60,13 @@ fn check_all(service: &Service, seeds: Vec<Vec<u8>>) {
     let of = |class: u16| statuses.iter().filter(|status| **status / 100 == class).count() as u64;
     assert!(of(2) > rounds / 20 && of(4) > rounds / 20, "{} taken, {} refused", of(2), of(4));
     service.check_alive();
+}
+
+#[test]
+fn backup_is_read_or_refused_with_a_reason() {
+    let seeds = backup_seeds::backups();
+    assert!(seeds.iter().all(|seed| backups::check(seed)), "the seeds are whole");
+    let (mut mutator, rounds) = mutator(seeds);
+    let whole = (0..rounds).filter(|_| backups::check(&mutator.next())).count() as u64;
+    assert!(whole < rounds / 2, "{whole} of {rounds} are whole");
 }

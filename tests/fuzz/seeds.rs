@@ -9,14 +9,19 @@ const ID: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
 /// A queue with a subscription, which no request deletes.
 pub const SUBSCRIBED: &str = "subscribed";
 
-/// A request of each operation, with parameters and without. `subscription` is the id of one of [`SUBSCRIBED`].
-pub fn requests(subscription: &str) -> Vec<Vec<u8>> {
+/// A topic with a subscription, which no request deletes.
+pub const TOPIC: &str = "subscribed-topic";
+
+/// A request of each operation, with parameters and without. `subscription` is the id of one of [`SUBSCRIBED`], and
+/// `of_topic` that of one of [`TOPIC`].
+pub fn requests(subscription: &str, of_topic: &str) -> Vec<Vec<u8>> {
     let document: Value = serde_json::from_str(DOCUMENT).expect("the document is JSON");
     let mut requests = Vec::new();
     // Requests of SQS have seeds of their own.
     for (path, item) in members(&document["paths"]).filter(|(path, _)| !path.contains('#')) {
         for (method, operation) in members(item) {
-            let path = of_subscription(method, path, subscription);
+            let id = if path.contains("{topic_name}") { of_topic } else { subscription };
+            let path = of_subscription(method, path, id);
             requests.push(request(method, &path, operation, |_| false));
             // The subscription is in the project of requests that name none.
             let is_elsewhere = path.contains(SUBSCRIBED);
@@ -33,6 +38,7 @@ fn of_subscription(method: &str, path: &str, subscription: &str) -> String {
     }
     let is_deletion = method == "delete" && path.ends_with("{subscription_id}");
     path.replace("{queue_name}", SUBSCRIBED)
+        .replace("{topic_name}", TOPIC)
         .replace("{subscription_id}", if is_deletion { ID } else { subscription })
 }
 
@@ -44,6 +50,7 @@ fn request(method: &str, path: &str, operation: &Value, takes: impl Fn(&str) -> 
     // The pool that the queues lie in stays as it is.
     let mut target =
         path.replace("{queue_name}", "invoices").replace("{pool}", "spare").replace("{flavor}", "fast");
+    target = target.replace("{topic_name}", "news");
     target = target.replace("{message_id}", ID).replace("{claim_id}", ID);
     let (mut query, mut headers) = (Vec::new(), String::new());
     for parameter in operation["parameters"].as_array().into_iter().flatten() {

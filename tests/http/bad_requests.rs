@@ -115,6 +115,41 @@ fn bad_names_headers_and_parameters_are_400() {
     assert_eq!(service.client.post(&format!("{CLAIMS}?limit="), &json!({})).unwrap().status, 204);
 }
 
+/// A misspelt filter would select all messages. Zaqar ignores names that it does not know.
+#[test]
+fn unknown_parameter_is_ignored_only_where_zaqar_ignores_it() {
+    let service = service();
+    let request = |method: &Method, path: &str, query: &str| {
+        service.client.send(method.clone(), &format!("{path}?{query}"), &[], Some(&json!({}))).unwrap()
+    };
+    for (method, path) in [
+        (Method::GET, "/v2/queues/q/peek"),
+        (Method::GET, "/v2/queues/q/explain"),
+        (Method::PUT, "/v2/queues/q/hold"),
+        (Method::DELETE, "/v2/queues/q/hold"),
+        (Method::POST, "/v2/queues/q/tasks"),
+        (Method::DELETE, "/v2/queues/q/messages/batch"),
+        (Method::POST, "/v2/queues/q/migrate"),
+        (Method::GET, "/v2/queues/q/subscriptions/019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20/messages"),
+        (Method::GET, "/v2/admin/balance"),
+        (Method::GET, "/v2/admin/holds"),
+        (Method::GET, "/v2/quota"),
+    ] {
+        let answer = request(&method, path, "limt=1");
+        let said = answer.json();
+        assert_eq!((answer.status.as_u16(), &said["code"]), (400, &json!("invalid")), "{method} {path}");
+        assert!(said["description"].as_str().unwrap().starts_with("limt:"), "{said}");
+    }
+    let holds = service.client.get("/v2/admin/holds?limt=1").unwrap().json();
+    assert!(holds["description"].as_str().unwrap().ends_with("it has marker, limit"), "{holds}");
+    for path in
+        ["/v2/queues", "/v2/queues/q/messages", "/v2/queues/q/stats", "/v2/pools", "/v2/ping", "/v2/docs"]
+    {
+        let status = service.client.get(&format!("{path}?limt=1")).unwrap().status.as_u16();
+        assert!(status == 200 || status == 204, "{path}: {status}");
+    }
+}
+
 #[test]
 fn no_body_whatsoever_is_anything_but_an_answer_below_500() {
     let service = service();

@@ -16,5 +16,6 @@ fn a_service_alone_has_every_slot() {
     assert_eq!(one["instance"], view["answered_by"]);
     assert_eq!((&one["state"], &one["version"]), (&json!("running"), &json!(env!("CARGO_PKG_VERSION"))));
     let slots: Vec<u64> = one["slots"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+    assert_eq!((&one["passed_over"], &one["unreached_pools"]), (&json!(false), &json!([])));
     assert_eq!(slots, (0..256).collect::<Vec<u64>>());
 }

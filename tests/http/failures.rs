@@ -40,15 +40,19 @@ fn written(data: &TempDir, text: &str) -> PathBuf {
     path
 }
 
-/// A server that lets in a member and an administrator by their names.
-fn with_tokens(data: &TempDir, settings: &[&str]) -> Server {
+/// A file by which a member and an administrator are let in by their names.
+pub(super) fn tokens(data: &TempDir) -> PathBuf {
     use sha2::{Digest, Sha256};
     let hash =
         |token: &str| Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let entry =
         |token, role| format!("[[token]]\nsha256='{}'\nproject='{role}'\nrole='{role}'\n", hash(token));
-    let tokens = written(data, &format!("{}{}", entry("member", "member"), entry("admin", "admin")));
-    let builder = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(tokens);
+    written(data, &format!("{}{}", entry("member", "member"), entry("admin", "admin")))
+}
+
+/// A server that lets in a member and an administrator by their names.
+fn with_tokens(data: &TempDir, settings: &[&str]) -> Server {
+    let builder = ServerBuilder::new(&data.path().join("data")).arg("--tokens").arg(tokens(data));
     settings.iter().fold(builder, |builder, setting| builder.arg(*setting)).start()
 }
 

@@ -48,8 +48,15 @@ fn the_home_document_names_every_method_of_its_resources() {
     }
     assert!(said.len() >= 13);
     for (template, methods) in said {
-        let parameters =
-            ["{queue_name}", "{message_id}", "{claim_id}", "{subscription_id}", "{pool}", "{flavor}"];
+        let parameters = [
+            "{queue_name}",
+            "{topic_name}",
+            "{message_id}",
+            "{claim_id}",
+            "{subscription_id}",
+            "{pool}",
+            "{flavor}",
+        ];
         let path = parameters.iter().fold(template, |path, parameter| path.replace(parameter, "x"));
         let options = service.client.send(Method::OPTIONS, &path, &[], None).unwrap();
         let allow = options.headers["allow"].to_str().unwrap().to_owned();

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::service;
+use super::subscriptions::{drain, total};
 use crate::support::client::Client;
 use crate::support::server::Server;
 use angarium_testbed::held::wait_until;
@@ -51,8 +52,7 @@ fn all_queues_of_a_pool_go_away_and_it_can_be_deleted() {
     assert_eq!(begun.json()["waiting"], json!(QUEUES));
     // All but the one with a claimed message, which stays until that is deleted.
     wait_until("one is left", || {
-        client.get(DRAIN).unwrap().json()
-            == json!({"done": false, "waiting": 0, "moving": 1, "subscribed": 0})
+        client.get(DRAIN).unwrap().json() == json!({"done": false, "waiting": 0, "moving": 1})
     });
     assert_whole(client, 3);
     assert_eq!(client.delete("/v2/pools/default").unwrap().status, StatusCode::FORBIDDEN);
@@ -127,8 +127,7 @@ fn claimed_queues_keep_no_others_in_the_pool() {
     }
     assert_eq!(client.post(DRAIN, &json!({})).unwrap().status, StatusCode::ACCEPTED);
     wait_until("only those are left", || {
-        client.get(DRAIN).unwrap().json()
-            == json!({"done": false, "waiting": 0, "moving": held.len(), "subscribed": 0})
+        client.get(DRAIN).unwrap().json() == json!({"done": false, "waiting": 0, "moving": held.len()})
     });
     assert_whole(client, 2);
 }
@@ -149,8 +148,7 @@ fn unplaceable_queues_delay_no_others() {
     let began = Instant::now();
     assert_eq!(client.post(DRAIN, &json!({})).unwrap().status, StatusCode::ACCEPTED);
     wait_until("only those are left", || {
-        client.get(DRAIN).unwrap().json()
-            == json!({"done": false, "waiting": 5, "moving": 0, "subscribed": 0})
+        client.get(DRAIN).unwrap().json() == json!({"done": false, "waiting": 5, "moving": 0})
     });
     // Each of them used to cost a pause of 20 s.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
@@ -161,31 +159,22 @@ fn unplaceable_queues_delay_no_others() {
 }
 
 #[test]
-fn drain_names_subscriptions_as_reason_to_wait() {
+fn drained_queue_takes_its_subscriptions_along() {
     let service = service();
     let client = &service.client;
     let (billing, audit) = (service.subscribe("pull:billing"), service.subscribe("queue:audit"));
-    client.post_messages("plain", &[json!(1)]).unwrap();
+    client.post_messages("q", &[json!(1), json!(2)]).unwrap();
     add(client, "second");
     let begun = client.post(DRAIN, &json!({})).unwrap().json();
-    assert_eq!((&begun["done"], &begun["subscribed"]), (&json!(false), &json!(1)), "{begun}");
-    wait_until("the other queue has left", || client.get(DRAIN).unwrap().json()["waiting"] == json!(3));
-    let why = client.get(DRAIN).unwrap().json()["why"].take();
-    assert!(why.as_str().unwrap().starts_with("1 queue has subscriptions"), "{why}");
-    // A further subscription would hold the drain up.
-    let refused = client.post("/v2/queues/q/subscriptions", &json!({"subscriber": "pull:late"})).unwrap();
-    assert_eq!(
-        (refused.status, refused.json()["code"].take()),
-        (StatusCode::CONFLICT, json!("conflict")),
-        "{}",
-        refused.text()
-    );
-    assert!(refused.text().contains("pool default of the queue is drained"), "{}", refused.text());
-    for path in [billing, audit] {
+    assert_eq!(begun["done"], json!(false), "{begun}");
+    let late = service.subscribe("pull:late");
+    client.post_messages("q", &[json!(3)]).unwrap();
+    wait_until("it is empty", || is_done(client));
+    assert_eq!(drain(client, &billing), [json!(1), json!(2), json!(3)]);
+    assert_eq!(drain(client, &late), [json!(3)]);
+    assert_eq!(total(client, "/v2/queues/audit"), json!(3));
+    assert_eq!(client.delete("/v2/pools/default").unwrap().status, StatusCode::NO_CONTENT);
+    for path in [billing, audit, late] {
         assert_eq!(client.delete(&path).unwrap().status, StatusCode::NO_CONTENT);
     }
-    wait_until("it is empty", || is_done(client));
-    let done = client.get(DRAIN).unwrap().json();
-    assert_eq!((&done["subscribed"], done.get("why")), (&json!(0), None), "{done}");
-    service.subscribe("pull:late");
 }

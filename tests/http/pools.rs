@@ -198,6 +198,28 @@ fn queues_of_a_pool_are_counted_with_empty_ones() {
     assert!(refused.text().contains("1 queue is in it"), "{}", refused.text());
 }
 
+/// A project with one queue and three subscriptions would wonder about four.
+#[test]
+fn queues_of_subscriptions_are_counted_apart() {
+    let service = service();
+    assert_eq!(service.client.create_queue("q").unwrap().status, 201);
+    for number in 0..3 {
+        let subscription = json!({"subscriber": format!("pull:s{number}"), "ttl": 3_600});
+        let path = "/v2/queues/q/subscriptions";
+        assert_eq!(service.client.post(path, &subscription).unwrap().status, 201);
+    }
+    let shown = service.client.get("/v2/pools/default").unwrap().json();
+    assert_eq!((&shown["queues"], &shown["subscription_queues"]), (&json!(4), &json!(3)), "{shown}");
+    let map = service.client.get("/v2/admin/map?format=json").unwrap().json();
+    let pool = &map["pools"][0];
+    assert_eq!((&pool["queues"], &pool["subscription_queues"]), (&json!(4), &json!(3)), "{map}");
+    let picture = service.client.get("/v2/admin/map").unwrap().text();
+    assert!(picture.contains("4 queues (3 of subscriptions), "), "{picture}");
+    let refused = service.client.delete("/v2/pools/default").unwrap();
+    let said = "4 queues, 3 of them of subscriptions, are in it, with messages or without";
+    assert!(refused.text().contains(said), "{}", refused.text());
+}
+
 #[test]
 fn new_pool_is_not_silent() {
     let service = service();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Service, service};
 use crate::support::client::Answer;
 use crate::support::server::Server;
+use angarium_testbed::held::wait_until;
 
 const MESSAGES: &str = "/v2/queues/q/messages";
 
@@ -194,7 +195,10 @@ fn shutdown_answers_waiting_claims_with_204() {
     let waiting = std::thread::spawn(move || {
         client.send(Method::POST, "/v2/queues/q/claims?wait=20", &[], None).unwrap().status
     });
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until("it waits", || {
+        let page = service.client.get("/metrics").unwrap().text();
+        page.lines().any(|line| line == "angarium_waiting_claims 1")
+    });
     let start = Instant::now();
     assert!(service.server.terminate().success());
     assert_eq!(waiting.join().unwrap(), 204);

@@ -190,3 +190,31 @@ fn unknown_pool_and_bad_terms_are_refused() {
         }
     }
 }
+
+#[test]
+fn held_transfers_of_a_pool_are_shown_and_stop_no_client() {
+    let service = service();
+    let client = &service.client;
+    client.post_messages("q", &[json!(1), json!(2)]).unwrap();
+    let terms = json!({"reason": "backup", "transfer": true});
+    let held = hold(client, POOL, &terms);
+    let effects = ["claim", "post", "discard", "transfer"].map(|name| held[name].clone());
+    assert_eq!(effects, [json!(false), json!(false), json!(false), json!(true)], "{held}");
+    assert_eq!(client.get("/v2/admin/holds").unwrap().json()["holds"], json!([held]));
+    client.post_messages("new", &[json!(3)]).unwrap();
+    for queue in ["q", "new"] {
+        assert_eq!(client.claim(queue, 1, 300).unwrap().status, StatusCode::CREATED);
+    }
+    let says = client.get("/v2/queues/q/explain").unwrap().json()["says"].to_string();
+    let clause = "transfers to other queues and migrations wait, because pool default is held until it is released (backup)";
+    assert!(says.contains(clause), "{says}");
+    for path in [PROJECT, "/v2/queues/q/hold", "/v2/queues/q/groups/g/hold"] {
+        let refused = client.put(path, Some(&terms)).unwrap();
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
+        assert!(refused.text().contains("transfer"), "{}", refused.text());
+    }
+    let both = hold(client, POOL, &json!({"reason": "backup", "transfer": true, "claim": true}));
+    assert_eq!((&both["claim"], &both["transfer"]), (&json!(true), &json!(true)));
+    assert_eq!(client.claim("q", 1, 300).unwrap().headers["x-held"], "backup");
+    release(client, POOL);
+}

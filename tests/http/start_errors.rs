@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -49,6 +50,26 @@ fn unusable_data_directory_is_named() {
     let running = ServerBuilder::new(&data.path().join("used")).start();
     assert_refused(&ServerBuilder::new(&data.path().join("used")), &["/used", "--data", "another process"]);
     drop(running);
+}
+
+#[test]
+fn copied_data_directory_is_refused_unless_moved() {
+    let data = directory();
+    let [original, copy, elsewhere] = ["original", "copy", "elsewhere"].map(|name| data.path().join(name));
+    let server = ServerBuilder::new(&original).start();
+    server.client().post_messages("q", &[Value::from(1)]).unwrap();
+    server.terminate();
+    let mark: Value = serde_json::from_slice(&fs::read(original.join("location")).unwrap()).unwrap();
+    assert!(mark["inode"].is_u64(), "this test needs a file system with stable inodes: {mark}");
+    let copied = Command::new("cp").arg("-a").args([&original, &copy]).status().unwrap();
+    assert!(copied.success());
+    assert_refused(&ServerBuilder::new(&copy), &["/copy", "--moved", "inode"]);
+    // Renamed, it is the same directory.
+    fs::rename(&original, &elsewhere).unwrap();
+    ServerBuilder::new(&elsewhere).start().terminate();
+    ServerBuilder::new(&copy).arg("--moved").start().terminate();
+    let server = ServerBuilder::new(&copy).start();
+    assert_eq!(server.client().stats("q").unwrap().json()["messages"]["total"], 1);
 }
 
 #[test]

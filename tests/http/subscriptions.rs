@@ -77,7 +77,9 @@ fn subscription_is_created_shown_changed_and_deleted() {
             StatusCode::OK,
             json!({
                 "id": id, "source": "q", "subscriber": "pull:billing", "ttl": 220_367_260_800_u64, "age": null,
-                "options": {"_max_claim_count": 3, "note": [1, 2]}, "confirmed": true
+                "options": {"_max_claim_count": 3, "note": [1, 2]}, "confirmed": true,
+                "bounds": {"max_messages": 1_000_000, "max_bytes": 1 << 30, "overflow": "suspend"},
+                "backlog": {"suspended": false, "filling": false, "left_out": 0, "dropped": 0}
             })
         )
     );
@@ -135,11 +137,12 @@ fn invalid_subscription_is_refused_and_named() {
         (json!({"subscriber": "pull:x", "ttl": 59}), "ttl"),
         (json!({"subscriber": "pull:x", "ttl": -1}), "ttl"),
         (json!({"subscriber": "pull:x", "ttl": "60"}), "ttl"),
-        (json!({"subscriber": "pull:x", "ttl": null}), "ttl"),
         (json!({"subscriber": "pull:x", "options": []}), "options"),
-        (json!({"subscriber": "pull:x", "options": null}), "options"),
         (json!({"subscriber": "pull:x", "options": {"_fifo": true}}), "options"),
         (json!({"subscriber": "pull:x", "options": large}), "options"),
+        (json!({"subscriber": "pull:x", "options": {"max_messages": 0}}), "options.max_messages"),
+        (json!({"subscriber": "pull:x", "options": {"max_bytes": "1"}}), "options.max_bytes"),
+        (json!({"subscriber": "pull:x", "options": {"overflow": "drop"}}), "options.overflow"),
         (json!([]), "the body must be a JSON object"),
     ] {
         for refused in [client.post(SUBSCRIPTIONS, &body).unwrap(), client.patch(&path, &body).unwrap()] {
@@ -150,8 +153,13 @@ fn invalid_subscription_is_refused_and_named() {
             assert!(said.contains(field), "{body}: {said}");
         }
     }
-    // A change keeps the kind, and has something to change.
-    for body in [json!({"subscriber": "queue:other"}), json!({"confirmed": true})] {
+    for field in ["ttl", "options"] {
+        let refused = client.post(SUBSCRIPTIONS, &json!({"subscriber": "pull:x", field: null})).unwrap();
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{field}: {}", refused.text());
+    }
+    // A change keeps the kind, and has something to change: null is nothing.
+    let nothing = json!({"subscriber": null, "ttl": null, "options": null});
+    for body in [json!({"subscriber": "queue:other"}), json!({"confirmed": true}), nothing] {
         assert_eq!(client.patch(&path, &body).unwrap().status, StatusCode::BAD_REQUEST, "{body}");
     }
     let json = client.get(&path).unwrap().json();
@@ -366,4 +374,50 @@ fn reader_sees_subscriptions_and_changes_none() {
     let posted =
         service.client.post(&format!("{path}/messages"), &json!({"messages": [{"body": 1}]})).unwrap();
     assert_eq!(posted.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[test]
+fn log_counts_copies_of_a_deleted_queue() {
+    let service = service();
+    let client = &service.client;
+    let logged = |parts: &[&str]| {
+        service
+            .server
+            .last_lines()
+            .lines()
+            .filter(|line| parts.iter().all(|part| line.contains(part)))
+            .count()
+    };
+    service.subscribe("pull:billing");
+    service.subscribe("pull:audit");
+    client.post_messages("q", &[json!(1), json!(2), json!(3)]).unwrap();
+    assert_eq!(client.delete("/v2/queues/q").unwrap().status, StatusCode::NO_CONTENT);
+    wait_until("the log counts them", || logged(&["copies discarded with their queue", "messages=6"]) == 1);
+    // With their pool they count with the messages of the queue.
+    service.subscribe("pull:billing");
+    client.post_messages("q", &[json!(1), json!(2)]).unwrap();
+    let pool = json!({"uri": "embedded:second", "weight": 100});
+    assert_eq!(client.put("/v2/pools/second", Some(&pool)).unwrap().status, StatusCode::CREATED);
+    assert_eq!(client.delete("/v2/pools/default?force=true").unwrap().status, StatusCode::NO_CONTENT);
+    let event = "messages of a queue discarded with their pool";
+    wait_until("the log counts them", || logged(&[event, "queue=q ", "messages=4"]) == 1);
+    assert_eq!(logged(&[event]), 1, "{}", service.server.last_lines());
+}
+
+#[test]
+fn spellings_of_an_address_are_one_subscriber() {
+    let service = service();
+    let client = &service.client;
+    let created = |subscriber: &str| {
+        let body = json!({ "subscriber": subscriber });
+        client.post(SUBSCRIPTIONS, &body).unwrap().status
+    };
+    assert_eq!(created("HTTPS://Hooks.example:443"), StatusCode::CREATED);
+    for repeated in ["https://hooks.example/", "https://hooks.example"] {
+        assert_eq!(created(repeated), StatusCode::CONFLICT, "{repeated}");
+    }
+    let all = client.get(SUBSCRIPTIONS).unwrap().json();
+    assert_eq!(all["subscriptions"][0]["subscriber"], json!("https://hooks.example/"));
+    assert_eq!(created("https://hooks.example/A"), StatusCode::CREATED);
+    assert_eq!(created("https://hooks.example/a"), StatusCode::CREATED);
 }

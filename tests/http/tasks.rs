@@ -190,6 +190,8 @@ fn wrong_tasks_are_refused_and_named() {
         (json!({"do": "delete", "filter": {"min_age": 0, "min_attempts": 0}}), "filter"),
         (json!({"do": "delete", "filter": {"state": STATES}}), "filter"),
         (json!({"do": "delete", "filter": {"state": ["gone"]}}), "filter.state"),
+        (json!({"do": "requeue", "filter": {"state": []}}), "filter.state"),
+        (json!({"do": "delete", "filter": {"state": [], "tag": "eu"}}), "filter.state"),
         (json!({"do": "delete", "filter": {"tag": long}}), "filter.tag"),
         (json!({"do": "delete", "filter": {"group": "a b"}}), "filter.group"),
         (json!({"do": "delete", "filter": {"min_age": -1}}), "filter.min_age"),

@@ -1,10 +1,7 @@
 //! Webhooks over HTTP: a sink on this machine gets the messages of a queue.
 
-use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -12,110 +9,32 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::StatusCode;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::subscriptions::total;
 use super::{Service, service};
 use crate::support::client::Client;
+use crate::support::pauses::HAND_OVER;
 use crate::support::server::ServerBuilder;
+use crate::support::sink::{Sink, WebhookRequest};
 use angarium_testbed::held::wait_until;
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-
-/// A request that the sink got.
-#[derive(Clone, Debug)]
-struct WebhookRequest {
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-impl WebhookRequest {
-    fn header(&self, name: &str) -> &str {
-        let found = self.headers.iter().find(|(found, _)| found == name);
-        found.map(|(_, value)| value.as_str()).unwrap_or_default()
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-}
-
-/// A server that answers with the next of its answers, and with 204 when none is left.
-#[derive(Clone)]
-struct Sink {
-    address: SocketAddr,
-    received: Arc<Mutex<Vec<WebhookRequest>>>,
-    answers: Arc<Mutex<VecDeque<&'static str>>>,
-}
-
-impl Sink {
-    fn start(answers: &[&'static str]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let answers = Arc::new(Mutex::new(answers.iter().copied().collect()));
-        let sink = Self { address, received: Arc::default(), answers };
-        let serving = sink.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let serving = serving.clone();
-                thread::spawn(move || serving.serve(&stream));
-            }
-        });
-        sink
-    }
-
-    fn serve(&self, stream: &TcpStream) {
-        let mut reader = BufReader::new(stream);
-        while let Some(received) = read(&mut reader) {
-            self.received.lock().push(received);
-            let answer = self.answers.lock().pop_front().unwrap_or("HTTP/1.1 204 No Content\r\n\r\n");
-            let mut stream = stream;
-            if answer.is_empty() || stream.write_all(answer.as_bytes()).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}/hook?a=1", self.address)
-    }
-
-    fn count(&self) -> usize {
-        self.received.lock().len()
-    }
-}
-
-fn read(reader: &mut BufReader<&TcpStream>) -> Option<WebhookRequest> {
-    let mut headers = Vec::new();
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|bytes| *bytes > 0)?;
-    headers.push(("request".to_owned(), line.trim().to_owned()));
-    loop {
-        line.clear();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim().split_once(": ") else { break };
-        headers.push((name.to_ascii_lowercase(), value.to_owned()));
-    }
-    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(WebhookRequest { headers, body })
-}
+pub(super) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const NEXT_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// The settings of a service that may send to this machine.
-fn sending(data: &Path) -> ServerBuilder {
+pub(super) fn sending(data: &Path) -> ServerBuilder {
     ServerBuilder::new(data).arg("--webhook-allow=127.0.0.0/8").arg("--webhook-timeout=2s")
 }
 
-fn start() -> Service {
+pub(super) fn start() -> Service {
     let data = tempfile::tempdir().unwrap();
     let server = sending(data.path()).start();
     Service { client: server.client(), server, data }
 }
 
-fn hook(client: &Client, sink: &Sink, more: Value) -> String {
+pub(super) fn hook(client: &Client, sink: &Sink, more: Value) -> String {
     let mut body = json!({"subscriber": sink.url(), "secrets": [SECRET]});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let created = client.post("/v2/queues/q/subscriptions", &body).unwrap();
@@ -124,10 +43,21 @@ fn hook(client: &Client, sink: &Sink, more: Value) -> String {
     format!("/v2/queues/q/subscriptions/{id}")
 }
 
-fn post(client: &Client, body: Value) {
+pub(super) fn post(client: &Client, body: Value) {
     let posted =
         client.post("/v2/queues/q/messages", &json!({"messages": [{"body": body, "ttl": 600}]})).unwrap();
     assert_eq!(posted.status, StatusCode::CREATED, "{}", posted.text());
+}
+
+/// Whether a request has the signature of Standard Webhooks by this secret.
+pub(super) fn is_signed(received: &WebhookRequest, secret: &str) -> bool {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(&secret[6..]).unwrap()).unwrap();
+    mac.update(
+        format!("{}.{}.", received.header("webhook-id"), received.header("webhook-timestamp")).as_bytes(),
+    );
+    mac.update(&received.body);
+    let signature = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+    received.header("webhook-signature").split(' ').any(|one| one == signature)
 }
 
 #[test]
@@ -144,13 +74,7 @@ fn webhook_gets_signed_notification() {
     let json = received.json();
     assert_eq!((&json["body"], &json["queue_name"]), (&json!({"order": 7}), &json!("q")));
     assert_eq!(json["message_id"], received.header("webhook-id"));
-    let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(&SECRET[6..]).unwrap()).unwrap();
-    mac.update(
-        format!("{}.{}.", received.header("webhook-id"), received.header("webhook-timestamp")).as_bytes(),
-    );
-    mac.update(&received.body);
-    let signature = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
-    assert_eq!(received.header("webhook-signature"), signature);
+    assert!(is_signed(&received, SECRET) && !is_signed(&received, NEXT_SECRET), "{received:?}");
     wait_until("the end of the copy", || total(client, &path) == 0);
     assert_eq!(total(client, "/v2/queues/q"), 1);
     let shown = client.get(&path).unwrap();
@@ -159,6 +83,40 @@ fn webhook_gets_signed_notification() {
         "{}",
         shown.text()
     );
+}
+
+/// A receiver has the former secret until it is given the next one: at each moment a signature fits.
+#[test]
+fn webhook_secret_is_replaced_without_a_pause() {
+    const EACH: usize = 40;
+    let service = start();
+    let client = &service.client;
+    let sink = Sink::start(&[]);
+    let path = hook(client, &sink, json!({"options": {"max_in_flight": 1}}));
+    let replace = |secrets: Value| {
+        let replaced = client.patch(&path, &json!({"secrets": secrets})).unwrap();
+        assert_eq!(replaced.status, StatusCode::NO_CONTENT, "{}", replaced.text());
+    };
+    let deliver = |count: usize| {
+        (0..EACH).for_each(|number| post(client, json!(number)));
+        wait_until("the deliveries", || sink.count() >= count);
+    };
+    deliver(EACH);
+    // A delivery may be on its way: it is signed under the former secret, and under both from then on.
+    (0..EACH).for_each(|number| post(client, json!(number)));
+    replace(json!([NEXT_SECRET, SECRET]));
+    deliver(3 * EACH);
+    assert!(sink.received.lock().iter().all(|received| is_signed(received, SECRET)));
+    assert!(sink.received.lock()[2 * EACH..].iter().all(|received| is_signed(received, NEXT_SECRET)));
+    (0..EACH).for_each(|number| post(client, json!(number)));
+    replace(json!([NEXT_SECRET]));
+    deliver(5 * EACH);
+    let received = sink.received.lock();
+    assert!(received[2 * EACH..].iter().all(|received| is_signed(received, NEXT_SECRET)));
+    assert!(received[4 * EACH..].iter().all(|received| !is_signed(received, SECRET)));
+    let pause = received.windows(2).map(|pair| pair[1].at - pair[0].at).max().unwrap();
+    eprintln!("rotation of the secret of a webhook: {pause:.2?} at most between two deliveries");
+    assert!(pause <= HAND_OVER, "{pause:?}");
 }
 
 #[test]
@@ -187,6 +145,13 @@ fn failed_delivery_is_repeated_and_refused_one_is_kept() {
     for (result, count) in [("unavailable", 1), ("refused", 2)] {
         let line = format!("angarium_webhook_requests_total{{result=\"{result}\"}} {count}");
         assert!(metrics.contains(&line), "{line} is missing: {metrics}");
+        let of_subscription = format!("result=\"{result}\"}} {count}");
+        let mut lines =
+            metrics.lines().filter(|line| line.starts_with("angarium_subscription_requests_total{"));
+        assert!(
+            lines.any(|line| line.contains("queue=\"q/") && line.ends_with(&of_subscription)),
+            "{metrics}"
+        );
     }
 }
 
@@ -263,8 +228,27 @@ fn broken_webhook_is_shown_and_resumes() {
     assert!(
         failing()["reason"].as_str().is_some_and(|reason| reason.contains("500") && reason.contains("sorry"))
     );
+    let id = path.rsplit('/').next().unwrap();
+    let own = client.get(&format!("{path}/explain")).unwrap().json();
+    let of_source = client.get("/v2/queues/q/explain").unwrap().json();
+    for (explained, webhook) in [
+        (&own, "the webhook has failed".to_owned()),
+        (&of_source, format!("the webhook of subscription {id} has failed")),
+    ] {
+        let [failing] = &explained["failing_webhooks"].as_array().unwrap()[..] else { panic!("{explained}") };
+        assert_eq!(
+            (&failing["subscription"], &failing["failing"]["failures"]),
+            (&json!(id), &json!(5)),
+            "{failing}"
+        );
+        assert!(failing["failing"]["since"].is_string(), "{failing}");
+        let says = explained["says"].as_str().unwrap();
+        assert!(says.contains(&webhook) && says.contains("sorry"), "{says}");
+    }
     wait_until("the rest", || total(client, &path) == 0);
     assert_eq!(failing(), Value::Null);
+    let own = client.get(&format!("{path}/explain")).unwrap().json();
+    assert_eq!(own.get("failing_webhooks"), None, "{own}");
 }
 
 #[test]

@@ -42,13 +42,16 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Families without samples on that page: those of Keystone, which `http::keystone` and the unit test beside them read, of
-/// background tasks, which `http::logs` lets fail, and of webhooks, which `http::webhooks` reads.
+/// background tasks, which `http::logs` lets fail, of webhooks and of subscriptions, which `http::webhooks` and
+/// `http::subscription_bounds` read.
 const WITHOUT_SAMPLES: &[(&str, &str)] = &[
     ("angarium_background_failures", "counter"),
     ("angarium_keystone_cache_hits", "counter"),
     ("angarium_keystone_cached_tokens", "gauge"),
     ("angarium_keystone_lookups", "counter"),
     ("angarium_keystone_waiting_requests", "gauge"),
+    ("angarium_subscription_omissions", "counter"),
+    ("angarium_subscription_requests", "counter"),
     ("angarium_webhook_requests", "counter"),
 ];
 

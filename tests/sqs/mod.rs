@@ -5,8 +5,10 @@ mod cluster;
 mod errors;
 mod holds;
 mod identity;
+mod key_rotation;
 mod regions;
 mod signing;
+mod topics;
 mod wire;
 
 use std::path::{Path, PathBuf};

@@ -12,9 +12,9 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::balancer::Balancer;
-use super::client::Client;
+use super::client::{Client, NoAnswer};
 use super::server::{Server, ServerBuilder};
-use angarium_testbed::held::{free_port, wait_until};
+use angarium_testbed::held::{free_port, wait_out, wait_until};
 use angarium_testbed::postgres::Postgres;
 use angarium_testbed::proxy::{Proxy, Wire};
 use angarium_testbed::redis::{Redis, SYNCED};
@@ -34,6 +34,8 @@ pub enum Part {
 /// Dropping it ends all processes and removes their data.
 pub struct Cluster {
     pub balancer: Balancer,
+    /// The address of the tree, as replicas reach it.
+    pub coordination: String,
     members: Vec<Member>,
     pub ensemble: Ensemble,
     tree: Vec<Proxy>,
@@ -52,6 +54,13 @@ struct Member {
     server: Option<Server>,
     /// The way of the others to it.
     peers: Proxy,
+}
+
+/// What a replica does not reach, by the list of replicas.
+fn reach(component: &Value) -> String {
+    ["address", "passed_over", "unreached_pools", "unreached_replicas"]
+        .map(|field| component[field].to_string())
+        .join(" ")
 }
 
 impl Cluster {
@@ -93,6 +102,7 @@ impl Cluster {
         let balancer = Balancer::start(addresses.try_into().expect("there are as many as it takes"));
         let cluster = Self {
             balancer,
+            coordination: root.to_string(),
             members,
             ensemble,
             tree,
@@ -232,30 +242,43 @@ impl Cluster {
 
     /// Waits until every replica that runs is ready, and all slots have an owner of which each serves about its share.
     pub fn await_calm(&self) {
-        wait_until("the cluster is calm", || self.is_calm());
+        wait_out("the cluster is calm", || self.unrest());
     }
 
-    fn is_calm(&self) -> bool {
+    /// Why the cluster is not calm; none when it is.
+    fn unrest(&self) -> Option<String> {
         let running: Vec<_> =
             (0..REPLICAS).filter(|replica| self.members[*replica].server.is_some()).collect();
         // Each has half of an even share at least.
         let least = 256 / running.len() / 2;
-        running.iter().all(|replica| self.is_ready(*replica))
-            && running.iter().all(|asked| {
-                let Some(components) = self.components(*asked) else { return false };
-                let shares = self.shares_in(&components);
-                shares.iter().map(Vec::len).sum::<usize>() == 256
-                    && running.iter().all(|replica| shares[*replica].len() >= least)
+        let mut reasons = running.iter().map(|replica| self.unreadiness(*replica));
+        reasons.find_map(|reason| reason).or_else(|| {
+            running.iter().find_map(|asked| {
+                let Some(components) = self.components(*asked) else {
+                    return Some(format!("replica {asked} does not show the components"));
+                };
+                let counts: Vec<usize> = self.shares_in(&components).iter().map(Vec::len).collect();
+                let is_even = counts.iter().sum::<usize>() == 256
+                    && running.iter().all(|replica| counts[*replica] >= least);
+                let reach: Vec<_> = components.iter().map(reach).collect();
+                (!is_even).then(|| {
+                    format!("by replica {asked}, the numbers of slots are {counts:?}, the reach {reach:?}")
+                })
             })
+        })
     }
 
-    /// Whether it serves and has a session: without one it may be ready too, and shows the slots that it knew last.
-    fn is_ready(&self, replica: usize) -> bool {
+    /// Why a replica does not serve with a session; none when it does. Without one it may be ready too, and shows the
+    /// slots that it knew last.
+    fn unreadiness(&self, replica: usize) -> Option<String> {
         let client = Client::with_timeout(&format!("http://{}", self.members[replica].address), PROBE);
-        client.get("/readyz").is_ok_and(|answer| {
-            let has_session = || !answer.json()["warnings"].to_string().contains("no session");
-            answer.status == StatusCode::OK && has_session()
-        })
+        let answer = match client.get("/readyz") {
+            Ok(answer) => answer,
+            Err(NoAnswer(why)) => return Some(format!("replica {replica} does not answer: {why}")),
+        };
+        let has_session = || !answer.json()["warnings"].to_string().contains("no session");
+        let is_ready = answer.status == StatusCode::OK && has_session();
+        (!is_ready).then(|| format!("replica {replica} answers {}: {}", answer.status, answer.text()))
     }
 
     /// The registered replicas, as one of them states; none without its answer.

@@ -225,6 +225,16 @@ impl Server {
         self.await_end_until(Instant::now() + STOP)
     }
 
+    /// As [`Server::await_end`]. Returns the status, and the last lines of both streams.
+    pub fn await_last_words(mut self) -> String {
+        let deadline = Instant::now() + STOP;
+        while self.child.try_wait().expect("the server is our child").is_none() {
+            assert!(Instant::now() < deadline, "it does not end\n{}", self.last_lines());
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.last_words()
+    }
+
     /// SIGTERM, then waits for the end. Panics if the server does not end in time.
     pub fn terminate(self) -> ExitStatus {
         self.terminate_within(STOP)

@@ -119,7 +119,7 @@ fn a_module_named_like_a_crate_is_no_crate() {
 
 #[test]
 fn a_dependency_without_a_home_is_caught() {
-    let known: String = super::tables::CRATES.iter().map(|(name, _)| format!("{name} = \"1\"\n")).collect();
+    let known: String = super::homes::CRATES.iter().map(|(name, _)| format!("{name} = \"1\"\n")).collect();
     let manifest =
         format!("[package]\nname = \"a\"\n\n[dependencies]\n{known}\n[dev-dependencies]\nproptest = \"1\"\n");
     assert!(rules::homeless(std::slice::from_ref(&manifest)).is_empty());

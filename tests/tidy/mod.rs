@@ -4,6 +4,7 @@
 
 mod bad_lines;
 mod events;
+mod homes;
 mod rules;
 mod source;
 mod tables;
@@ -152,7 +153,9 @@ fn each_defence_of_the_threat_model_has_tests() {
 fn fuzz_targets_use_only_crates_of_their_manifest() {
     let manifest = source::read_file("fuzz/Cargo.toml");
     let mut used = 0;
-    for file in ["fuzz/fuzz_targets/request.rs", "fuzz/fuzz_targets/settings.rs", "tests/fuzz/judge.rs"] {
+    let targets = ["backup", "request", "settings"].map(|name| format!("fuzz/fuzz_targets/{name}.rs"));
+    let judges = ["tests/fuzz/backups.rs", "tests/fuzz/judge.rs"].map(str::to_owned);
+    for file in targets.iter().chain(&judges) {
         let text = source::read_file(file);
         let parts = text.split("angarium_").skip(1);
         for part in parts.filter_map(|rest| rest.split_once("::")).map(|(part, _)| part) {

@@ -1,12 +1,13 @@
-//! The rules: each takes files and answers with what is wrong in them. Which names are meant is in `tables`.
+//! The rules: each takes files and answers with what is wrong in them. Which names are meant is in `tables` and `homes`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::homes::CRATES;
 use super::source::{Source, in_name, offsets};
 use super::tables::{
-    AMBIENT, AMBIENT_TYPES, COMPONENTS, CRATES, DETERMINED, DRIVERS, EMPTY_NAMES, HANDLES, IMPORTS, IMPURE,
-    LINES, PURE, SEAMS, UNFINISHED,
+    AMBIENT, AMBIENT_TYPES, COMPONENTS, DETERMINED, DRIVERS, EMPTY_NAMES, HANDLES, IMPORTS, IMPURE, LINES,
+    PURE, SEAMS, UNFINISHED,
 };
 
 /// Something wrong, and where.

@@ -12,7 +12,7 @@
 //! | 3 | `slot` | a slot at its owner: its lock, its open queues, every step under that lock; `QueueHandle` |
 //! | 4 | `slots` | the slot table: routing, ownership, recovery, membership |
 //! | 5 | `pools` | the pool registry: records, opening and exchange, flavors, choice of a pool |
-//! | 6 | `quotas`, `holds` | counting and reserving the amounts of accounts; holds of pools and projects |
+//! | 6 | `quotas`, `holds`, `backup` | counting and reserving the amounts of accounts; holds of pools and projects; backups |
 //! | 7 | `open_queues` | opening, creating and reading the queues of served slots |
 //! | 8 | `messages`, `transfer`, `migration`, `counting` | posts, reads and deletes; transfers between queues; changes of a queue's pool; numbers of messages |
 //! | 9 | `claims`, `queues`, `explain` | claims and receipts; queues as clients see them; why a claim gets what it gets |
@@ -39,6 +39,7 @@
 #![warn(missing_docs)]
 
 mod background;
+mod backup;
 mod balance;
 mod broker;
 mod claims;
@@ -67,11 +68,12 @@ mod transfer;
 mod webhooks;
 mod writer;
 
-pub use angarium_catalogue::{Act, BalanceRecord};
+pub use angarium_catalogue::{Act, BalanceRecord, ReceiptKeyRotation};
 pub use angarium_cluster::peer_client::QueueCounts;
 pub use angarium_core::peek_position::{PeekPosition, WrongMarker};
 pub use angarium_core::selection::MessageSelection;
 pub use angarium_engine::{GroupBlocker, MessageFacts, QueueFacts};
+pub use backup::{BackupPool, BackupSource, BackupStream};
 pub use balance::automatic::AutomaticBalance;
 pub use balance::drain::DrainView;
 pub use balance::plan::{BalancePlan, PlannedMove, QueueHolding};
@@ -95,23 +97,27 @@ pub use migration::begin::{Destination, MigrationView};
 pub use pools::changes::PoolView;
 pub use pools::flavors::FlavorView;
 pub use pools::health::{PoolHealth, PoolReport};
-pub use queues::describe::QueueDescription;
+pub use queues::describe::{QueueDescription, TopicFigures};
 pub use queues::list::{QueueFilter, QueuePage, QueueView};
 pub use quotas::counting::QuotaView;
 pub use redrive::dry_run::SelectionCount;
 pub use redrive::tasks::MoveRefusal;
+pub use replica::successor::SuccessorProcess;
 pub use reports::health::HealthReport;
 pub use reports::overview::{PartReport, ReplicaReport, StatsReport};
 pub use reports::pool_map::{MappedPool, PoolMap};
+pub use slot::backlog::BacklogView;
 pub use slot::explain::ClaimRefusal;
 pub use slot::post::PostResult;
 pub use slot::transfer_targets::TransferTarget;
 pub use slots::components::{ClusterView, ComponentView};
 pub use slots::table::SlotLocation;
 pub use stores::table::{FirstPool, PoolSettings};
+pub use subscriptions::confirm::ConfirmationSender;
 pub use subscriptions::create::{CreatedSubscription, NewSubscription};
 pub use subscriptions::lookup::SubscriptionView;
 pub use webhooks::WebhookStatus;
 pub use webhooks::sender::{
-    WebhookFailure, WebhookFailureKind, WebhookMessage, WebhookSender, WebhookTarget,
+    ConfirmationTerms, WebhookFailure, WebhookFailureKind, WebhookId, WebhookMessage, WebhookSender,
+    WebhookTarget,
 };

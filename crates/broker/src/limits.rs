@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use angarium_core::claim::ClaimWait;
+use angarium_core::quota::Amount;
+use angarium_core::small_bounds::within;
 
 /// Messages that one read of a listing takes from a pool.
 pub const LISTING_READ: usize = 256;
@@ -41,6 +43,9 @@ pub const MOVE_TASK_STEP: Duration = Duration::from_millis(10);
 /// How long one page of metrics may read the figures of changed queues. The rest shows older figures.
 pub const OBSERVATION: Duration = Duration::from_secs(3);
 
+/// How often a replica checks whether the shared secret of replicas without certificates can be removed.
+pub const PEER_SECRET_LOOK: Duration = Duration::from_secs(60);
+
 /// Projects whose holdings are remembered at once. Projects that hold nothing are not included: counting them again
 /// takes no time.
 pub const COUNTED_PROJECTS: usize = 65_536;
@@ -62,6 +67,12 @@ pub const READY_CACHES_BYTES: usize = 192 << 20;
 pub const READY_CACHES_TICK: Duration = Duration::from_secs(1);
 /// Notes of a queue that one read returns, and that one batch forgets.
 pub const NOTES_PAGE: usize = 4_096;
+
+/// Returns [`NOTES_PAGE`], or less in a run of the simulation with small bounds.
+pub(crate) fn notes_page() -> usize {
+    within(NOTES_PAGE)
+}
+
 /// Notes of settles that the owner of a queue remembers until they expire, about 60 bytes each. Further notes are found
 /// by reading the pool.
 pub const SETTLE_NOTES: usize = 100_000;
@@ -121,6 +132,12 @@ pub const DEADLINE_GRAIN: Duration = Duration::from_millis(5);
 pub const SWEEP_ROUND: Duration = Duration::from_secs(30);
 /// Messages that one read of a sweep finds in one pool, with at most 16 MiB of results.
 pub const SWEEP_MESSAGES: usize = 256;
+
+/// Returns [`SWEEP_MESSAGES`], or less in a run of the simulation with small bounds.
+pub(crate) fn sweep_messages() -> usize {
+    within(SWEEP_MESSAGES)
+}
+
 /// Reads of one sweep of one slot in one pool. A backlog of expired messages in one slot delays the other slots by no
 /// more than a few seconds.
 pub const SWEEP_LOOKS: usize = 256;
@@ -145,6 +162,12 @@ pub const MOVE_SOURCE_PAGES: usize = 10;
 pub const MOVE_SOURCE_MESSAGES: usize = 16;
 /// Messages of one batch of a transfer to another queue.
 pub const MOVE_MESSAGES: usize = 256;
+
+/// Returns [`MOVE_MESSAGES`], or less in a run of the simulation with small bounds.
+pub(crate) fn move_messages() -> usize {
+    within(MOVE_MESSAGES)
+}
+
 /// Bytes of bodies of one batch of a transfer to another queue. The last body may exceed it.
 pub const MOVE_BYTES: usize = 1 << 20;
 /// Pauses of a migration before it reads again messages that it cannot copy now, since they are claimed, and before it
@@ -194,6 +217,12 @@ pub const UNFINISHED_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Du
 pub const RETRY_SECONDS: u32 = 1;
 /// Claims that one expiry turn of one slot ends, so that a turn is short.
 pub const EXPIRY_TURN: usize = 256;
+
+/// Returns [`EXPIRY_TURN`], or less in a run of the simulation with small bounds.
+pub(crate) fn expiry_turn() -> usize {
+    within(EXPIRY_TURN)
+}
+
 /// Longest time after which records of claims whose messages were all deleted are removed from the tree.
 pub const CLAIM_SHRINK_TICK: Duration = Duration::from_millis(500);
 /// Seconds after the recovery of a slot in which none of its claims expire: the recovery itself may have kept the
@@ -233,6 +262,8 @@ pub const HOLD_FENCED: Duration = Duration::from_secs(10);
 /// How long the answer to a claim without messages waits for a look at the held groups of its queue. After that it names
 /// none of them.
 pub const HELD_GROUPS_LOOK: Duration = Duration::from_secs(1);
+/// Held groups that this look reads. The next one begins behind them.
+pub const HELD_GROUPS_READ: usize = 10;
 /// Messages of a held group that this look reads: as many as two claims hold, and one more.
 pub const HELD_GROUP_MESSAGES: usize = 41;
 /// Bytes of the bodies of these messages.
@@ -261,6 +292,12 @@ pub const QUEUE_COUNT_AGE: Duration = Duration::from_secs(5);
 pub const DROPPED_TICK: Duration = Duration::from_millis(500);
 /// Entries of a deleted queue that one turn removes from a pool, so that other queues get their turns.
 pub const DROPPED_TURN: usize = 1_024;
+
+/// Returns [`DROPPED_TURN`], or less in a run of the simulation with small bounds.
+pub(crate) fn dropped_turn() -> usize {
+    within(DROPPED_TURN)
+}
+
 /// How long the deletion of a queue waits for operations in progress on that queue. It is longer than a slot writer
 /// tries one batch, and than a commit to the tree takes.
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
@@ -374,8 +411,16 @@ pub const EXPIRY_WAIT: Duration = Duration::from_secs(1);
 /// How long a change of pools or flavors waits for the one before it.
 pub const POOL_TURN: Duration = Duration::from_secs(10);
 
-/// Max bytes of the copies of one post for the subscriptions of its queue: one write of a slot writer.
-pub const FAN_OUT_BYTES: usize = 32 << 20;
+/// A subscription that is nearer to its bounds than this is counted after each batch. It is more than what waits for a slot
+/// writer ([`WRITER_MESSAGES`], [`WRITER_BYTES`]), a batch in flight and a post together, so no post reaches the bounds of
+/// one that is not.
+pub(crate) const BACKLOG_NEAR: Amount = Amount { messages: 131_072, bytes: 256 << 20 };
+/// Copies that one step of the removal beyond the bounds of a subscription reads and removes.
+pub const OVERFLOW_STEP: usize = 256;
+/// Bytes of their bodies.
+pub const OVERFLOW_STEP_BYTES: usize = 4 << 20;
+/// Max steps of a post. The next post removes the rest beyond the bounds.
+pub const OVERFLOW_STEPS: usize = 64;
 /// Pause between two looks for webhooks that are not served yet, and after a failure of the service.
 pub const WEBHOOKS_TICK: Duration = Duration::from_secs(1);
 /// Requests to webhooks that a replica sends at the same time. Each has one message in memory.
@@ -389,14 +434,27 @@ pub const WEBHOOK_CLAIM_TTL: u32 = 120;
 pub const WEBHOOK_CLAIM_GRACE: u32 = 60;
 /// No request begins later after the claim of its message: it would end behind the claim.
 pub const WEBHOOK_CLAIM_USE: Duration = Duration::from_secs(60);
+/// Attempts to ask a webhook for its confirmation, with the pauses of messages between them: 17 minutes together.
+pub const CONFIRMATION_ATTEMPTS: u32 = 11;
 /// How long one claim for a webhook waits for messages.
 pub const WEBHOOK_WAIT: ClaimWait = ClaimWait::of(20);
+/// The requests of this time to a webhook with a rate may begin together. More would not be spread over a second, and fewer
+/// would be a claim for each.
+pub const REQUESTS_TOGETHER: Duration = Duration::from_millis(10);
+/// The transfers of this time out of a subscription with a rate are one batch.
+pub const TRANSFERS_TOGETHER: Duration = Duration::from_millis(500);
 /// Failures in a row after which a webhook gets one request at a time, with pauses.
 pub const WEBHOOK_BREAK_AFTER: u32 = 5;
 /// The first of these pauses, which is doubled each time, and the longest.
 pub const WEBHOOK_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// The longest pause that a webhook may ask for (`Retry-After`).
 pub const WEBHOOK_RETRY_AFTER: Duration = Duration::from_secs(3_600);
+/// A message that would not live until its subscriber wants it is sent once more so long before the end of its life: time
+/// for the messages before it and for the request.
+pub const WEBHOOK_LAST_ATTEMPT: Duration = Duration::from_secs(30);
+
+/// Pause between two looks for subscriptions to fill with the messages that waited.
+pub const FILL_TICK: Duration = Duration::from_millis(500);
 
 /// Pause between two looks for ended subscriptions.
 pub const SUBSCRIPTIONS_TICK: Duration = Duration::from_secs(5);

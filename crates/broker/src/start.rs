@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
@@ -14,8 +13,10 @@ use angarium_cluster::replicas::Replica;
 use angarium_core::error::Error;
 use angarium_core::limits::Limits;
 use angarium_metrics::Meter;
+use angarium_storage::Tenant;
 
 use crate::background::{Background, BackgroundParts, tree_time};
+use crate::backup::Backups;
 use crate::balance::{Balance, BalanceParts};
 use crate::broker::Broker;
 use crate::claims::{Claims, ClaimsParts};
@@ -38,6 +39,7 @@ use crate::quotas::{QuotaCounts, QuotaCountsParts};
 use crate::redrive::{Redrive, RedriveParts};
 use crate::replica::LocalReplica;
 use crate::replica::alarm::Alarms;
+use crate::replica::receipt_keys::ReceiptKeys;
 use crate::replica::task_failures::TaskFailures;
 use crate::reports::overview::ReportCache;
 use crate::reports::page::Observation;
@@ -74,6 +76,7 @@ pub(crate) struct Components {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) redrive: Redrive,
     pub(crate) balance: Balance,
+    pub(crate) backups: Backups,
     pub(crate) sweeps: Sweeps,
     pub(crate) health: Health,
     pub(crate) reports: Reports,
@@ -107,26 +110,27 @@ impl Broker {
         let system = catalogue.system(replica.random.uuid()).await?;
         tree_time::begin(&catalogue, &clock).await?;
         let generation = system.generation;
-        let stores = PoolTable::new(system, settings, replica.random.clone());
+        let replica = Replica { nonce: replica.random.uuid(), ..replica };
+        let tenant = pool_tenant(&catalogue, &clock, &replica, generation);
+        let stores = PoolTable::new(system, settings, replica.random.clone()).used_by(tenant);
         stores.open_all(&catalogue, settings.first.as_ref(), &replica).await?;
         stores.check_start(&catalogue, replica.instance).await?;
         stores.tell_states();
         let membership = register(&catalogue, &clock, &replica).await?;
         let meter = Meter::default();
         let replica = Arc::new(LocalReplica {
-            owner: Owner {
-                instance: replica.instance,
-                address: replica.address,
-                nonce: replica.random.uuid(),
-            },
+            owner: Owner { instance: replica.instance, address: replica.address, nonce: replica.nonce },
             random: replica.random,
             generation,
             alarms: Alarms::default(),
             failures: TaskFailures::new(meter.clone()),
             outages: stores.outages(),
+            receipt_keys: ReceiptKeys::default(),
             peer_client: OnceLock::new(),
             tasks: replica.tasks,
             stop: CancellationToken::new(),
+            successor: OnceLock::new(),
+            succeeded: CancellationToken::new(),
             waits: CancellationToken::new(),
             catalogue,
             clock,
@@ -191,15 +195,27 @@ impl Broker {
     }
 }
 
+/// Returns this process as the tenant of its pools; none with a tree that several replicas share, which has sessions.
+fn pool_tenant(catalogue: &Catalogue, clock: &Clock, replica: &Replica, generation: u32) -> Option<Tenant> {
+    catalogue.session_timeout().is_none().then(|| Tenant {
+        generation,
+        nonce: replica.nonce,
+        started: clock.now(),
+        pid: replica.pid,
+        address: replica.address.clone(),
+        host: replica.host.clone(),
+    })
+}
+
 /// Registers the replica in the state `Starting`, and agrees with running replicas on the time.
 async fn register(catalogue: &Catalogue, clock: &Clock, replica: &Replica) -> Result<Membership, Error> {
     // Taken before the first write, so that the loss of the session is noticed from here on.
     let sessions = catalogue.session();
     let generation = sessions.borrow().generation;
-    let started = clock.now();
-    let me = replica.component(ComponentState::Starting, started);
+    let me = replica.component(ComponentState::Starting, clock.now());
     let found = tree_time::find_record(catalogue, clock).await?;
-    let node = cluster::replicas::join(catalogue, &replica.host, &me).await?;
+    let cluster::replicas::Registration { node, started } =
+        cluster::replicas::join(catalogue, &replica.host, &me).await?;
     tree_time::begin_beside(catalogue, clock, replica.instance, found).await?;
     Ok(Membership::new(replica.clone(), Registration { started, node, generation }, sessions))
 }
@@ -229,7 +245,7 @@ impl LowerComponents {
         let reports = self.reports(&balance, &health);
         Components {
             claims,
-            explanations: self.explanations(&messages),
+            explanations: self.explanations(&messages, &webhooks),
             sweeps: self.sweeps(dedup),
             messages,
             transfers,
@@ -240,6 +256,7 @@ impl LowerComponents {
             subscriptions,
             redrive,
             balance,
+            backups: Backups::new(&self.pools),
             health,
             reports,
             holds: self.holds(),
@@ -275,6 +292,7 @@ impl LowerComponents {
             stores: Arc::clone(&self.stores),
             slots: self.slots.clone(),
             pools: self.pools.clone(),
+            quotas: self.quotas.clone(),
             open_queues: self.open_queues.clone(),
             target_epochs: TargetEpochs::default(),
         })
@@ -304,7 +322,6 @@ impl LowerComponents {
             slots: self.slots.clone(),
             open_queues: self.open_queues.clone(),
             quotas: self.quotas.clone(),
-            receipt_key: OnceCell::new(),
         })
     }
 
@@ -335,13 +352,14 @@ impl LowerComponents {
         })
     }
 
-    fn explanations(&self, messages: &Messages) -> Explanations {
+    fn explanations(&self, messages: &Messages, webhooks: &Webhooks) -> Explanations {
         Explanations::new(ExplanationsParts {
             replica: Arc::clone(&self.replica),
             stores: Arc::clone(&self.stores),
             slots: self.slots.clone(),
             open_queues: self.open_queues.clone(),
             messages: messages.clone(),
+            webhooks: webhooks.clone(),
         })
     }
 
@@ -424,6 +442,7 @@ impl Components {
             sweeps: self.sweeps.clone(),
             health: self.health.clone(),
             reports: self.reports.clone(),
+            messages: self.messages.clone(),
             transfers: self.transfers.clone(),
             migrations: self.migrations.clone(),
         })

@@ -37,6 +37,38 @@ pub struct Component {
     /// this, and when there are too many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_pools: Option<Vec<String>>,
+    /// Fingerprints of the certificates by which the other replicas know its process: SHA-256 in hexadecimal digits. Empty
+    /// for programs that talk to others in clear text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fingerprints: Vec<String>,
+    /// Ids of the keys for secrets that it has started with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_keys: Vec<String>,
+    /// Its process. None for programs that do not report this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ReplicaProcess>,
+}
+
+/// A process of a replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaProcess {
+    /// Distinguishes it from other processes of the same replica.
+    pub nonce: Uuid,
+    /// Name of its host.
+    pub host: String,
+    /// Its id on the host.
+    pub pid: u32,
+}
+
+impl Component {
+    /// Whether this is the record of a later process with the identity of `me`. A restarted process is later than its
+    /// predecessor; a process that registers again stays as late as it was.
+    pub fn succeeds(&self, me: &Self) -> bool {
+        let (Some(process), Some(mine)) = (&self.process, &me.process) else { return false };
+        self.instance == me.instance
+            && process.nonce != mine.nonce
+            && (self.started, process.nonce) > (me.started, mine.nonce)
+    }
 }
 
 /// The periodic report of a running replica.
@@ -110,6 +142,16 @@ impl Registry {
         self.all().filter(move |other| other.instance != me)
     }
 
+    /// Returns the replicas with the identity of `me`: earlier processes, this one, and processes on copies of its data.
+    pub fn namesakes(&self, me: Uuid) -> impl Iterator<Item = &Component> {
+        self.all().filter(move |other| other.instance == me)
+    }
+
+    /// Returns a later process with the identity of `me`; none when `me` is the last one.
+    pub fn successor(&self, me: &Component) -> Option<&Component> {
+        self.namesakes(me.instance).find(|other| other.succeeds(me))
+    }
+
     /// Returns the newest format of records that may exist.
     pub fn schema(&self) -> Schema {
         Schema(self.system.schema)
@@ -153,14 +195,17 @@ impl Catalogue {
         Ok(registry)
     }
 
-    /// Registers a replica under its host name, and removes the nodes of its earlier processes. Returns the name of its
-    /// node; none when the registry has changed since it was read: then the caller reads it again.
+    /// Registers a replica under its host name, and removes the nodes of its earlier processes. Refused when the secrets in
+    /// the tree are sealed and it has no key to open them. Returns the name of its node; none when the registry has
+    /// changed since it was read: then the caller reads it again.
     pub async fn component_join(
         &self,
         registry: &Registry,
         host: &str,
         me: &Component,
     ) -> Result<Option<String>, Error> {
+        // Behind the read of the registry: a sealing that begins later makes the commit fail.
+        self.check_key().await?;
         let predecessors =
             registry.components.iter().filter(|(_, component)| component.instance == me.instance);
         let mut ops = vec![registry.unchanged()];
@@ -215,6 +260,16 @@ impl Catalogue {
             component
         });
         Ok(changed.await?.map(|component| component.state))
+    }
+
+    /// Writes the fingerprints of the certificates of a replica into its record. Returns false when the node has ended
+    /// with its session.
+    pub async fn component_certificates(&self, node: &str, fingerprints: &[String]) -> Result<bool, Error> {
+        let changed = self.component_change(node, |component| Component {
+            fingerprints: fingerprints.to_vec(),
+            ..component
+        });
+        Ok(changed.await?.is_some())
     }
 
     /// Changes the record of a replica, under the version that was read. Returns the record; none when there is none.

@@ -11,9 +11,9 @@ use angarium_core::names::{PoolName, QueueRef, address};
 
 /// The stored record of a deleted queue.
 #[derive(Serialize, Deserialize)]
-struct DroppedRecord {
+pub(super) struct DroppedRecord {
     /// The pools that held it.
-    placement: Vec<String>,
+    pub(super) placement: Vec<String>,
     /// Its name, if it may have had subscriptions: they are deleted with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<StoredAddress>,

@@ -26,6 +26,9 @@ pub(super) struct HoldRecord {
     post: bool,
     #[serde(default)]
     discard: bool,
+    /// Of pools alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    transfer: bool,
     reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<String>,
@@ -42,6 +45,7 @@ impl From<&Hold> for HoldRecord {
             claim: hold.effects.bars_claims(),
             post: hold.effects.posts() == Some(PostEffect::Refused),
             discard: hold.effects.posts() == Some(PostEffect::Discarded),
+            transfer: hold.effects.bars_transfers(),
             reason: hold.reason.to_string(),
             by: hold.by.clone(),
             since: hold.since.as_millis(),
@@ -54,8 +58,12 @@ impl HoldRecord {
     /// Returns the hold. Effects that no program writes count as all of them: nothing is granted and posts are refused
     /// until it is released.
     pub(super) fn into_hold(self) -> Hold {
+        let effects = match self.transfer {
+            true => HoldEffects::with_transfers(self.claim, self.post, self.discard),
+            false => HoldEffects::new(self.claim, self.post, self.discard),
+        };
         Hold {
-            effects: HoldEffects::new(self.claim, self.post, self.discard).unwrap_or(HoldEffects::ALL),
+            effects: effects.unwrap_or(HoldEffects::ALL),
             reason: HoldReason::stored(self.reason),
             by: self.by,
             since: Timestamp::from_millis(self.since),
@@ -118,6 +126,7 @@ mod tests {
                 claim: false,
                 post,
                 discard,
+                transfer: false,
                 reason: "bad deploy".to_owned(),
                 by: None,
                 since: 7,

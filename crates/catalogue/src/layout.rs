@@ -3,8 +3,9 @@
 //! | path | data |
 //! |---|---|
 //! | `/meta/system` | [`super::System`] |
-//! | `/meta/peer-secret` | the shared secret of the replicas, as text |
-//! | `/meta/receipts` | `{key}`: the key of the receipts |
+//! | `/meta/peer-secret` | the shared secret of replicas without certificates, as text; exists while there may be some |
+//! | `/meta/receipts` | `{key, since, earlier}`: the key of the receipts, and the ones before |
+//! | `/meta/seal` | the data key, sealed under a key that is not in the tree; exists once secrets are sealed |
 //! | `/meta/import` | `{}`; exists during an import, until `/meta/system` replaces it |
 //! | `/meta/components/replica/{host}-{number}` | [`super::Component`]; ephemeral |
 //! | `/meta/pools/{pool}` | [`angarium_core::pool::Pool`] |
@@ -16,7 +17,8 @@
 //! | `/meta/slots/{hh}` | `{instance, nonce}`; its version is the fence, its last transaction the epoch |
 //! | `/meta/slots/{hh}/owner` | `{instance, address}`; ephemeral |
 //! | `/queues/{hh}/{project}/{queue}` | [`super::QueueRecord`]: the catalogue |
-//! | `/queues/{hh}/{project}/{queue}%7e{id}` | [`super::QueueRecord`] of a subscription's queue |
+//! | `/queues/{hh}/{project}/{topic}%7e` | [`super::QueueRecord`] of a topic |
+//! | `/queues/{hh}/{project}/{source}%7e{id}` | [`super::QueueRecord`] of a subscription's queue |
 //! | `/run/{hh}/claims/{bucket}/{claim id}` | [`super::ClaimRecord`] |
 //! | `/run/{hh}/dropped/{queue id}` | `{placement}`: a deleted queue that may still have data |
 //! | `/run/{hh}/holds/{project}:{queue}` | the hold of a queue; the directory is created with the first one |
@@ -25,18 +27,23 @@
 //! | `/run/{hh}/tasks/{queue id}` | [`super::MoveTasks`] of a queue; the directory is created with the first one |
 //! | `/run/clock` | like `/run/time`; written to read the clock of the tree, its time is not used |
 //! | `/run/time` | `{time}`: the last recorded tree time, which all replicas continue from |
-//! | `/run/writers/{session}` | used by the tree in ZooKeeper: number of a session's last commit; ephemeral |
+//! | `/run/writers` | used by the tree in ZooKeeper: `closed` in a tree that is closed to other clients |
+//! | `/run/writers/{session}` | likewise: number of a session's last commit; ephemeral |
+//!
+//! The data of `/meta/peer-secret`, `/meta/receipts`, of pools and of the queues of subscriptions is a sealed value, once
+//! `/meta/seal` exists: see [`super::sealed_tree`].
 //!
 //! `{hh}` are the two hex digits of a slot, `{bucket}` those of one of 64 directories.
 
 use angarium_core::hold::HoldTarget;
 use angarium_core::ids::{ClaimId, QueueId, Slot};
-use angarium_core::names::{FlavorName, PoolName, ProjectId, QueueRef};
+use angarium_core::names::{FlavorName, PoolName, ProjectId, QueueKind, QueueRef};
 
 pub(super) const META: &str = "/meta";
 pub(super) const SYSTEM: &str = "/meta/system";
 pub(super) const PEER_SECRET: &str = "/meta/peer-secret";
 pub(super) const RECEIPTS: &str = "/meta/receipts";
+pub(super) const SEAL: &str = "/meta/seal";
 pub(super) const IMPORT: &str = "/meta/import";
 pub(super) const COMPONENTS: &str = "/meta/components";
 pub(super) const REPLICAS: &str = "/meta/components/replica";
@@ -64,9 +71,24 @@ pub(super) fn outlives(path: &str) -> bool {
     let is_up = below(COMPONENTS).is_some_and(|kind| kind.contains('/'));
     let is_owner = below(SLOTS).is_some_and(|slot| slot.contains('/'));
     let is_writer = path == WRITERS || below(WRITERS).is_some();
-    // The secret is created again where it is missing.
+    // The secret is created again where it is needed.
     let is_made = [SYSTEM, IMPORT, PEER_SECRET].contains(&path);
     ROOTS.iter().any(is_root) && !is_up && !is_owner && !is_writer && !is_made
+}
+
+/// Whether a node is the record of a pool.
+fn is_pool(path: &str) -> bool {
+    path.strip_prefix(POOLS).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Whether the data of a node has secrets: passwords in the URIs of pools, the secret of older replicas, the key of the
+/// receipts, and the secrets, headers and addresses of webhooks.
+pub(super) fn is_secret(path: &str) -> bool {
+    if let Some(queue) = path.strip_prefix(QUEUES) {
+        let mut elements = queue.split('/').skip(3);
+        return elements.next().is_some_and(|element| kind(element) == QueueKind::Subscription);
+    }
+    path.starts_with(META) && (path == PEER_SECRET || path == RECEIPTS || is_pool(path))
 }
 
 /// Returns whether a node is that of a slot or below it.
@@ -112,17 +134,23 @@ pub(super) fn queue(slot: Slot, queue: &QueueRef) -> String {
     format!("{}/{}", project(slot, &queue.project), escape(queue.name.as_str()))
 }
 
-/// Between the name of a source and the id of its subscription, in the name of a node.
-const SUBSCRIPTION_MARK: &str = "%7e";
+/// Between the name of a source and the id of its subscription, and behind the name of a topic, in the name of a node.
+const MARK: &str = "%7e";
 
 /// Returns how the names of the nodes of a queue's subscriptions begin.
 pub(super) fn subscription_prefix(queue: &QueueRef) -> String {
-    [&escape(queue.name.source()), SUBSCRIPTION_MARK].concat()
+    [&escape(queue.name.of_source().as_str()), MARK].concat()
 }
 
-/// Whether a node with this name is the queue of a subscription.
-pub(super) fn is_of_subscription(element: &str) -> bool {
-    element.contains(SUBSCRIPTION_MARK)
+/// The kind of queue whose node has this name.
+pub(super) fn kind(element: &str) -> QueueKind {
+    if element.ends_with(MARK) {
+        QueueKind::Topic
+    } else if element.contains(MARK) {
+        QueueKind::Subscription
+    } else {
+        QueueKind::Queue
+    }
 }
 
 pub(super) fn slot_run(slot: Slot) -> String {
@@ -239,11 +267,13 @@ mod tests {
     fn nodes_of_subscriptions_begin_with_their_source() {
         for name in ["q", "..a.b", "orders.fifo"] {
             let project = ProjectId::new("p").unwrap();
-            let source = QueueRef { project, name: QueueName::new(name).unwrap() };
-            let own = source.name.of_subscription("0a00000000000000000000000000000b".parse().unwrap());
-            let (source_node, own) = (escape(name), escape(own.as_str()));
-            assert!(own.starts_with(&subscription_prefix(&source)) && is_of_subscription(&own), "{own}");
-            assert!(!is_of_subscription(&source_node), "{source_node}");
+            for source in [QueueName::new(name).unwrap(), QueueName::topic(name).unwrap()] {
+                let source = QueueRef { project: project.clone(), name: source };
+                let own = source.name.of_subscription("0a00000000000000000000000000000b".parse().unwrap());
+                let (source_node, own) = (escape(source.name.as_str()), escape(own.as_str()));
+                assert!(own.starts_with(&subscription_prefix(&source)), "{own}");
+                assert_eq!((kind(&source_node), kind(&own)), (source.name.kind(), QueueKind::Subscription));
+            }
         }
     }
 

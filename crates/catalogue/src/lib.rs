@@ -3,23 +3,28 @@
 //! This crate converts records to nodes, and errors of the tree to errors of the core. It makes no decisions: its
 //! callers pass the fences that decide about writes.
 
-mod backup;
 mod balance;
 mod claims;
 mod components;
 mod dropped;
+mod export;
 mod flavors;
 mod group_holds;
 mod holds;
+mod imported_holds;
 mod layout;
 mod listing;
 mod metadata;
 mod move_tasks;
 mod pauses;
+mod peer_secret;
+mod placement;
 mod pools;
 mod queues;
 mod receipts;
 mod schema;
+mod sealed_tree;
+mod sealing;
 mod shared_holds;
 mod slots;
 mod subscriptions;
@@ -35,23 +40,26 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use backup::{Backup, BackupError};
 pub use balance::{AutomaticMove, BalanceRecord};
 pub use claims::{AttemptRecord, ClaimRecord, ClaimedMessage, SlotClaims, SplitPart};
-pub use components::{Component, ComponentState, ReachReport, Registry, UnreachedParts};
+pub use components::{Component, ComponentState, ReachReport, Registry, ReplicaProcess, UnreachedParts};
 pub use dropped::{DroppedQueue, HeldRecords};
+pub use export::{ExportError, TreeExport};
 pub use flavors::{FlavorEntry, PoolUpdate};
+pub use imported_holds::ImportedTransfers;
 pub use listing::QueueNames;
 pub use metadata::QueueEntry;
 pub use move_tasks::MoveTasks;
 pub use pauses::{Act, ActRecord};
-pub use pools::{PoolEntry, PoolUsers};
+pub use pools::{PoolEntry, PoolQueues, PoolUsers};
 pub use queues::{EndedMigration, MigrationRecord, Placement, QueueRecord};
+pub use receipts::ReceiptKeyRotation;
 pub use schema::Schema;
+pub use sealing::{DataKeyChange, SealedSecrets};
 pub use shared_holds::SharedHold;
 pub use slots::{OwnedSlot, Owner, SlotOwner};
 pub use subscriptions::SubscriptionRecord;
-pub use system::System;
+pub use system::{NewGeneration, System};
 pub use time::LastTime;
 pub use watch::{MetaChange, MetaWatch};
 
@@ -60,21 +68,29 @@ pub use angarium_coordination::{Link, Session};
 use angarium_coordination::{Coordination, Node, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::mutation::{Mutation, is_on};
+use angarium_sealing::KeyRing;
 use schema::SchemaInForce;
+use sealed_tree::SealedTree;
 use sync::Syncs;
 use tokio::sync::watch::Receiver;
 
 /// The records of one installation.
 #[derive(Clone)]
 pub struct Catalogue {
-    tree: Arc<dyn Coordination>,
+    tree: Arc<SealedTree>,
     syncs: Arc<Syncs>,
     in_force: Arc<SchemaInForce>,
 }
 
 impl Catalogue {
-    /// Creates the catalogue of the records in `tree`.
+    /// Creates the catalogue of the records in `tree`, without a key for secrets.
     pub fn new(tree: Arc<dyn Coordination>) -> Self {
+        Self::with_keys(tree, None)
+    }
+
+    /// Creates the catalogue of the records in `tree`, whose secrets are sealed under the keys of a file.
+    pub fn with_keys(tree: Arc<dyn Coordination>, keys: Option<KeyRing>) -> Self {
+        let tree = Arc::new(SealedTree::new(tree, keys));
         Self { tree, syncs: Arc::default(), in_force: Arc::default() }
     }
 
@@ -104,6 +120,11 @@ impl Catalogue {
     /// Returns the number of calls that met damage, and a text for the operator.
     pub fn damage(&self) -> Option<(u64, String)> {
         self.tree.damage()
+    }
+
+    /// Returns a warning about the access of others to the tree.
+    pub fn tree_warning(&self) -> Option<String> {
+        self.tree.warning()
     }
 
     /// Checks that the tree can recover without a restart.

@@ -11,7 +11,7 @@ use angarium_coordination::{Node, TreeError};
 use angarium_core::error::Error;
 use angarium_core::ids::Slot;
 use angarium_core::limits::TREE_READS_AT_ONCE;
-use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::names::{ProjectId, QueueKind, QueueName, QueueRef};
 
 /// Names in the first read of each directory. Queues spread evenly over the directories, so with many queues four names
 /// from each give about 140 names in order.
@@ -89,30 +89,30 @@ impl Catalogue {
         Ok(elements.iter().filter_map(queue).collect())
     }
 
-    /// Returns the number of queues of a project, without those of subscriptions. Costs 256 node reads; with subscriptions
-    /// in the service also the names of the queues. Nodes that are no queues count too.
-    pub async fn queue_count(&self, project: &ProjectId) -> Result<u64, Error> {
+    /// Returns the number of queues of a kind that a project has. Costs 256 node reads; with subscriptions or topics in the
+    /// service also the names of the queues. Nodes that are no queues count too.
+    pub async fn queue_count(&self, project: &ProjectId, kind: QueueKind) -> Result<u64, Error> {
         let directories: Vec<String> = Slot::all().map(|slot| layout::project(slot, project)).collect();
-        self.count_queues(directories).await
+        self.count_queues(directories, kind).await
     }
 
-    /// Returns the number of queues of all projects, without those of subscriptions. Costs one node read per project and
-    /// slot; with subscriptions in the service also the names of the queues.
+    /// Returns the number of queues of all projects, without topics and those of subscriptions. Costs one node read per
+    /// project and slot; with subscriptions or topics in the service also the names of the queues.
     pub async fn queues_of_all(&self) -> Result<u64, Error> {
         let mut queues = 0;
         for slot in Slot::all() {
             let directories = self.tree.children(&layout::slot_queues(slot)).await.map_err(failed)?;
             let path = |element: &String| format!("{}/{element}", layout::slot_queues(slot));
-            queues += self.count_queues(directories.iter().map(path).collect()).await?;
+            queues += self.count_queues(directories.iter().map(path).collect(), QueueKind::Queue).await?;
         }
         Ok(queues)
     }
 
-    async fn count_queues(&self, directories: Vec<String>) -> Result<u64, Error> {
+    async fn count_queues(&self, directories: Vec<String>, kind: QueueKind) -> Result<u64, Error> {
         let nodes = self.tree.get_many(&directories).await.map_err(failed)?;
         let nodes = nodes.into_iter().map(|node| node.map_or(0, |node| u64::from(node.children)));
         if !self.is_in_force(Schema::SUBSCRIPTIONS) {
-            return Ok(nodes.sum());
+            return Ok(if kind == QueueKind::Queue { nodes.sum() } else { 0 });
         }
         let filled: Vec<String> = directories
             .into_iter()
@@ -124,7 +124,7 @@ impl Catalogue {
         for chunk in filled.chunks(LISTING_DIRECTORIES) {
             let read = chunk.iter().map(|directory| self.tree.children(directory));
             for names in try_join_all(read).await.map_err(failed)? {
-                let own = names.iter().filter(|name| !layout::is_of_subscription(name)).count();
+                let own = names.iter().filter(|name| layout::kind(name) == kind).count();
                 queues += u64::try_from(own).unwrap_or(u64::MAX);
             }
             // An embedded tree may read without ever yielding.
@@ -144,27 +144,23 @@ impl Catalogue {
 
     /// Returns the records of all queues that a project has in one slot. Costs one read per queue.
     pub async fn queues_of(&self, slot: &OwnedSlot, project: &ProjectId) -> Result<Vec<QueueRecord>, Error> {
-        let directory = layout::project(slot.slot, project);
         let mut records = Vec::new();
-        let mut elements = self.tree.children(&directory).await.map_err(failed)?;
-        elements.retain(|element| queue_name(element).is_some());
-        for chunk in elements.chunks(TREE_READS_AT_ONCE) {
-            let nodes = chunk.iter().map(|element| {
-                let path = format!("{directory}/{element}");
-                async move { self.node(&path).await }
-            });
-            for node in try_join_all(nodes).await?.iter().flatten() {
-                records.push(from_json(node)?);
-            }
+        for some in self.project_queues(slot.slot, project).await?.chunks(TREE_READS_AT_ONCE) {
+            records.extend(self.queue_records(some).await?.into_iter().flatten());
         }
         Ok(records)
     }
 
-    /// Returns the records of queues, in the order of `queues`; none for a queue that was deleted meanwhile.
+    /// Returns the records of queues, in the order of `queues`; none for a queue that was deleted meanwhile. Costs a read for
+    /// each queue, and for each source of a subscription among them.
     pub async fn queue_records(&self, queues: &[QueueRef]) -> Result<Vec<Option<QueueRecord>>, Error> {
         let paths: Vec<String> = queues.iter().map(|queue| layout::queue(queue.slot(), queue)).collect();
         let nodes = self.tree.get_many(&paths).await.map_err(failed)?;
-        nodes.iter().map(|node| node.as_ref().map(from_json).transpose()).collect()
+        let mut records: Vec<Option<QueueRecord>> =
+            nodes.into_iter().map(decoded).collect::<Result<_, Error>>()?;
+        let there = queues.iter().zip(&mut records).filter_map(|(at, record)| Some((at, record.as_mut()?)));
+        self.follow_sources(there).await?;
+        Ok(records)
     }
 
     /// Returns the record of a queue, with every change that was answered before; none when there is no such queue.
@@ -184,23 +180,39 @@ impl Catalogue {
         queues: &[QueueRef],
     ) -> Result<Vec<Result<Option<QueueRecord>, Error>>, Error> {
         let paths: Vec<String> = queues.iter().map(|queue| layout::queue(queue.slot(), queue)).collect();
-        let record = |node: Option<Node>| node.as_ref().map(from_json).transpose();
-        match self.tree.get_many(&paths).await {
-            Ok(nodes) => return Ok(nodes.into_iter().map(record).collect()),
-            Err(TreeError::Damaged(_)) => {}
+        let mut records = match self.tree.get_many(&paths).await {
+            Ok(nodes) => nodes.into_iter().map(decoded).collect(),
+            Err(TreeError::Damaged(_)) => self.records_alone(&paths).await?,
             Err(error) => return Err(failed(error)),
+        };
+        for (at, found) in queues.iter().zip(&mut records) {
+            let Ok(Some(record)) = found else { continue };
+            if let Err(error) = self.follow_source(at, record).await {
+                *found = Err(error);
+            }
         }
-        // One of the nodes is damaged, and the error does not name it. So each node is read alone.
+        Ok(records)
+    }
+
+    /// Reads each record alone: one of the nodes is damaged, and the error of a read of all does not name it.
+    async fn records_alone(
+        &self,
+        paths: &[String],
+    ) -> Result<Vec<Result<Option<QueueRecord>, Error>>, Error> {
         let mut records = Vec::with_capacity(paths.len());
-        for path in &paths {
+        for path in paths {
             records.push(match self.node(path).await {
-                Ok(node) => record(node),
+                Ok(node) => decoded(node),
                 Err(error) if error.is_damaged() => Err(error),
                 Err(error) => return Err(error),
             });
         }
         Ok(records)
     }
+}
+
+fn decoded(node: Option<Node>) -> Result<Option<QueueRecord>, Error> {
+    node.as_ref().map(from_json).transpose()
 }
 
 fn project(element: &str) -> Option<ProjectId> {

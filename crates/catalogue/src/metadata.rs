@@ -25,7 +25,9 @@ impl Catalogue {
     /// Reads the record of a queue in order to change it. None when there is no such queue.
     pub async fn queue_entry(&self, slot: &OwnedSlot, queue: &QueueRef) -> Result<Option<QueueEntry>, Error> {
         let Some(node) = self.node(&layout::queue(slot.slot, queue)).await? else { return Ok(None) };
-        Ok(Some(QueueEntry { record: from_json(&node)?, version: node.version }))
+        let mut record = from_json(&node)?;
+        self.follow_source(queue, &mut record).await?;
+        Ok(Some(QueueEntry { record, version: node.version }))
     }
 
     /// Replaces the record of a queue in one commit that checks the slot's owner. Returns false when the record has

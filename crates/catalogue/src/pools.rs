@@ -1,11 +1,12 @@
 //! Records of pools.
 
-use super::queues::StoredPlacement;
+use super::queues::{StoredPlacement, StoredSource};
 use super::{Catalogue, Registry, failed, from_json, layout, to_json};
 use angarium_coordination::{Fence, Op, Refusal, TreeError};
 use angarium_core::error::{Error, Part};
-use angarium_core::ids::Slot;
+use angarium_core::ids::{QueueId, Slot};
 use angarium_core::limits;
+use angarium_core::maps::{HashMap, HashSet};
 use angarium_core::names::PoolName;
 use angarium_core::pool::Pool;
 
@@ -16,6 +17,15 @@ pub enum PoolUsers {
     Remains,
     /// An existing queue.
     Queues,
+}
+
+/// Number of queues in a pool, with messages or without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolQueues {
+    /// All queues: those of users and those of subscriptions.
+    pub all: u64,
+    /// Queues of subscriptions, which end with their subscriptions.
+    pub of_subscriptions: u64,
 }
 
 /// A pool with its name and the version of its record.
@@ -54,6 +64,10 @@ impl Catalogue {
 
     /// Returns all pools, by name.
     pub async fn pools(&self) -> Result<Vec<PoolEntry>, Error> {
+        if self.tree.keys().is_some() {
+            // Without any pool the sealing would not be noticed.
+            self.check_key().await?;
+        }
         let mut pools = Vec::new();
         for name in self.pool_names().await? {
             // A pool that was deleted between the two reads is omitted.
@@ -139,35 +153,55 @@ impl Catalogue {
 
     /// Returns the number of queues whose records name a pool: queues in it, and queues that move into it or out of it.
     /// Reads the records of all queues.
-    pub async fn pool_queues(&self, pool: &PoolName) -> Result<u64, Error> {
-        let mut count = 0;
+    pub async fn pool_queues(&self, pool: &PoolName) -> Result<PoolQueues, Error> {
+        let mut count = PoolQueues::default();
         for slot in Slot::all() {
             let queues = layout::slot_queues(slot);
             for project in self.tree.children(&queues).await.map_err(failed)? {
-                count += self.records_naming(&format!("{queues}/{project}"), pool, u64::MAX).await?;
+                let PoolQueues { all, of_subscriptions } =
+                    self.records_naming(&format!("{queues}/{project}"), pool, u64::MAX).await?;
+                count.all += all;
+                count.of_subscriptions += of_subscriptions;
             }
         }
         Ok(count)
     }
 
     async fn any_record_names(&self, directory: &str, pool: &PoolName) -> Result<bool, Error> {
-        Ok(self.records_naming(directory, pool, 1).await? > 0)
+        Ok(self.records_naming(directory, pool, 1).await?.all > 0)
     }
 
     /// Counts the records of a directory that name a pool, up to `enough` or a few more.
-    async fn records_naming(&self, directory: &str, pool: &PoolName, enough: u64) -> Result<u64, Error> {
-        let mut count = 0;
+    async fn records_naming(
+        &self,
+        directory: &str,
+        pool: &PoolName,
+        enough: u64,
+    ) -> Result<PoolQueues, Error> {
+        let mut count = PoolQueues::default();
+        // The queue of a subscription is where its source is, which its own record does not tell. After the deletion of the
+        // source the note of that is in the pool.
+        let mut placed_there: HashSet<QueueId> = HashSet::default();
+        let mut of_sources: HashMap<QueueId, u64> = HashMap::default();
         let elements = self.tree.children(directory).await.map_err(failed)?;
         let paths: Vec<String> = elements.iter().map(|element| format!("{directory}/{element}")).collect();
         for chunk in paths.chunks(limits::TREE_READS_AT_ONCE) {
             for node in self.tree.get_many(chunk).await.map_err(failed)?.iter().flatten() {
-                let placed: StoredPlacement = from_json(node)?;
-                count += u64::from(placed.placement.iter().any(|name| name == pool.as_str()));
+                let StoredPlacement { id, placement, subscription } = from_json(node)?;
+                if let Some(StoredSource { source }) = subscription {
+                    *of_sources.entry(source).or_insert(0) += 1;
+                } else if placement.iter().any(|name| name == pool.as_str()) {
+                    count.all += 1;
+                    placed_there.extend(id);
+                }
             }
-            if count >= enough {
+            if count.all >= enough {
                 break;
             }
         }
+        let there = of_sources.iter().filter(|(source, _)| placed_there.contains(source));
+        count.of_subscriptions = there.map(|(_, queues)| queues).sum();
+        count.all += count.of_subscriptions;
         Ok(count)
     }
 }

@@ -17,7 +17,8 @@ use angarium_core::time::Timestamp;
 pub struct QueueRecord {
     /// Id of this incarnation of the queue.
     pub id: QueueId,
-    /// The pools of the queue: one name; or, during a migration, both names and [`MIGRATES`].
+    /// The pools of the queue: one name; or, during a migration, both names and [`MIGRATES`]. Of the queue of a subscription
+    /// they are those of its source, once the record is read.
     pub placement: Vec<String>,
     /// Metadata, a JSON object.
     pub metadata: Box<RawValue>,
@@ -92,17 +93,34 @@ impl Placement {
 
     /// Returns the stored form.
     fn stored(&self) -> Vec<String> {
-        match &self.older {
-            None => vec![self.pool.to_string()],
-            Some(older) => vec![older.to_string(), self.pool.to_string(), MIGRATES.to_owned()],
-        }
+        stored_placement(self.pools().map(ToString::to_string).collect())
     }
 }
 
 /// The placement in the record of a queue, or in that of a deleted queue.
 #[derive(Deserialize)]
 pub(super) struct StoredPlacement {
+    /// Absent in the record of a deleted queue.
+    #[serde(default)]
+    pub(super) id: Option<QueueId>,
     pub(super) placement: Vec<String>,
+    /// Present in the record of the queue of a subscription, whose placement is that of its source.
+    #[serde(default)]
+    pub(super) subscription: Option<StoredSource>,
+}
+
+/// The source in the record of a subscription's queue.
+#[derive(Deserialize)]
+pub(super) struct StoredSource {
+    pub(super) source: QueueId,
+}
+
+/// The stored form of the placement of a queue in these pools, the older one first.
+pub(super) fn stored_placement(mut pools: Vec<String>) -> Vec<String> {
+    if pools.len() > 1 {
+        pools.push(MIGRATES.to_owned());
+    }
+    pools
 }
 
 impl QueueRecord {
@@ -144,7 +162,10 @@ impl Catalogue {
     /// Returns the record of a queue, if it exists.
     pub async fn queue(&self, slot: &OwnedSlot, queue: &QueueRef) -> Result<Option<QueueRecord>, Error> {
         let node = self.node(&layout::queue(slot.slot, queue)).await?;
-        node.as_ref().map(from_json).transpose()
+        let Some(node) = node else { return Ok(None) };
+        let mut record = from_json(&node)?;
+        self.follow_source(queue, &mut record).await?;
+        Ok(Some(record))
     }
 
     /// Creates a queue in one commit that checks the slot's owner, and that the records of its pool and of the flavor

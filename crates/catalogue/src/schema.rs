@@ -38,10 +38,25 @@ impl Schema {
     pub const GROUP_HOLDS: Self = Self(8);
     /// Holds of pools and projects. Older programs would deliver the messages of their queues.
     pub const SHARED_HOLDS: Self = Self(9);
-    /// Subscriptions. Older programs would store posts without their copies.
+    /// Subscriptions and topics. Older programs would store posts without their copies, and make queues with the names of
+    /// topics.
     pub const SUBSCRIPTIONS: Self = Self(10);
+    /// Sealed secrets. Older programs would take them for damage, and write others in the clear.
+    pub const SEALED: Self = Self(11);
+    /// Keys of receipts that follow each other at a moment. Older programs would use the next one at once, and refuse
+    /// the receipts of other replicas.
+    pub const RECEIPT_KEYS: Self = Self(12);
+    /// A record of the data key of a tree in which every secret is sealed. Older programs cannot open it.
+    pub const SEALED_WHOLE: Self = Self(13);
+    /// Holds of the transfers of pools. Older programs would move messages while the pools are copied.
+    pub const TRANSFER_HOLDS: Self = Self(14);
+    /// Migrations of queues with subscriptions. Older programs would look for the copies in the pool that the record of each
+    /// subscription names.
+    pub const SUBSCRIBED_MIGRATIONS: Self = Self(15);
+    /// Webhooks that need a confirmation. Older programs would send messages to unconfirmed ones.
+    pub const CONFIRMATIONS: Self = Self(16);
     /// The newest format that this program knows.
-    pub const KNOWN: Self = Self::SUBSCRIPTIONS;
+    pub const KNOWN: Self = Self::CONFIRMATIONS;
 
     /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::listing::queue_name;
 use super::{Catalogue, OwnedSlot, PoolEntry, QueueEntry, QueueRecord, failed, from_json, layout, to_json};
 use angarium_coordination::{Op, Refusal, TreeError};
+use angarium_core::confirmation::Confirmation;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{QueueId, SubscriptionId};
 use angarium_core::limits;
@@ -28,6 +29,12 @@ pub struct SubscriptionRecord {
     /// Those of a webhook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     secrets: Vec<WebhookSecret>,
+    /// Whether it gets the messages that waited when it was created.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    from_oldest: bool,
+    /// That of a webhook which needs one ([`crate::Schema::CONFIRMATIONS`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    confirmation: Option<Confirmation>,
 }
 
 impl From<&Subscription> for SubscriptionRecord {
@@ -39,6 +46,8 @@ impl From<&Subscription> for SubscriptionRecord {
             ttl: subscription.ttl,
             renewed: subscription.renewed.as_millis(),
             secrets: subscription.secrets.clone(),
+            from_oldest: subscription.is_from_oldest,
+            confirmation: subscription.confirmation.clone(),
         }
     }
 }
@@ -60,7 +69,19 @@ impl QueueRecord {
             ttl: record.ttl,
             renewed: Timestamp::from_millis(record.renewed),
             secrets: record.secrets.clone(),
+            is_from_oldest: record.from_oldest,
+            confirmation: record.confirmation.clone(),
         }))
+    }
+
+    /// Returns the incarnation of the source of a subscription's queue; none for other queues.
+    pub(super) fn source(&self) -> Option<QueueId> {
+        self.subscription.as_ref().map(|subscription| subscription.source)
+    }
+
+    /// Whether it is the queue of a subscription that gets the messages which waited when it was created.
+    pub fn is_from_oldest(&self) -> bool {
+        self.subscription.as_ref().is_some_and(|subscription| subscription.from_oldest)
     }
 }
 

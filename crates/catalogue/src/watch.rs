@@ -1,5 +1,6 @@
 //! Notification of changed records that every replica keeps in memory: pools, components, holds of pools and projects,
-//! and owners of slots. Flavors are read on demand, and only the owner of a queue keeps its record.
+//! the key of receipts, and owners of slots. Flavors are read on demand, and only the owner of a queue keeps its
+//! record.
 
 use super::{Catalogue, failed, layout};
 use angarium_coordination::{Event, Watch};
@@ -15,6 +16,8 @@ pub enum MetaChange {
     Components,
     /// The hold of a pool or of a project.
     Holds,
+    /// The key of the receipts.
+    Receipts,
     /// The owner of a slot.
     Slot(Slot),
     /// Any of these. The first change of every watch.
@@ -25,7 +28,8 @@ pub enum MetaChange {
 pub struct MetaWatch(Watch);
 
 impl Catalogue {
-    /// Watches the changes of pools, components, holds of pools and projects, and slot owners by any replica.
+    /// Watches the changes of pools, components, holds of pools and projects, the key of receipts, and slot owners by
+    /// any replica.
     pub fn watch_meta(&self) -> Result<MetaWatch, Error> {
         self.tree.watch_tree(layout::META).map(MetaWatch).map_err(failed)
     }
@@ -52,7 +56,8 @@ impl MetaWatch {
 /// Returns the kind of record of a node; none for records that are not kept in memory.
 fn change_of(path: &str) -> Option<MetaChange> {
     let below = |directory: &str| path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
-    if below(layout::POOLS).is_some() {
+    // The records of pools are read sealed from now on.
+    if below(layout::POOLS).is_some() || path == layout::SEAL {
         return Some(MetaChange::Pools);
     }
     if below(layout::REPLICAS).is_some() {
@@ -61,6 +66,9 @@ fn change_of(path: &str) -> Option<MetaChange> {
     // Every change of a hold sets this node too.
     if path == layout::HOLDS {
         return Some(MetaChange::Holds);
+    }
+    if path == layout::RECEIPTS {
+        return Some(MetaChange::Receipts);
     }
     let (slot, node) = below(layout::SLOTS)?.split_once('/')?;
     let slot = u8::from_str_radix(slot, 16).ok()?;
@@ -76,8 +84,10 @@ mod tests {
         for (path, change) in [
             ("/meta/pools/a", Some(MetaChange::Pools)),
             ("/meta/components/replica/h-0000000001", Some(MetaChange::Components)),
+            ("/meta/seal", Some(MetaChange::Pools)),
             ("/meta/holds", Some(MetaChange::Holds)),
             ("/meta/holds/pools/a", None),
+            ("/meta/receipts", Some(MetaChange::Receipts)),
             ("/meta/slots/0f/owner", Some(MetaChange::Slot(Slot(15)))),
             ("/meta/slots/0f", None),
             ("/meta/system", None),

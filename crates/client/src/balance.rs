@@ -160,11 +160,18 @@ struct MapPool {
     held: f64,
     state: String,
     queues: u64,
+    /// Absent in answers of older versions.
+    #[serde(default)]
+    subscription_queues: u64,
 }
 
 impl MapPool {
     fn row(&self) -> Vec<String> {
-        let (weight, queues) = (self.weight.to_string(), self.queues.to_string());
+        let queues = match self.subscription_queues {
+            0 => self.queues.to_string(),
+            some => format!("{} ({some} of subscriptions)", self.queues),
+        };
+        let weight = self.weight.to_string();
         vec![self.name.clone(), self.state.clone(), weight, bar(self.share), bar(self.held), queues]
     }
 }

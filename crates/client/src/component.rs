@@ -55,19 +55,16 @@ struct Component {
     state: String,
     weight: u32,
     slots: Vec<u8>,
+    #[serde(default)]
+    passed_over: bool,
 }
 
 impl Component {
     fn row(&self) -> Vec<String> {
         let (weight, slots) = (self.weight.to_string(), self.slots.len().to_string());
-        vec![
-            self.instance.clone(),
-            self.address.clone(),
-            self.state.clone(),
-            weight,
-            slots,
-            self.version.clone(),
-        ]
+        let state =
+            if self.passed_over { format!("{}, passed over", self.state) } else { self.state.clone() };
+        vec![self.instance.clone(), self.address.clone(), state, weight, slots, self.version.clone()]
     }
 }
 

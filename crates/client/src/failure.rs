@@ -137,8 +137,8 @@ impl Refusal {
             (500.., Some(false)) => Failure::Unknown(refusal.to_string()),
             // The sender is a gateway, or a server that does not report whether anything was written.
             (500.., None) if status != 503 => Failure::Unknown(refusal.to_string()),
-            // For example, a request that alone exceeds a quota.
-            (429, _) if refusal.may_retry == Some(false) => Failure::Refused(refusal),
+            // For example, a request that alone exceeds a quota, or damaged data.
+            (429, _) | (500.., Some(true)) if refusal.may_retry == Some(false) => Failure::Refused(refusal),
             (408 | 429 | 500.., _) => Failure::Unavailable(refusal),
             _ => Failure::Refused(refusal),
         }
@@ -206,6 +206,8 @@ mod tests {
         assert_eq!(Refusal::of(503, br#"{"title": "of Zaqar"}"#, None).exit_code(), 4);
         assert_eq!(Refusal::of(429, b"", None).exit_code(), 4);
         assert_eq!(Refusal::of(429, br#"{"may_retry": false}"#, None).exit_code(), 1);
+        let damaged = br#"{"may_retry": false, "nothing_written": true}"#;
+        assert_eq!(Refusal::of(500, damaged, None).exit_code(), 1);
         assert_eq!(Refusal::of(502, b"", None).exit_code(), 5);
         assert_eq!(Refusal::of(507, br#"{"nothing_written": true}"#, None).exit_code(), 4);
     }

@@ -37,7 +37,10 @@ pub(super) struct HoldArgs {
     discard: bool,
     /// Let messages be claimed: only posts are held
     #[arg(long)]
-    allow_claims: bool,
+    pub(super) allow_claims: bool,
+    /// Hold nothing but transfers to other queues and migrations, while the pools are copied; of a pool alone
+    #[arg(long, conflicts_with_all = ["post", "discard", "allow_claims"])]
+    only_transfers: bool,
 }
 
 /// Returns the date of a text that is a duration from now by the clock of this machine. Any other text is left to the
@@ -52,7 +55,7 @@ fn date(text: &str) -> Result<String, Failure> {
 
 /// A resource that can be held.
 pub(super) struct Holdable<'a> {
-    /// The command of its noun: `queue`, `pool` or `project`.
+    /// The command of its noun: `queue`, `topic`, `pool` or `project`.
     pub(super) noun: &'static str,
     /// Its name.
     pub(super) name: &'a str,
@@ -67,6 +70,8 @@ struct Hold {
     claim: bool,
     post: bool,
     discard: bool,
+    #[serde(default)]
+    transfer: bool,
     reason: String,
     at: String,
     until: Option<String>,
@@ -76,9 +81,9 @@ struct Hold {
 }
 
 impl Hold {
-    /// Returns its effects in these words: on claims, on posts that are refused, on posts that are dropped.
-    fn effects(&self, words: [&'static str; 3]) -> String {
-        let words = [self.claim, self.post, self.discard].into_iter().zip(words);
+    /// Returns its effects in these words: on claims, on posts that are refused, on posts that are dropped, on transfers.
+    fn effects(&self, words: [&'static str; 4]) -> String {
+        let words = [self.claim, self.post, self.discard, self.transfer].into_iter().zip(words);
         words.filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect::<Vec<_>>().join(", ")
     }
 
@@ -91,7 +96,7 @@ impl Hold {
     /// Returns its cells for [`HEADS`].
     fn row(&self) -> Vec<String> {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let effects = self.effects(["claims", "posts", "posts (dropped)"]);
+        let effects = self.effects(["claims", "posts", "posts (dropped)", "transfers"]);
         vec![
             or_none(&self.target()),
             effects,
@@ -104,7 +109,12 @@ impl Hold {
 
     fn sentence(&self, held: &Holdable<'_>) -> String {
         let Holdable { noun, name, group, .. } = held;
-        let effects = self.effects(["no message can be claimed", "posts are refused", "posts are dropped"]);
+        let effects = self.effects([
+            "no message can be claimed",
+            "posts are refused",
+            "posts are dropped",
+            "transfers and migrations wait",
+        ]);
         let until = self.until.as_ref().map_or_else(
             || {
                 let group = group.map(|group| format!(" --group {group}")).unwrap_or_default();
@@ -132,8 +142,12 @@ impl Holdable<'_> {
         printer: &mut Printer,
         args: &HoldArgs,
     ) -> Result<(), Failure> {
-        let HoldArgs { name, reason, until, post, discard, allow_claims } = args;
-        let mut body = json!({"claim": !allow_claims, "post": post, "discard": discard, "reason": reason});
+        let HoldArgs { reason, until, post, discard, allow_claims, only_transfers, .. } = args;
+        let is_claim = !allow_claims && !only_transfers;
+        let mut body = json!({"claim": is_claim, "post": post, "discard": discard, "reason": reason});
+        if *only_transfers {
+            body["transfer"] = json!(true);
+        }
         if let Some(until) = until {
             body["until"] = json!(date(until)?);
         }
@@ -141,7 +155,7 @@ impl Holdable<'_> {
         let reply = remote.call(request.json(&body)?)?;
         let hold: Hold = reply.parse()?;
         let (people, json) = (hold.sentence(self), reply.json_text()?);
-        printer.show(&Display { people, json, plain: vec![name.clone()] })
+        printer.show(&Display { people, json, plain: vec![self.name.to_owned()] })
     }
 
     /// Ends its hold.
@@ -152,8 +166,9 @@ impl Holdable<'_> {
             released["group"] = json!(group);
         }
         printer.done(&format!("{} is released", self.title()), &released)?;
-        if self.noun == "queue" && self.group.is_none() {
-            tell_holds(remote, self.name);
+        if ["queue", "topic"].contains(&self.noun) && self.group.is_none() {
+            let topic = if self.noun == "topic" { queue::TOPIC } else { "" };
+            tell_holds(remote, &[topic, self.name].concat());
         }
         Ok(())
     }
@@ -194,10 +209,10 @@ pub(super) fn tell_holds(remote: &Remote, queue: &str) {
     let explained = remote.get(format!("{}/explain", queue::path(queue)));
     let Ok(QueueHolds { held, held_groups }) = explained.and_then(|reply| reply.parse()) else { return };
     for hold in held {
-        let name = hold.target().unwrap_or_else(|| format!("queue {queue}"));
+        let name = hold.target().unwrap_or_else(|| queue::called(queue));
         notice::tell(&format!("{name} is held: {}", hold.reason));
     }
     for GroupHold { group, hold, .. } in held_groups.into_iter().filter(|held| !held.is_releasing) {
-        notice::tell(&format!("group {group} of queue {queue} is held: {}", hold.reason));
+        notice::tell(&format!("group {group} of {} is held: {}", queue::called(queue), hold.reason));
     }
 }

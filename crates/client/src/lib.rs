@@ -1,7 +1,7 @@
 //! The client commands: requests of a person or a script to a server, over HTTP.
 //!
 //! ```text
-//! mod (which command) → queue, subscription, message, claim, pool, flavor, project, quota, component, health, doctor, top (one file
+//! mod (which command) → queue, topic, subscription, message, claim, pool, flavor, project, quota, component, health, backup, doctor, top (one file
 //!                          per noun)
 //!                         → caller (flags, context) → context_file
 //!                         → remote (one request, one response) → failure (errors, exit codes), tls_words
@@ -9,10 +9,11 @@
 //!                         → printer (table, JSON, plain) → table, screen; progress, notice (standard error)
 //! ```
 //!
-//! This crate uses only the REST API. Of the inner parts of the product it names the keys of attributes, and the stores
-//! that `doctor` reads. So it works with any server of this API, including Zaqar.
+//! This crate uses only the REST API. Of the inner parts of the product it names the keys of attributes, the stores
+//! that `doctor` reads, and the form of backups. So it works with any server of this API, including Zaqar.
 
 mod attributes;
+mod backup;
 mod balance;
 mod caller;
 mod claim;
@@ -39,6 +40,7 @@ mod queue_counts;
 mod queue_explain;
 mod queue_tasks;
 mod quota;
+mod receipts;
 mod remote;
 mod screen;
 mod setting;
@@ -46,6 +48,7 @@ mod subscription;
 mod table;
 mod tls_words;
 mod top;
+mod topic;
 
 use clap::Subcommand;
 
@@ -56,6 +59,8 @@ pub use failure::{EXIT_CODES, Failure};
 pub enum ClientCommand {
     /// Queues and their metadata
     Queue(queue::QueueArgs),
+    /// Topics: queues that keep nothing, and copy each message for their subscriptions
+    Topic(topic::TopicArgs),
     /// Subscriptions: who gets a copy of each message that is posted to a queue
     Subscription(subscription::SubscriptionArgs),
     /// Messages: post, list, get, delete, pop, consume, settle, requeue
@@ -74,12 +79,16 @@ pub enum ClientCommand {
     Components(component::ComponentsArgs),
     /// Hand the queues of a replica over to the others, and wait until it has none (administrators)
     Drain(component::DrainArgs),
+    /// Replace the key of SQS receipts while the service runs (administrators)
+    RotateReceipts(receipts::RotateReceiptsArgs),
     /// Ask whether a server can be used
     Ping(health::PingArgs),
     /// Show the health of the service and of its pools (administrators)
     Health(health::HealthArgs),
     /// Show queues and replicas live
     Top(top::TopArgs),
+    /// Back up a running service on one machine: all queues, claims and messages at one moment (administrators)
+    Backup(backup::BackupArgs),
     /// Check a server for faults, and advise how to mend them
     Doctor(doctor::DoctorArgs),
     /// Named servers, with project and token
@@ -94,6 +103,7 @@ pub type LocalAddress = fn() -> Result<String, String>;
 pub fn run(command: ClientCommand, here: LocalAddress) -> Result<(), Failure> {
     match command {
         ClientCommand::Queue(args) => queue::run(&args),
+        ClientCommand::Topic(args) => topic::run(args),
         ClientCommand::Subscription(args) => subscription::run(&args),
         ClientCommand::Message(args) => message::run(&args),
         ClientCommand::Claim(args) => claim::run(&args),
@@ -103,9 +113,11 @@ pub fn run(command: ClientCommand, here: LocalAddress) -> Result<(), Failure> {
         ClientCommand::Quota(args) => quota::run(&args),
         ClientCommand::Components(args) => component::components(&args),
         ClientCommand::Drain(args) => component::drain(&args),
+        ClientCommand::RotateReceipts(args) => receipts::rotate(&args),
         ClientCommand::Ping(args) => health::ping(&args, here),
         ClientCommand::Health(args) => health::health(&args),
         ClientCommand::Top(args) => top::run(&args),
+        ClientCommand::Backup(args) => backup::run(&args),
         ClientCommand::Doctor(args) => doctor::run(&args),
         ClientCommand::Context(args) => context::run(args),
     }

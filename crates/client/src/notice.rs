@@ -27,6 +27,6 @@ pub fn is_missing(remote: &Remote, queue: &str) -> bool {
 /// Prints a notice if a queue does not exist. Call this when nothing was found in it.
 pub fn tell_if_missing(remote: &Remote, queue: &str) {
     if is_missing(remote, queue) {
-        tell(&format!("queue {queue} does not exist"));
+        tell(&format!("{} does not exist", queue::called(queue)));
     }
 }

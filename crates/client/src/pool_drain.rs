@@ -37,8 +37,6 @@ struct Progress {
     done: bool,
     waiting: u64,
     moving: u64,
-    /// Why some queues stay.
-    why: Option<String>,
 }
 
 /// Starts to drain a pool and waits for the end if requested, or cancels the drain.
@@ -53,14 +51,13 @@ pub(super) fn drain(remote: &Remote, printer: &mut Printer, args: &DrainArgs) ->
     let mut reply = remote.call(ApiRequest::new(Method::POST, at.clone()).json(&body)?)?;
     let start = Instant::now();
     while let Some(seconds) = wait {
-        let Progress { done, waiting, moving, why } = reply.parse()?;
+        let Progress { done, waiting, moving } = reply.parse()?;
         if done {
             break;
         }
         if start.elapsed() > Duration::from_secs(*seconds) {
             let left = waiting + moving;
-            let why = reason(why);
-            return Err(Failure::Found(format!("pool {pool} is not empty: {left} queues are left{why}")));
+            return Err(Failure::Found(format!("pool {pool} is not empty: {left} queues are left")));
         }
         sleep(CHECK_PAUSE);
         reply = remote.get(at.clone())?;
@@ -69,16 +66,11 @@ pub(super) fn drain(remote: &Remote, printer: &mut Printer, args: &DrainArgs) ->
 }
 
 fn show(printer: &mut Printer, reply: &Reply) -> Result<(), Failure> {
-    let Progress { done, waiting, moving, why } = reply.parse()?;
+    let Progress { done, waiting, moving } = reply.parse()?;
     let people = if done {
         "no queue is in it\n".to_owned()
     } else {
-        format!("{moving} queues are on their way, and {waiting} wait{}\n", reason(why))
+        format!("{moving} queues are on their way, and {waiting} wait\n")
     };
     printer.show(&Display { people, json: reply.json_text()?, plain: vec![(waiting + moving).to_string()] })
-}
-
-/// Returns why queues stay, to be added to their number.
-fn reason(why: Option<String>) -> String {
-    why.map(|why| format!(": {why}")).unwrap_or_default()
 }

@@ -31,13 +31,13 @@ const PATCH: &str = "application/openstack-messaging-v2.0-json-patch";
 #[derive(Args, Clone, Debug)]
 pub struct QueueArgs {
     #[command(flatten)]
-    caller: CallerArgs,
+    pub(super) caller: CallerArgs,
     #[command(subcommand)]
-    command: QueueCommand,
+    pub(super) command: QueueCommand,
 }
 
 #[derive(Subcommand, Clone, Debug)]
-enum QueueCommand {
+pub(super) enum QueueCommand {
     /// List the queues of the project, by name
     List {
         #[command(flatten)]
@@ -160,7 +160,7 @@ enum QueueCommand {
 /// Resource type of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-enum PurgeKind {
+pub(super) enum PurgeKind {
     Messages,
     Subscriptions,
     Kept,
@@ -225,20 +225,40 @@ pub(super) fn run(args: &QueueArgs) -> Result<(), Failure> {
                 let force = ("force", force.then(|| "true".to_owned()));
                 remote.delete(with_query(&path(queue), &[force]))?;
                 if is_missing {
-                    notice::tell(&format!("queue {queue} did not exist"));
+                    notice::tell(&format!("{} did not exist", called(queue)));
                 }
-                printer.done(&format!("queue {queue} is gone"), &json!({"name": queue}))
+                printer.done(&format!("{} is gone", called(queue)), &json!({"name": plain_name(queue)}))
             })
         }
     }
 }
 
-/// Returns the path of a queue, or of a subscription that is read as one: `QUEUE/ID`.
+/// Before the name of a topic where a queue may be named. No name has a colon.
+pub const TOPIC: &str = "topic:";
+
+/// Returns the path of a queue, or of a subscription that is read as one: `QUEUE/ID`. Those of topics are `topic:NAME` and
+/// `topic:NAME/ID`.
 pub fn path(queue: &str) -> String {
-    match queue.split_once('/') {
-        Some((source, id)) => format!("/v2/queues/{}/subscriptions/{}", encoded(source), encoded(id)),
-        None => format!("/v2/queues/{}", encoded(queue)),
+    let topic = queue.strip_prefix(TOPIC);
+    let kind = if topic.is_some() { "topics" } else { "queues" };
+    let name = topic.unwrap_or(queue);
+    match name.split_once('/') {
+        Some((source, id)) => format!("/v2/{kind}/{}/subscriptions/{}", encoded(source), encoded(id)),
+        None => format!("/v2/{kind}/{}", encoded(name)),
     }
+}
+
+/// Returns the words for a queue or a topic in a sentence.
+pub fn called(queue: &str) -> String {
+    match queue.strip_prefix(TOPIC) {
+        Some(topic) => format!("topic {topic}"),
+        None => format!("queue {queue}"),
+    }
+}
+
+/// The name of a queue, or of a topic without its prefix.
+fn plain_name(queue: &str) -> &str {
+    queue.strip_prefix(TOPIC).unwrap_or(queue)
 }
 
 /// Refuses a subscription, `QUEUE/ID`, as the argument of a command for queues alone.
@@ -249,7 +269,7 @@ pub fn path(queue: &str) -> String {
 pub fn refuse_subscription(queue: &str, why: &str) -> Result<(), Failure> {
     match queue.split_once('/') {
         Some((source, _)) => {
-            Err(Failure::Usage(format!("{queue} is a subscription of queue {source}: {why}")))
+            Err(Failure::Usage(format!("{queue} is a subscription of {}: {why}", called(source))))
         }
         None => Ok(()),
     }
@@ -269,7 +289,8 @@ fn show(caller: &CallerArgs, remote: &Remote, queue: &str) -> Result<(), Failure
 
 fn holdable<'a>(queue: &'a str, group: Option<&'a str>) -> Holdable<'a> {
     let of_group = group.map(|group| format!("/groups/{}", encoded(group))).unwrap_or_default();
-    Holdable { noun: "queue", name: queue, group, path: path(queue) + &of_group }
+    let noun = if queue.starts_with(TOPIC) { "topic" } else { "queue" };
+    Holdable { noun, name: plain_name(queue), group, path: path(queue) + &of_group }
 }
 
 /// Decodes an item of a listing.
@@ -289,7 +310,10 @@ fn create(args: &QueueArgs, remote: &Remote, queues: &[String], settings: &[Sett
         let created = remote.call(ApiRequest::new(Method::PUT, path(queue)).json(&metadata)?)?;
         let created = created.status == StatusCode::CREATED;
         let sentence = if created { "is created" } else { "exists already, and stays as it is" };
-        printer.done(&format!("queue {queue} {sentence}"), &json!({"name": queue, "created": created}))?;
+        printer.done(
+            &format!("{} {sentence}", called(queue)),
+            &json!({"name": plain_name(queue), "created": created}),
+        )?;
     }
     Ok(())
 }
@@ -322,13 +346,22 @@ fn purge(args: &QueueArgs, remote: &Remote, queues: &[String], kinds: &[PurgeKin
         notice::tell_if_missing(remote, queue);
         let request = ApiRequest::new(Method::POST, format!("{}/purge", path(queue)));
         remote.call(request.json(&json!({"resource_types": kinds}))?)?;
-        printer.done(&format!("queue {queue} is purged"), &json!({"name": queue}))
+        printer.done(&format!("{} is purged", called(queue)), &json!({"name": plain_name(queue)}))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn topic_and_its_subscription_have_paths_of_their_own() {
+        assert_eq!(path("news"), "/v2/queues/news");
+        assert_eq!(path("news/7"), "/v2/queues/news/subscriptions/7");
+        assert_eq!(path("topic:news"), "/v2/topics/news");
+        assert_eq!(path("topic:news/7"), "/v2/topics/news/subscriptions/7");
+        assert_eq!([called("news"), called("topic:news")], ["queue news", "topic news"]);
+    }
 
     #[test]
     fn subscription_is_refused_where_a_queue_is_meant() {

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::listing::{ExtentArgs, Listing};
 use super::notice;
 use super::printer::{Display, Item};
-use super::queue::{parsed, path};
+use super::queue::{called, parsed, path};
 use super::remote::Remote;
 use super::setting::raw;
 use super::table::{Table, one_line, worded};
@@ -193,7 +193,7 @@ pub fn stats(caller: &CallerArgs, remote: &Remote, queues: &[String]) -> Result<
     for queue in queues {
         let reply = remote.get(format!("{}/stats", path(queue)))?;
         if notice::is_of_missing(&reply) {
-            notice::tell(&format!("queue {queue} does not exist: there is nothing to count"));
+            notice::tell(&format!("{} does not exist: there is nothing to count", called(queue)));
         }
         let Stats { messages } = reply.parse()?;
         plain.push(messages.total.to_string());

@@ -112,7 +112,7 @@ pub fn redrive(caller: &CallerArgs, remote: &Remote, args: &RedriveArgs) -> Resu
     let default = if to.is_some() { TaskVerb::Move } else { TaskVerb::Requeue };
     let request = TaskRequest {
         verb: args.verb.unwrap_or(default),
-        filter: args.filter.json(),
+        filter: args.filter.json()?,
         to,
         rate: args.rate,
         max: args.max,

@@ -1,6 +1,7 @@
 //! The connection to a server: one request, one whole response, and the failures in between. This module never repeats
 //! a request, never follows a redirect, never uses a proxy, and sends its token only to the host that the token is for.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,28 +151,32 @@ impl Remote {
         self.call(ApiRequest::new(Method::DELETE, path))
     }
 
+    /// Sends a request once, and returns the body of a successful response as it arrives. Its length has no bound; each
+    /// read of it has the timeout of a response.
+    pub fn stream(&self, request: ApiRequest) -> Result<impl Read + use<>, Failure> {
+        let name = request.name();
+        let lost = |error: ureq::Error| self.failure_of(&name, true, &error);
+        let answer = self.exchange(request, ResponseTime::EachRead).map_err(lost)?;
+        if answer.status().is_success() {
+            return Ok(answer.into_body().into_reader());
+        }
+        let reply = read_whole(answer).map_err(lost).and_then(|answer| judge(&name, true, answer))?;
+        Err(reply.strange("it is no stream"))
+    }
+
     /// Sends a request once, and waits for the whole response.
     pub fn call(&self, request: ApiRequest) -> Result<Reply, Failure> {
         let name = request.name();
         let reads = request.method == Method::GET || request.method == Method::HEAD;
-        let (status, headers, body) =
-            self.send(request).map_err(|error| self.failure_of(&name, reads, &error))?;
-        if status.is_client_error() || status.is_server_error() {
-            let id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
-            return Err(match Refusal::of(status.as_u16(), &body, id) {
-                // A read has no effect, so its unknown outcome is harmless.
-                Failure::Unknown(why) if reads => Failure::Strange { asked: name, why },
-                failure => failure,
-            });
-        }
-        let reply = Reply { name, status, headers, body };
-        if !status.is_success() {
-            return Err(reply.strange(format!("its status is {status}; redirects are not followed")));
-        }
-        Ok(reply)
+        let answer = self.exchange(request, ResponseTime::Whole).and_then(read_whole);
+        judge(&name, reads, answer.map_err(|error| self.failure_of(&name, reads, &error))?)
     }
 
-    fn send(&self, api_request: ApiRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), ureq::Error> {
+    fn exchange(
+        &self,
+        api_request: ApiRequest,
+        time: ResponseTime,
+    ) -> Result<http::Response<ureq::Body>, ureq::Error> {
         let mut request = Request::builder()
             .method(api_request.method.clone())
             .uri(format!("{}{}", self.base, api_request.path));
@@ -186,23 +191,25 @@ impl Remote {
         }
         let max_wait = self.max_wait + api_request.extra_wait;
         let takes_body = [Method::POST, Method::PUT, Method::PATCH].contains(&api_request.method);
-        let answer = match api_request.body {
+        match api_request.body {
             // A request without a body sends a content length of 0, as curl does.
-            None if !takes_body => self.run(request.body(()), max_wait)?,
-            body => self.run(request.body(body.unwrap_or_default()), max_wait)?,
-        };
-        let (parts, body) = answer.into_parts();
-        let body = body.into_with_config().limit(ANSWER_BYTES).read_to_vec()?;
-        Ok((parts.status, parts.headers, body))
+            None if !takes_body => self.run(request.body(()), time, max_wait),
+            body => self.run(request.body(body.unwrap_or_default()), time, max_wait),
+        }
     }
 
     fn run<B: ureq::AsSendBody>(
         &self,
         request: Result<Request<B>, http::Error>,
+        time: ResponseTime,
         max_wait: Duration,
     ) -> Result<http::Response<ureq::Body>, ureq::Error> {
-        let request = self.agent.configure_request(request?).timeout_global(Some(max_wait)).build();
-        self.agent.run(request)
+        let request = self.agent.configure_request(request?);
+        let request = match time {
+            ResponseTime::Whole => request.timeout_global(Some(max_wait)),
+            ResponseTime::EachRead => request.timeout_per_read(Some(max_wait)),
+        };
+        self.agent.run(request.build())
     }
 
     /// Converts a failed exchange to a failure of the caller.
@@ -242,6 +249,41 @@ impl Remote {
         }
         Failure::Unknown(format!("{name}: the answer was lost: {why}"))
     }
+}
+
+/// The time that the timeout of a response bounds.
+#[derive(Clone, Copy)]
+enum ResponseTime {
+    /// The time of the whole response.
+    Whole,
+    /// The time until the next bytes of a response.
+    EachRead,
+}
+
+/// A whole response, of any status.
+type WholeResponse = (StatusCode, HeaderMap, Vec<u8>);
+
+fn read_whole(answer: http::Response<ureq::Body>) -> Result<WholeResponse, ureq::Error> {
+    let (parts, body) = answer.into_parts();
+    let body = body.into_with_config().limit(ANSWER_BYTES).read_to_vec()?;
+    Ok((parts.status, parts.headers, body))
+}
+
+/// Returns a successful response to the request `name`, or the failure for another one.
+fn judge(name: &str, reads: bool, (status, headers, body): WholeResponse) -> Result<Reply, Failure> {
+    if status.is_client_error() || status.is_server_error() {
+        let id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        return Err(match Refusal::of(status.as_u16(), &body, id) {
+            // A read has no effect, so its unknown outcome is harmless.
+            Failure::Unknown(why) if reads => Failure::Strange { asked: name.to_owned(), why },
+            failure => failure,
+        });
+    }
+    let reply = Reply { name: name.to_owned(), status, headers, body };
+    if !status.is_success() {
+        return Err(reply.strange(format!("its status is {status}; redirects are not followed")));
+    }
+    Ok(reply)
 }
 
 fn agent(tls: TlsConfig) -> ureq::Agent {

@@ -31,14 +31,15 @@ pub struct SubscriptionArgs {
 enum SubscriptionCommand {
     /// List the subscriptions of a queue, by id
     List {
-        /// The name of the queue
+        /// The name of the queue, or topic:NAME
         queue: String,
         #[command(flatten)]
         extent: ExtentArgs,
     },
-    /// Subscribe to a queue. Messages of a pull: subscription are read as those of the queue QUEUE/ID
+    /// Subscribe to a queue. Messages of a pull: subscription are read as those of the queue QUEUE/ID or
+    /// topic:NAME/ID
     Create {
-        /// The name of the queue
+        /// The name of the queue, or topic:NAME
         queue: String,
         /// Who gets the copies: pull:NAME for consumers that read the subscription, queue:NAME for another queue, or the
         /// address of a webhook
@@ -48,14 +49,14 @@ enum SubscriptionCommand {
     },
     /// Show a subscription
     Show {
-        /// The name of the queue
+        /// The name of the queue, or topic:NAME
         queue: String,
         /// Its id
         id: String,
     },
     /// Change a subscription. With --ttl its life begins again
     Update {
-        /// The name of the queue
+        /// The name of the queue, or topic:NAME
         queue: String,
         /// Its id
         id: String,
@@ -65,9 +66,23 @@ enum SubscriptionCommand {
         #[command(flatten)]
         terms: TermsArgs,
     },
+    /// Confirm a webhook: it gets the messages that are posted from then on
+    Confirm {
+        /// The name of the queue, or topic:NAME
+        queue: String,
+        /// Its id
+        id: String,
+    },
+    /// Take back the confirmation of a webhook: it gets no messages until it is confirmed again
+    Unconfirm {
+        /// The name of the queue, or topic:NAME
+        queue: String,
+        /// Its id
+        id: String,
+    },
     /// Delete subscriptions, with the copies that wait in them
     Delete {
-        /// The name of the queue
+        /// The name of the queue, or topic:NAME
         queue: String,
         /// Their ids
         #[arg(required = true)]
@@ -107,6 +122,8 @@ struct Terms<'a> {
 struct CreatedSubscription {
     subscription_id: String,
     secret: Option<String>,
+    /// Absent when it is confirmed.
+    confirmed: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -115,6 +132,13 @@ struct SubscriptionEntry {
     subscriber: String,
     ttl: u64,
     age: u64,
+    #[serde(default = "confirmed")]
+    confirmed: bool,
+}
+
+/// Answers of older versions have true.
+fn confirmed() -> bool {
+    true
 }
 
 pub(super) fn run(args: &SubscriptionArgs) -> Result<(), Failure> {
@@ -124,10 +148,13 @@ pub(super) fn run(args: &SubscriptionArgs) -> Result<(), Failure> {
         SubscriptionCommand::Create { queue, subscriber, terms } => {
             let body = terms.body(Some(subscriber))?;
             let reply = remote.call(ApiRequest::new(Method::POST, all(queue)).json(&body)?)?;
-            let CreatedSubscription { subscription_id: id, secret } = reply.parse()?;
-            let mut people = format!("{subscriber} is subscribed to queue {queue}: {id}\n");
+            let CreatedSubscription { subscription_id: id, secret, confirmed } = reply.parse()?;
+            let mut people = format!("{subscriber} is subscribed to {}: {id}\n", queue::called(queue));
             if let Some(secret) = &secret {
                 people.push_str(&format!("requests are signed with {secret}, which is shown only now\n"));
+            }
+            if confirmed == Some(false) {
+                people.push_str("it gets no messages before it is confirmed: its subscriber is asked\n");
             }
             args.caller.printer().show(&Display {
                 people,
@@ -146,6 +173,8 @@ pub(super) fn run(args: &SubscriptionArgs) -> Result<(), Failure> {
             remote.call(ApiRequest::new(Method::PATCH, one(queue, id)).json(&body)?)?;
             args.caller.printer().done(&format!("subscription {id} is changed"), &json!({"id": id}))
         }
+        SubscriptionCommand::Confirm { queue, id } => confirm(args, &remote, (queue, id), true),
+        SubscriptionCommand::Unconfirm { queue, id } => confirm(args, &remote, (queue, id), false),
         SubscriptionCommand::Delete { queue, ids } => {
             let mut printer = args.caller.printer();
             ids.iter().try_for_each(|id| {
@@ -172,6 +201,18 @@ fn one(queue: &str, id: &str) -> String {
     format!("{}/{}", all(queue), encoded(id))
 }
 
+fn confirm(
+    args: &SubscriptionArgs,
+    remote: &Remote,
+    (queue, id): (&str, &str),
+    confirmed: bool,
+) -> Result<(), Failure> {
+    let path = format!("{}/confirm", one(queue, id));
+    remote.call(ApiRequest::new(Method::PUT, path).json(&json!({"confirmed": confirmed}))?)?;
+    let state = if confirmed { "confirmed" } else { "not confirmed any more" };
+    args.caller.printer().done(&format!("subscription {id} is {state}"), &json!({"id": id}))
+}
+
 fn list(args: &SubscriptionArgs, remote: &Remote, queue: &str, extent: &ExtentArgs) -> Result<(), Failure> {
     let path = all(queue);
     let mut listing = Listing::new(remote, &path, "subscriptions", extent, &[]);
@@ -180,15 +221,16 @@ fn list(args: &SubscriptionArgs, remote: &Remote, queue: &str, extent: &ExtentAr
     while let Some(page) = listing.page()? {
         let mut items = Vec::with_capacity(page.len());
         for json in page {
-            let SubscriptionEntry { id, subscriber, ttl, age } = parsed(&json)?;
+            let SubscriptionEntry { id, subscriber, ttl, age, confirmed } = parsed(&json)?;
             let left = ttl.saturating_sub(age);
+            let state = if confirmed { "" } else { ", not confirmed" };
             items.push(Item {
-                row: vec![id.clone(), subscriber, format!("{left} s")],
+                row: vec![id.clone(), subscriber, format!("{left} s{state}")],
                 json: one_line(&json),
                 plain: id,
             });
         }
         shown.page(items)?;
     }
-    shown.end("the queue has no subscriptions")
+    shown.end(&format!("{} has no subscriptions", queue::called(queue)))
 }

@@ -49,6 +49,8 @@ struct Shared {
     slept: AtomicU64,
     /// Whether an operator accepts steps of any size.
     accepts: AtomicBool,
+    /// Milliseconds by which the clock of this process was set back at its start, see [`Clock::run_behind`].
+    behind: AtomicU64,
     /// Wall clock of a manual clock, in milliseconds since the Unix epoch.
     wall: AtomicU64,
 }
@@ -113,6 +115,7 @@ impl Clock {
             doubt: AtomicU64::new(0),
             slept: AtomicU64::new(0),
             accepts: AtomicBool::new(false),
+            behind: AtomicU64::new(0),
             wall: AtomicU64::new(base),
         };
         Self { source, shared: Arc::new(shared) }
@@ -121,6 +124,34 @@ impl Clock {
     /// Accepts steps of any size, on behalf of an operator.
     pub fn accept_steps(&self) {
         self.shared.accepts.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether an operator accepts steps of any size.
+    pub fn accepts(&self) -> bool {
+        self.shared.accepts.load(Ordering::Relaxed)
+    }
+
+    /// Runs behind the machine's clock by `behind`, because the contents of the stores are those of a backup. Must be
+    /// called once, before any caller reads the time.
+    pub fn run_behind(&self, behind: Duration) {
+        let millis = u64::try_from(behind.as_millis()).unwrap_or(u64::MAX);
+        if millis == 0 {
+            return;
+        }
+        self.shared.behind.store(millis, Ordering::Relaxed);
+        self.shared.last_returned.store(0, Ordering::Relaxed);
+        self.change(|course, passed| course.set(course.base.saturating_sub(millis), passed));
+        warn!(
+            behind_ms = millis,
+            next_step = "restart with --accept-clock when the restored messages may expire",
+            "tree time continues from backup"
+        );
+    }
+
+    /// Returns how far tree time is behind the machine's clock since a restore, if it is.
+    pub fn behind(&self) -> Option<Duration> {
+        let behind = self.shared.behind.load(Ordering::Relaxed);
+        (behind > 0).then(|| Duration::from_millis(behind))
     }
 
     pub fn now(&self) -> Timestamp {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::uri::Scheme;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{HeaderName, HeaderValue, Request, Response, Uri, header};
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1::{self, Connection, SendRequest};
@@ -16,18 +16,31 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use tower::Service;
 
-use super::peers::PeerFailure;
+use super::peers::{self, PeerFailure};
 
 use angarium_core::maps::HashMap;
 
 use crate::limits;
+use crate::tls::PeerTls;
+
+const SECRET: HeaderName = HeaderName::from_static(peers::SECRET);
+
+/// A connection: in clear text, or in TLS.
+type PeerStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// Opens connections, and keeps the idle ones.
 pub(super) struct Connections {
     connector: HttpConnector,
+    /// The handshakes; none where all connections are in clear text.
+    tls: Option<PeerTls>,
+    /// Bounds the handshakes at once.
+    handshakes: Semaphore,
     idle: Arc<IdleConnections>,
 }
 
@@ -39,8 +52,10 @@ struct PeerConnection {
     sender: SendRequest<Full<Bytes>>,
     /// None once the connection has ended, for any reason. It is dropped at once, because the drop makes hyper return a
     /// request that it has accepted but not begun to write; otherwise that request would wait forever.
-    connection: Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>,
+    connection: Option<Connection<TokioIo<PeerStream>, Full<Bytes>>>,
     host: HeaderValue,
+    /// The secret of each request, on a connection in clear text to a program without certificates.
+    secret: Option<HeaderValue>,
 }
 
 /// A connection with a request in flight. Dropping it before [`BusyConnection::give_back`] closes the connection, which
@@ -51,8 +66,8 @@ pub(super) struct BusyConnection {
     idle: Arc<IdleConnections>,
 }
 
-impl Default for Connections {
-    fn default() -> Self {
+impl Connections {
+    pub(super) fn new(tls: Option<PeerTls>) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(limits::PEER_CONNECT));
@@ -63,11 +78,10 @@ impl Default for Connections {
         connector.set_keepalive_retries(Some(limits::PEER_PROBES));
         #[cfg(target_os = "linux")]
         connector.set_tcp_user_timeout(Some(limits::PEER_UNHEARD));
-        Self { connector, idle: Arc::default() }
+        let handshakes = Semaphore::new(limits::PEER_HANDSHAKES);
+        Self { connector, tls, handshakes, idle: Arc::default() }
     }
-}
 
-impl Connections {
     /// Sends a request, which names a path and no host, to the replica at `address`, and returns the head of the
     /// response. The body is read with [`BusyConnection::poll_frame`]. A kept connection that has ended is skipped; one
     /// that ends before the request is written returns the request, which is then sent on the next connection.
@@ -98,15 +112,40 @@ impl Connections {
         let uri = Uri::builder().scheme(Scheme::HTTP).authority(address).path_and_query("/").build();
         let uri = uri.map_err(|error| invalid(error.to_string()))?;
         let host = HeaderValue::try_from(address).map_err(|error| invalid(error.to_string()))?;
-        let stream = self.open(uri).await?;
-        let (sender, connection) =
-            http1::handshake(stream).await.map_err(|error| PeerFailure::NotSent(described(&error)))?;
-        Ok(PeerConnection { sender, connection: Some(connection), host })
+        let (stream, secret) = {
+            let _place = self.handshakes.acquire().await;
+            self.secure(address, self.open(uri).await?).await?
+        };
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| PeerFailure::NotSent(described(&error)))?;
+        Ok(PeerConnection { sender, connection: Some(connection), host, secret })
     }
 
-    async fn open(&self, uri: Uri) -> Result<TokioIo<TcpStream>, PeerFailure> {
+    async fn open(&self, uri: Uri) -> Result<TcpStream, PeerFailure> {
         let stream = self.connector.clone().call(uri).await;
-        stream.map_err(|error| PeerFailure::NotSent(described(&error)))
+        stream.map(TokioIo::into_inner).map_err(|error| PeerFailure::NotSent(described(&error)))
+    }
+
+    /// Performs the handshake. If the program of the other replica knows none, returns the secret of its requests
+    /// instead.
+    async fn secure(
+        &self,
+        address: &str,
+        stream: TcpStream,
+    ) -> Result<(PeerStream, Option<HeaderValue>), PeerFailure> {
+        let Some(tls) = &self.tls else { return Ok((Either::Left(stream), None)) };
+        if tls.trust().is_clear(address) {
+            // It would refuse requests without the secret, and its answer would not tell that nothing was done.
+            let secret = tls.trust().secret().and_then(|secret| HeaderValue::try_from(secret.as_str()).ok());
+            let unknown = || PeerFailure::NotSent("the secret of its program is not known yet".to_owned());
+            return Ok((Either::Left(stream), Some(secret.ok_or_else(unknown)?)));
+        }
+        match timeout(limits::PEER_HANDSHAKE, tls.connect(stream)).await {
+            Ok(Ok(stream)) => Ok((Either::Right(Box::new(stream)), None)),
+            Ok(Err(error)) => Err(PeerFailure::NotSent(format!("no handshake: {}", described(&error)))),
+            Err(_) => Err(PeerFailure::NotSent("the handshake did not end in time".to_owned())),
+        }
     }
 
     fn busy(&self, link: PeerConnection, address: &str) -> BusyConnection {
@@ -160,6 +199,9 @@ impl PeerConnection {
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, (PeerFailure, Option<Request<Full<Bytes>>>)> {
         request.headers_mut().insert(header::HOST, self.host.clone());
+        // It may come from another connection, which has ended.
+        request.headers_mut().remove(SECRET);
+        request.headers_mut().extend(self.secret.clone().map(|secret| (SECRET, secret)));
         let Self { sender, connection, .. } = self;
         let mut sent = pin!(sender.try_send_request(request));
         let response = poll_fn(|cx| {
@@ -175,7 +217,7 @@ impl PeerConnection {
 }
 
 /// Reads and writes as far as possible. The waiter for the response or its body receives a failure.
-fn drive(connection: &mut Option<Connection<TokioIo<TcpStream>, Full<Bytes>>>, cx: &mut Context<'_>) {
+fn drive(connection: &mut Option<Connection<TokioIo<PeerStream>, Full<Bytes>>>, cx: &mut Context<'_>) {
     if let Some(driven) = connection
         && Pin::new(driven).poll(cx).is_ready()
     {
@@ -251,16 +293,60 @@ mod tests {
     use socket2::SockRef;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use uuid::Uuid;
+
+    use angarium_catalogue::ComponentState;
+    use angarium_core::access::PeerSecret;
+    use angarium_core::time::Timestamp;
 
     use super::*;
+    use crate::identity::PeerIdentity;
+    use crate::replicas::Replica;
+
+    /// Returns the bytes of the first request, and answers it.
+    async fn first_request(listener: &TcpListener) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut received = vec![0; 1_024];
+        let length = stream.read(&mut received).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        String::from_utf8_lossy(&received[..length]).into_owned()
+    }
+
+    #[tokio::test]
+    async fn secret_is_shown_to_programs_without_certificates_only() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let older = Replica::new(Uuid::nil(), "host", address.as_str());
+        let identity = PeerIdentity::generate().unwrap();
+        let (trust, now) = (older.trust.clone(), Timestamp::from_millis(0));
+        trust.learn([older.component(ComponentState::Running, now)].iter());
+        let connections = Connections::new(Some(PeerTls::new(&identity, trust.clone()).unwrap()));
+        let request = || Request::get("/").body(Full::new(Bytes::new())).unwrap();
+        let early = connections.exchange(&address, request()).await.map(|_| ());
+        assert!(matches!(early, Err(PeerFailure::NotSent(_))), "the secret is not known: {early:?}");
+        drop(listener.accept().await.unwrap());
+
+        trust.learn_secret(PeerSecret::new("shared"));
+        let (sent, received) =
+            tokio::join!(connections.exchange(&address, request()), first_request(&listener));
+        assert!(sent.is_ok() && received.contains("\r\nx-angarium-secret: shared\r\n"), "{received}");
+        drop(sent);
+
+        // The same replica after its upgrade.
+        let upgraded = Replica { certificate: Some(identity.fingerprint()), ..older };
+        trust.learn([upgraded.component(ComponentState::Running, now)].iter());
+        let (sent, received) =
+            tokio::join!(connections.exchange(&address, request()), first_request(&listener));
+        assert!(sent.is_err() && !received.contains("shared"), "{received}");
+    }
 
     /// A vanished machine sends no end of a connection: the operating system must probe for it.
     #[tokio::test]
     async fn links_are_probed_by_the_system() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-        let stream = Connections::default().open(uri).await.unwrap();
-        let socket = SockRef::from(stream.inner());
+        let stream = Connections::new(None).open(uri).await.unwrap();
+        let socket = SockRef::from(&stream);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), limits::PEER_PROBE);
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), limits::PEER_PROBE);
@@ -275,7 +361,7 @@ mod tests {
     async fn link_ended_under_request_gives_it_back() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let mut link = Connections::default().connect(&address).await.unwrap();
+        let mut link = Connections::new(None).connect(&address).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         let request = || Request::get("/").body(Full::new(Bytes::from_static(b"{}"))).unwrap();
         let answering = async {

@@ -3,6 +3,7 @@
 //! This crate does not know the contents of a slot.
 
 mod connection;
+pub mod identity;
 pub mod limits;
 pub mod peer_client;
 mod peer_response;
@@ -11,4 +12,6 @@ pub mod random;
 pub mod replicas;
 pub mod slots;
 pub mod tasks;
+pub mod tls;
+pub mod trust;
 pub mod view;

@@ -4,6 +4,14 @@ use std::time::Duration;
 
 /// Max time to connect to another replica.
 pub const PEER_CONNECT: Duration = Duration::from_secs(1);
+/// Max time of the handshake on a new connection. A busy replica may need it; a suspended one costs its callers this, once
+/// for each request.
+pub const PEER_HANDSHAKE: Duration = Duration::from_secs(5);
+/// Max handshakes that a process performs at once. Further ones wait.
+pub const PEER_HANDSHAKES: usize = 64;
+/// Max connections from one address that have not shown yet that they are of a replica: more than the processes of one
+/// machine need, each of which performs [`PEER_HANDSHAKES`] at once.
+pub const PEER_UNPROVEN: usize = 256;
 /// Max idle time of a kept connection. It is shorter than the idle timeout of the other replica.
 pub const PEER_IDLE: Duration = Duration::from_secs(30);
 /// Max idle connections to one replica.
@@ -26,3 +34,14 @@ pub const PEER_PROBES: u32 = 3;
 /// Max time that data sent to another replica may stay unacknowledged by its operating system. It is shorter than the
 /// default session timeout: a request to a vanished machine does not wait longer than its queues wait for a new owner.
 pub const PEER_UNHEARD: Duration = Duration::from_secs(8);
+
+/// Time from the publication of another certificate of a process to its first use: the other replicas learn of it in
+/// the registry.
+pub const PEER_CERTIFICATE_LEAD: Duration = Duration::from_secs(10);
+/// Max certificates of a process in the registry: the one in use, and the one that follows or was before.
+pub const PEER_CERTIFICATES: usize = 2;
+/// Time that a replica is admitted after it has left the registry. A replica that has lost its session forwards requests
+/// meanwhile.
+pub const PEER_LEFT: Duration = Duration::from_secs(600);
+/// Interval at which it is checked whether the peer of a connection is still admitted.
+pub const PEER_TRUST_CHECK: Duration = Duration::from_secs(5);

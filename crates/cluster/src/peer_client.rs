@@ -13,13 +13,9 @@ use uuid::Uuid;
 
 use super::peers::{PeerFailure, PeerTransport};
 use crate::limits;
-use angarium_core::access::PeerSecret;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::{ClaimId, MessageId, QueueId};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
-
-/// The header with the secret that authenticates a replica.
-pub const SECRET: &str = "x-angarium-secret";
 
 /// Paths of the peer RPCs. Only the listener for replicas serves them.
 pub const ARRIVE: &str = "/peer/moves/arrive";
@@ -56,7 +52,7 @@ pub struct QueueAddress {
 
 impl From<&QueueRef> for QueueAddress {
     fn from(at: &QueueRef) -> Self {
-        Self { project: at.project.to_string(), name: at.name.to_string() }
+        Self { project: at.project.to_string(), name: at.name.as_str().to_owned() }
     }
 }
 
@@ -252,6 +248,9 @@ pub struct SessionRequest {}
 pub struct SessionResponse {
     /// Whether it is registered in a session that is connected.
     pub has_session: bool,
+    /// The replica that responds. None from programs that do not tell.
+    #[serde(default)]
+    pub instance: Option<Uuid>,
 }
 
 /// Status of a replica that was reached.
@@ -334,13 +333,12 @@ pub struct HeldSlot {
 #[derive(Clone, Debug)]
 pub struct PeerClient {
     peers: Arc<dyn PeerTransport>,
-    secret: PeerSecret,
 }
 
 impl PeerClient {
-    /// Creates a client that uses `peers` and authenticates with `secret`.
-    pub fn new(peers: Arc<dyn PeerTransport>, secret: PeerSecret) -> Self {
-        Self { peers, secret }
+    /// Creates a client that uses `peers`.
+    pub fn new(peers: Arc<dyn PeerTransport>) -> Self {
+        Self { peers }
     }
 
     /// Calls the replica at `address`, and waits at most [`limits::PEER_RPC_TIMEOUT`]. After a call without a response
@@ -351,7 +349,7 @@ impl PeerClient {
         path: &'static str,
         message: &impl Serialize,
     ) -> Result<A, Error> {
-        let request = self.request(path, message);
+        let request = request(path, message);
         let unknown = |why: String| Error::unknown(Part::Coordination, format!("replica {address}: {why}"));
         let answer = self.peers.send(address, request, limits::PEER_RPC_TIMEOUT).await;
         let answer = answer.map_err(|failure| match failure {
@@ -360,30 +358,110 @@ impl PeerClient {
             }
             PeerFailure::Unknown(why) => unknown(why),
         })?;
+        if answer.status() == StatusCode::MISDIRECTED_REQUEST {
+            let why = format!("replica {address} takes no request of this one yet");
+            return Err(Error::unavailable(Part::Coordination, why));
+        }
         if answer.status() != StatusCode::OK {
             return Err(unknown(format!("it answers {}", answer.status())));
         }
         serde_json::from_slice(answer.body()).map_err(|error| unknown(error.to_string()))
     }
 
-    /// Asks the replica at `address` whether it has a session. Returns none when it does not answer within `max_wait`.
-    /// Any response shows that it was reached.
-    pub async fn reach(&self, address: &str, max_wait: Duration) -> Option<PeerStatus> {
-        let request = self.request(SESSION, &SessionRequest {});
-        let answer = self.peers.send(address, request, max_wait).await.ok()?;
-        let response =
+    /// Asks the replica `instance` at `address` whether it has a session. Any response of it within `max_wait` shows that it
+    /// was reached.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it was not reached: also that another replica responds there.
+    pub async fn reach(
+        &self,
+        address: &str,
+        instance: Uuid,
+        max_wait: Duration,
+    ) -> Result<PeerStatus, String> {
+        let request = request(SESSION, &SessionRequest {});
+        let answer = self.peers.send(address, request, max_wait).await.map_err(|error| error.to_string())?;
+        let response: Option<SessionResponse> =
             serde_json::from_slice(answer.body()).ok().filter(|_| answer.status() == StatusCode::OK);
-        Some(PeerStatus { has_session: response.map(|SessionResponse { has_session }| has_session) })
+        match response.and_then(|response| response.instance).filter(|other| *other != instance) {
+            Some(other) => Err(format!("the replica {other} responds at its address")),
+            None => Ok(PeerStatus { has_session: response.map(|response| response.has_session) }),
+        }
+    }
+}
+
+fn request(path: &'static str, message: &impl Serialize) -> Request<Bytes> {
+    let body = serde_json::to_vec(message).expect("messages have text keys and no failing parts");
+    let mut request = Request::new(Bytes::from(body));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = http::Uri::from_static(path);
+    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use http::Response;
+
+    use super::*;
+    use crate::peers::PeerResponseBody;
+
+    /// The replica that [`Answering`] is.
+    const RESPONDING: Uuid = Uuid::from_u128(7);
+
+    /// Another replica that answers each request with this status.
+    #[derive(Debug)]
+    struct Answering(StatusCode);
+
+    #[async_trait]
+    impl PeerTransport for Answering {
+        async fn send(
+            &self,
+            _: &str,
+            _: Request<Bytes>,
+            _: Duration,
+        ) -> Result<Response<Bytes>, PeerFailure> {
+            let body = SessionResponse { has_session: true, instance: Some(RESPONDING) };
+            let body = Bytes::from(serde_json::to_vec(&body).expect("it has text keys"));
+            Ok(Response::builder().status(self.0).body(body).expect("it is a response"))
+        }
+
+        async fn pass_on(
+            &self,
+            _: &str,
+            _: Request<Bytes>,
+            _: Duration,
+        ) -> Result<Response<PeerResponseBody>, PeerFailure> {
+            Err(PeerFailure::NotSent("not used".into()))
+        }
     }
 
-    fn request(&self, path: &'static str, message: &impl Serialize) -> Request<Bytes> {
-        let body = serde_json::to_vec(message).expect("messages have text keys and no failing parts");
-        let mut request = Request::new(Bytes::from(body));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = http::Uri::from_static(path);
-        let secret = HeaderValue::try_from(self.secret.as_str()).expect("it is made of visible ASCII");
-        request.headers_mut().insert(SECRET, secret);
-        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        request
+    #[tokio::test]
+    async fn replica_at_address_of_another_is_not_reached() {
+        let (client, here) = (PeerClient::new(Arc::new(Answering(StatusCode::OK))), RESPONDING);
+        let reached = client.reach("a:1", here, Duration::from_secs(1)).await;
+        assert_eq!(reached, Ok(PeerStatus { has_session: Some(true) }));
+        let refused = client.reach("a:1", Uuid::nil(), Duration::from_secs(1)).await.unwrap_err();
+        assert!(refused.contains(&here.to_string()), "{refused}");
+        // An older program responds with another body, or not with success.
+        let older = PeerClient::new(Arc::new(Answering(StatusCode::NOT_FOUND)));
+        let reached = older.reach("a:1", Uuid::nil(), Duration::from_secs(1)).await;
+        assert_eq!(reached, Ok(PeerStatus { has_session: None }));
+    }
+
+    #[tokio::test]
+    async fn misdirected_request_is_certainly_not_done() {
+        for (status, is_certain) in [
+            (StatusCode::MISDIRECTED_REQUEST, true),
+            (StatusCode::BAD_REQUEST, false),
+            (StatusCode::SERVICE_UNAVAILABLE, false),
+        ] {
+            let client = PeerClient::new(Arc::new(Answering(status)));
+            let asked: Result<StatesResponse, Error> = client.ask("a:1", STATES, &SessionRequest {}).await;
+            let error = asked.unwrap_err();
+            assert_eq!(error.nothing_written(), is_certain, "{status}: {error:?}");
+        }
     }
 }

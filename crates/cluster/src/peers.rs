@@ -17,9 +17,16 @@ use tokio::time::timeout;
 use super::connection::{BusyConnection, Connections, described};
 use super::peer_response::StreamTail;
 use crate::limits;
+use crate::tls::PeerTls;
 use angarium_core::limits as core_limits;
 
 pub use super::peer_response::PeerResponseBody;
+
+/// The header with the secret of programs without certificates. Requests on connections in TLS do not have it.
+pub const SECRET: &str = "x-angarium-secret";
+
+/// The header of an answer by which a replica states that it does not serve the slot, and has done nothing.
+pub const MOVED: &str = "x-angarium-moved";
 
 /// Why there is no response of another replica.
 #[derive(Debug, ThisError)]
@@ -46,11 +53,9 @@ impl fmt::Debug for Peers {
 }
 
 impl Default for Peers {
+    /// In clear text.
     fn default() -> Self {
-        Self {
-            connections: Connections::default(),
-            permits: Arc::new(Semaphore::new(core_limits::PEER_REQUESTS)),
-        }
+        Self::new(None)
     }
 }
 
@@ -117,6 +122,13 @@ impl PeerTransport for Peers {
 }
 
 impl Peers {
+    /// Creates a client that performs these handshakes. Without them, and with replicas whose program knows none, it talks
+    /// in clear text, and shows the latter their secret.
+    pub fn new(tls: Option<PeerTls>) -> Self {
+        let permits = Arc::new(Semaphore::new(core_limits::PEER_REQUESTS));
+        Self { connections: Connections::new(tls), permits }
+    }
+
     fn permit(&self) -> Result<OwnedSemaphorePermit, PeerFailure> {
         let busy = |_| PeerFailure::NotSent("too many requests to other replicas are in flight".into());
         Arc::clone(&self.permits).try_acquire_owned().map_err(busy)

@@ -138,7 +138,20 @@ mod tests {
         let (address, version) = (String::new(), String::new());
         let unreached = Some(UnreachedParts::default());
         let used_pools = Some(Vec::new());
-        Component { instance, address, version, schema: 1, state, weight, started: 0, unreached, used_pools }
+        Component {
+            instance,
+            address,
+            version,
+            schema: 1,
+            state,
+            weight,
+            started: 0,
+            unreached,
+            used_pools,
+            fingerprints: Vec::new(),
+            secret_keys: Vec::new(),
+            process: None,
+        }
     }
 
     fn running(numbers: impl Iterator<Item = u128>) -> Vec<Component> {

@@ -188,6 +188,9 @@ pub enum TreeError {
     /// The outcome of the commit is unknown.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
+    /// The value is sealed, and this process has no key to open it. Nothing was written.
+    #[error("{0}")]
+    Locked(String),
     /// The stored data is damaged, so the same call fails again. Nothing was written.
     #[error("{0}")]
     Damaged(String),
@@ -201,6 +204,7 @@ impl TreeError {
             | Self::Refused { .. }
             | Self::Bounds(_)
             | Self::NotSent(_)
+            | Self::Locked(_)
             | Self::Damaged(_) => true,
             Self::Unknown(_) => false,
         }
@@ -258,6 +262,11 @@ pub trait Coordination: Send + Sync + 'static {
 
     /// Returns the number of calls that met damage, and a text for the operator; none when no call met damage.
     fn damage(&self) -> Option<(u64, String)> {
+        None
+    }
+
+    /// Returns a warning for the operator about the access of others to the tree; none when there is nothing to warn of.
+    fn warning(&self) -> Option<String> {
         None
     }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use hmac::{Hmac, KeyInit, Mac};
 use rand::RngCore;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
@@ -130,7 +129,7 @@ pub fn new_token(dice: &mut dyn RngCore) -> String {
     format!("{TOKEN_PREFIX}{digits}")
 }
 
-/// The secret that the replicas of an installation share and show each other.
+/// The secret that replicas of older programs, which have no certificates, share and show in clear text.
 #[derive(Clone)]
 pub struct PeerSecret(Arc<str>);
 
@@ -154,19 +153,6 @@ impl PeerSecret {
     /// Whether `shown` is the secret. The time of the comparison reveals at most its length.
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
-    }
-
-    /// Returns the HMAC-SHA-256 of `text` under the secret, in hexadecimal digits: a proof that a replica wrote `text`.
-    pub fn seal(&self, text: &str) -> String {
-        let mut mac: Hmac<Sha256> =
-            Hmac::new_from_slice(self.0.as_bytes()).expect("HMAC takes keys of any length");
-        mac.update(text.as_bytes());
-        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// Whether `seal` proves that a replica wrote `text`.
-    pub fn has_sealed(&self, text: &str, seal: &str) -> bool {
-        self.seal(text).as_bytes().ct_eq(seal.as_bytes()).into()
     }
 }
 

@@ -234,8 +234,31 @@ impl Attributes {
         Ok(())
     }
 
-    /// Checks that the attributes fit their queue: it cannot take its own dead letters.
+    fn check_for_topic(&self) -> Result<(), Error> {
+        let of_claims = [
+            (DEAD_LETTER_QUEUE, self.dead_letter_queue.is_some()),
+            (DEAD_LETTER_TTL, self.dead_letter_ttl.is_some()),
+            (MAX_CLAIM_COUNT, self.max_claim_count.is_some()),
+            (VISIBILITY, self.visibility.is_some()),
+            (RECEIVE_WAIT, self.receive_wait.is_some()),
+            (KEEP, self.keep != Keep::default()),
+            (BACKOFF, self.backoff.is_some()),
+        ];
+        match of_claims.into_iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => {
+                let why = "a topic keeps no messages: give it in the options of its subscriptions";
+                Err(Error::invalid(InvalidPart::Limit, key, why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the attributes fit their queue: it cannot take its own dead letters, and a topic has no messages that
+    /// are claimed.
     pub fn check_for(&self, queue: &QueueName) -> Result<(), Error> {
+        if queue.is_topic() {
+            return self.check_for_topic();
+        }
         if self.dead_letter_queue.as_ref() == Some(queue) {
             return Err(Error::invalid(InvalidPart::Limit, DEAD_LETTER_QUEUE, "it is the queue itself"));
         }

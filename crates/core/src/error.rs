@@ -10,8 +10,9 @@ use std::fmt;
 use thiserror::Error as ThisError;
 
 pub use crate::error_code::ErrorCode;
-use crate::ids::Slot;
+use crate::ids::{Slot, SubscriptionId};
 use crate::names::PoolName;
+use crate::quota::Amount;
 pub use crate::resource::Resource;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -174,6 +175,22 @@ pub enum Error {
         retry_after: u32,
         /// Whether posts are dropped, where the protocol has an answer for that.
         is_discarded: bool,
+    },
+    /// A subscription of the queue is full, and its option `overflow` refuses posts then.
+    #[error(
+        "subscription {id} has {} messages with {} bytes, may have {} with {}, and refuses posts beyond: \
+         remove some of its messages, or raise its bounds",
+        held.messages, held.bytes, most.messages, most.bytes
+    )]
+    SubscriptionFull {
+        /// The subscription.
+        id: SubscriptionId,
+        /// Its stored copies and the pending ones.
+        held: Amount,
+        /// The bounds of its copies.
+        most: Amount,
+        /// Whether the copies of the post fit into an empty subscription.
+        may_fit: bool,
     },
     /// The pool has no room for new messages. All other requests continue, and deletes make room.
     #[error("the storage pool has no room for new messages")]
@@ -365,6 +382,7 @@ impl Error {
             Self::NoPool => ErrorCode::NoPool,
             Self::NotDurable(_) => ErrorCode::NotDurable,
             Self::Held { .. } => ErrorCode::Held,
+            Self::SubscriptionFull { .. } => ErrorCode::SubscriptionFull,
             Self::Full => ErrorCode::Full,
             Self::TooMany { .. } | Self::TooManyInFlight { .. } => ErrorCode::TooMany,
             Self::TooFast { .. } => ErrorCode::TooFast,
@@ -406,6 +424,7 @@ impl Error {
             Self::InUse { is_passing, .. } => *is_passing,
             // A request that alone exceeds the quota never fits.
             Self::OverQuota { bound, asked, .. } => asked <= bound,
+            Self::SubscriptionFull { may_fit, .. } => *may_fit,
             Self::NoPool
             | Self::NotDurable(_)
             | Self::Held { .. }

@@ -52,6 +52,7 @@ codes! {
     NoPool "no_pool" "No pool takes the queue."
     NotDurable "not_durable" "The pool cannot be as durable now as the queue asks for."
     Held "held" "An operator has stopped posts to the queue for a time; nothing was written."
+    SubscriptionFull "subscription_full" "A subscription of the queue is full and refuses posts; nothing was written."
     Full "full" "There is no room for new messages."
     TooMany "too_many" "A bound is reached that other requests will free again."
     TooFast "too_fast" "The project makes requests faster than it may."

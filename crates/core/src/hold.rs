@@ -16,6 +16,8 @@ use crate::time::Timestamp;
 pub struct HoldEffects {
     claim: bool,
     post: Option<PostEffect>,
+    /// Whether no message leaves: of pools alone.
+    transfer: bool,
 }
 
 /// What becomes of posts under a hold.
@@ -28,11 +30,14 @@ pub enum PostEffect {
 }
 
 impl HoldEffects {
-    /// No message is granted, and posts are refused.
-    pub const ALL: Self = Self { claim: true, post: Some(PostEffect::Refused) };
+    /// No message is granted, posts are refused, and no message leaves.
+    pub const ALL: Self = Self { claim: true, post: Some(PostEffect::Refused), transfer: true };
 
     /// No message is granted, and posts are stored.
-    pub const CLAIMS: Self = Self { claim: true, post: None };
+    pub const CLAIMS: Self = Self { claim: true, post: None, transfer: false };
+
+    /// No message leaves for another queue or another pool. Messages are granted, and posts are stored.
+    pub const TRANSFERS: Self = Self { claim: false, post: None, transfer: true };
 
     /// Checks a combination of effects.
     ///
@@ -53,7 +58,31 @@ impl HoldEffects {
             let why = "a hold has one of claim, post and discard";
             return Err(Error::invalid(InvalidPart::Limit, "claim", why));
         }
-        Ok(Self { claim, post })
+        Ok(Self { claim, post, transfer: false })
+    }
+
+    /// As [`HoldEffects::new`], and no message leaves for another queue or another pool. That alone is enough.
+    pub fn with_transfers(claim: bool, post: bool, discard: bool) -> Result<Self, Error> {
+        if !claim && !post && !discard {
+            return Ok(Self::TRANSFERS);
+        }
+        Ok(Self { transfer: true, ..Self::new(claim, post, discard)? })
+    }
+
+    /// These effects, and no message leaves for another queue or another pool.
+    #[must_use]
+    pub const fn and_transfers(self) -> Self {
+        Self { transfer: true, ..self }
+    }
+
+    /// Whether no message leaves for another queue or another pool.
+    pub const fn bars_transfers(self) -> bool {
+        self.transfer
+    }
+
+    /// Whether clients meet it.
+    pub const fn stops_clients(self) -> bool {
+        self.claim || self.post.is_some()
     }
 
     /// Whether no message is granted.
@@ -279,6 +308,11 @@ mod tests {
         assert!(HoldEffects::new(true, true, true).is_err());
         let discard = HoldEffects::new(false, false, true).unwrap();
         assert_eq!((discard.bars_claims(), discard.posts()), (false, Some(PostEffect::Discarded)));
+        assert_eq!(HoldEffects::with_transfers(false, false, false).unwrap(), HoldEffects::TRANSFERS);
+        assert!(HoldEffects::with_transfers(true, true, true).is_err());
+        let both = HoldEffects::with_transfers(true, false, false).unwrap();
+        assert!(both.bars_claims() && both.bars_transfers() && both.stops_clients());
+        assert!(!HoldEffects::CLAIMS.bars_transfers() && !HoldEffects::TRANSFERS.stops_clients());
     }
 
     #[test]

@@ -168,6 +168,17 @@ impl MessageId {
         SequenceNumber(time << 18 | high << 6 | low)
     }
 
+    /// The id of the copy of this message in the queue of a subscription: it has the same place in the order, and is no
+    /// id of the source.
+    #[must_use]
+    pub fn of_copy(self, subscription: SubscriptionId) -> Self {
+        let mut hash = Xxh3::new();
+        hash.update(self.as_bytes());
+        hash.update(subscription.0.as_bytes());
+        let (bits, low) = (self.0.as_u128(), (1 << LOW_BITS) - 1);
+        Self(Uuid::from_u128(bits & !low | u128::from(hash.digest()) & low))
+    }
+
     /// The next smaller value; zero stays zero.
     pub const fn before(self) -> Self {
         Self(Uuid::from_u128(self.0.as_u128().saturating_sub(1)))
@@ -328,6 +339,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn copies_have_the_order_of_their_messages(seed: u64, clock in prop::collection::vec(0u64..4, 2..50)) {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let subscription = SubscriptionId(QueueId::new(Slot(1), &mut random));
+            let mut ids = IdSequence::after(MessageId::ZERO);
+            let made: Vec<_> =
+                clock.into_iter().map(|millis| ids.next(Timestamp::from_millis(millis), &mut random)).collect();
+            let copies: Vec<_> = made.iter().map(|id| id.of_copy(subscription)).collect();
+            prop_assert!(copies.is_sorted_by(|one, next| one < next));
+            // The copies of the messages before an id are before each copy with a later id.
+            prop_assert!(made.windows(2).zip(&copies).all(|(two, copy)| *copy < two[1]));
+            prop_assert!(copies.iter().all(|copy| !made.contains(copy) && copy.0.get_version_num() == 7));
+        }
+
         #[test]
         fn ids_only_grow_whatever_the_clock_does(seed: u64, clock in prop::collection::vec(0u64..4_000, 1..50)) {
             let mut random = SmallRng::seed_from_u64(seed);

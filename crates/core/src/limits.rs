@@ -80,6 +80,9 @@ pub const LISTING_RECORDS: usize = 100;
 pub const CLAIM_WAIT: (u32, u32) = (0, 20);
 /// Min and max seconds that a receive hides its messages (SQS: 12 hours).
 pub const VISIBILITY: (u32, u32) = (0, 43_200);
+/// Seconds from a rotation of the key of receipts to the first receipt with the new key. Every replica that makes
+/// receipts reads the record of the key within half of that time.
+pub const RECEIPT_KEY_LEAD_SECONDS: u32 = 60;
 /// Seconds that a receive hides its messages when neither the request nor the queue names a visibility timeout (SQS: 30
 /// s).
 pub const VISIBILITY_DEFAULT: u32 = 30;
@@ -281,8 +284,24 @@ pub const SUBSCRIPTION_BODY_BYTES: usize = SUBSCRIPTION_OPTIONS_BYTES + SMALL_BO
 pub const SUBSCRIPTION_TTL_MIN: u64 = 60;
 /// See [`SUBSCRIPTION_TTL_MIN`].
 pub const SUBSCRIPTION_TTL_DEFAULT: u64 = 3_600;
+/// Copies that wait in a subscription, when its options name no number, and the max number that they may name.
+pub const SUBSCRIPTION_MESSAGES: u64 = 1_000_000;
+/// See [`SUBSCRIPTION_MESSAGES`].
+pub const SUBSCRIPTION_MESSAGES_MAX: u64 = 100_000_000;
+/// Bytes of their bodies, likewise.
+pub const SUBSCRIPTION_BYTES: u64 = 1 << 30;
+/// See [`SUBSCRIPTION_BYTES`].
+pub const SUBSCRIPTION_BYTES_MAX: u64 = 1 << 40;
 /// Max subscriptions of a queue. A post to the queue opens the queues of all.
-pub const SUBSCRIPTIONS: usize = 100;
+pub const SUBSCRIPTIONS: usize = 1_000;
+/// Max bytes of the options of all subscriptions of a queue: they are in memory while the queue is open.
+pub const SUBSCRIPTIONS_OPTIONS_BYTES: usize = 8 << 20;
+/// Max bytes of the copies of one post for the subscriptions of its queue: one write of a slot writer.
+pub const FAN_OUT_BYTES: usize = 32 << 20;
+/// Max number of these copies: a pool writes them in one step, for which a server has a few seconds.
+pub const FAN_OUT_COPIES: usize = 32_768;
+/// Max `queue:` subscriptions that send a message on, one after the other: a circle of queues ends.
+pub const HOPS: u32 = 8;
 
 /// Max bytes of the address of a webhook.
 pub const WEBHOOK_URL_BYTES: usize = 2_048;
@@ -296,6 +315,8 @@ pub const WEBHOOK_HEADERS: usize = 32;
 pub const WEBHOOK_IN_FLIGHT_DEFAULT: u32 = 10;
 /// See [`WEBHOOK_IN_FLIGHT_DEFAULT`].
 pub const WEBHOOK_IN_FLIGHT_MAX: u32 = 100;
+/// Max deliveries in a second that the options of a subscription can name.
+pub const DELIVERY_RATE: u32 = 10_000;
 /// Max of each number of retries of a `_retry_policy`.
 pub const RETRY_POLICY_RETRIES: u32 = 1_000;
 /// Max seconds of a pause of a `_retry_policy`: a day.

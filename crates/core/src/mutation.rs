@@ -190,6 +190,9 @@ mutations! {
     /// A slot is served without a look at the holds of pools and projects.
     ForgetSharedHolds = "forget-shared-holds", "P8";
 
+    /// A storage is used for a pool whatever its stamp.
+    IgnoreStamp = "ignore-stamp", "P9";
+
     /// The note of a deduplication id expires at once.
     ExpireDedupNoteAtOnce = "expire-dedup-note-at-once", "P10";
     /// A FIFO queue is opened without its deduplication ids.
@@ -207,6 +210,8 @@ mutations! {
 
     /// An embedded pool answers a batch before it is synced.
     AnswerBeforeSync = "answer-before-sync", "P11";
+    /// The copy of a message for another queue is no more durable than the post to a relaxed queue.
+    SendUnsyncedCopies = "send-unsynced-copies", "P11";
 
     /// A post without an answer from the pool counts as refused when its repeat finds the pool full.
     RefuseDoubtAsFull = "refuse-doubt-as-full", "P12";
@@ -243,6 +248,21 @@ mutations! {
     GrantClaimInDoubt = "grant-claim-in-doubt", "P15";
     /// A commit to the tree without an answer counts as not made.
     FailCommitInDoubt = "fail-commit-in-doubt", "P15";
+
+    /// The copies of a message that arrives from another queue are left out of the batch that publishes it.
+    LeaveOutArrivalCopies = "leave-out-arrival-copies", "P16";
+    /// Messages are copied whatever the filter of the subscription.
+    CopyIgnoringFilter = "copy-ignoring-filter", "P16";
+    /// A page of a fill moves the progress on without its copies.
+    SkipFillPage = "skip-fill-page", "P16";
+    /// A page of a fill has a copy of a message that was deleted after it was read.
+    CopyRemovedByFill = "copy-removed-by-fill", "P16";
+    /// Posts are copied before the end of the fill is durable.
+    CopyBeforeFillBegins = "copy-before-fill-begins", "P16";
+    /// What a full subscription does not get is not counted.
+    CountNoOmission = "count-no-omission", "P16";
+    /// The note of a deleted queue is removed before its subscriptions are deleted.
+    ForgetDroppedSubscriptions = "forget-dropped-subscriptions", "P16";
 }
 
 /// The chosen mutation: its place among all of them, counted from one; zero for none.

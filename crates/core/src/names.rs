@@ -17,12 +17,27 @@ pub struct ProjectId(Arc<str>);
 /// could be created and never reached.
 ///
 /// The queue of a subscription has the name of its source, `~` and the id of the subscription. Only the service makes
-/// such names: [`QueueName::new`] refuses them.
+/// such names: [`QueueName::new`] refuses them. A topic has its name and `~`, so it is never taken for a queue.
+///
+/// Stored forms and peers have the text of [`QueueName::as_str`]. Users see the [`Display`](fmt::Display) form: the name of
+/// a topic without its mark, and for the queue of a subscription `SOURCE/ID`, as the command line reads it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueName(Arc<str>);
 
-/// Between the name of a source and the id of its subscription, in the name of the subscription's queue.
-const SUBSCRIPTION_MARK: char = '~';
+/// Between the name of a source and the id of its subscription, in the name of the subscription's queue; and behind the
+/// name of a topic.
+const MARK: char = '~';
+
+/// What a name of the catalogue is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueKind {
+    /// A queue of its own.
+    Queue,
+    /// A topic: a queue that keeps nothing for itself.
+    Topic,
+    /// The queue of a subscription.
+    Subscription,
+}
 
 /// How the name of a queue ends whose messages are in order of groups, as in SQS.
 pub const FIFO_SUFFIX: &str = ".fifo";
@@ -53,6 +68,11 @@ impl QueueRef {
     /// The queue of a subscription to this queue.
     pub fn of_subscription(&self, id: SubscriptionId) -> Self {
         Self { project: self.project.clone(), name: self.name.of_subscription(id) }
+    }
+
+    /// The queue of this topic's name, or the topic of this queue's name; see [`QueueName::namesake`].
+    pub fn namesake(&self) -> Option<Self> {
+        Some(Self { project: self.project.clone(), name: self.name.namesake()? })
     }
 
     /// The source of a subscription's queue; none for another queue.
@@ -127,31 +147,68 @@ impl QueueName {
         word(text, "queue_name", limits::QUEUE_NAME_CHARS).map(Self)
     }
 
-    /// Reads a name that the service has made or checked: that of a queue, or that of a subscription's queue.
-    pub fn stored(text: &str) -> Result<Self, Error> {
-        let Some((source, id)) = text.split_once(SUBSCRIPTION_MARK) else { return Self::new(text) };
-        let wrong = |_| Error::invalid(InvalidPart::Name, "queue_name", "no subscription has this id");
-        Ok(Self::new(source)?.of_subscription(id.parse().map_err(wrong)?))
+    /// Checks the name of a topic: 1 to 64 characters of the alphabet of queues.
+    pub fn topic(text: &str) -> Result<Self, Error> {
+        let name = word(text, "topic_name", limits::CREATED_NAME_CHARS)?;
+        Ok(Self(format!("{name}{MARK}").into()))
     }
 
-    /// The name of the queue of a subscription to this queue.
+    /// Reads a name that the service has made or checked: that of a queue, a topic, or a subscription's queue.
+    pub fn stored(text: &str) -> Result<Self, Error> {
+        let Some((source, id)) = text.rsplit_once(MARK) else { return Self::new(text) };
+        if id.is_empty() {
+            return Self::topic(source);
+        }
+        let wrong = |_| Error::invalid(InvalidPart::Name, "queue_name", "no subscription has this id");
+        let source = source.strip_suffix(MARK).map_or_else(|| Self::new(source), Self::topic)?;
+        Ok(source.of_subscription(id.parse().map_err(wrong)?))
+    }
+
+    /// The name of the queue of a subscription to this queue or topic.
     pub fn of_subscription(&self, id: SubscriptionId) -> Self {
-        Self(format!("{}{SUBSCRIPTION_MARK}{}", self.source(), id.0).into())
+        Self(format!("{}{MARK}{}", self.of_source().0, id.0).into())
     }
 
     /// The subscription whose queue it is; none for other queues.
     pub fn subscription(&self) -> Option<SubscriptionId> {
-        self.0.split_once(SUBSCRIPTION_MARK).and_then(|(_, id)| id.parse().ok())
+        self.0.rsplit_once(MARK).and_then(|(_, id)| id.parse().ok())
     }
 
-    /// The name, without the subscription.
+    /// The kind of queue that has the name.
+    pub fn kind(&self) -> QueueKind {
+        match self.0.rsplit_once(MARK) {
+            None => QueueKind::Queue,
+            Some((_, "")) => QueueKind::Topic,
+            Some(_) => QueueKind::Subscription,
+        }
+    }
+
+    /// Whether it is the name of a topic.
+    pub fn is_topic(&self) -> bool {
+        self.kind() == QueueKind::Topic
+    }
+
+    /// The name as clients give it, without the subscription.
     pub fn source(&self) -> &str {
-        self.0.split_once(SUBSCRIPTION_MARK).map_or(&*self.0, |(source, _)| source)
+        self.0.split_once(MARK).map_or(&*self.0, |(source, _)| source)
     }
 
     /// The name of its source for the queue of a subscription; its own for another queue.
     pub fn of_source(&self) -> Self {
-        Self(self.source().into())
+        match (self.kind(), self.0.rsplit_once(MARK)) {
+            (QueueKind::Subscription, Some((source, _))) => Self(source.into()),
+            _ => self.clone(),
+        }
+    }
+
+    /// The name of the topic that a queue excludes, or of the queue that a topic excludes: only one of the two may
+    /// exist. None for the queue of a subscription, and for a name that is too long for a topic.
+    pub fn namesake(&self) -> Option<Self> {
+        match self.kind() {
+            QueueKind::Queue => Self::topic(&self.0).ok(),
+            QueueKind::Topic => Some(Self(self.source().into())),
+            QueueKind::Subscription => None,
+        }
     }
 
     /// Whether the name states a FIFO queue.
@@ -192,18 +249,19 @@ fn word(text: &str, field: &'static str, max: usize) -> Result<Arc<str>, Error> 
     Ok(text.into())
 }
 
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.source())?;
+        self.subscription().map_or(Ok(()), |id| write!(f, "/{id}"))
+    }
+}
+
 macro_rules! text {
     ($($name:ident),*) => {$(
         impl $name {
             /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
             }
         }
 
@@ -216,6 +274,18 @@ macro_rules! text {
 }
 
 text!(ProjectId, QueueName, PoolName, FlavorName);
+
+macro_rules! shown_as_stored {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+
+shown_as_stored!(ProjectId, PoolName, FlavorName);
 
 #[cfg(test)]
 mod tests {
@@ -239,6 +309,8 @@ mod tests {
         assert_eq!(id.to_string(), "0a000000-0000-0000-0000-00000000000b");
         let name = source.of_subscription(id);
         assert_eq!(name.as_str(), "orders.fifo~0a00000000000000000000000000000b");
+        assert_eq!(name.to_string(), "orders.fifo/0a000000-0000-0000-0000-00000000000b");
+        assert_eq!(source.to_string(), "orders.fifo");
         assert_eq!((name.subscription(), name.source(), name.is_fifo()), (Some(id), "orders.fifo", true));
         assert_eq!((source.subscription(), source.source()), (None, "orders.fifo"));
         assert_eq!((name.of_source(), source.of_source()), (source.clone(), source.clone()));
@@ -248,9 +320,38 @@ mod tests {
         assert_eq!(Slot::of(&project, &name), Slot::of(&project, &source));
         let queue = QueueRef { project, name: source };
         assert_eq!((queue.of_subscription(id).source(), queue.source()), (Some(queue.clone()), None));
-        for wrong in ["q~", "q~1", "~0a00000000000000000000000000000b", "q~0a~0b"] {
+        for wrong in ["q~1", "~0a00000000000000000000000000000b", "q~0a~0b", "~", "q~~", "q~~1"] {
             assert!(QueueName::stored(wrong).is_err(), "{wrong}");
         }
+        let deep = "q~~~0a00000000000000000000000000000b";
+        assert!(QueueName::stored(deep).is_err());
+    }
+
+    #[test]
+    fn topic_is_no_queue_and_shares_its_slot() {
+        let (topic, queue) = (QueueName::topic("news.fifo").unwrap(), QueueName::new("news.fifo").unwrap());
+        assert_eq!((topic.as_str(), topic.to_string()), ("news.fifo~", "news.fifo".to_owned()));
+        assert_eq!((topic.kind(), queue.kind()), (QueueKind::Topic, QueueKind::Queue));
+        assert_eq!((topic.namesake(), queue.namesake()), (Some(queue.clone()), Some(topic.clone())));
+        assert_eq!(
+            (topic.source(), topic.of_source(), topic.subscription()),
+            ("news.fifo", topic.clone(), None)
+        );
+        assert!(topic.is_fifo());
+        let id: SubscriptionId = "0a00000000000000000000000000000b".parse().unwrap();
+        let own = topic.of_subscription(id);
+        assert_eq!(own.as_str(), "news.fifo~~0a00000000000000000000000000000b");
+        assert_eq!(own.to_string(), "news.fifo/0a000000-0000-0000-0000-00000000000b");
+        assert_eq!((own.kind(), own.subscription()), (QueueKind::Subscription, Some(id)));
+        assert_eq!((own.source(), own.of_source(), own.namesake()), ("news.fifo", topic.clone(), None));
+        for name in [&topic, &own] {
+            assert_eq!(QueueName::stored(name.as_str()).unwrap(), *name);
+            assert!(QueueName::new(name.as_str()).is_err());
+        }
+        let project = ProjectId::new("p").unwrap();
+        assert_eq!(Slot::of(&project, &topic), Slot::of(&project, &queue));
+        assert!(QueueName::topic(&"x".repeat(65)).is_err());
+        assert_eq!(QueueName::new(&"x".repeat(65)).unwrap().namesake(), None);
     }
 
     #[test]

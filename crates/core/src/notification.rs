@@ -58,7 +58,7 @@ impl Notification<'_> {
         }
         let text = NotificationText {
             kind: "Notification",
-            queue_name: self.queue.as_str(),
+            queue_name: self.queue.source(),
             subscription_id: self.subscription.to_string(),
             message_id: self.message.to_string(),
             ttl: self.ttl,

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, InvalidPart};
 use crate::group::GroupName;
 use crate::hold::HoldId;
+use crate::ids::MessageId;
 use crate::limits;
 use crate::message::{Life, seconds_within};
 use crate::time::Timestamp;
@@ -259,12 +260,18 @@ pub struct Extras {
     pub reason: Option<Reason>,
     /// Its life before it was kept.
     pub life: Option<Life>,
-    /// For a message in transfer: what it gets where it arrives.
+    /// For a message in transfer: what it gets where it arrives. A prepared one has a default value, as the mark of a
+    /// message that is new in its queue: its publication brings copies to the subscriptions there.
     pub arrival: Option<Arrival>,
     /// Its last events, the oldest first.
     pub history: Vec<Event>,
     /// The hold of its group that has put it aside.
     pub held: Option<HoldId>,
+    /// Number of `queue:` subscriptions that have sent it on, one after the other.
+    pub hops: u32,
+    /// Its position in a queue with subscriptions, if its id is another one: an id of the time at which it arrived, with its
+    /// copies. [`MessageId::ZERO`] when it came back and brought none.
+    pub arrived: Option<MessageId>,
 }
 
 impl Extras {

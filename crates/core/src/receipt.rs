@@ -36,7 +36,7 @@ pub struct Receipt {
     pub message: MessageId,
     /// Number of claims of the message, this receive included.
     pub attempt: u32,
-    /// When it was received.
+    /// When it was received, and not before its creation.
     pub received: Timestamp,
 }
 
@@ -59,14 +59,59 @@ impl Attempt {
     }
 }
 
-/// The secret of an installation with which it makes handles.
+/// The secret of an installation with which it makes handles, and its earlier ones from before rotations and restores
+/// of backups.
+///
+/// A key follows another at a moment. The handle of a receive has the key of the time of that receive, so replicas with
+/// different clocks make the same handle of it.
 #[derive(Clone)]
-pub struct ReceiptKey([u8; 32]);
+pub struct ReceiptKey {
+    key: [u8; 32],
+    /// The first moment of receives with this key.
+    since: Timestamp,
+    /// The latest one first.
+    earlier: Vec<EarlierReceiptKey>,
+}
+
+/// The key of an installation before another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct EarlierReceiptKey {
+    /// The key.
+    pub key: [u8; 32],
+    /// The moment of the backup or of the change: a later receive with this key has not happened.
+    pub until: Timestamp,
+    /// When its handles end to be valid; none after a restore.
+    pub expires: Option<Timestamp>,
+}
+
+impl std::fmt::Debug for EarlierReceiptKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EarlierReceiptKey(until {:?})", self.until)
+    }
+}
 
 impl ReceiptKey {
     /// A key of these bytes, which must be secret.
     pub const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+        Self { key: bytes, since: Timestamp::from_millis(0), earlier: Vec::new() }
+    }
+
+    /// The same key, which follows others.
+    #[must_use]
+    pub fn after(self, earlier: Vec<EarlierReceiptKey>) -> Self {
+        Self { earlier, ..self }
+    }
+
+    /// The same key, for receives from this moment on.
+    #[must_use]
+    pub fn since(self, since: Timestamp) -> Self {
+        Self { since, ..self }
+    }
+
+    /// Returns the key of receives at a moment.
+    fn at(&self, received: Timestamp) -> &[u8; 32] {
+        let earlier = || self.earlier.iter().rev().find(|earlier| received < earlier.until);
+        if received >= self.since { &self.key } else { earlier().map_or(&self.key, |earlier| &earlier.key) }
     }
 
     /// Returns the handle of a receipt.
@@ -77,34 +122,45 @@ impl ReceiptKey {
         bytes.put_slice(receipt.message.as_bytes());
         bytes.put_u32(receipt.attempt);
         bytes.put_u64(receipt.received.as_millis());
-        let tag = self.mac(&bytes).finalize().into_bytes();
+        let tag = mac(self.at(receipt.received), &bytes).finalize().into_bytes();
         bytes.put_slice(&tag[..TAG]);
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Returns the content of a handle; none when it was not made with this key. The comparison takes the same time for
-    /// every forgery.
-    pub fn open(&self, handle: &str) -> Option<Receipt> {
+    /// Returns the content of a handle; none when it was not made with a key that is valid at `now`. The comparison
+    /// takes the same time for every forgery.
+    pub fn open(&self, handle: &str, now: Timestamp) -> Option<Receipt> {
         let bytes = URL_SAFE_NO_PAD.decode(handle).ok()?;
         let (signed, tag) = bytes.split_at_checked(SIGNED)?;
-        if signed[0] != FORM || tag.len() != TAG || self.mac(signed).verify_truncated_left(tag).is_err() {
+        let is_of = |key: &[u8; 32]| mac(key, signed).verify_truncated_left(tag).is_ok();
+        if signed[0] != FORM || tag.len() != TAG {
             return None;
         }
-        let mut rest = &signed[1..];
-        let mut id = [0; 16];
-        rest.copy_to_slice(&mut id);
-        let queue = QueueId::from_bytes(id);
-        rest.copy_to_slice(&mut id);
-        let message = MessageId::from_bytes(id);
-        let attempt = rest.get_u32();
-        Some(Receipt { queue, message, attempt, received: Timestamp::from_millis(rest.get_u64()) })
+        let receipt = decode(signed);
+        let is_known = |earlier: &EarlierReceiptKey| {
+            let is_valid = earlier.expires.is_none_or(|expires| now < expires);
+            is_valid && receipt.received <= earlier.until && is_of(&earlier.key)
+        };
+        (is_of(&self.key) || self.earlier.iter().any(is_known)).then_some(receipt)
     }
+}
 
-    fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        mac.update(bytes);
-        mac
-    }
+/// Decodes the signed bytes of a handle.
+fn decode(signed: &[u8]) -> Receipt {
+    let mut rest = &signed[1..];
+    let mut id = [0; 16];
+    rest.copy_to_slice(&mut id);
+    let queue = QueueId::from_bytes(id);
+    rest.copy_to_slice(&mut id);
+    let message = MessageId::from_bytes(id);
+    let attempt = rest.get_u32();
+    Receipt { queue, message, attempt, received: Timestamp::from_millis(rest.get_u64()) }
+}
+
+fn mac(key: &[u8; 32], bytes: &[u8]) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(bytes);
+    mac
 }
 
 impl std::fmt::Debug for ReceiptKey {
@@ -116,6 +172,8 @@ impl std::fmt::Debug for ReceiptKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_001_000);
 
     fn receipt() -> Receipt {
         Receipt {
@@ -129,8 +187,50 @@ mod tests {
     #[test]
     fn handle_opens_only_with_its_key() {
         let handle = ReceiptKey::new([7; 32]).seal(&receipt());
-        assert_eq!(ReceiptKey::new([7; 32]).open(&handle), Some(receipt()));
-        assert_eq!(ReceiptKey::new([8; 32]).open(&handle), None);
+        assert_eq!(ReceiptKey::new([7; 32]).open(&handle, NOW), Some(receipt()));
+        assert_eq!(ReceiptKey::new([8; 32]).open(&handle, NOW), None);
+    }
+
+    #[test]
+    fn earlier_key_opens_receipts_up_to_its_moment() {
+        let (before, after) = (ReceiptKey::new([7; 32]), ReceiptKey::new([8; 32]));
+        let until = |millis: u64| {
+            let earlier =
+                EarlierReceiptKey { key: [7; 32], until: Timestamp::from_millis(millis), expires: None };
+            after.clone().after(vec![earlier])
+        };
+        let received = receipt().received.as_millis();
+        let handle = before.seal(&receipt());
+        assert_eq!(until(received).open(&handle, NOW), Some(receipt()));
+        assert_eq!(until(received - 1).open(&handle, NOW), None);
+        assert_eq!(until(0).open(&after.seal(&receipt()), NOW), Some(receipt()));
+        assert_ne!(until(received).seal(&receipt()), handle);
+    }
+
+    #[test]
+    fn handle_has_the_key_of_its_receive() {
+        let at = |millis: u64| Receipt { received: Timestamp::from_millis(millis), ..receipt() };
+        let earlier = |key: u8, until: u64| EarlierReceiptKey {
+            key: [key; 32],
+            until: Timestamp::from_millis(until),
+            expires: Some(Timestamp::from_millis(until + 1_000)),
+        };
+        let all = ReceiptKey::new([3; 32])
+            .since(Timestamp::from_millis(200))
+            .after(vec![earlier(2, 200), earlier(1, 100)]);
+        for (received, key) in [(99, 1), (100, 2), (199, 2), (200, 3), (5_000, 3)] {
+            let handle = ReceiptKey::new([key; 32]).seal(&at(received));
+            assert_eq!(all.seal(&at(received)), handle, "{received}");
+            assert_eq!(all.open(&handle, Timestamp::from_millis(250)), Some(at(received)));
+        }
+        let first = all.seal(&at(99));
+        assert!(all.open(&first, Timestamp::from_millis(1_099)).is_some());
+        assert!(all.open(&first, Timestamp::from_millis(1_100)).is_none(), "its key has expired");
+        assert!(all.open(&all.seal(&at(150)), Timestamp::from_millis(1_199)).is_some());
+        assert!(all.open(&all.seal(&at(150)), Timestamp::from_millis(1_200)).is_none());
+        assert!(all.open(&all.seal(&at(200)), Timestamp::from_millis(9_000_000)).is_some());
+        let forged = ReceiptKey::new([2; 32]).seal(&at(201));
+        assert!(all.open(&forged, Timestamp::from_millis(250)).is_none(), "a later receive has the next key");
     }
 
     #[test]
@@ -141,10 +241,10 @@ mod tests {
             let mut changed = handle.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert!(key.open(&changed).is_none(), "{at}");
+            assert!(key.open(&changed, NOW).is_none(), "{at}");
         }
         for bad in ["", "AAAA", "not a handle", &handle[..80], &format!("{handle}AAAA")] {
-            assert!(key.open(bad).is_none(), "{bad}");
+            assert!(key.open(bad, NOW).is_none(), "{bad}");
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
     Queue,
+    Topic,
     Message,
     /// A message that must be under the claim of the request.
     ClaimedMessage,
@@ -29,6 +30,7 @@ impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Queue => "queue",
+            Self::Topic => "topic",
             Self::Message => "message",
             Self::ClaimedMessage => "message under this claim",
             Self::Claim => "claim",

@@ -54,8 +54,8 @@ const DISTANCE: u32 = 10;
 impl RetryPolicy {
     /// Reads a JSON object. The error is the defect.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let form = "must be an object with retries_with_no_delay, minimum_delay_retries, minimum_delay, maximum_delay, \
-                    maximum_delay_retries and retry_backoff_function (linear, arithmetic, geometric or exponential)";
+        let form = "must be an object with the whole numbers retries_with_no_delay, minimum_delay_retries, minimum_delay, \
+                    maximum_delay and maximum_delay_retries, and retry_backoff_function (linear, arithmetic, geometric or exponential)";
         if !text.trim_start().starts_with('{') {
             return Err(form.to_owned());
         }

@@ -1,17 +1,21 @@
 //! Subscriptions: who gets a copy of each message that is posted to a queue.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU32;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::attributes::{self, DURABILITY, FIFO, FLAVOR, MAX_MESSAGE_BYTES, MESSAGE_DELAY, MESSAGE_TTL};
+use crate::confirmation::Confirmation;
 use crate::error::{Error, InvalidPart};
 use crate::ids::{QueueId, SubscriptionId};
 use crate::limits::{self, Limits};
 use crate::names::QueueName;
+use crate::overflow::CopyBounds;
 use crate::queue::Metadata;
 use crate::time::Timestamp;
 use crate::webhook::{WebhookOptions, WebhookSecret, WebhookUrl};
@@ -29,8 +33,10 @@ pub enum Subscriber {
 
 const FILTER: &str = "filter";
 const FILTER_SCOPE: &str = "filter_scope";
+const FROM: &str = "from";
 const PULL: &str = "pull:";
 const QUEUE: &str = "queue:";
+const RATE: &str = "rate";
 const TRUST: &str = "trust+";
 
 impl Subscriber {
@@ -125,6 +131,9 @@ impl SubscriptionOptions {
         let options = Self { text };
         options.values()?;
         options.filter()?;
+        options.is_from_oldest()?;
+        options.bounds()?;
+        options.rate()?;
         Ok(options)
     }
 
@@ -162,6 +171,45 @@ impl SubscriptionOptions {
         }
     }
 
+    /// Whether the messages that wait in the queue when the subscription is created are copied too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for another value than `now` and `oldest`.
+    pub fn is_from_oldest(&self) -> Result<bool, Error> {
+        let entries = attributes::entries(&self.text).unwrap_or_default();
+        match entries.get(FROM).map(|from| from.get()) {
+            None | Some(r#""now""#) => Ok(false),
+            Some(r#""oldest""#) => Ok(true),
+            Some(_) => {
+                let why = "it is neither 'now' nor 'oldest'";
+                Err(Error::invalid(InvalidPart::Limit, "options.from", why))
+            }
+        }
+    }
+
+    /// The bounds of the copies.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`], which names the key.
+    pub fn bounds(&self) -> Result<CopyBounds, Error> {
+        CopyBounds::read(&self.text)
+    }
+
+    /// The max deliveries in a second, by requests to a webhook or transfers to another queue; none without a bound.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for another value than a whole number from 1 to [`limits::DELIVERY_RATE`].
+    pub fn rate(&self) -> Result<Option<NonZeroU32>, Error> {
+        let entries = attributes::entries(&self.text).unwrap_or_default();
+        let Some(rate) = entries.get(RATE) else { return Ok(None) };
+        let rate = rate.get().parse::<NonZeroU32>().ok().filter(|rate| rate.get() <= limits::DELIVERY_RATE);
+        let why = || format!("it is a whole number from 1 to {}", limits::DELIVERY_RATE);
+        rate.map(Some).ok_or_else(|| Error::invalid(InvalidPart::Limit, "options.rate", why()))
+    }
+
     /// The options of a webhook.
     ///
     /// # Errors
@@ -177,13 +225,18 @@ impl SubscriptionOptions {
     ///
     /// [`Error::Invalid`] when a value cannot be read.
     pub fn metadata(&self, source: &Metadata) -> Result<Metadata, Error> {
-        let reserved = self.values()?.into_iter().filter(|(key, _)| key.starts_with('_'));
-        let mut own: Map<String, Value> = reserved.collect();
+        self.values()?;
+        let raw = |text: String| RawValue::from_string(text).map_err(unreadable);
+        // The values stay as they are written: a number of many digits too.
+        let all: BTreeMap<String, Box<RawValue>> =
+            serde_json::from_str(self.text.get()).map_err(unreadable)?;
+        let mut own: BTreeMap<String, Box<RawValue>> =
+            all.into_iter().filter(|(key, _)| key.starts_with('_')).collect();
         if source.attributes().is_fifo {
-            own.insert(FIFO.to_owned(), Value::Bool(true));
+            own.insert(FIFO.to_owned(), raw("true".to_owned())?);
         }
         if let Some(ttl) = source.attributes().message_ttl {
-            own.entry(MESSAGE_TTL).or_insert_with(|| ttl.seconds().into());
+            own.insert(MESSAGE_TTL.to_owned(), raw(ttl.seconds().to_string())?);
         }
         let text = serde_json::value::to_raw_value(&own).map_err(unreadable)?;
         Metadata::stored(text)
@@ -234,9 +287,19 @@ pub struct Subscription {
     pub renewed: Timestamp,
     /// The secrets of a webhook: requests are signed with each. Other subscribers have none.
     pub secrets: Vec<WebhookSecret>,
+    /// Whether it gets the messages that waited in the queue when it was created. A later change of the options does not
+    /// change it.
+    pub is_from_oldest: bool,
+    /// The confirmation of a webhook that needs one.
+    pub confirmation: Option<Confirmation>,
 }
 
 impl Subscription {
+    /// Whether messages are copied for it. A webhook may need the confirmation of its subscriber.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmation.as_ref().is_none_or(Confirmation::is_confirmed)
+    }
+
     /// When it ends.
     pub fn expires(&self) -> Timestamp {
         Timestamp::from_millis(self.renewed.as_millis().saturating_add(self.ttl.saturating_mul(1_000)))
@@ -317,6 +380,8 @@ mod tests {
         assert_eq!(attributes.message_ttl.map(|ttl| ttl.seconds()), Some(600));
         for wrong in [
             r#"{"_max_claim_count":-1}"#,
+            r#"{"_max_claim_count":1.0}"#,
+            r#"{"_max_claim_count":1e1}"#,
             r#"{"_fifo":false}"#,
             r#"{"_flavor":"a"}"#,
             r#"{"_default_message_ttl":70}"#,
@@ -325,6 +390,16 @@ mod tests {
         ] {
             assert!(SubscriptionOptions::new(raw(wrong), &limits).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn numbers_of_options_stay_as_they_are_written() {
+        let numbers = r#""_a":9007199254740993,"_b":123456789012345678901234567890,"_c":1.0,"_d":1e2"#;
+        let options = SubscriptionOptions::new(raw(&format!("{{{numbers}}}")), &Limits::ZAQAR).unwrap();
+        assert_eq!(options.as_raw().get(), format!("{{{numbers}}}"));
+        let source = Metadata::new(raw(r#"{"_fifo":true}"#), &Limits::ZAQAR).unwrap();
+        let own = options.metadata(&source).unwrap();
+        assert_eq!(own.as_raw().get(), format!("{{{numbers},\"_fifo\":true}}"));
     }
 
     #[test]
@@ -342,6 +417,17 @@ mod tests {
     }
 
     #[test]
+    fn rate_is_a_whole_number_of_deliveries() {
+        let rate = |text: &str| SubscriptionOptions::new(raw(text), &Limits::ZAQAR)?.rate();
+        assert_eq!(rate("{}").unwrap(), None);
+        assert_eq!(rate(r#"{"rate": 1}"#).unwrap().map(NonZeroU32::get), Some(1));
+        assert_eq!(rate(r#"{"rate": 10000}"#).unwrap().map(NonZeroU32::get), Some(10_000));
+        for wrong in ["0", "-1", "1.5", "1e2", "10001", "\"5\"", "null", "+5", "[]"] {
+            assert!(rate(&format!(r#"{{"rate": {wrong}}}"#)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn filter_looks_at_attributes_unless_its_scope_is_the_body() {
         let filter = |text: &str| SubscriptionOptions::new(raw(text), &Limits::ZAQAR)?.filter();
         let option = |is_of_body| Some(FilterOption { policy: r#"{"a": [1]}"#.to_owned(), is_of_body });
@@ -355,6 +441,16 @@ mod tests {
     }
 
     #[test]
+    fn copies_begin_with_oldest_message_on_request() {
+        let begin = |text: &str| SubscriptionOptions::new(raw(text), &Limits::ZAQAR)?.is_from_oldest();
+        assert!(begin(r#"{"from": "oldest"}"#).unwrap());
+        assert!(!begin(r#"{"from": "now"}"#).unwrap() && !begin("{}").unwrap());
+        for wrong in [r#"{"from": "first"}"#, r#"{"from": null}"#, r#"{"from": 5}"#] {
+            assert!(begin(wrong).unwrap_err().to_string().starts_with("options.from"), "{wrong}");
+        }
+    }
+
+    #[test]
     fn endless_life_does_not_overflow() {
         let subscription = Subscription {
             id: SubscriptionId(QueueId::from_bytes([1; 16])),
@@ -364,6 +460,8 @@ mod tests {
             ttl: u64::MAX,
             renewed: Timestamp::from_millis(5),
             secrets: Vec::new(),
+            is_from_oldest: false,
+            confirmation: None,
         };
         assert!(subscription.is_live(Timestamp::from_millis(u64::MAX - 1)));
         assert!(check_ttl(0).is_err() && check_ttl(59).is_err());

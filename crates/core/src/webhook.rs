@@ -1,6 +1,7 @@
 //! Webhooks: subscribers to which the service sends messages over HTTP.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,7 +29,8 @@ const POST_DATA: &str = "post_data";
 const RETRY_POLICY: &str = "_retry_policy";
 const BACKOFF: &str = "_backoff";
 
-/// The address of a webhook: text with the scheme `http` or `https`. The sender of the service checks all else of it.
+/// The address of a webhook: text with the scheme `http` or `https`, in its one spelling. The sender of the service checks
+/// all else of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookUrl(String);
 
@@ -51,7 +53,7 @@ impl WebhookUrl {
             let why = format!("the address has at most {most} ASCII characters, and no blanks");
             Error::invalid(InvalidPart::Limit, "subscriber", why)
         };
-        Some(if fits { Ok(Self(text.to_owned())) } else { Err(why()) })
+        Some(if fits { Ok(Self(one_spelling(text))) } else { Err(why()) })
     }
 
     /// The text.
@@ -65,6 +67,40 @@ impl WebhookUrl {
         let end = self.0[host..].find(['/', '?', '#']).map_or(self.0.len(), |at| host + at);
         &self.0[..end]
     }
+}
+
+/// Returns an address in its one spelling, so that a repeated subscriber is recognised: scheme and host in lower case, the
+/// usual port and a dot at the end of the host left out, the path not empty. Path and query stay as they are, because a
+/// subscriber may tell their spellings apart. An address that the sender refuses stays one.
+fn one_spelling(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let scheme = scheme.to_ascii_lowercase();
+    let (authority, target) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return text.to_owned();
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let ipv6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = match ipv6.and_then(|address| address.parse::<Ipv6Addr>().ok()) {
+        Some(address) => format!("[{address}]"),
+        None => {
+            host.strip_suffix('.').filter(|name| !name.ends_with('.')).unwrap_or(host).to_ascii_lowercase()
+        }
+    };
+    let usual = if scheme == "http" { 80 } else { 443 };
+    // The parser of numbers accepts a sign.
+    let number =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse::<u16>().ok());
+    let port = match port.map(|port| number(port).flatten().ok_or(port)) {
+        Some(Ok(port)) if port != usual => format!(":{port}"),
+        Some(Err(port)) => format!(":{port}"),
+        Some(Ok(_)) | None => String::new(),
+    };
+    let slash = if target.is_empty() || target.starts_with('?') { "/" } else { "" };
+    format!("{scheme}://{host}{port}{slash}{target}")
 }
 
 /// A key with which the requests to a webhook are signed, as its text: `whsec_` and Base64 (Standard Webhooks).
@@ -212,7 +248,7 @@ mod tests {
     #[test]
     fn address_has_a_scheme_of_the_web() {
         assert!(WebhookUrl::new("queue:a").is_none() && WebhookUrl::new("ftp://a").is_none());
-        assert_eq!(WebhookUrl::new("HTTPS://a/b?c").unwrap().unwrap().as_str(), "HTTPS://a/b?c");
+        assert_eq!(WebhookUrl::new("HTTPS://a/B?C").unwrap().unwrap().as_str(), "https://a/B?C");
         for (text, origin) in [
             ("https://a:1/b?c", "https://a:1"),
             ("http://a", "http://a"),
@@ -224,6 +260,27 @@ mod tests {
         let long = format!("https://a/{}", "b".repeat(limits::WEBHOOK_URL_BYTES));
         for wrong in ["http://a b", "http://ä", "https://a\r\nb", &long] {
             assert!(WebhookUrl::new(wrong).unwrap().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_an_address_are_one_address() {
+        for (spellings, expected) in [
+            (&["HTTP://Host:80/", "http://host/", "http://host", "http://host.:080"][..], "http://host/"),
+            (&["https://A.example:443?x=Y"], "https://a.example/?x=Y"),
+            (&["https://[0:0::1]:443/a", "https://[::1]/a"], "https://[::1]/a"),
+            (&["https://a:0080/B/../c%2f"], "https://a:80/B/../c%2f"),
+            // The sender refuses these.
+            (&["http://me:pass@Host"], "http://me:pass@Host"),
+            (&["http://a:x/"], "http://a:x/"),
+            (&["http://a:/"], "http://a:/"),
+            (&["http://[::1"], "http://[::1/"),
+        ] {
+            for spelling in spellings {
+                let url = WebhookUrl::new(spelling).unwrap().unwrap();
+                assert_eq!(url.as_str(), expected, "{spelling}");
+                assert_eq!(WebhookUrl::new(url.as_str()).unwrap().unwrap(), url);
+            }
         }
     }
 

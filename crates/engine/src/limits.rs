@@ -1,11 +1,24 @@
 //! Bounds of what one queue keeps in memory, and of what one step reads.
 
+use angarium_core::small_bounds::within;
+
 /// Max ready messages of a queue in memory. Messages with small bodies could otherwise exceed the byte budget by their
 /// headers.
 pub const READY_CACHE_MESSAGES: usize = 4_096;
 /// A ready cache with fewer messages than this, and less than a quarter of its bytes, is refilled before it is empty.
 /// With large bodies a few messages fill it, and there would be no room for a page that is read then.
 pub const READY_CACHE_LOW: usize = 256;
+
+/// Returns [`READY_CACHE_MESSAGES`], or less in a run of the simulation with small bounds.
+pub(crate) fn ready_cache_messages() -> usize {
+    within(READY_CACHE_MESSAGES)
+}
+
+/// Returns [`READY_CACHE_LOW`], or less in a run of the simulation with small bounds.
+pub(crate) fn ready_cache_low() -> usize {
+    READY_CACHE_LOW.min(ready_cache_messages().div_ceil(2))
+}
+
 /// Min messages under claims of a noisy group in a queue that is not ordered (SQS: 30). See [`NOISY_SHARE`].
 pub const NOISY_MESSAGES: usize = 30;
 /// A noisy group also has more than one of this many of all messages of the queue under claims (SQS: a tenth).

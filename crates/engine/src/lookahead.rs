@@ -15,6 +15,7 @@ use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::maps::HashSet;
 use angarium_core::message::{Header, Message, State};
+use angarium_core::small_bounds::within;
 
 #[derive(Debug)]
 pub(super) struct Lookahead {
@@ -66,7 +67,7 @@ impl Lookahead {
 
     /// Adds a message that is ready beyond the ready cache.
     fn show(&mut self, header: &Header) {
-        if self.headers.len() < limits::AHEAD_MESSAGES {
+        if self.headers.len() < within(limits::AHEAD_MESSAGES) {
             self.headers.insert(header.id, header.clone());
         }
     }
@@ -104,7 +105,7 @@ impl QueueEngine {
         }
         self.ready_cache.note_sent(header.group.as_ref(), header.created);
         let ahead = &mut self.hidden.ahead;
-        let is_whole = ahead.cursor >= tail && ahead.headers.len() < limits::AHEAD_MESSAGES;
+        let is_whole = ahead.cursor >= tail && ahead.headers.len() < within(limits::AHEAD_MESSAGES);
         if is_whole && ahead.reading.is_none() {
             ahead.cursor = header.id;
         }
@@ -120,7 +121,7 @@ impl QueueEngine {
         let is_wanted = order.has_noisy() && order.first_quiet().is_none();
         let ahead = &mut self.hidden.ahead;
         let after = ahead.cursor.max(self.ready_cache.cursor());
-        let is_full = ahead.headers.len() >= limits::READY_CACHE_LOW;
+        let is_full = ahead.headers.len() >= limits::ready_cache_low();
         if !is_wanted || is_full || ahead.reading.is_some() || after >= self.ready_cache.tail() {
             return None;
         }
@@ -141,7 +142,7 @@ impl QueueEngine {
             if header.id > refill.until {
                 break;
             }
-            if self.hidden.ahead.headers.len() >= limits::AHEAD_MESSAGES {
+            if self.hidden.ahead.headers.len() >= within(limits::AHEAD_MESSAGES) {
                 reached = header.id.before();
                 break;
             }

@@ -78,11 +78,11 @@ impl ReadyCache {
     }
 
     pub(super) fn is_low(&self) -> bool {
-        self.ready.len() < limits::READY_CACHE_LOW && self.bytes < core_limits::READY_CACHE_BYTES / 4
+        self.ready.len() < limits::ready_cache_low() && self.bytes < core_limits::READY_CACHE_BYTES / 4
     }
 
     fn is_full(&self) -> bool {
-        self.bytes >= core_limits::READY_CACHE_BYTES || self.ready.len() >= limits::READY_CACHE_MESSAGES
+        self.bytes >= core_limits::READY_CACHE_BYTES || self.ready.len() >= limits::ready_cache_messages()
     }
 
     pub(super) fn first(&self) -> Option<MessageId> {

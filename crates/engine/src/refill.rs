@@ -51,7 +51,7 @@ impl RefillState {
     /// Records posted messages, as many as a ready cache may have.
     pub(super) fn keep(&mut self, messages: &[Message]) {
         let Some(posted) = &mut self.posted else { return };
-        if posted.len() + messages.len() > limits::READY_CACHE_MESSAGES {
+        if posted.len() + messages.len() > limits::ready_cache_messages() {
             self.posted = None;
         } else {
             posted.extend(messages.iter().filter(|message| message.header.state == State::Ready).cloned());
@@ -62,7 +62,7 @@ impl RefillState {
     pub(super) fn change(&mut self, ready: ReadyMessage) {
         self.removed.remove(&ready.header.id);
         self.changed.insert(ready.header.id, ready);
-        self.is_void |= self.changed.len() > limits::READY_CACHE_MESSAGES;
+        self.is_void |= self.changed.len() > limits::ready_cache_messages();
     }
 
     pub(super) fn remove(&mut self, id: MessageId) {

@@ -32,6 +32,7 @@ impl FileJournal {
     /// Opens the journal below `path`. `clock` continues from its last write.
     pub(super) fn open(path: &Path, clock: &Clock, options: JournalOptions) -> Result<Self, OpenError> {
         let store = Store::open(path, Acceptance::of(options), clock.wall())?;
+        store.apply_restore(path, clock)?;
         clock.resume(store.last_write(path)?);
         Self::start(path, clock, options, store)
     }
@@ -43,6 +44,7 @@ impl FileJournal {
         options: JournalOptions,
     ) -> Result<Self, OpenError> {
         let store = Store::open(path, Acceptance::of(options), clock.wall())?;
+        store.apply_restore_beside(path)?;
         clock.not_before(store.last_write(path)?);
         Self::start(path, clock, options, store)
     }

@@ -24,8 +24,10 @@ pub mod limits;
 mod log;
 mod lost;
 mod mend;
+mod moment;
 mod reclaim;
 mod rescue;
+mod restored;
 mod snapshot;
 mod stall;
 mod store;
@@ -51,6 +53,8 @@ pub use disk::{DiskSpace, Room, RoomLeft};
 use file_journal::FileJournal;
 pub use inspect::{Inspection, inspect};
 pub use log::{Damage, Remedy};
+pub use moment::{Moment, MomentError, moment};
+pub use restored::note_restored;
 pub use txn::Txn;
 pub use view::{ReadPair, View};
 pub use work::Work;
@@ -110,6 +114,11 @@ impl Space {
     /// Returns the name that is stored on disk.
     pub fn name(self) -> &'static str {
         SPACES[self as usize].1
+    }
+
+    /// Returns all key spaces but `Meta`, which describes the store itself.
+    pub fn contents() -> impl Iterator<Item = Self> {
+        SPACES.iter().map(|(space, _)| *space).filter(|space| *space != Self::Meta)
     }
 }
 

@@ -22,6 +22,12 @@ pub const RECLAIM_MARGIN: u64 = 32 << 20;
 /// First and max pause between attempts to open a failed journal again. Each pause is twice the one before.
 pub const REOPEN_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// Max time for which commits stop while views of one moment are taken. An attempt that takes longer is given up.
+pub const MOMENT_STOP: Duration = Duration::from_millis(50);
+/// Max time for all attempts, and the pause between two.
+pub const MOMENT_DEADLINE: Duration = Duration::from_secs(10);
+pub const MOMENT_PAUSE: Duration = Duration::from_millis(50);
+
 /// Min time between two writes of the log witness.
 pub const WITNESS_PAUSE: Duration = Duration::from_millis(500);
 

@@ -21,7 +21,7 @@ const FORMAT_KEY: &[u8] = b"format";
 pub(super) const TIME_KEY: &[u8] = b"time";
 
 /// Key that exists from a clean close of checked contents until the next open. It proves that there was no crash since.
-const CHECKED_KEY: &[u8] = b"checked";
+pub(super) const CHECKED_KEY: &[u8] = b"checked";
 
 /// Bytes of log files after which idle key spaces are flushed too. They bound the time of a restart.
 const LOG_BYTES: u64 = 256 << 20;

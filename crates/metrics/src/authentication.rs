@@ -36,13 +36,15 @@ pub enum AuthenticationFailure {
     NoKeys,
     /// A connection to the listener for replicas did not send the peer secret.
     PeerSecret,
+    /// A connection to the listener for replicas did not show the certificate of a replica.
+    PeerCertificate,
     /// A page of another site made a browser send the request.
     ForeignOrigin,
 }
 
 impl AuthenticationFailure {
     /// All variants in their order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::MissingToken,
         Self::MalformedToken,
         Self::UnknownToken,
@@ -57,6 +59,7 @@ impl AuthenticationFailure {
         Self::ExpiredSignature,
         Self::NoKeys,
         Self::PeerSecret,
+        Self::PeerCertificate,
         Self::ForeignOrigin,
     ];
 
@@ -77,6 +80,7 @@ impl AuthenticationFailure {
             Self::ExpiredSignature => "expired_signature",
             Self::NoKeys => "no_keys",
             Self::PeerSecret => "peer_secret",
+            Self::PeerCertificate => "peer_certificate",
             Self::ForeignOrigin => "foreign_origin",
         }
     }

@@ -5,6 +5,7 @@
 //! up before. States (queue depths, pool health) are collected when the page is requested.
 
 mod authentication;
+mod backups;
 mod budgets;
 mod forwards;
 mod holds;
@@ -16,6 +17,7 @@ mod process;
 mod queues;
 mod requests;
 mod settings_files;
+mod subscriptions;
 mod tasks;
 mod work;
 
@@ -29,6 +31,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 pub use authentication::AuthenticationFailure;
+pub use backups::{BackupMeter, RunningBackup};
 pub use budgets::{BudgetFigures, ByteBudget};
 pub use forwards::{ForwardMeter, ForwardResult};
 pub use holds::ObservedHolds;
@@ -68,6 +71,7 @@ struct All {
     settings_files: SettingsFiles,
     work: Work,
     forwards: ForwardMeter,
+    backups: BackupMeter,
     tasks: TaskMeter,
     /// Held while a page is made, so that one caller at a time sets and prints the states.
     states: Mutex<(States, Process)>,
@@ -90,6 +94,7 @@ impl Default for Meter {
         let settings_files = SettingsFiles::register(&mut registry);
         let work = Work::register(&mut registry);
         let forwards = forwards::register(&mut registry);
+        let backups = backups::register(&mut registry);
         let tasks = tasks::register(&mut registry);
         let states = States::register(&mut registry);
         let process = Process::register(&mut registry);
@@ -108,6 +113,7 @@ impl Default for Meter {
             settings_files,
             work,
             forwards,
+            backups,
             tasks,
             states,
         }))
@@ -211,9 +217,33 @@ impl Meter {
         self.0.work.messages_discarded.inc_by(messages as u64);
     }
 
-    /// Counts a request to a webhook, by its result.
-    pub fn note_webhook(&self, result: &'static str) {
+    /// Counts messages that were not copied for a suspended subscription, by its queue.
+    pub fn note_left_out(&self, at: &QueueRef, messages: u64) {
+        self.0.work.messages_left_out.inc_by(messages);
+        self.0.queues.omit(at, subscriptions::LEFT_OUT, messages);
+    }
+
+    /// Counts messages that were copied after a suspended subscription had been left out of them, by its queue.
+    pub fn note_caught_up(&self, at: &QueueRef, messages: u64) {
+        self.0.work.messages_caught_up.inc_by(messages);
+        self.0.queues.omit(at, subscriptions::CAUGHT_UP, messages);
+    }
+
+    /// Counts copies that were removed because their subscription was full, by its queue.
+    pub fn note_dropped(&self, at: &QueueRef, messages: u64) {
+        self.0.work.messages_dropped.inc_by(messages);
+        self.0.queues.omit(at, subscriptions::DROPPED, messages);
+    }
+
+    /// Counts a request to the webhook of a subscription, by its queue and by the result.
+    pub fn note_webhook(&self, at: &QueueRef, result: &'static str) {
         self.0.work.note_webhook(result);
+        self.0.queues.request(at, result);
+    }
+
+    /// Returns the meter of backups.
+    pub fn backups(&self) -> BackupMeter {
+        self.0.backups.clone()
     }
 
     /// Counts a lost slot.
@@ -321,8 +351,21 @@ mod tests {
         meter.known_counters(&queue("c")).sent.inc();
         meter.unname_queue(&queue("a"));
         assert!(meter.is_named(&queue("a")), "it was used first");
+        for (at, messages) in [("b", 3), ("c", 1)] {
+            meter.note_dropped(&queue(at), messages);
+            meter.note_webhook(&queue(at), "delivered");
+        }
+        let page = meter.page(&ServiceState::default());
+        assert!(has(
+            &page,
+            r#"angarium_subscription_omissions_total{project="p",queue="b",what="dropped"} 3"#
+        ));
         meter.unname_queue(&queue("b"));
         let page = meter.page(&ServiceState::default());
+        let others = r#"{project="_other",queue="_other",what="dropped"} 4"#;
+        assert!(has(&page, &format!("angarium_subscription_omissions_total{others}")), "{page}");
+        let others = r#"{project="_other",queue="_other",result="delivered"} 2"#;
+        assert!(has(&page, &format!("angarium_subscription_requests_total{others}")), "{page}");
         assert!(!page.contains(r#"queue="b""#), "{page}");
         assert!(has(&page, r#"angarium_messages_sent_total{project="_other",queue="_other"} 6"#), "{page}");
         assert_eq!(meter.deep_queues(), (Vec::new(), 1));
@@ -393,6 +436,17 @@ mod tests {
         let page = meter.page(&ServiceState { queues, ..ServiceState::default() });
         let line = r#"angarium_oldest_message_age_seconds{project="_other",queue="_other"} 7"#;
         assert!(has(&page, line), "{page}");
+    }
+
+    #[test]
+    fn queue_of_subscription_has_name_of_command_line() {
+        let meter = Meter::default();
+        let id = "0a00000000000000000000000000000b".parse().unwrap();
+        meter.queue(&queue("q").of_subscription(id)).sent.inc();
+        let page = meter.page(&ServiceState::default());
+        let name = "q/0a000000-0000-0000-0000-00000000000b";
+        let line = format!(r#"angarium_messages_sent_total{{project="p",queue="{name}"}} 1"#);
+        assert!(has(&page, &line), "{page}");
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct ServiceState {
     pub claims: usize,
     /// Claims that wait for messages.
     pub waiting_claims: usize,
+    /// Suspended subscriptions.
+    pub suspended_subscriptions: usize,
     /// Holds in force.
     pub holds: ObservedHolds,
     /// Queues with their own metrics.
@@ -202,6 +204,7 @@ pub(super) struct States {
     session: Family<SessionLabels, Gauge>,
     slots: Gauge,
     waiting_claims: Gauge,
+    suspended_subscriptions: Gauge,
     holds: HoldGauges,
     looked_at: Gauge,
     ready: Gauge,
@@ -230,6 +233,7 @@ impl States {
             session: Family::default(),
             slots: Gauge::default(),
             waiting_claims: Gauge::default(),
+            suspended_subscriptions: Gauge::default(),
             holds: HoldGauges::register(registry),
             looked_at: Gauge::default(),
             ready: Gauge::default(),
@@ -262,6 +266,11 @@ impl States {
             "angarium_waiting_claims",
             "Claims that wait for messages",
             self.waiting_claims.clone(),
+        );
+        registry.register(
+            "angarium_suspended_subscriptions",
+            "Subscriptions of this replica that get no copies because they are full",
+            self.suspended_subscriptions.clone(),
         );
         registry.register(
             "angarium_page_queues",
@@ -379,6 +388,7 @@ impl States {
         }
         self.slots.set(count(observed.slots));
         self.waiting_claims.set(count(observed.waiting_claims));
+        self.suspended_subscriptions.set(count(observed.suspended_subscriptions));
         self.holds.show(&observed.holds);
         self.ready.set(i64::from(observed.is_ready));
     }

@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use crate::limits;
+use crate::subscriptions::SubscriptionFamilies;
 use angarium_core::names::QueueRef;
 
 /// The name that queues without their own counters share.
@@ -40,7 +41,7 @@ impl QueueLabels {
     }
 
     fn of(at: &QueueRef) -> Self {
-        Self { project: at.project.as_str().to_owned(), queue: at.name.as_str().to_owned() }
+        Self { project: at.project.as_str().to_owned(), queue: at.name.to_string() }
     }
 }
 
@@ -101,15 +102,17 @@ pub struct QueueCounters {
     pub expired: Counter,
     /// Messages moved to another queue because they reached the max claim count.
     pub dead_lettered: Counter,
+    /// Messages posted to a topic that no subscription took.
+    pub unrouted: Counter,
     /// Messages that the holders of their claims settled.
     pub settled: SettledCounters,
 }
 
 impl QueueCounters {
     /// Returns the counters in the order of the fields, without those of settles.
-    fn all(&self) -> [&Counter; 7] {
-        let Self { sent, claimed, acked, nacked, lapsed, expired, dead_lettered, .. } = self;
-        [sent, claimed, acked, nacked, lapsed, expired, dead_lettered]
+    fn all(&self) -> [&Counter; 8] {
+        let Self { sent, claimed, acked, nacked, lapsed, expired, dead_lettered, unrouted, .. } = self;
+        [sent, claimed, acked, nacked, lapsed, expired, dead_lettered, unrouted]
     }
 
     /// Adds the counts of another queue.
@@ -128,16 +131,17 @@ type SettledFamily = Family<SettledLabels, Counter>;
 /// The families of all counters.
 struct Families {
     /// In the order of the fields of [`QueueCounters`].
-    plain: [Counters; 7],
+    plain: [Counters; 8],
     settled: SettledFamily,
+    subscriptions: SubscriptionFamilies,
 }
 
 impl Families {
     fn counters(&self, labels: &QueueLabels) -> QueueCounters {
-        let [sent, claimed, acked, nacked, lapsed, expired, dead_lettered] =
+        let [sent, claimed, acked, nacked, lapsed, expired, dead_lettered, unrouted] =
             self.plain.each_ref().map(|family| family.get_or_create_owned(labels));
         let settled = SettledCounters::of(&self.settled, labels);
-        QueueCounters { sent, claimed, acked, nacked, lapsed, expired, dead_lettered, settled }
+        QueueCounters { sent, claimed, acked, nacked, lapsed, expired, dead_lettered, unrouted, settled }
     }
 
     fn remove(&self, labels: &QueueLabels) {
@@ -147,6 +151,7 @@ impl Families {
         for what in SettledCounters::WHATS {
             self.settled.remove(&labels.settled(what));
         }
+        self.subscriptions.remove(labels);
     }
 }
 
@@ -182,6 +187,7 @@ impl Queues {
             ("angarium_messages_lapsed", "Messages given back because the time of their claim was over"),
             ("angarium_messages_expired", "Messages removed because their life was over"),
             ("angarium_messages_dead_lettered", "Messages moved away because they were claimed too often"),
+            ("angarium_messages_unrouted", "Messages posted to a topic that no subscription took"),
         ]
         .map(|(name, help)| {
             let family = Counters::default();
@@ -191,7 +197,8 @@ impl Queues {
         let settled = SettledFamily::default();
         let help = "Messages settled by the holder of their claim, and messages forwarded with them";
         registry.register("angarium_messages_settled", help, settled.clone());
-        let families = Families { plain, settled };
+        let subscriptions = SubscriptionFamilies::register(registry);
+        let families = Families { plain, settled, subscriptions };
         let others = Arc::new(families.counters(&QueueLabels::other()));
         let named = NamedQueue { max: limits::NAMED_QUEUES, counters: HashMap::new(), deep: HashSet::new() };
         Self { families, others, named: Mutex::new(named) }
@@ -243,6 +250,7 @@ impl Queues {
         }
         let Some(counters) = named.counters.remove(at) else { return };
         self.others.add(&counters);
+        self.families.subscriptions.merge(&QueueLabels::of(at), &QueueLabels::other());
         self.families.remove(&QueueLabels::of(at));
     }
 
@@ -263,6 +271,20 @@ impl Queues {
         self.is_named(at).then(|| QueueLabels::of(at))
     }
 
+    /// Counts messages that a subscription did not get, by its queue.
+    pub(super) fn omit(&self, at: &QueueRef, what: &'static str, messages: u64) {
+        let named = self.named.lock();
+        let labels = labels_of(&named, at);
+        self.families.subscriptions.omit(&labels, what, messages);
+    }
+
+    /// Counts a request to the webhook of a subscription, by its queue.
+    pub(super) fn request(&self, at: &QueueRef, result: &'static str) {
+        let named = self.named.lock();
+        let labels = labels_of(&named, at);
+        self.families.subscriptions.request(&labels, result);
+    }
+
     pub(super) fn forget(&self, at: &QueueRef) {
         let mut named = self.named.lock();
         named.deep.remove(at);
@@ -270,4 +292,9 @@ impl Queues {
             self.families.remove(&QueueLabels::of(at));
         }
     }
+}
+
+/// The labels of a queue. The lock is held until they are used, so that no counts are left when the queue is forgotten.
+fn labels_of(named: &NamedQueue, at: &QueueRef) -> QueueLabels {
+    if named.counters.contains_key(at) { QueueLabels::of(at) } else { QueueLabels::other() }
 }

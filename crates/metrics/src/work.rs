@@ -73,6 +73,9 @@ pub(super) struct Work {
     pub(super) connections_refused: Counter,
     pub(super) messages_missing: Counter,
     pub(super) messages_discarded: Counter,
+    pub(super) messages_left_out: Counter,
+    pub(super) messages_caught_up: Counter,
+    pub(super) messages_dropped: Counter,
     pub(super) slots_lost: Counter,
     task_failures: Family<TaskLabels, Counter>,
     webhooks: Family<ResultLabels, Counter>,
@@ -90,6 +93,9 @@ impl Work {
             connections_refused: Counter::default(),
             messages_missing: Counter::default(),
             messages_discarded: Counter::default(),
+            messages_left_out: Counter::default(),
+            messages_caught_up: Counter::default(),
+            messages_dropped: Counter::default(),
             slots_lost: Counter::default(),
             task_failures: Family::default(),
             webhooks: Family::default(),
@@ -115,16 +121,7 @@ impl Work {
             "Connections refused because there were too many, in all or of their address",
             work.connections_refused.clone(),
         );
-        registry.register(
-            "angarium_messages_missing",
-            "Messages that memory had and their pool did not: each was forgotten, and its slot reacquired",
-            work.messages_missing.clone(),
-        );
-        registry.register(
-            "angarium_messages_discarded",
-            "Messages of posts that were answered and dropped because their queue is held with `discard`",
-            work.messages_discarded.clone(),
-        );
+        work.register_messages(registry);
         registry.register(
             "angarium_slots_lost",
             "Slots that were lost, and reacquired or left to another replica",
@@ -142,6 +139,34 @@ impl Work {
             work.webhooks.clone(),
         );
         work
+    }
+
+    fn register_messages(&self, registry: &mut Registry) {
+        registry.register(
+            "angarium_messages_missing",
+            "Messages that memory had and their pool did not: each was forgotten, and its slot reacquired",
+            self.messages_missing.clone(),
+        );
+        registry.register(
+            "angarium_messages_discarded",
+            "Messages of posts that were answered and dropped because their queue is held with `discard`",
+            self.messages_discarded.clone(),
+        );
+        registry.register(
+            "angarium_messages_left_out",
+            "Messages that were not copied for a suspended subscription when they were posted",
+            self.messages_left_out.clone(),
+        );
+        registry.register(
+            "angarium_messages_caught_up",
+            "Messages left out that were copied for their subscription later, when it had room",
+            self.messages_caught_up.clone(),
+        );
+        registry.register(
+            "angarium_messages_dropped",
+            "Copies that were removed because their subscription was full",
+            self.messages_dropped.clone(),
+        );
     }
 
     pub(super) fn note_webhook(&self, result: &'static str) {

@@ -5,6 +5,7 @@ mod pools;
 mod pops;
 mod receipts;
 mod settles;
+mod subscriptions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +16,17 @@ use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::faults::Fault;
-use crate::history::{Certainty, DEAD_LETTERS, EmptyWait, HeldClaim, HeldMessage, History, PostTerms, Span};
+use crate::history::{
+    Certainty, DEAD_LETTERS, EmptyWait, HeldClaim, HeldMessage, History, PostTerms, SINKS, Span, TOPICS,
+    number_in,
+};
 use crate::network::send_from_client;
 use crate::process::Process;
 use crate::requests::{ApiRequest, Outcome, Posting};
 use crate::world::World;
 
 pub use settles::PlannedEntry;
+pub use subscriptions::ListedSubscription;
 
 /// The longest time for which a client waits for an answer.
 const MAX_WAIT: Duration = Duration::from_secs(150);
@@ -127,7 +132,8 @@ impl Client {
             Outcome::Done(_) => true,
             Outcome::Missing => request.names_part(),
             Outcome::Refused(code) => CALM_REFUSALS.contains(&code.as_str()),
-            Outcome::Unknown => false,
+            // A claim that is being recorded while its subscription is deleted.
+            Outcome::Unknown => history.deletes_subscription_of(&request.text()),
         };
         if !is_expected {
             history.violation(format!("{} without faults: {}", request.text(), outcome.text()));
@@ -149,7 +155,7 @@ impl Client {
         for posting in postings {
             self.history.lock().begin_post(posting.number, &terms(queue, posting), began);
         }
-        let outcome = self.send_to(replica, &ApiRequest::post(&queue_name(queue), postings)).await;
+        let outcome = self.send_to(replica, &ApiRequest::post(&self.address(queue), postings)).await;
         // A discarded message is never stored.
         let posted = if outcome.is_discarded() { Certainty::NotDone } else { certainty(&outcome) };
         let ended = self.world().elapsed();
@@ -167,7 +173,7 @@ impl Client {
     /// none.
     pub async fn claim(&self, queue: usize, limit: u64, ttl: u64, wait: u64) -> Option<HeldClaim> {
         let began = self.world().elapsed();
-        let name = queue_name(queue);
+        let name = self.address(queue);
         let request = match wait {
             0 => ApiRequest::claim(&name, limit, ttl),
             _ => ApiRequest::claim_waiting(&name, limit, ttl, wait),
@@ -190,7 +196,7 @@ impl Client {
             return Some(HeldClaim { id: String::new(), messages: Vec::new() });
         };
         let messages: Vec<HeldMessage> =
-            body["messages"].as_array().map(|messages| held(messages)).unwrap_or_default();
+            body["messages"].as_array().map(|messages| held(queue, messages)).unwrap_or_default();
         let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
         self.world().note(|| format!("{} holds {numbers:?} by claim {id}", self.name));
         let claim = HeldClaim { id: id.to_owned(), messages };
@@ -201,7 +207,7 @@ impl Client {
     /// Deletes a message, under a claim or without one.
     pub async fn delete(&self, queue: usize, message: &HeldMessage, claim: Option<&str>) -> Certainty {
         let delete = self.history.lock().begin_delete(queue, message.number, self.world().elapsed());
-        let request = ApiRequest::delete(&queue_name(queue), &message.id, claim);
+        let request = ApiRequest::delete(&self.address(queue), &message.id, claim);
         let is_duplicated = self.world().happens(Fault::ClientDuplicated);
         if is_duplicated {
             self.send_again(&request);
@@ -221,7 +227,7 @@ impl Client {
         let begin = |message: &HeldMessage| self.history.lock().begin_delete(queue, message.number, began);
         let deletes: Vec<usize> = messages.iter().map(begin).collect();
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
-        let outcome = self.send(&ApiRequest::delete_each(&queue_name(queue), &ids, claim)).await;
+        let outcome = self.send(&ApiRequest::delete_each(&self.address(queue), &ids, claim)).await;
         let ended = self.world().elapsed();
         for (index, (message, delete)) in messages.iter().zip(deletes).enumerate() {
             let deleted = match &outcome {
@@ -233,19 +239,19 @@ impl Client {
     }
 
     /// Removes all messages of a queue, by a purge or with the queue.
-    pub async fn remove_all(&self, queue: usize, request: &ApiRequest) {
+    pub async fn remove_all(&self, queue: usize, request: &ApiRequest) -> Certainty {
         let began = self.world().elapsed();
         self.history.lock().begin_removal_of_all(queue, began);
-        let outcome = self.send(request).await;
-        let ended = self.world().elapsed();
-        self.history.lock().end_removal_of_all(queue, began, ended, certainty(&outcome));
+        let removed = certainty(&self.send(request).await);
+        self.history.lock().end_removal_of_all(queue, began, self.world().elapsed(), removed);
+        removed
     }
 
     /// Releases a claim. Its messages can be claimed again after `delay` seconds.
     pub async fn release(&self, queue: usize, claim: &str, delay: u64) {
         let began = self.world().elapsed();
         self.history.lock().release(claim, began);
-        let name = queue_name(queue);
+        let name = self.address(queue);
         let request = match delay {
             0 => ApiRequest::release(&name, claim),
             _ => ApiRequest::release_later(&name, claim, delay),
@@ -263,7 +269,7 @@ impl Client {
     pub async fn renew(&self, queue: usize, claim: &str, ttl: u64) {
         let began = self.world().elapsed();
         self.history.lock().begin_renewal(claim, began, lease(ttl), ttl);
-        let outcome = self.send(&ApiRequest::renew(&queue_name(queue), claim, ttl)).await;
+        let outcome = self.send(&ApiRequest::renew(&self.address(queue), claim, ttl)).await;
         match certainty(&outcome) {
             Certainty::Done => self.history.lock().renew(claim, began, lease(ttl)),
             Certainty::NotDone => {}
@@ -278,11 +284,13 @@ fn running(cluster: &Cluster, first: usize) -> Option<(Process, Front)> {
     (0..size).find_map(|step| cluster.client_service((first + step) % size))
 }
 
-/// Returns the name of a queue.
+/// Returns the name of a queue, or of a topic behind `topic:`.
 pub fn queue_name(queue: usize) -> String {
-    match queue.checked_sub(DEAD_LETTERS) {
-        Some(source) => format!("dead{source}"),
-        None => format!("q{queue}"),
+    match queue {
+        TOPICS.. => format!("topic:t{}", queue - TOPICS),
+        SINKS.. => format!("s{}", queue - SINKS),
+        DEAD_LETTERS.. => format!("dead{}", queue - DEAD_LETTERS),
+        _ => format!("q{queue}"),
     }
 }
 
@@ -330,15 +338,18 @@ fn certainty(outcome: &Outcome) -> Certainty {
     }
 }
 
-fn held(messages: &[Value]) -> Vec<HeldMessage> {
+fn held(queue: usize, messages: &[Value]) -> Vec<HeldMessage> {
     let one = |message: &Value| {
         let (number, id) = (number_of(&message["body"])?, message["id"].as_str()?.to_owned());
+        let number = number_in(queue, number);
         Some(HeldMessage { number, id, attempts: message["claim_count"].as_u64() })
     };
     messages.iter().filter_map(one).collect()
 }
 
-/// Returns the number that is a body. One that was sent through SQS is a text.
+/// Returns the number in a body. One that was sent through SQS is a text.
 fn number_of(body: &Value) -> Option<u64> {
-    body.as_u64().or_else(|| body.as_str()?.parse().ok())
+    let text = || serde_json::from_str(body.as_str()?).ok();
+    let parsed: Option<Value> = text();
+    parsed.as_ref().unwrap_or(body)["number"].as_u64()
 }

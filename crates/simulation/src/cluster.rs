@@ -8,6 +8,7 @@ use angarium::api::{self, Authentication, Front, PeerFront, Relay, RequestLimits
 use angarium_broker::{Broker, FirstPool, PoolSettings};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
+use angarium_cluster::identity::Fingerprint;
 use angarium_cluster::peer_client::PeerClient;
 use angarium_cluster::random::Random;
 use angarium_cluster::replicas::Replica;
@@ -52,6 +53,11 @@ const REQUESTS: RequestLimits = RequestLimits {
     project_rate: None,
     body_bytes: 256 << 20,
 };
+
+/// Returns the certificate of the processes of a replica. No handshake is simulated.
+pub fn certificate_of(number: usize) -> Fingerprint {
+    Fingerprint::parse(&format!("{number:064x}")).expect("it has 64 digits")
+}
 
 /// The replicas, and all that they stand on. Clones share them.
 #[derive(Clone)]
@@ -328,18 +334,19 @@ impl Cluster {
         let replica = Replica {
             random: Random::seeded(world.below(u64::MAX)),
             tasks: process.tasks(),
+            certificate: Some(certificate_of(number)),
             ..Replica::new(Uuid::from_u128(instance), format!("host-{number}"), address)
         };
+        let trust = replica.trust.clone();
         let catalogue = Catalogue::new(tree.coordination());
         let settings = self.pool_settings(process, &tree)?;
         let broker = Broker::start(catalogue, &settings, replica, clock.clone(), Limits::ZAQAR).await?;
-        let secret = broker.peer_secret().await?;
         let peers = Arc::new(SimulatedPeers::new(self.clone(), number, process.name().to_owned()));
-        broker.meet(PeerClient::new(peers.clone(), secret.clone()));
-        let relay = Relay::new(broker.clone(), peers, secret.clone());
+        broker.meet(PeerClient::new(peers.clone()));
+        let relay = Relay::new(broker.clone(), peers);
         let off = Authentication::Off(Arc::default());
         let front = api::front(broker.clone(), off, REQUESTS, clock, Some(relay), SqsSettings::default());
-        let peers = PeerFront::new(broker.clone(), front.clone(), secret);
+        let peers = PeerFront::new(broker.clone(), front.clone(), trust);
         if let Some(node) = self.0.nodes.lock().get_mut(number) {
             node.listeners = Some(Listeners { front, peers, broker, tree });
         }

@@ -43,6 +43,8 @@ pub enum Fault {
     PoolDown,
     /// A pool fails over and loses its writes since the last synced one.
     PoolRolledBack,
+    /// A process finds another storage under the name of a pool.
+    PoolForeign,
     /// A request to another replica is refused before it is sent.
     PeerRefused,
     /// A request to another replica is lost on its way.

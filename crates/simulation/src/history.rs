@@ -6,19 +6,29 @@ use std::time::Duration;
 mod claims;
 mod holds;
 mod lives;
+mod places;
 mod pops;
 mod records;
 mod settles;
+mod subscription_terms;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 
 use records::{Delay, Delete, Delivery, MessageHistory, Removal, longest, shortest};
 use settles::Settle;
+use subscriptions::SubscriptionHistory;
 
 pub use holds::{HeldPosts, HeldResource};
 pub use lives::EmptyWait;
-pub use records::{Certainty, DEAD_LETTERS, HeldClaim, HeldMessage, LATEST, PostTerms, Span};
+pub use places::{
+    DEAD_LETTERS, KINDS, SINKS, SUBSCRIPTIONS, TOPIC_COUNT, TOPICS, filled_by, kind_of, number_in,
+};
+pub use records::{Certainty, HeldClaim, HeldMessage, LATEST, PostTerms, Span};
 pub use settles::{Effect, EntryAnswer, SettleTerms};
+pub use subscription_terms::{
+    Bound, CopyCounts, FoundSubscription, FullEffect, POST_MESSAGES, SubscriptionTerms,
+};
 
 /// Seconds that a message lives at least after its claim has ended.
 const GRACE: u64 = 60;
@@ -48,6 +58,9 @@ pub struct History {
     /// Claims that waited and got no message, while no fault could happen.
     empty_waits: Vec<EmptyWait>,
     holds: holds::Holds,
+    subscriptions: Vec<SubscriptionHistory>,
+    /// What the subscriptions that were there at the end counted as left out and dropped.
+    omitted: CopyCounts,
     /// Whether no fault can happen now, so that every request succeeds in time.
     is_calm: bool,
 }
@@ -71,6 +84,8 @@ pub struct HistoryCounts {
     pub delivered: u64,
     /// Messages whose delete succeeded.
     pub deleted: u64,
+    /// What subscriptions got.
+    pub copies: CopyCounts,
 }
 
 impl HistoryCounts {
@@ -80,6 +95,7 @@ impl HistoryCounts {
         self.posted += other.posted;
         self.delivered += other.delivered;
         self.deleted += other.deleted;
+        self.copies.merge(other.copies);
     }
 }
 
@@ -148,6 +164,7 @@ impl History {
         if message.posted == Certainty::NotDone {
             message.posted = Certainty::Unknown;
         }
+        self.begin_copies(number, began);
     }
 
     /// Returns the removals of many messages of a queue which may reach one that arrives now.
@@ -173,6 +190,9 @@ impl History {
             other => other,
         };
         self.set_posted(number, ended, outcome);
+        // The outcome of all of its posts together.
+        let stored = self.messages.get(&number).map_or(outcome, |message| message.posted);
+        self.end_copies(number, ended, stored);
         if posted == Certainty::Done {
             self.check_post_holds(number, request);
         }
@@ -204,9 +224,11 @@ impl History {
         for (place, HeldMessage { number, id, attempts }) in claim.messages.iter().enumerate() {
             self.check_id(*number, id);
             let claim = claim.id.as_str();
+            self.admit_copy(*number, span.began);
             self.learn_from_delivery(queue, claim, *number, span);
             self.check_delivery(queue, claim, *number, span);
             self.check_delays(queue, *number, span);
+            self.check_copy(*number, claim, span);
             if !self.has_dead_letters && !self.may_have_lost() {
                 self.check_order(queue, *number, &numbers[..place], span);
             }
@@ -236,19 +258,19 @@ impl History {
         let is_early =
             |delay: &Delay| delay.queue == queue && span.began >= delay.since && span.ended < delay.until;
         // A repeated post that a purge has made a new one has a delay of its own.
-        if message.delays.iter().any(is_early) && !message.may_be_stored_again() {
+        if message.delays.iter().any(is_early) && !self.may_be_stored_again(number) {
             self.violation(format!("message {number} was delivered before its time"));
         }
     }
 
     /// A message with a deduplication id is stored once.
     fn check_id(&mut self, number: u64, id: &str) {
-        let may_have_lost = self.may_have_lost();
+        let may_differ = self.may_have_lost() || self.may_be_stored_again(number);
         let Some(message) = self.messages.get_mut(&number) else { return };
         let first = message.id.get_or_insert_with(|| id.to_owned());
         let differs = first != id;
         // A fail-over can undo a post with its deduplication id.
-        if differs && !message.may_be_stored_again() && !may_have_lost {
+        if differs && !may_differ {
             let first = message.id.clone().unwrap_or_default();
             let text = format!("message {number} is stored twice, as {first} and {id}");
             self.violation(text);
@@ -257,7 +279,13 @@ impl History {
 
     fn check_delivery(&mut self, queue: usize, claim: &str, number: u64, span: Span) {
         let Some(message) = self.messages.get(&number) else {
-            self.violation(format!("message {number} was delivered, and no client posted it"));
+            let text = match filled_by(queue) {
+                Some(of) => {
+                    format!("message {number} was delivered, and subscription {of} copies no such message")
+                }
+                None => format!("message {number} was delivered, and no client posted it"),
+            };
+            self.violation(text);
             return;
         };
         let mut broken = Vec::new();
@@ -275,7 +303,7 @@ impl History {
                 && delete.span.ended <= span.began
                 && !message.may_have_returned(delete)
         };
-        let may_return = self.may_have_lost() || message.may_be_stored_again();
+        let may_return = self.may_have_lost() || self.may_be_stored_again(number);
         if message.deletes.iter().any(is_deleted) && !may_return {
             broken.push(format!("message {number} was delivered by claim {claim} after its delete"));
         }
@@ -290,7 +318,11 @@ impl History {
         if let Some(other) = message.deliveries.iter().find(is_held).filter(|_| !may_return) {
             broken.push(format!("message {number} is under two claims, {} and {claim}", other.claim));
         }
-        if message.deliveries.iter().any(|other| other.claim == claim) {
+        // A post that was lost and repeated may have sent a copy to another queue each time, and a message that was moved
+        // to the source of a subscription more than once is copied each time.
+        let may_be_twice =
+            self.may_have_lost() && filled_by(queue).is_some() || self.may_be_stored_again(number);
+        if message.deliveries.iter().any(|other| other.claim == claim) && !may_be_twice {
             broken.push(format!("message {number} was delivered twice by claim {claim}"));
         }
         self.violations.extend(broken);
@@ -401,7 +433,8 @@ impl History {
                 .any(|delete| delete.certainty != Certainty::NotDone && delete.why != Removal::Move);
             let is_delivered = message.deliveries.iter().any(|delivery| delivery.span.began >= since);
             let is_long = message.terms.ttl.is_none();
-            message.posted == Certainty::Done && is_long && !is_deleted && !is_delivered
+            let is_kept = !places::is_topic(message.terms.queue);
+            message.posted == Certainty::Done && is_kept && is_long && !is_deleted && !is_delivered
         };
         let lost: Vec<u64> =
             self.messages.iter().filter(|(_, message)| is_lost(message)).map(|(number, _)| *number).collect();
@@ -416,6 +449,7 @@ impl History {
         HistoryCounts {
             operations: self.operations,
             posted: count(messages.clone().filter(|message| message.posted == Certainty::Done)),
+            copies: self.copy_counts(),
             delivered: messages.clone().map(|message| count(message.deliveries.iter())).sum(),
             deleted: count(
                 messages.filter(|message| {

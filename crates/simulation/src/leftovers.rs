@@ -1,10 +1,12 @@
 //! The judge of what a run leaves behind: once all queues are empty, no pool has a message and the tree has no claim
 //! and no deleted queue that is still to be cleaned.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use angarium_storage::embedded::{AuditedQueue, audit};
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::cluster::Cluster;
@@ -12,6 +14,9 @@ use crate::history::History;
 
 /// How long the brokers may take to clean up.
 const CLEANING: Duration = Duration::from_secs(400);
+
+/// In a path, behind the name of a topic, or of the source of a subscription.
+const MARK: &str = "%7e";
 
 /// Waits until nothing is left, and notes what stays.
 ///
@@ -54,7 +59,43 @@ fn leftovers(cluster: &Cluster, keeps_abandoned: bool) -> Vec<String> {
         left.extend(audit.unlisted);
     }
     let tree = cluster.nodes();
+    left.extend(orphans(&tree));
+    if !keeps_abandoned {
+        left.extend(unnamed(cluster, &tree));
+    }
     left.extend(tree.keys().filter(|path| is_leftover(path)).map(|path| format!("the tree has {path} left")));
+    left
+}
+
+/// The subscriptions in the tree whose queue or topic is gone.
+fn orphans(tree: &BTreeMap<String, Bytes>) -> Vec<String> {
+    let is_orphan = |path: &&String| {
+        let (["", "queues", ..], Some((source, id))) =
+            (&path.split('/').collect::<Vec<_>>()[..], path.rsplit_once(MARK))
+        else {
+            return false;
+        };
+        !id.is_empty() && !tree.contains_key(source)
+    };
+    tree.keys().filter(is_orphan).map(|path| format!("the tree has {path}, and not its source")).collect()
+}
+
+/// The data in pools of queues that the tree does not have.
+fn unnamed(cluster: &Cluster, tree: &BTreeMap<String, Bytes>) -> Vec<String> {
+    let id_of = |(path, data): (&String, &Bytes)| {
+        let ["", "queues", _, _, _] = path.split('/').collect::<Vec<_>>()[..] else { return None };
+        let record: serde_json::Value = serde_json::from_slice(data).ok()?;
+        Some(record["id"].as_str()?.to_owned())
+    };
+    let named: BTreeSet<String> = tree.iter().filter_map(id_of).collect();
+    let mut left = Vec::new();
+    for storage in cluster.storages().all() {
+        let queues = storage.snapshot().queues;
+        let unnamed = queues.keys().map(ToString::to_string).filter(|queue| !named.contains(queue));
+        left.extend(
+            unnamed.map(|queue| format!("pool {} has data of the deleted queue {queue}", storage.name())),
+        );
+    }
     left
 }
 

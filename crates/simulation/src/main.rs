@@ -152,6 +152,7 @@ fn print(sums: &Sums) {
         println!("  {fault:?}: {count}");
     }
     let outcomes = sums.outcomes.iter().map(|(outcome, count)| format!("{outcome} {count}"));
+    println!("copies: {:?}", sums.counts.copies);
     println!("outcomes: {}", outcomes.collect::<Vec<_>>().join(", "));
     #[cfg(feature = "mutations")]
     print_coverage();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use angarium_cluster::peers::{PeerFailure, PeerResponseBody, PeerTransport};
+use angarium_cluster::trust::PeerProof;
 use async_trait::async_trait;
 use axum::body::{Body, to_bytes};
 use axum::response::Response as ApiResponse;
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tower::{Service, ServiceExt};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, certificate_of};
 use crate::faults::Fault;
 use crate::process::Process;
 use crate::world::{Loss, RequestFaults, World};
@@ -174,6 +175,9 @@ impl PeerTransport for SimulatedPeers {
         let path = request.uri().path().to_owned();
         world.note(|| format!("{} sends {path} to {}", self.from, process.name()));
         let connection = Connection::open(world);
+        let mut request = request;
+        // As the listener does behind the handshake.
+        request.extensions_mut().insert(PeerProof::Certificate(certificate_of(self.number)));
         let served = serve(process, service, request, connection.task.clone());
         let answer = tokio::time::timeout(max_wait, self.exchange(to, served)).await;
         if matches!(answer, Ok(Ok(_))) {

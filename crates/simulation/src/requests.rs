@@ -2,15 +2,17 @@
 
 mod settles;
 mod sqs;
+mod subscriptions;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
-use crate::history::HeldPosts;
+use crate::history::{HeldPosts, kind_of};
 use crate::world::Loss;
 
 pub use settles::{SettleEntry, Verdict};
+pub use subscriptions::NewSubscription;
 
 /// Seconds that messages live which stay for the whole run: two weeks.
 pub const LONG_TTL: u64 = 1_209_600;
@@ -85,7 +87,7 @@ pub struct ApiRequest {
 /// One message to post.
 #[derive(Clone, Debug)]
 pub struct Posting {
-    /// The number that is its body: each message of a run has its own.
+    /// The number in its body: each message of a run has its own.
     pub number: u64,
     /// Its group.
     pub group: Option<String>,
@@ -109,22 +111,23 @@ impl ApiRequest {
         self.wait
     }
 
-    /// Whether the request names a part of a queue, or of a pool, which may be gone: a claim, a message or a drain.
+    /// Whether the request names a part of a queue, or of a pool, which may be gone: a claim, a message, a subscription or
+    /// a drain.
     pub fn names_part(&self) -> bool {
-        let parts = ["/claims/", "/messages/", "/drain"];
+        let parts = ["/claims/", "/messages/", "/drain", "/subscriptions/"];
         self.operation.is_some() || parts.iter().any(|part| self.path.contains(part))
     }
 
     /// Creates or changes a queue.
     pub fn put_queue(queue: &str, attributes: Value) -> Self {
-        Self::new(Method::PUT, format!("/queues/{queue}"), Some(attributes))
+        Self::new(Method::PUT, path_of(queue), Some(attributes))
     }
 
     /// Posts messages.
     pub fn post(queue: &str, postings: &[Posting]) -> Self {
         let message = |posting: &Posting| {
             let ttl = posting.ttl.unwrap_or(LONG_TTL);
-            let mut message = json!({"body": posting.number, "ttl": ttl, "keep": posting.keep});
+            let mut message = json!({"body": body_of(posting.number), "ttl": ttl, "keep": posting.keep});
             if let Some(group) = &posting.group {
                 message["group"] = json!(group);
             }
@@ -137,41 +140,41 @@ impl ApiRequest {
             message
         };
         let messages: Vec<Value> = postings.iter().map(message).collect();
-        Self::new(Method::POST, format!("/queues/{queue}/messages"), Some(json!({"messages": messages})))
+        Self::new(Method::POST, format!("{}/messages", path_of(queue)), Some(json!({"messages": messages})))
     }
 
     /// Claims messages for `ttl` seconds.
     pub fn claim(queue: &str, limit: u64, ttl: u64) -> Self {
-        let path = format!("/queues/{queue}/claims?limit={limit}");
+        let path = format!("{}/claims?limit={limit}", path_of(queue));
         Self::new(Method::POST, path, Some(json!({"ttl": ttl, "grace": 60})))
     }
 
     /// Claims messages, and waits at most `wait` seconds for one.
     pub fn claim_waiting(queue: &str, limit: u64, ttl: u64, wait: u64) -> Self {
-        let path = format!("/queues/{queue}/claims?limit={limit}&wait={wait}");
+        let path = format!("{}/claims?limit={limit}&wait={wait}", path_of(queue));
         Self { wait, ..Self::new(Method::POST, path, Some(json!({"ttl": ttl, "grace": 60}))) }
     }
 
     /// Renews a claim for `ttl` seconds.
     pub fn renew(queue: &str, claim: &str, ttl: u64) -> Self {
-        let path = format!("/queues/{queue}/claims/{claim}");
+        let path = format!("{}/claims/{claim}", path_of(queue));
         Self::new(Method::PATCH, path, Some(json!({"ttl": ttl, "grace": 60})))
     }
 
     /// Releases a claim.
     pub fn release(queue: &str, claim: &str) -> Self {
-        Self::new(Method::DELETE, format!("/queues/{queue}/claims/{claim}"), None)
+        Self::new(Method::DELETE, format!("{}/claims/{claim}", path_of(queue)), None)
     }
 
     /// Releases a claim. Its messages can be claimed again after `delay` seconds.
     pub fn release_later(queue: &str, claim: &str, delay: u64) -> Self {
-        Self::new(Method::DELETE, format!("/queues/{queue}/claims/{claim}?delay={delay}"), None)
+        Self::new(Method::DELETE, format!("{}/claims/{claim}?delay={delay}", path_of(queue)), None)
     }
 
     /// Deletes a message, under a claim or without one.
     pub fn delete(queue: &str, id: &str, claim: Option<&str>) -> Self {
         let claim = claim.map(|claim| format!("?claim_id={claim}")).unwrap_or_default();
-        Self::new(Method::DELETE, format!("/queues/{queue}/messages/{id}{claim}"), None)
+        Self::new(Method::DELETE, format!("{}/messages/{id}{claim}", path_of(queue)), None)
     }
 
     /// Adds a pool.
@@ -218,45 +221,45 @@ impl ApiRequest {
 
     /// Takes at most `count` messages out of a queue, the oldest first.
     pub fn pop(queue: &str, count: u64) -> Self {
-        Self::new(Method::DELETE, format!("/queues/{queue}/messages?pop={count}"), None)
+        Self::new(Method::DELETE, format!("{}/messages?pop={count}", path_of(queue)), None)
     }
 
     /// Begins to move a queue to a pool.
     pub fn migrate(queue: &str, pool: &str) -> Self {
-        Self::new(Method::POST, format!("/queues/{queue}/migrate"), Some(json!({"pool": pool})))
+        Self::new(Method::POST, format!("{}/migrate", path_of(queue)), Some(json!({"pool": pool})))
     }
 
     /// Turns the migration of a queue round.
     pub fn cancel_migration(queue: &str) -> Self {
-        Self::new(Method::DELETE, format!("/queues/{queue}/migrate"), None)
+        Self::new(Method::DELETE, format!("{}/migrate", path_of(queue)), None)
     }
 
     /// Removes all messages of a queue.
     pub fn purge(queue: &str) -> Self {
         let body = json!({"resource_types": ["messages"]});
-        Self::new(Method::POST, format!("/queues/{queue}/purge"), Some(body))
+        Self::new(Method::POST, format!("{}/purge", path_of(queue)), Some(body))
     }
 
     /// Removes the messages of a queue that are kept with their outcome.
     pub fn purge_kept(queue: &str) -> Self {
         let body = json!({"resource_types": ["kept"]});
-        Self::new(Method::POST, format!("/queues/{queue}/purge"), Some(body))
+        Self::new(Method::POST, format!("{}/purge", path_of(queue)), Some(body))
     }
 
     /// Deletes a queue with its messages.
     pub fn delete_queue(queue: &str) -> Self {
-        Self::new(Method::DELETE, format!("/queues/{queue}"), None)
+        Self::new(Method::DELETE, path_of(queue), None)
     }
 
     /// Deletes several messages, each of which is under one of the claims or under none.
     pub fn delete_each(queue: &str, ids: &[String], claim: &str) -> Self {
-        let path = format!("/queues/{queue}/messages/batch?ids={}&claim_ids={claim}", ids.join(","));
+        let path = format!("{}/messages/batch?ids={}&claim_ids={claim}", path_of(queue), ids.join(","));
         Self::new(Method::DELETE, path, None)
     }
 
     /// Counts the messages of a queue.
     pub fn stats(queue: &str) -> Self {
-        Self::new(Method::GET, format!("/queues/{queue}/stats"), None)
+        Self::new(Method::GET, format!("{}/stats", path_of(queue)), None)
     }
 
     /// Returns the request as HTTP.
@@ -282,5 +285,22 @@ impl ApiRequest {
             None => format!("{} {}", self.method, self.path),
             Some(operation) => format!("{operation} {}", self.body.as_ref().map_or("", sqs::queue_of)),
         }
+    }
+}
+
+/// Returns the body of a message: its number, and the kind that filters look at.
+pub fn body_of(number: u64) -> Value {
+    json!({"number": number, "kind": kind_of(number)})
+}
+
+/// Returns the path of a queue `NAME`, a topic `topic:NAME`, or a subscription of one of them, `…/ID`.
+pub fn path_of(address: &str) -> String {
+    let (kind, rest) = match address.strip_prefix("topic:") {
+        Some(topic) => ("topics", topic),
+        None => ("queues", address),
+    };
+    match rest.split_once('/') {
+        Some((source, id)) => format!("/{kind}/{source}/subscriptions/{id}"),
+        None => format!("/{kind}/{rest}"),
     }
 }

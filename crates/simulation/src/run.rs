@@ -65,6 +65,8 @@ pub fn run(scenario: &Scenario, trace: Trace) -> Report {
         .start_paused(true)
         .build()
         .expect("a runtime without I/O can be built");
+    #[cfg(feature = "mutations")]
+    angarium_core::small_bounds::choose(scenario.small_bounds);
     let panics = panics::watch();
     let mut report = runtime.block_on(async {
         let world = World::new(scenario.seed, scenario.cluster.policy, trace);

@@ -54,8 +54,8 @@ const WEATHER_FAULTS: &[(Fault, u32)] = &[
     (Fault::ProcessPause, 3_000),
 ];
 
-/// More faults of processes and servers, which are drawn beside the scenario: seeds without them are as they were before.
-const ADDED_FAULTS: &[(Fault, u32)] = &[(Fault::TreeReadsSlow, 2_000)];
+/// More faults of processes, servers and storages, which are drawn beside the scenario: seeds without them are as they were before.
+const ADDED_FAULTS: &[(Fault, u32)] = &[(Fault::TreeReadsSlow, 2_000), (Fault::PoolForeign, 30_000)];
 
 /// Faults of the disk of an embedded store, which are drawn for each operation, and their greatest rates.
 const DISK_FAULTS: &[(Fault, u32)] = &[
@@ -104,6 +104,9 @@ pub struct Scenario {
     pub rates: FaultRates,
     /// After every so many operations on the disk of an embedded store its process ends; none for never.
     pub crash_every: Option<u64>,
+    /// The greatest bound of caches and steps of the product, if these are small, so that a few messages need many
+    /// pages. Only a build with mutations has such bounds.
+    pub small_bounds: Option<usize>,
 }
 
 /// What clients do in a run beside posts, claims and deletes of messages.
@@ -143,6 +146,10 @@ pub enum Verb {
     SharedHolds,
     /// Messages are popped.
     Pops,
+    /// Queues and topics have subscriptions, which come and go.
+    Subscriptions,
+    /// A message is posted while a claim waits for it.
+    AwaitedPosts,
 }
 
 impl Verb {
@@ -169,6 +176,8 @@ impl Verb {
         (Self::GroupHolds, 4),
         (Self::SharedHolds, 5),
         (Self::Pops, 3),
+        (Self::Subscriptions, 3),
+        (Self::AwaitedPosts, 2),
     ];
 
     /// The verbs that may refuse a request although nothing fails.
@@ -246,7 +255,11 @@ impl Scenario {
         if is_calm {
             Verb::NOT_WHEN_CALM.iter().for_each(|verb| verbs.remove(*verb));
         }
-        Self {
+        // Draws nothing from the scenario.
+        let mut beside = random.clone();
+        beside.random_range(0..u64::MAX);
+        let small_bounds = (beside.random_range(0..3) > 0).then(|| [1, 2, 4, 8][beside.random_range(0..4)]);
+        let mut scenario = Self {
             seed,
             cluster,
             queues: random.random_range(1..=4),
@@ -257,7 +270,22 @@ impl Scenario {
             is_calm,
             rates,
             crash_every,
+            small_bounds,
+        };
+        if beside.random_range(0..4) == 0 {
+            scenario.rush(&mut beside);
         }
+        scenario
+    }
+}
+
+impl Scenario {
+    /// Lets many clients use few queues with hardly a pause, so that their requests meet within the time of one answer.
+    fn rush(&mut self, random: &mut StdRng) {
+        self.queues = self.queues.min(2);
+        self.clients = random.random_range(4..=8);
+        self.steps = random.random_range(40..=120);
+        self.pause_millis = [1, 5, 20][random.random_range(0..3)];
     }
 }
 

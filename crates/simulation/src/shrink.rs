@@ -57,6 +57,9 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
             }
         }
     }
+    if scenario.small_bounds.is_some() {
+        all.push(with(&|smaller| smaller.small_bounds = None));
+    }
     all.extend(scenario.rates.possible().map(|fault| with(&|smaller| smaller.rates.set(fault, 0))));
     all.extend(scenario.verbs.iter().map(|verb| with(&|smaller| smaller.verbs.remove(verb))));
     all
@@ -71,8 +74,8 @@ mod tests {
         let scenario = Scenario::of_seed(1);
         let size = |scenario: &Scenario| {
             let (faults, verbs) = (scenario.rates.possible().count(), scenario.verbs.iter().count());
-            let Scenario { clients, steps, queues, cluster, .. } = scenario;
-            clients + steps + queues + cluster.replicas + faults + verbs
+            let Scenario { clients, steps, queues, cluster, small_bounds, .. } = scenario;
+            clients + steps + queues + cluster.replicas + faults + verbs + usize::from(small_bounds.is_some())
         };
         let mut least = scenario;
         while let Some(smaller) = candidates(&least).pop() {

@@ -3,7 +3,7 @@
 //!
 //! A field is: number, bytes of the value, value (1 + 4 + any). Numbers are: 1 keep, 2 tags, 3 values of holders,
 //! 4 forgotten claims, 5 holder, 6 result, 7 reason, 8 arrival, 9 life before it was kept, 10 history, 11 hold
-//! that has put it aside. Unknown numbers are skipped. Numbers in values are big-endian; a text in a list has its length before it (2). Databases have these forms,
+//! that has put it aside, 12 hops, 13 id of its arrival. Unknown numbers are skipped. Numbers in values are big-endian; a text in a list has its length before it (2). Databases have these forms,
 //! so they never change.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::header::{damaged, take_group};
 use angarium_core::hold::HoldId;
+use angarium_core::ids::MessageId;
 use angarium_core::message::Life;
 use angarium_core::outcome::{
     Arrival, ArrivalLife, Event, EventKind, Extras, Holder, Keep, Meta, Outcome, Reason, Tags,
@@ -29,6 +30,8 @@ const ARRIVAL: u8 = 8;
 const LIFE: u8 = 9;
 const HISTORY: u8 = 10;
 const HELD: u8 = 11;
+const HOPS: u8 = 12;
+const ARRIVED: u8 = 13;
 
 /// Flags of the fields that an arrival has.
 const HAS_DELAY: u8 = 1;
@@ -38,7 +41,8 @@ const HAS_LIFE_OF_TARGET: u8 = 8;
 
 /// Returns the stored form of extras.
 pub(super) fn encode(extras: &Extras) -> Bytes {
-    let Extras { keep, tags, meta, forgotten, by, result, reason, life, arrival, history, held } = extras;
+    let Extras { keep, tags, meta, forgotten, by, result, reason, life, .. } = extras;
+    let Extras { arrival, history, held, hops, arrived, .. } = extras;
     let mut value = BytesMut::new();
     if let Some(keep) = keep {
         put(&mut value, KEEP, &keep.seconds().to_be_bytes());
@@ -77,6 +81,12 @@ pub(super) fn encode(extras: &Extras) -> Bytes {
     if let Some(held) = held {
         put(&mut value, HELD, held.0.as_bytes());
     }
+    if *hops > 0 {
+        put(&mut value, HOPS, &hops.to_be_bytes());
+    }
+    if let Some(arrived) = arrived {
+        put(&mut value, ARRIVED, arrived.as_bytes());
+    }
     value.freeze()
 }
 
@@ -101,6 +111,11 @@ pub(super) fn decode(mut value: Bytes) -> Result<Extras, StoreError> {
             LIFE => extras.life = Some(decode_life(field)?),
             HISTORY => extras.history = take_events(field)?,
             HELD => extras.held = Some(HoldId(Uuid::from_slice(&field).map_err(|_| bad())?)),
+            HOPS => extras.hops = whole(&field)?,
+            ARRIVED => {
+                let id: [u8; 16] = field.as_ref().try_into().map_err(|_| bad())?;
+                extras.arrived = Some(MessageId::from_bytes(id));
+            }
             _ => {}
         }
     }
@@ -272,6 +287,8 @@ mod tests {
             }),
             history: vec![event(EventKind::Failed, "w", "r"), event(EventKind::Requeued, "", "")],
             held: Some(HoldId(Uuid::from_u128(1))),
+            hops: 2,
+            arrived: Some(MessageId::from_bytes([7; 16])),
         }
     }
 
@@ -300,7 +317,10 @@ mod tests {
             03c020000000900016100\
             04c3a42062";
         assert!(hex.starts_with(&expected.replace(' ', "")), "{hex}");
-        assert!(hex.ends_with("0b0000001000000000000000000000000000000001"), "{hex}");
+        let ends = "0b0000001000000000000000000000000000000001\
+            0c0000000400000002\
+            0d0000001007070707070707070707070707070707";
+        assert!(hex.ends_with(&ends.replace(' ', "")), "{hex}");
     }
 
     #[test]
@@ -316,6 +336,6 @@ mod tests {
         let value = encode(&all());
         let whole = (0..value.len()).filter(|length| decode(value.slice(..*length)).is_ok());
         // Cut between two fields, the rest is whole.
-        assert_eq!(whole.count(), 11);
+        assert_eq!(whole.count(), 13);
     }
 }

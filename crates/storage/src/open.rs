@@ -153,6 +153,15 @@ impl PoolOpener {
         drop(closed);
     }
 
+    /// Returns the open journal of an embedded storage and its path below the data directory; none when `uri` is that
+    /// of another storage, or nothing is open there.
+    pub fn open_journal(&self, uri: &str) -> Option<(PathBuf, Journal)> {
+        let path = uri.strip_prefix("embedded:")?;
+        let full = self.full(path).ok()?;
+        let journal = self.journals.lock().get(&full)?.journal.clone();
+        Some((full.strip_prefix(&self.data).ok()?.to_owned(), journal))
+    }
+
     fn full(&self, path: &str) -> Result<PathBuf, PoolOpenError> {
         let relative = Path::new(path);
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));

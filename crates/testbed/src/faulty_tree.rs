@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use angarium_clock::Clock;
 use angarium_coordination::{
@@ -135,6 +136,8 @@ pub struct FaultyTree {
     feeders: Mutex<JoinSet<()>>,
     /// If set, replaces the clock of the tree behind it, and makes this one a tree with a clock of its own.
     pub servers: Mutex<Option<ServersClock>>,
+    /// If set, the timeout of its sessions; it then counts as a tree of several replicas.
+    pub timeout: Mutex<Option<Duration>>,
 }
 
 impl FaultyTree {
@@ -151,6 +154,7 @@ impl FaultyTree {
             mailboxes: Mutex::default(),
             feeders: Mutex::default(),
             servers: Mutex::default(),
+            timeout: Mutex::default(),
         }
     }
 
@@ -314,6 +318,10 @@ impl Coordination for FaultyTree {
 
     fn session(&self) -> watch::Receiver<Session> {
         self.session.subscribe()
+    }
+
+    fn session_timeout(&self) -> Option<Duration> {
+        *self.timeout.lock()
     }
 
     fn check_open(&self) -> Result<(), TreeError> {

@@ -99,6 +99,15 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until nothing prevents the end any more, for a bounded time. `obstacle` states the present one, if there is one.
+pub fn wait_out(what: &str, mut obstacle: impl FnMut() -> Option<String>) {
+    let deadline = Instant::now() + START;
+    while let Some(present) = obstacle() {
+        assert!(Instant::now() < deadline, "not after {START:?}: {what}: {present}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// Returns a loopback port without a listener, a different one at each call. It is below the ports that the system
 /// gives to clients and to listeners on any port, so a restarted server finds it free.
 pub fn free_port() -> u16 {

@@ -3,6 +3,8 @@
 //! pool. It never decides whether a test has passed.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by it")]
 
+pub mod authority;
+pub mod backup;
 pub mod drivers;
 pub mod faulty_tree;
 pub mod held;

@@ -209,6 +209,8 @@ pub fn all_extras() -> Extras {
         }),
         history: vec![event(EventKind::Failed, "worker 1", 5), event(EventKind::Requeued, "", 0)],
         held: Some(HoldId(Uuid::from_u128(7))),
+        hops: 3,
+        arrived: Some(MessageId::from_bytes([9; 16])),
     }
 }
 

@@ -225,6 +225,24 @@ impl Postgres {
         command
     }
 
+    /// Returns the statements of `pg_dump` that create a schema with its contents.
+    pub fn dump(&self, schema: &str) -> String {
+        let mut command = Command::new(programs().join("pg_dump"));
+        command.env("PGPASSWORD", PASSWORD).args(["-h", "127.0.0.1", "-U", "angarium", "-d", "postgres"]);
+        let done = command.args(["-p", &self.port.to_string(), "--schema", schema]).output();
+        let done = done.expect("pg_dump is beside the server");
+        assert!(done.status.success(), "pg_dump: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("the database is in UTF-8")
+    }
+
+    /// Runs the statements of [`Postgres::dump`].
+    pub fn load(&self, dump: &str) {
+        let file = self.dir.path().join("dump");
+        fs::write(&file, dump).expect("the directory is ours");
+        let done = self.psql("SELECT 1").arg("-f").arg(&file).output().expect("psql is there");
+        assert!(done.status.success(), "psql: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
     fn psql(&self, text: &str) -> Command {
         let mut command = Command::new(programs().join("psql"));
         command

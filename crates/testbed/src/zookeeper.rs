@@ -2,7 +2,7 @@
 //! outlives the test process.
 //!
 //! They need Debian's `libzookeeper-java` and `default-jre-headless`. The manifest of the jar names all its
-//! dependencies except the binding of its log, so the class path has two jars.
+//! dependencies except the binding of its log and what Netty needs for TLS.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,9 +17,15 @@ use std::time::Duration;
 use angarium_coordination::zookeeper::Address;
 use tempfile::TempDir;
 
+use super::authority::{Authority, Certified};
 use super::held::{LastWill, ShellServer, free_port, wait_until};
 
-const JARS: [&str; 2] = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"];
+const JARS: [&str; 4] = [
+    "/usr/share/java/zookeeper.jar",
+    "/usr/share/java/slf4j-simple.jar",
+    "/usr/share/java/netty-codec.jar",
+    "/usr/share/java/netty-resolver.jar",
+];
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 const QUIET: &str = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn";
 /// Options of the virtual machine for tests: it is small and starts fast, but runs slowly.
@@ -35,7 +41,13 @@ pub const SESSION: Duration = TICK.saturating_mul(20);
 pub struct ZooKeeper {
     data: TempDir,
     port: u16,
+    /// The port of TLS; none without it.
+    secure_port: Option<u16>,
     machine: &'static [&'static str],
+    /// Further options of the virtual machine.
+    options: Vec<String>,
+    /// Further settings.
+    extra: String,
     /// What runs the virtual machine in place of ourselves, with its arguments.
     through: Vec<OsString>,
     running: Option<ShellServer>,
@@ -59,6 +71,44 @@ impl ZooKeeper {
         Self::start_one(Self { through, ..Self::new(SMALL) }, LastWill::KeepData)
     }
 
+    /// Starts a server that authenticates clients by SASL, as one of these users, and serves others too.
+    pub fn start_with_logins(logins: &[(&str, &str)]) -> Self {
+        let mut server = Self::new(SMALL);
+        server.take_logins(logins);
+        Self::start_one(server, LastWill::KeepData)
+    }
+
+    fn take_logins(&mut self, logins: &[(&str, &str)]) {
+        let users: String =
+            logins.iter().map(|(user, password)| format!(" user_{user}=\"{password}\"")).collect();
+        let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
+        let jaas = self.data.path().join("jaas.conf");
+        fs::write(&jaas, format!("Server {{ {module} required{users}; }};\n"))
+            .expect("the directory is ours");
+        self.options = vec![format!("-Djava.security.auth.login.config={}", jaas.display())];
+        self.extra = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n".into();
+    }
+
+    /// Starts a server with a port of TLS too, which demands a certificate of this authority.
+    pub fn start_with_tls(authority: &Authority, certified: &Certified) -> Self {
+        let mut server = Self::new(SMALL);
+        server.take_certificate(authority, certified);
+        Self::start_one(server, LastWill::KeepData)
+    }
+
+    fn take_certificate(&mut self, authority: &Authority, certified: &Certified) {
+        let port = free_port();
+        self.secure_port = Some(port);
+        self.extra = format!(
+            "secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n\
+             serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+             ssl.keyStore.location={}\nssl.keyStore.type=PEM\n\
+             ssl.trustStore.location={}\nssl.trustStore.type=PEM\nssl.clientAuth=need\n",
+            certified.both.display(),
+            authority.file().display()
+        );
+    }
+
     fn start_with(machine: &'static [&'static str], will: LastWill) -> Self {
         Self::start_one(Self::new(machine), will)
     }
@@ -73,17 +123,27 @@ impl ZooKeeper {
     /// A server that does not run yet and has no settings.
     fn new(machine: &'static [&'static str]) -> Self {
         let data = TempDir::new().expect("there is a temporary directory");
-        Self { data, port: free_port(), machine, through: Vec::new(), running: None }
+        Self {
+            data,
+            port: free_port(),
+            secure_port: None,
+            machine,
+            options: Vec::new(),
+            extra: String::new(),
+            through: Vec::new(),
+            running: None,
+        }
     }
 
     /// Settings of every server.
     fn settings(&self) -> String {
         format!(
             "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
-             admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,wchs\n",
+             admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,wchs\n{}",
             TICK.as_millis(),
             self.data.path().display(),
-            self.port
+            self.port,
+            self.extra
         )
     }
 
@@ -91,7 +151,9 @@ impl ZooKeeper {
         let data = self.data.path();
         let mut command = self.through.clone();
         command.push(find_java().into());
-        command.extend(self.machine.iter().chain([&QUIET, &"-cp"]).map(Into::into));
+        command.extend(self.machine.iter().chain([&QUIET]).map(Into::into));
+        command.extend(self.options.iter().map(Into::into));
+        command.push("-cp".into());
         command.extend([JARS.join(":").into(), MAIN.into(), data.join("zoo.cfg").into()]);
         self.running = Some(ShellServer::start(data, &command, will));
     }
@@ -160,6 +222,11 @@ impl ZooKeeper {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
+    /// The port of TLS.
+    pub fn secure_port(&self) -> u16 {
+        self.secure_port.expect("it was started with TLS")
+    }
+
     /// The address of a tree with a root that no other test uses.
     pub fn fresh_tree(&self) -> Address {
         fresh_tree_at(&self.endpoint().to_string())
@@ -184,7 +251,24 @@ pub struct Ensemble(pub [ZooKeeper; 3]);
 impl Ensemble {
     /// Starts three servers with empty data and waits until all of them serve.
     pub fn start() -> Self {
+        Self::start_each([(); 3].map(|()| ZooKeeper::new(SMALL)))
+    }
+
+    /// As [`Ensemble::start`], each as [`ZooKeeper::start_with_logins`].
+    pub fn start_with_logins(logins: &[(&str, &str)]) -> Self {
         let mut servers = [(); 3].map(|()| ZooKeeper::new(SMALL));
+        servers.iter_mut().for_each(|server| server.take_logins(logins));
+        Self::start_each(servers)
+    }
+
+    /// As [`Ensemble::start`], each as [`ZooKeeper::start_with_tls`].
+    pub fn start_with_tls(authority: &Authority, certified: &Certified) -> Self {
+        let mut servers = [(); 3].map(|()| ZooKeeper::new(SMALL));
+        servers.iter_mut().for_each(|server| server.take_certificate(authority, certified));
+        Self::start_each(servers)
+    }
+
+    fn start_each(mut servers: [ZooKeeper; 3]) -> Self {
         let members: String = (1..)
             .zip(&servers)
             .map(|(id, _)| format!("server.{id}=127.0.0.1:{}:{}\n", free_port(), free_port()))

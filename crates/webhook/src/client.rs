@@ -93,7 +93,7 @@ impl WebhookClient {
                 outcome => return outcome,
             }
         }
-        let connection = self.connect(origin, deadline).await?;
+        let connection = self.connect(delivery, deadline).await?;
         self.exchange(connection, delivery, deadline).await
     }
 
@@ -115,9 +115,14 @@ impl WebhookClient {
         judge(&parts, &bytes, delivery.timestamp)
     }
 
-    async fn connect(&self, origin: &Origin, deadline: Instant) -> Result<WebhookConnection, DeliveryError> {
+    async fn connect(
+        &self,
+        delivery: &Delivery,
+        deadline: Instant,
+    ) -> Result<WebhookConnection, DeliveryError> {
+        let origin = delivery.url.origin();
         let deadline = deadline.min(Instant::now() + self.limits.connect);
-        let addresses = self.addresses(origin, deadline).await?;
+        let addresses = self.addresses(delivery, deadline).await?;
         let stream = self.open(&addresses, deadline).await?;
         let socket: Box<dyn Socket> = match origin.scheme {
             Scheme::Http => Box::new(stream),
@@ -127,11 +132,16 @@ impl WebhookClient {
     }
 
     /// Resolves the host once. All of its addresses must be allowed, or none is returned.
-    async fn addresses(&self, origin: &Origin, deadline: Instant) -> Result<Vec<SocketAddr>, DeliveryError> {
+    async fn addresses(
+        &self,
+        delivery: &Delivery,
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, DeliveryError> {
+        let origin = delivery.url.origin();
         let ips = match &origin.host {
             Host::Address(ip) => vec![*ip],
             Host::Name(name) => {
-                let found = timeout_at(deadline, self.resolver.resolve(name)).await;
+                let found = timeout_at(deadline, self.resolver.resolve(name, &delivery.account)).await;
                 let found = found.map_err(|_| DeliveryError::TimedOut(Phase::Resolve))?;
                 found.map_err(|_| DeliveryError::Unreachable(UnreachableCause::Name))?
             }

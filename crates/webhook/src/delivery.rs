@@ -13,6 +13,8 @@ use crate::url::WebhookUrl;
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub url: WebhookUrl,
+    /// Owner of the subscription: accounts share the look-ups of names.
+    pub account: String,
     /// The same at each attempt, so that the subscriber can recognise a duplicate.
     pub id: DeliveryId,
     /// Time of this attempt, in seconds since the Unix epoch. Dates in `Retry-After` are compared with it.

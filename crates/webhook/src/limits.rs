@@ -25,6 +25,10 @@ pub const ADDRESSES: usize = 4;
 /// Most look-ups of names at once. A look-up occupies a thread until the system answers, also after its deadline.
 pub const LOOKUPS: usize = 32;
 
+/// Most look-ups of names of one account at once, so that four accounts with names that are not answered leave no other
+/// account without.
+pub const ACCOUNT_LOOKUPS: usize = 8;
+
 /// Longest wait that a subscriber can ask for with `Retry-After`.
 pub const RETRY_AFTER: Duration = Duration::from_secs(3600);
 

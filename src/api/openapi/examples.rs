@@ -6,7 +6,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, OpenApi, RefOr};
 
 use super::hold_examples::of_holds;
-use super::subscription_examples::of_subscriptions;
+use super::topic_examples::of_topics;
 
 const MESSAGE: &str = "019ab1c2-5f07-7d3e-8a41-3c5d7e9f1b20";
 /// A part of the metrics page.
@@ -29,6 +29,11 @@ impl Bodies {
     /// Returns the bodies with every text changed by `change`.
     pub(super) fn map(self, change: fn(Value) -> Value) -> Self {
         Self { request: self.request.map(change), answer: self.answer.map(change) }
+    }
+
+    /// Returns the answer; null when there is none.
+    pub(super) fn into_answer(self) -> Value {
+        self.answer.unwrap_or_default()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -90,7 +95,9 @@ pub(super) fn bodies(operation: &str) -> Bodies {
         | "health_get"
         | "service_stats_get"
         | "components_list"
+        | "receipt_key_create"
         | "readiness_get"
+        | "backup_create"
         | "metrics_get" => of_the_service(operation),
         "queues_list"
         | "queue_create"
@@ -120,7 +127,7 @@ pub(super) fn bodies(operation: &str) -> Bodies {
         "queue_hold_put" | "queue_hold_get" | "pool_hold_put" | "pool_hold_get" | "project_hold_put"
         | "project_hold_get" | "holds_list" | "group_hold_put" | "group_hold_get" => of_holds(operation),
         "flavors_list" | "flavor_get" | "flavor_put" | "flavor_update" => of_flavors(operation),
-        _ => of_subscriptions(operation),
+        _ => of_topics(operation),
     }
 }
 
@@ -135,8 +142,7 @@ fn serving() -> Value {
             "session": "connected",
             "slots": 256,
             "open_queues": 3,
-            "waiting_claims": 1,
-            "claimed_messages": 4,
+            "waiting_claims": 1, "claimed_messages": 4,
             "silent_pools": []
         }
     })
@@ -165,14 +171,17 @@ fn of_the_service(operation: &str) -> Bodies {
             "paths": {}
         })),
         "reference_get" => Bodies::answer(json!("<!doctype html><html lang=\"en\"></html>")),
+        "receipt_key_create" => Bodies::answer(json!({
+            "since": "2026-11-29T22:01:00Z", "earlier_expire": "2026-11-30T10:01:00Z"
+        })),
         "components_list" => Bodies::answer(json!({
             "answered_by": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34",
-            "schema": 1,
+            "schema": 1, "unowned_slots": [],
             "components": [{
                 "instance": "6c1f0a52-3c3c-4c6e-9f0e-0b7f8f1d2a34", "address": "10.0.0.5:8889", "version": "0.1.0",
-                "schema": 2, "state": "running", "weight": 100, "started": "2026-01-12T09:30:00Z", "slots": [0, 7, 254]
-            }],
-            "unowned_slots": []
+                "schema": 2, "state": "running", "weight": 100, "started": "2026-01-12T09:30:00Z", "slots": [0, 7, 254],
+                "passed_over": false, "unreached_pools": [], "unreached_replicas": []
+            }]
         })),
         "health_get" => Bodies::answer(json!({
             "catalog_reachable": true,
@@ -202,6 +211,7 @@ fn of_the_service(operation: &str) -> Bodies {
         })),
         "readiness_get" => Bodies::answer(json!({"warnings": []})),
         "metrics_get" => Bodies::answer(json!(METRICS)),
+        "backup_create" => Bodies::answer(json!("angarium backup 1\n…")),
         _ => Bodies::default(),
     }
 }
@@ -437,9 +447,9 @@ fn of_pools(operation: &str) -> Bodies {
         "balance_start" => Bodies::both(json!({"limit": 20, "rate": 1_000}), plan(json!({"begun": true}))),
         "pool_drain_start" => Bodies::both(
             json!({"rate": 1_000}),
-            json!({"done": false, "waiting": 12, "moving": 4, "subscribed": 0, "rate": 1_000}),
+            json!({"done": false, "waiting": 12, "moving": 4, "rate": 1_000}),
         ),
-        "pool_drain_get" => Bodies::answer(json!({"done": true, "waiting": 0, "moving": 0, "subscribed": 0})),
+        "pool_drain_get" => Bodies::answer(json!({"done": true, "waiting": 0, "moving": 0})),
         "pool_map_get" => Bodies::answer(json!({
             "complete": true,
             "pools": [{

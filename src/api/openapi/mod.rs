@@ -8,6 +8,7 @@ mod optional;
 mod reference;
 mod sqs;
 mod subscription_examples;
+mod topic_examples;
 
 use std::sync::LazyLock;
 
@@ -41,6 +42,7 @@ use super::error::ErrorBody;
             time as done or failed."),
         (name = "claims", description = "Leases on messages: hidden for a time, then deleted or ready again."),
         (name = "subscriptions", description = "Readers of a queue that each get a copy of every message that is posted to it."),
+        (name = "topics", description = "Queues that keep nothing for themselves: a message that is posted to one is copied for its subscriptions."),
         (name = "pools", description = "Registered storages, for administrators. Each queue is stored in one of them."),
         (name = "flavors", description = "Names for sets of pools, of which the metadata of a queue may choose one."),
         (name = "health", description = "Whether the service serves."),
@@ -72,6 +74,11 @@ impl Modify for Schemes {
             "A signature of AWS, version 4, over the request. Operations of SQS need it while the service has keys.",
         );
         components.add_security_scheme("aws_signature", SecurityScheme::ApiKey(ApiKey::Header(signature)));
+        let signed = ApiKeyValue::with_description(
+            "URL-Signature",
+            "The signature that the service has sent to a webhook, for the confirmation of its subscription.",
+        );
+        components.add_security_scheme("url_signature", SecurityScheme::ApiKey(ApiKey::Header(signed)));
         components.add_security_scheme("x_auth_token", SecurityScheme::ApiKey(ApiKey::Header(header)));
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn of_subscriptions(operation: &str) -> Bodies {
             "links": [{"rel": "next", "href": format!("/v2/queues/invoices/subscriptions?marker={ID}")}]
         })),
         "subscription_create" => Bodies::both(
-            json!({"subscriber": "pull:billing", "ttl": 31_536_000, "options": {"_max_claim_count": 5}}),
+            json!({"subscriber": "pull:billing", "ttl": 31_536_000, "options": {"_max_claim_count": 5, "max_messages": 10_000}}),
             json!({"subscription_id": ID}),
         ),
         "subscription_get" => Bodies::answer(subscription()),
@@ -49,6 +49,14 @@ fn below(example: Value) -> Value {
 fn subscription() -> Value {
     json!({
         "id": ID, "source": "invoices", "subscriber": "pull:billing", "ttl": 31_536_000, "age": 86,
-        "options": {"_max_claim_count": 5}, "confirmed": true
+        "options": {"_max_claim_count": 5, "max_messages": 10_000}, "confirmed": true,
+        "bounds": {"max_messages": 10_000, "max_bytes": 1_073_741_824, "overflow": "suspend"},
+        "backlog": {
+            "suspended": true, "filling": true, "left_out": 37, "dropped": 0,
+            "gap": {
+                "since": "2026-11-27T10:15:04Z", "first": "019ac4c0-5f07-7d3e-8a41-3c5d7e9f1b20",
+                "last": "019ac4c2-1b07-7d3e-8a41-3c5d7e9f1b77", "messages": 37
+            }
+        }
     })
 }

@@ -9,9 +9,11 @@
 //! | a claim or a receive that waits for messages | [`limits::REQUEST_DEADLINE`] and the max wait |
 //! | a purge, whose work grows with its queue | [`limits::PURGE_DEADLINE`] |
 //! | a pool that is created or changed, whose storage replays its log | [`limits::POOL_DEADLINE`] |
+//! | a backup, whose answer grows with all that is stored | [`limits::REQUEST_DEADLINE`] up to its first byte, [`limits::BACKUP_DEADLINE`] to its last |
 //!
-//! There is no stream and no export: each answer is complete before its first byte is sent. A replica that serves a
-//! forwarded request has the same deadline.
+//! Each answer but one is complete before its first byte is sent. The exception is the stream of a backup: its deadline is
+//! that of its first byte, then each write to the client has the deadline of the connection, and the service bounds the
+//! whole stream. A replica that serves a forwarded request has the same deadline.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -79,8 +79,9 @@ pub const SQS: &str = "sqs";
 pub const PEER: &str = "peer";
 
 /// Path prefixes of REST that the log names. Any other path may contain text that a caller has chosen.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "/v2/queues",
+    "/v2/topics",
     "/v2/pools",
     "/v2/flavors",
     "/v2/admin",

@@ -7,8 +7,12 @@ use crate::api::versions::{HOME, HOME_WITHOUT_SLASH};
 use angarium_core::error::{Error, InvalidPart};
 
 /// Answers other than JSON: a path, and the media type of its answer.
-const OTHERS: &[(&str, &str)] =
-    &[(HOME, HOME_TYPE), (HOME_WITHOUT_SLASH, HOME_TYPE), ("/v2/docs", "text/html")];
+const OTHERS: &[(&str, &str)] = &[
+    (HOME, HOME_TYPE),
+    (HOME_WITHOUT_SLASH, HOME_TYPE),
+    ("/v2/docs", "text/html"),
+    ("/v2/backup", "application/octet-stream"),
+];
 
 const HOME_TYPE: &str = "application/json-home";
 

@@ -33,7 +33,7 @@ impl Rest {
         }
         let identity = match &self.authentication {
             Authentication::Off(hosts) => unauthenticated(hosts, head)?,
-            Authentication::On(_) if need == Need::Nothing => Identity {
+            Authentication::On(_) if need == Need::Nothing || self.operations.is_signed(head) => Identity {
                 project: ProjectId::new(named_project(&head.headers)?.unwrap_or_default())?,
                 role: Role::Member,
                 name: None,

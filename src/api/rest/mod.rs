@@ -4,6 +4,7 @@
 pub mod accept;
 mod caller;
 mod operations;
+mod parameters;
 mod renderer;
 mod target;
 
@@ -93,8 +94,12 @@ impl Rest {
     }
 
     /// Serves a request by its route.
-    pub async fn serve(&self, mut request: Request, identity: Identity) -> Response {
-        request.extensions_mut().insert(identity);
-        self.routes.clone().call(request).await.unwrap_or_else(|never| match never {})
+    pub async fn serve(&self, request: Request, identity: Identity) -> Response {
+        let (mut head, body) = request.into_parts();
+        if let Err(error) = self.operations.check_query(&head) {
+            return self.refuse(error);
+        }
+        head.extensions.insert(identity);
+        self.routes.clone().call(Request::from_parts(head, body)).await.unwrap_or_else(|never| match never {})
     }
 }

@@ -13,7 +13,8 @@ use angarium_core::ids::Slot;
 use angarium_core::limits::{self, Limits};
 use angarium_core::names::{QueueName, QueueRef};
 
-const QUEUES: &str = "/v2/queues/";
+/// Queues and topics: a topic is in the slot that a queue of its name would be in.
+const SOURCES: [&str; 2] = ["/v2/queues/", "/v2/topics/"];
 const SUBSCRIPTIONS: &str = "subscriptions/";
 const SETTLE: &str = "/settle";
 
@@ -39,7 +40,7 @@ fn time(method: &Method, uri: &Uri) -> Duration {
     if PlaceKind::of_query(uri.query().unwrap_or_default()) == PlaceKind::LongPoll {
         return longest_wait();
     }
-    if *method == Method::POST && path.starts_with(QUEUES) && path.ends_with("/purge") {
+    if *method == Method::POST && below_sources(uri).is_some() && path.ends_with("/purge") {
         return limits::PURGE_DEADLINE;
     }
     if [Method::PUT, Method::PATCH].contains(method) && path.starts_with("/v2/pools/") {
@@ -48,9 +49,14 @@ fn time(method: &Method, uri: &Uri) -> Duration {
     limits::REQUEST_DEADLINE
 }
 
-/// Returns the slot of the queue in a path, if there is one.
+/// Returns the part of a path that begins with the name of a queue or a topic.
+fn below_sources(uri: &Uri) -> Option<&str> {
+    SOURCES.iter().find_map(|start| uri.path().strip_prefix(start))
+}
+
+/// Returns the slot of the queue or topic in a path, if there is one.
 fn slot(uri: &Uri, identity: &Identity) -> Option<Slot> {
-    let name = uri.path().strip_prefix(QUEUES)?.split('/').next()?;
+    let name = below_sources(uri)?.split('/').next()?;
     // A queue name never needs an escape, so an escaped one is no name.
     let queue = QueueRef { project: identity.project.clone(), name: QueueName::new(name).ok()? };
     Some(queue.slot())
@@ -58,7 +64,7 @@ fn slot(uri: &Uri, identity: &Identity) -> Option<Slot> {
 
 /// Returns the part of a path behind its queue, or behind its subscription when the request is for the queue of one.
 fn below_queue(uri: &Uri) -> Option<&str> {
-    let (_, rest) = uri.path().strip_prefix(QUEUES)?.split_once('/')?;
+    let (_, rest) = below_sources(uri)?.split_once('/')?;
     let subscription = rest.strip_prefix(SUBSCRIPTIONS).and_then(|rest| rest.split_once('/'));
     Some(subscription.map_or(rest, |(_, rest)| rest))
 }
@@ -111,6 +117,8 @@ mod tests {
             (Method::POST, "/v2/queues/q/purge", 600),
             (Method::POST, "/v2/queues/q/subscriptions/s/purge", 600),
             (Method::POST, "/v2/queues/q/subscriptions/s/claims?wait=20", 65),
+            (Method::POST, "/v2/topics/t/subscriptions/s/claims?wait=20", 65),
+            (Method::POST, "/v2/topics/t/purge", 600),
             (Method::POST, "/v2/queues/q/subscriptions", 45),
             (Method::PUT, "/v2/pools/p", 300),
         ] {
@@ -125,6 +133,8 @@ mod tests {
             (Method::POST, "/v2/queues/q/claims?wait=20", true),
             (Method::GET, "/v2/queues/q/messages/m?wait=20", true),
             (Method::POST, "/v2/queues/q/subscriptions/s/claims?wait=20", true),
+            (Method::POST, "/v2/topics/t/subscriptions/s/claims?wait=20", true),
+            (Method::POST, "/v2/topics/t/messages?wait=20", false),
             (Method::GET, "/v2/queues/q/subscriptions/s/messages/m?wait=20", true),
             (Method::GET, "/v2/queues/q/subscriptions/s?wait=20", false),
             (Method::POST, "/v2/queues/q/subscriptions/claims?wait=20", false),
@@ -149,6 +159,8 @@ mod tests {
             (Method::POST, "/v2/queues/q/claims/c/settle", true),
             (Method::POST, "/v2/queues/q/messages/m/requeue", false),
             (Method::DELETE, "/v2/queues/q/subscriptions/s", true),
+            (Method::DELETE, "/v2/topics/t/subscriptions/s", true),
+            (Method::DELETE, "/v2/topics/t", false),
             (Method::POST, "/v2/queues/q/subscriptions", false),
             (Method::PATCH, "/v2/queues/q/subscriptions/s", false),
             (Method::DELETE, "/v2/queues/q/subscriptions/s/messages/m", true),

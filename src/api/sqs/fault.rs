@@ -267,6 +267,7 @@ impl From<Arc<Error>> for Fault {
             | Error::NoPool
             | Error::NotDurable(_)
             | Error::Held { .. }
+            | Error::SubscriptionFull { .. }
             | Error::Full
             | Error::PoolsClosed { .. }
             | Error::Unavailable { .. } => Kind::ServiceUnavailable,

@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 use super::arguments::{WholeNumber, within};
 use super::context::Context;
 use super::encode::OperationResult;
-use super::fault::{Fault, Kind};
+use super::fault::{Fault, Kind, capitalized};
 use super::queue_attributes::{self, Attributes};
 use super::tags;
 use super::{fifo, page_token};
 use angarium_broker::QueueFilter;
+use angarium_core::error::Error;
 use angarium_core::limits::{self, Span};
-use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::names::{ProjectId, QueueKind, QueueName, QueueRef};
 use angarium_core::page::PageLimit;
 use angarium_core::queue::CreateResult;
 
@@ -38,8 +39,12 @@ pub async fn create(context: &Context<'_>, asked: CreateQueue) -> Result<Operati
     fifo::check_new(&queue.name, &attributes)?;
     let changes = queue_attributes::checked(context, queue, &attributes).await?;
     let metadata = queue_attributes::of_new_queue(context.broker.limits(), changes, tags::checked(tags)?)?;
-    if context.broker.queue_create(queue, metadata).await? == CreateResult::Existed {
-        check_same(context, queue, &attributes).await?;
+    match context.broker.queue_create(queue, metadata).await {
+        Ok(CreateResult::New) => {}
+        Ok(CreateResult::Existed) => check_same(context, queue, &attributes).await?,
+        // A topic has the name.
+        Err(Error::Conflict(why)) => return Err(Fault::new(Kind::QueueNameExists, capitalized(&why))),
+        Err(error) => return Err(error.into()),
     }
     Ok(OperationResult::new(QueueUrl { queue_url: context.url(queue) }))
 }
@@ -106,6 +111,7 @@ pub fn filter(
     let span = Span::new(1, page, page).ok_or_else(Fault::no_queue)?;
     let token = token.filter(|token| !token.is_empty());
     let filter = QueueFilter {
+        kind: QueueKind::Queue,
         after: token.map(|token| page_token::open(context, &token)).transpose()?,
         limit: PageLimit::new(asked, span)?,
         name_part: None,

@@ -235,7 +235,7 @@ pub async fn sources(context: &Context<'_>, asked: ListSources) -> Result<Operat
     let queue = context.request.subject()?;
     context.broker.queue_metadata(queue).await?.ok_or_else(Fault::no_queue)?;
     let (filter, is_paged) = filter(context, asked.max_results, asked.next_token)?;
-    let metadata = vec![(keys::DEAD_LETTER_QUEUE.to_owned(), queue.name.to_string())];
+    let metadata = vec![(keys::DEAD_LETTER_QUEUE.to_owned(), queue.name.as_str().to_owned())];
     let (queue_urls, next) = urls(context, &queue.project, QueueFilter { metadata, ..filter }).await?;
     Ok(OperationResult::new(Sources { queue_urls, next_token: next.filter(|_| is_paged) }))
 }

@@ -49,11 +49,18 @@ pub struct Component {
     started: String,
     /// The slots that it has, of the 256 in all. A queue is in one, by its project and name.
     slots: Vec<u8>,
+    /// Whether it gets no slots, because others reach more pools or more replicas.
+    passed_over: bool,
+    /// The pools that it has not reached for the length of a session.
+    unreached_pools: Vec<String>,
+    /// The replicas that it has not reached for the length of a session.
+    unreached_replicas: Vec<Uuid>,
 }
 
 impl From<ComponentView> for Component {
     fn from(view: ComponentView) -> Self {
         let component = view.component;
+        let unreached = component.unreached.unwrap_or_default();
         Self {
             instance: component.instance,
             address: component.address,
@@ -63,6 +70,9 @@ impl From<ComponentView> for Component {
             weight: component.weight,
             started: Timestamp::from_millis(component.started).calendar(),
             slots: view.slots.into_iter().map(|slot| slot.0).collect(),
+            passed_over: view.is_passed_over,
+            unreached_pools: unreached.pools,
+            unreached_replicas: unreached.peers,
         }
     }
 }

@@ -10,17 +10,20 @@ use uuid::Uuid;
 
 use super::explained_message::MessageExplanation;
 use super::holds::HoldView;
+use super::subscriptions::WebhookError;
 use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, CallerRole, MessagePath, Path, QueuePath, QueueRequest};
 use crate::api::json::reply;
 use crate::api::sqs::ContextLimits;
 use angarium_broker::{
     Broker, ClaimRefusal, PoolState, QueueExplanation as BrokerExplanation, ReachedLimit, TransferTarget,
+    WebhookStatus,
 };
 use angarium_core::durability::Durability;
 use angarium_core::error::{Error, Resource};
 use angarium_core::group::GroupName;
 use angarium_core::hold::GroupHold;
+use angarium_core::ids::SubscriptionId;
 use angarium_core::time::Timestamp;
 
 /// What a claim of a queue would get now, and why.
@@ -29,6 +32,10 @@ pub struct QueueExplanation {
     /// One sentence for a person. Its words may change with each version; programs read the fields.
     #[schema(example = "A claim gets nothing now: 1 message is delayed until 2026-11-21T08:00:00Z.")]
     says: String,
+    /// The subscriptions of a topic. Absent for a queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    subscriptions: Option<usize>,
     /// Messages that are ready and under no claim, also those of blocked groups. Absent while the pool does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -65,6 +72,11 @@ pub struct QueueExplanation {
     held: Vec<HoldView>,
     /// Holds of groups, in order of the groups, also those whose messages are being made ready again; at most 16.
     held_groups: Vec<GroupHoldReport>,
+    /// Webhooks whose last attempt failed, of the subscriptions of the queue or of the subscription whose queue it is; at
+    /// most 16. Absent when there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    failing_webhooks: Vec<WebhookReport>,
     /// Claims that wait for messages of the queue.
     waiting_claims: usize,
     /// The last claim that was answered with an error. Absent when there was none since the replica opened the queue.
@@ -86,6 +98,24 @@ pub struct QueueExplanation {
 
 /// Max holds of groups in an explanation.
 const SHOWN_GROUPS: usize = 16;
+/// Max failing webhooks in an explanation.
+const SHOWN_WEBHOOKS: usize = 16;
+
+/// A webhook whose last attempt failed.
+#[derive(Debug, Serialize, ToSchema)]
+struct WebhookReport {
+    /// Its subscription.
+    #[schema(value_type = Uuid)]
+    subscription: String,
+    /// Its failures, as the subscription shows them.
+    failing: WebhookError,
+}
+
+impl From<(SubscriptionId, WebhookStatus)> for WebhookReport {
+    fn from((subscription, status): (SubscriptionId, WebhookStatus)) -> Self {
+        Self { subscription: subscription.to_string(), failing: status.into() }
+    }
+}
 
 /// The hold of a group.
 #[derive(Debug, Serialize, ToSchema)]
@@ -294,6 +324,7 @@ impl From<BrokerExplanation> for QueueExplanation {
         let facts = facts.unwrap_or_default();
         Self {
             says: explained.says,
+            subscriptions: explained.subscriptions,
             ready: counts.map(|counts| counts.ready),
             delayed,
             claimed,
@@ -312,6 +343,12 @@ impl From<BrokerExplanation> for QueueExplanation {
                 .into_iter()
                 .take(SHOWN_GROUPS)
                 .map(GroupHoldReport::from)
+                .collect(),
+            failing_webhooks: explained
+                .failing_webhooks
+                .into_iter()
+                .take(SHOWN_WEBHOOKS)
+                .map(WebhookReport::from)
                 .collect(),
             waiting_claims: explained.waiting_claims,
             last_claim_error: explained.last_refusal.map(ClaimErrorReport::from),

@@ -26,7 +26,7 @@ const DISCARDED: HeaderName = HeaderName::from_static("x-discarded");
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HoldRequest {
-    /// Whether no message can be claimed; true when absent.
+    /// Whether no message can be claimed; true when absent, and false for a topic or beside `transfer`.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     claim: Option<bool>,
@@ -39,6 +39,11 @@ pub struct HoldRequest {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     discard: Option<bool>,
+    /// Whether transfers to other queues and migrations to other pools wait, for copies of the pools; false when absent.
+    /// Of pools alone.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    transfer: Option<bool>,
     /// Why it is held: one line for the people who meet the hold.
     #[schema(min_length = 1, max_length = 256, example = "bad deploy 1.4.2")]
     reason: String,
@@ -55,12 +60,18 @@ impl RequestBody for HoldRequest {
 }
 
 impl HoldRequest {
+    /// The hold of a topic, which has no claims to stop.
+    fn of_topic(self) -> Self {
+        Self { claim: self.claim.or(Some(false)), ..self }
+    }
+
     pub(super) fn check(self, by: Option<String>) -> Result<HoldTerms, Error> {
-        let effects = HoldEffects::new(
-            self.claim.unwrap_or(true),
-            self.post.unwrap_or_default(),
-            self.discard.unwrap_or_default(),
-        )?;
+        let (post, discard) = (self.post.unwrap_or_default(), self.discard.unwrap_or_default());
+        let effects = if self.transfer.unwrap_or_default() {
+            HoldEffects::with_transfers(self.claim.unwrap_or_default(), post, discard)?
+        } else {
+            HoldEffects::new(self.claim.unwrap_or(true), post, discard)?
+        };
         let wrong = || {
             let why = "it is a date and a time with an offset, as in 2030-01-05T08:00:00Z";
             Error::invalid(InvalidPart::Limit, "until", why)
@@ -80,6 +91,10 @@ pub struct HoldView {
     post: bool,
     /// Whether posts are dropped.
     discard: bool,
+    /// Whether transfers and migrations out of the pool wait. Absent when they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    transfer: Option<bool>,
     /// Why it is held.
     reason: String,
     /// The name of the token, or of the user in Keystone, that made the hold. Absent when there is none; of a hold of a
@@ -121,6 +136,7 @@ impl From<AppliedHold> for HoldView {
             claim: hold.effects.bars_claims(),
             post: posts == Some(PostEffect::Refused),
             discard: posts == Some(PostEffect::Discarded),
+            transfer: hold.effects.bars_transfers().then_some(true),
             reason: hold.reason.to_string(),
             by: hold.by,
             at: hold.since.calendar(),
@@ -152,6 +168,7 @@ pub async fn put(
     asked: QueueRequest,
     Json(body): Json<HoldRequest>,
 ) -> Result<Response, ApiError> {
+    let body = if asked.queue.name.is_topic() { body.of_topic() } else { body };
     let hold = broker.queue_hold(&asked.queue, body.check(by)?).await?;
     Ok(reply(StatusCode::OK, &HoldView::from(hold)))
 }

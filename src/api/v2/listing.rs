@@ -17,9 +17,11 @@ use crate::api::json::reply;
 use crate::api::query::{Query, boolean, integer};
 use angarium_broker::{Broker, QueueCounts, QueueFilter};
 use angarium_core::limits::Limits;
+use angarium_core::names::QueueKind;
 use angarium_core::page::PageLimit;
 
 const PATH: &str = "/v2/queues";
+const TOPICS: &str = "/v2/topics";
 
 /// Which queues to list. Every other parameter is a filter: the value that the metadata must have under that key.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -50,8 +52,9 @@ pub struct QueuesQuery {
 }
 
 impl QueuesQuery {
-    fn filter(&self, limits: &Limits) -> Result<QueueFilter, ApiError> {
+    fn filter(&self, kind: QueueKind, limits: &Limits) -> Result<QueueFilter, ApiError> {
         Ok(QueueFilter {
+            kind,
             after: self.marker.clone(),
             limit: PageLimit::new(integer("limit", self.limit.as_deref())?, limits.queues_page)?,
             name_part: self.name.clone(),
@@ -63,7 +66,7 @@ impl QueuesQuery {
         })
     }
 
-    fn links(&self, next: Option<String>) -> Vec<Link> {
+    fn links(&self, path: &str, next: Option<String>) -> Vec<Link> {
         let mut carried = vec![
             ("limit", self.limit.as_deref()),
             ("detailed", spelled(self.detailed.as_deref())),
@@ -72,7 +75,7 @@ impl QueuesQuery {
             ("name", self.name.as_deref()),
         ];
         carried.extend(self.metadata.iter().map(|(key, value)| (key.as_str(), Some(value.as_str()))));
-        links(PATH, next, &carried)
+        links(path, next, &carried)
     }
 }
 
@@ -89,9 +92,9 @@ pub struct QueuePage {
     count: Option<u64>,
 }
 
-/// A queue in a list.
+/// A queue or a topic in a list.
 #[derive(Debug, Serialize, ToSchema)]
-struct Queue {
+pub(super) struct Queue {
     /// Its name.
     name: String,
     /// Its path.
@@ -168,15 +171,39 @@ pub async fn get(
     caller: Caller,
     Query(query): Query<QueuesQuery>,
 ) -> Result<Response, ApiError> {
-    let filter = query.filter(broker.limits())?;
-    let page = broker.queues_list(&caller.project, &filter).await?;
-    let queue = |view: angarium_broker::QueueView| Queue {
-        href: format!("{PATH}/{}", view.name),
-        name: view.name.to_string(),
-        metadata: view.metadata.filter(|_| filter.is_detailed).map(ShownBody),
-        stats: view.counts.map(QueueMessageCounts::from),
-    };
-    let queues = page.queues.into_iter().map(queue).collect();
-    let links = query.links(page.next.map(|name| name.to_string()));
-    Ok(reply(StatusCode::OK, &QueuePage { queues, links, count: page.count }))
+    let page = ListedPage::read(&broker, &caller, &query, QueueKind::Queue).await?;
+    let ListedPage { queues, links, count } = page;
+    Ok(reply(StatusCode::OK, &QueuePage { queues, links, count }))
+}
+
+/// A page of queues or topics.
+pub(super) struct ListedPage {
+    /// In order of their names.
+    pub(super) queues: Vec<Queue>,
+    /// The next page.
+    pub(super) links: Vec<Link>,
+    /// How many the project has, if the request wants to know.
+    pub(super) count: Option<u64>,
+}
+
+impl ListedPage {
+    pub(super) async fn read(
+        broker: &Broker,
+        caller: &Caller,
+        query: &QueuesQuery,
+        kind: QueueKind,
+    ) -> Result<Self, ApiError> {
+        let path = if kind == QueueKind::Topic { TOPICS } else { PATH };
+        let filter = query.filter(kind, broker.limits())?;
+        let page = broker.queues_list(&caller.project, &filter).await?;
+        let queue = |view: angarium_broker::QueueView| Queue {
+            href: format!("{path}/{}", view.name),
+            name: view.name.to_string(),
+            metadata: view.metadata.filter(|_| filter.is_detailed).map(ShownBody),
+            stats: view.counts.map(QueueMessageCounts::from),
+        };
+        let queues = page.queues.into_iter().map(queue).collect();
+        let links = query.links(path, page.next.map(|name| name.to_string()));
+        Ok(Self { queues, links, count: page.count })
+    }
 }

@@ -56,9 +56,10 @@ pub struct Migration {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     rate: Option<u32>,
-    /// Messages that went over since then, or since another replica took it up.
+    /// Messages that went over since then, or since another replica took it up. The copies of its subscriptions count too.
     copied: u64,
-    /// Messages that are left in the pool that the queue leaves. Claimed ones go over when they are given back.
+    /// Messages that are left in the pool that the queue leaves, with the copies of its subscriptions. Claimed ones go over
+    /// when they are given back.
     left: u64,
 }
 

@@ -1,6 +1,7 @@
 //! Zaqar's API v2, with one file for each resource; messages have several.
 
 pub mod attributes;
+pub mod backup;
 pub mod balance;
 pub mod batch;
 pub mod bulk;
@@ -28,6 +29,7 @@ pub mod pools;
 pub mod purge;
 pub mod queues;
 pub mod quota;
+pub mod receipts;
 pub mod requeue;
 mod selection;
 pub mod settle;
@@ -37,3 +39,5 @@ pub mod status;
 pub mod subscription_queue;
 pub mod subscriptions;
 pub mod tasks;
+pub mod topic_routes;
+pub mod topics;

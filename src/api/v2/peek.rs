@@ -20,12 +20,12 @@ use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
 use angarium_core::page::PageLimit;
 
-/// Which messages to show: those that fulfil each condition. A blank parameter counts as absent.
+/// Which messages to show: those that fulfil each condition. A blank parameter counts as absent, but for `state`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PeekQuery {
-    /// Only messages in one of these states; in any when absent.
-    #[param(inline, value_type = Option<Vec<FilterState>>, style = Form, explode = false, nullable = false)]
+    /// Only messages in one of these states; in any when absent. An empty list is refused.
+    #[param(inline, min_items = 1, value_type = Option<Vec<FilterState>>, style = Form, explode = false, nullable = false)]
     state: Option<String>,
     /// Only messages of this group.
     #[param(max_length = 128, pattern = "^[!-~]*$", nullable = false)]

@@ -39,17 +39,10 @@ impl RequestBody for DrainRequest {
 pub struct DrainStatus {
     /// Whether no queue is in it any more: then it can be deleted.
     done: bool,
-    /// Queues that wait for their turn.
+    /// Queues that wait for their turn. A subscription moves with its queue, and counts as no queue of its own.
     waiting: u64,
     /// Queues that are on their way out.
     moving: u64,
-    /// Queues with subscriptions. `waiting` counts them and the queues of their subscriptions, until the subscriptions are
-    /// deleted.
-    subscribed: u64,
-    /// Why some of the queues cannot leave the pool; absent when all can.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    why: Option<String>,
     /// Messages a second that the migration of each queue copies at most, if that is bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -57,19 +50,9 @@ pub struct DrainStatus {
 }
 
 impl From<DrainView> for DrainStatus {
-    fn from(DrainView { terms, waiting, moving, subscribed, is_whole }: DrainView) -> Self {
-        let done = is_whole && waiting + moving == 0;
-        Self { done, waiting, moving, subscribed, why: reason_to_stay(subscribed), rate: terms.rate }
+    fn from(DrainView { terms, waiting, moving, is_whole }: DrainView) -> Self {
+        Self { done: is_whole && waiting + moving == 0, waiting, moving, rate: terms.rate }
     }
-}
-
-fn reason_to_stay(subscribed: u64) -> Option<String> {
-    let queues = match subscribed {
-        0 => return None,
-        1 => "1 queue has subscriptions".to_owned(),
-        _ => format!("{subscribed} queues have subscriptions"),
-    };
-    Some(format!("{queues}, and such a queue does not migrate: delete the subscriptions"))
 }
 
 /// Drain a pool

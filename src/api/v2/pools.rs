@@ -186,6 +186,10 @@ pub struct Pool {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     queues: Option<u64>,
+    /// How many of these `queues` are of subscriptions: they are removed with their subscriptions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    subscription_queues: Option<u64>,
     /// Its hold. Absent when it is not held.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -195,7 +199,7 @@ pub struct Pool {
 /// What all queues of a pool hold together.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PoolUsage {
-    /// Queues that have a message. The `queues` of a pool are all queues in it.
+    /// Queues that have a message, those of subscriptions included. The `queues` of a pool are all queues in it.
     pub(super) queues: u64,
     /// Messages, claimed or not.
     pub(super) messages: u64,
@@ -218,6 +222,7 @@ impl Pool {
             health: None,
             usage: None,
             queues: None,
+            subscription_queues: None,
             held: held.map(HoldView::from),
         }
     }
@@ -289,7 +294,12 @@ pub async fn get(
     let shown = view(PoolView { name: health.name.clone(), pool: health.pool.clone(), hold });
     let usage =
         usage.map(|held| PoolUsage { queues: held.queues, messages: held.messages, bytes: held.bytes });
-    Ok(reply(StatusCode::OK, &Pool { health: Some(health.into()), usage, queues, ..shown }))
+    let subscription_queues = queues.map(|queues| queues.of_subscriptions);
+    let queues = queues.map(|queues| queues.all);
+    Ok(reply(
+        StatusCode::OK,
+        &Pool { health: Some(health.into()), usage, queues, subscription_queues, ..shown },
+    ))
 }
 
 /// Create or replace a pool

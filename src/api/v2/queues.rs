@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::attributes::QueueAttributes;
-use crate::api::error::{ApiError, Errors};
+use crate::api::error::{ApiError, ErrorBody, Errors};
 use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest};
 use crate::api::json::{Json, RequestBody, reply};
 use crate::api::query::{Query, boolean};
@@ -26,7 +26,7 @@ const EXISTS: HeaderName = HeaderName::from_static("x-queue-exists");
 /// Metadata of a queue, as [`QueueAttributes`] describes it.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct MetadataBody(Box<RawValue>);
+pub struct MetadataBody(pub Box<RawValue>);
 
 impl RequestBody for MetadataBody {
     fn most(limits: &Limits) -> usize {
@@ -52,24 +52,33 @@ pub struct ShownBody(pub Entries);
     responses(
         (status = 201, description = "It was created.", headers(("Location" = String, description = "Its path."))),
         (status = 204, description = "It existed.", headers(("Location" = String, description = "Its path."))),
+        (status = 409, description = "There is a topic of this name.", body = ErrorBody),
         Errors
     )
 )]
 pub async fn put(
     State(broker): State<Broker>,
     asked: QueueRequest,
-    Json(MetadataBody(metadata)): Json<MetadataBody>,
+    Json(body): Json<MetadataBody>,
 ) -> Result<Response, ApiError> {
     asked.queue.name.check_creatable()?;
+    create(&broker, &asked.queue, body).await
+}
+
+/// Creates a queue or a topic.
+pub(super) async fn create(
+    broker: &Broker,
+    queue: &QueueRef,
+    MetadataBody(metadata): MetadataBody,
+) -> Result<Response, ApiError> {
     let limits = broker.limits();
     let metadata = Metadata::new(metadata, limits)?.with_message_bytes(limits.rest_message_bytes());
     sqs::check_metadata(&metadata)?;
-    let created = broker.queue_create(&asked.queue, metadata).await?;
-    let status = match created {
+    let status = match broker.queue_create(queue, metadata).await? {
         CreateResult::New => StatusCode::CREATED,
         CreateResult::Existed => StatusCode::NO_CONTENT,
     };
-    Ok((status, [(header::LOCATION, path(&asked.queue))]).into_response())
+    Ok((status, [(header::LOCATION, path(queue))]).into_response())
 }
 
 /// Get the attributes of a queue
@@ -150,12 +159,13 @@ pub async fn stats(State(broker): State<Broker>, asked: QueueRequest) -> Result<
     Ok(telling(stats.exists, reply(StatusCode::OK, &StatsBody::new(&asked.queue, &stats))))
 }
 
-/// Returns the path of a queue; that of a subscription for its queue.
+/// Returns the path of a queue or a topic; that of a subscription for its queue.
 pub(super) fn path(queue: &QueueRef) -> String {
     let source = queue.name.source();
+    let kind = if queue.name.of_source().is_topic() { "topics" } else { "queues" };
     match queue.name.subscription() {
-        None => format!("/v2/queues/{source}"),
-        Some(id) => format!("/v2/queues/{source}/subscriptions/{id}"),
+        None => format!("/v2/{kind}/{source}"),
+        Some(id) => format!("/v2/{kind}/{source}/subscriptions/{id}"),
     }
 }
 
@@ -208,7 +218,7 @@ struct MessageReference {
 }
 
 impl StatsBody {
-    fn new(queue: &QueueRef, stats: &QueueStats) -> Self {
+    pub(super) fn new(queue: &QueueRef, stats: &QueueStats) -> Self {
         let milestone = |milestone: &Milestone| MessageReference {
             href: format!("{}/messages/{}", path(queue), milestone.id),
             age: milestone.age,

@@ -1,6 +1,7 @@
 //! The conditions on messages, as the query of a peek and the filter of a task name them: one set of names and bounds.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::json::not_null;
@@ -18,9 +19,9 @@ const TEXT_BYTES: usize = 1_024;
 #[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageFilter {
-    /// In one of these states.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(inline, value_type = Vec<FilterState>, max_items = 7)]
+    /// In one of these states. An empty list is refused: the script that made it has found no state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "states")]
+    #[schema(inline, value_type = Vec<FilterState>, min_items = 1, max_items = 7)]
     pub state: Vec<String>,
     /// Of this group.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "not_null")]
@@ -64,6 +65,14 @@ pub enum FilterState {
     Held,
     Done,
     Failed,
+}
+
+fn states<'de, D: Deserializer<'de>>(field: D) -> Result<Vec<String>, D::Error> {
+    let states = Vec::deserialize(field)?;
+    if states.is_empty() {
+        return Err(D::Error::custom("the list of states is empty; leave `state` out to name none"));
+    }
+    Ok(states)
 }
 
 impl MessageFilter {

@@ -53,6 +53,12 @@ const SUMMARIES: &[(&str, &str)] = &[
 
 /// Returns the routes below a subscription; `sqs` are the bounds of SQS, which the explanation of a queue names.
 pub fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
+    let add = |router: OpenApiRouter<Broker>, routes| router.routes(routes);
+    below_subscriptions().into_iter().fold(OpenApiRouter::new(), add).layer(Extension(sqs))
+}
+
+/// Returns the routes below a subscription of a queue.
+pub(super) fn below_subscriptions() -> Vec<UtoipaMethodRouter<Broker>> {
     let routes = [
         routes!(bulk::get, bulk::delete),
         routes!(batch::delete),
@@ -71,8 +77,7 @@ pub fn routes(sqs: ContextLimits) -> OpenApiRouter<Broker> {
         routes!(tasks::post, tasks::list),
         routes!(tasks::get, tasks::delete),
     ];
-    let below = |router: OpenApiRouter<Broker>, routes| router.routes(below_subscription(routes));
-    routes.into_iter().fold(OpenApiRouter::new(), below).layer(Extension(sqs))
+    routes.into_iter().map(below_subscription).collect()
 }
 
 /// Returns the routes of a queue as routes below a subscription.

@@ -11,14 +11,18 @@ use utoipa::{IntoParams, ToSchema};
 use super::page::{Link, links};
 use super::queues;
 use crate::api::error::{ApiError, ErrorBody, Errors};
-use crate::api::extract::{CallerHeaders, QueuePath, QueueRequest, SubscriptionPath, SubscriptionRequest};
+use crate::api::extract::{
+    CallerHeaders, ConfirmationRequest, QueuePath, QueueRequest, SignatureHeaders, SubscriptionPath,
+    SubscriptionRequest,
+};
 use crate::api::json::{Json, RequestBody, not_null, reply};
 use crate::api::query::{Query, integer};
-use angarium_broker::{Broker, NewSubscription, SubscriptionView, WebhookStatus};
-use angarium_core::error::{Error, InvalidPart};
+use angarium_broker::{BacklogView, Broker, NewSubscription, SubscriptionView, WebhookStatus};
+use angarium_core::error::{Error, InvalidPart, Resource};
 use angarium_core::ids::SubscriptionId;
 use angarium_core::limits::{self, Limits};
 use angarium_core::names::{QueueName, QueueRef};
+use angarium_core::overflow::{CopyBounds, Gap, Omissions};
 use angarium_core::page::PageLimit;
 use angarium_core::subscription::{Subscriber, SubscriptionChange, SubscriptionOptions, check_ttl};
 use angarium_core::time::Timestamp;
@@ -70,19 +74,93 @@ pub struct Subscription {
     /// Its options, as they were given.
     #[schema(value_type = serde_json::Value)]
     options: Box<RawValue>,
-    /// Whether copies are made for it. Always true: no subscriber needs a confirmation.
+    /// Whether copies are made for it. A webhook may need the confirmation of its subscriber.
     confirmed: bool,
+    /// The bounds of the copies that wait in it.
+    bounds: SubscriptionBounds,
+    /// The messages that it did not get because of its bounds. Absent while its pool cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    backlog: Option<SubscriptionBacklog>,
     /// The state of a webhook whose last attempt failed, at the replica that serves the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     failing: Option<WebhookError>,
 }
 
+/// The bounds of the copies that wait in a subscription.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubscriptionBounds {
+    /// Max messages, in any state.
+    max_messages: u64,
+    /// Max bytes of their bodies.
+    max_bytes: u64,
+    /// The effect of a post whose copies do not fit: `suspend`, `drop_oldest` or `refuse`.
+    #[schema(example = "suspend")]
+    overflow: &'static str,
+}
+
+impl From<CopyBounds> for SubscriptionBounds {
+    fn from(CopyBounds { most, overflow }: CopyBounds) -> Self {
+        Self { max_messages: most.messages, max_bytes: most.bytes, overflow: overflow.as_str() }
+    }
+}
+
+/// The messages that a subscription did not get because of its bounds.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubscriptionBacklog {
+    /// Whether it gets no copies of new messages at present.
+    suspended: bool,
+    /// Whether messages that wait in the queue are still to be copied: the ones that waited when it was created
+    /// (`from: oldest`), or the ones that a suspension left out.
+    filling: bool,
+    /// Messages that were not copied, since it was created: without the ones that were copied later.
+    left_out: u64,
+    /// Copies that were removed because of `drop_oldest`, likewise.
+    dropped: u64,
+    /// The messages that the last suspension left out, also when it has ended. Absent when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    gap: Option<SubscriptionGap>,
+}
+
+/// Messages that were not copied, one after the other.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubscriptionGap {
+    /// When the first one was posted.
+    #[schema(format = DateTime)]
+    since: String,
+    /// Its id in the queue.
+    #[schema(value_type = uuid::Uuid)]
+    first: String,
+    /// The id of the last one.
+    #[schema(value_type = uuid::Uuid)]
+    last: String,
+    /// Number of them that were not copied later.
+    messages: u64,
+}
+
+impl From<BacklogView> for SubscriptionBacklog {
+    fn from(BacklogView { is_suspended, omissions, is_filling }: BacklogView) -> Self {
+        let Omissions { left_out, dropped, gap } = omissions;
+        let gap = gap.map(|Gap { since, first, last, messages }| SubscriptionGap {
+            since: since.calendar(),
+            first: first.to_string(),
+            last: last.to_string(),
+            messages,
+        });
+        Self { suspended: is_suspended, filling: is_filling, left_out, dropped, gap }
+    }
+}
+
 /// A webhook whose last attempt failed.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WebhookError {
-    /// Failures since the last success.
+    /// Failures of the subscriber since the last success; 0 when it has refused messages alone.
     failures: u32,
+    /// When the first attempt since the last success failed.
+    #[schema(format = DateTime)]
+    since: String,
     /// Why the last attempt failed.
     #[schema(example = "the subscriber answered with status 503: closed")]
     reason: String,
@@ -93,9 +171,10 @@ pub struct WebhookError {
 }
 
 impl From<WebhookStatus> for WebhookError {
-    fn from(WebhookStatus { failures, reason, paused_until }: WebhookStatus) -> Self {
+    fn from(WebhookStatus { failures, since, reason, paused_until }: WebhookStatus) -> Self {
         Self {
             failures,
+            since: since.calendar(),
             reason: reason.as_str().to_owned(),
             paused_until: paused_until.map(Timestamp::calendar),
         }
@@ -106,7 +185,7 @@ impl Subscription {
     fn new(
         broker: &Broker,
         source: &QueueName,
-        SubscriptionView { subscription, age }: SubscriptionView,
+        SubscriptionView { subscription, age, bounds, backlog }: SubscriptionView,
     ) -> Self {
         Self {
             id: subscription.id.to_string(),
@@ -115,7 +194,9 @@ impl Subscription {
             ttl: subscription.ttl,
             age,
             options: subscription.options.as_raw().to_owned(),
-            confirmed: true,
+            confirmed: subscription.is_confirmed(),
+            bounds: bounds.into(),
+            backlog: backlog.map(SubscriptionBacklog::from),
             failing: broker.webhook_status(subscription.id).map(WebhookError::from),
         }
     }
@@ -165,7 +246,7 @@ pub struct NewSubscriptionBody {
     #[schema(minimum = 60, nullable = false)]
     ttl: Option<u64>,
     /// Any keys, of at most 65,536 bytes. Reserved keys of queues apply to the queue of the subscription, as `_max_claim_count`
-    /// does. Empty when absent.
+    /// does. `max_messages`, `max_bytes` and `overflow` bound the copies that wait. Empty when absent.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>, nullable = false)]
     options: Option<Box<RawValue>>,
@@ -214,21 +295,25 @@ pub struct CreatedSubscription {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     secret: Option<String>,
+    /// False for a webhook that gets no messages before it is confirmed. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = false)]
+    confirmed: Option<bool>,
 }
 
 /// Create a subscription
 ///
 /// Each message that is posted after the answer is copied for the subscriber, in the same step that stores it in the
 /// queue. A queue that does not exist is created. When its life ends the subscription is deleted, with the messages in
-/// its queue.
+/// its queue. A webhook that has not confirmed its subscription is asked again.
 #[utoipa::path(
     post, path = "/v2/queues/{queue_name}/subscriptions", operation_id = "subscription_create", tag = "subscriptions",
     params(QueuePath, CallerHeaders), request_body = NewSubscriptionBody,
     responses(
-        (status = 201, description = "It was created.", body = CreatedSubscription,
+        (status = 201, description = "It was created, or is to be confirmed.", body = CreatedSubscription,
             headers(("Location" = String, description = "The path of the subscriptions of the queue."))),
-        (status = 409, description = "The subscriber has a subscription of the queue, the queue is being migrated, or \
-            its pool is drained.", body = ErrorBody),
+        (status = 409, description = "The subscriber has a subscription of the queue, or a topic has the name of a queue \
+            to create.", body = ErrorBody),
         Errors
     )
 )]
@@ -240,7 +325,8 @@ pub async fn post(
     let source = &asked.queue;
     let new = broker.subscription_create(source, body.check(broker.limits())?).await?;
     let secret = new.secret.map(|secret| secret.as_str().to_owned());
-    let created = CreatedSubscription { subscription_id: new.id.to_string(), secret };
+    let confirmed = (!new.is_confirmed).then_some(false);
+    let created = CreatedSubscription { subscription_id: new.id.to_string(), secret, confirmed };
     Ok(([(header::LOCATION, collection(source))], reply(StatusCode::CREATED, &created)).into_response())
 }
 
@@ -264,21 +350,19 @@ pub async fn get(
     Ok(reply(StatusCode::OK, &Subscription::new(&broker, &source.name, view)))
 }
 
-/// A change of a subscription. Absent keys stay as they are; one must be given. Unknown keys are dropped.
+/// A change of a subscription. Absent keys stay as they are, and so do those with null, which Zaqar's command line sends; one
+/// must be given. Unknown keys are dropped.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = SubscriptionUpdate)]
 pub struct SubscriptionChangeBody {
     /// The new subscriber, of the same kind. Copies of a `queue:` that have not left yet are sent to the former one.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false, example = "pull:billing")]
+    #[schema(example = "pull:billing")]
     subscriber: Option<String>,
     /// Seconds that it lives from now on.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(minimum = 60, nullable = false)]
+    #[schema(minimum = 60)]
     ttl: Option<u64>,
     /// Its options, in place of those before.
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>, nullable = false)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     options: Option<Box<RawValue>>,
     /// The secrets of a webhook, in place of those before. To change a secret without a gap, give the new one and the
     /// former one, and later the new one alone.
@@ -336,8 +420,9 @@ pub async fn patch(
 
 /// Delete a subscription
 ///
-/// The messages of its queue are deleted too, also those under claims; the messages of its source stay. A subscription
-/// that does not exist counts as deleted.
+/// The messages of its queue are deleted too, also those under claims; the messages of its source stay. Messages that
+/// its consumers have forwarded or moved leave first. While they cannot, because their queue is unavailable, the answer is
+/// 503 and the subscription stays. A subscription that does not exist counts as deleted.
 #[utoipa::path(
     delete, path = "/v2/queues/{queue_name}/subscriptions/{subscription_id}", operation_id = "subscription_delete",
     tag = "subscriptions", params(SubscriptionPath, CallerHeaders),
@@ -357,7 +442,7 @@ pub async fn delete(
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = SubscriptionConfirmation)]
 pub struct ConfirmationBody {
-    /// True; a subscription is ended by its deletion.
+    /// False ends the copies for a webhook until it is confirmed again. Other subscribers are always confirmed.
     confirmed: bool,
 }
 
@@ -369,26 +454,28 @@ impl RequestBody for ConfirmationBody {
 
 /// Confirm a subscription
 ///
-/// No subscriber needs a confirmation, so this changes nothing.
+/// A webhook that needs a confirmation gets the messages that are posted from then on. The service has sent the headers of a
+/// signature to it, with which it needs no token. By its settings also a member of the project may confirm, or only an
+/// administrator. Without a confirmation nothing is copied and sent; the copies that wait stay.
 #[utoipa::path(
     put, path = "/v2/queues/{queue_name}/subscriptions/{subscription_id}/confirm",
     operation_id = "subscription_confirmation_put", tag = "subscriptions",
-    params(SubscriptionPath, CallerHeaders), request_body = ConfirmationBody,
+    security(("bearer" = []), ("x_auth_token" = []), ("url_signature" = [])),
+    params(SubscriptionPath, CallerHeaders, SignatureHeaders), request_body = ConfirmationBody,
     responses(
-        (status = 204, description = "It is confirmed."),
-        (status = 404, description = "There is no such subscription.", body = ErrorBody),
+        (status = 204, description = "It is as the body says."),
+        (status = 404, description = "There is no such subscription, or the signature is not valid for it.", body = ErrorBody),
         Errors
     )
 )]
 pub async fn confirm(
     State(broker): State<Broker>,
+    ConfirmationRequest(sender): ConfirmationRequest,
     SubscriptionRequest { source, id }: SubscriptionRequest,
     Json(ConfirmationBody { confirmed }): Json<ConfirmationBody>,
 ) -> Result<StatusCode, ApiError> {
-    broker.subscription_get(&source, id?).await?;
-    if !confirmed {
-        let why = "a subscription of this kind is always confirmed: delete it to end it";
-        return Err(Error::invalid(InvalidPart::Limit, "confirmed", why).into());
-    }
+    let id = id?;
+    let sender = sender.ok_or(Error::NotFound { resource: Resource::Subscription, name: id.to_string() })?;
+    broker.subscription_confirm(&source, id, confirmed, sender).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -23,6 +23,7 @@ pub(super) fn page() -> String {
         ("Queues", queues()),
         ("Claims", claims()),
         ("Outcomes", outcomes()),
+        ("Subscriptions", subscriptions()),
         ("Pages and batches", pages()),
         ("Groups and deduplication", groups()),
         ("Amazon SQS", sqs()),
@@ -108,6 +109,38 @@ fn queues() -> Vec<Bound> {
             "none".to_owned(),
             String::new(),
             "[quotas](../quotas.md)",
+        ),
+    ]
+}
+
+fn subscriptions() -> Vec<Bound> {
+    vec![
+        fixed("subscriptions of one queue (429)", count(bounds::SUBSCRIPTIONS)),
+        Bound(
+            "deliveries of one in a second",
+            "none".to_owned(),
+            count(bounds::DELIVERY_RATE as usize),
+            "option `rate`",
+        ),
+        fixed("`queue:` subscriptions that send a message on, one after the other", bounds::HOPS),
+        fixed("bytes of the options", size(bounds::SUBSCRIPTION_OPTIONS_BYTES)),
+        fixed(
+            "bytes of the options of all subscriptions of one queue (429)",
+            size(bounds::SUBSCRIPTIONS_OPTIONS_BYTES),
+        ),
+        fixed("copies of one post (400)", count(bounds::FAN_OUT_COPIES)),
+        fixed("bytes of the copies of one post (400)", size(bounds::FAN_OUT_BYTES)),
+        Bound(
+            "messages that wait in one",
+            count(bounds::SUBSCRIPTION_MESSAGES as usize),
+            count(bounds::SUBSCRIPTION_MESSAGES_MAX as usize),
+            "option `max_messages`",
+        ),
+        Bound(
+            "bytes of their bodies",
+            size_of(bounds::SUBSCRIPTION_BYTES),
+            size_of(bounds::SUBSCRIPTION_BYTES_MAX),
+            "option `max_bytes`",
         ),
     ]
 }

@@ -43,6 +43,10 @@ impl Background {
                 let transfers = self.0.transfers.clone();
                 slot.spawn(async move { transfers.run_mover(&queue).await });
             }
+            QueueWork::DropOldest => {
+                let messages = self.0.messages.clone();
+                slot.spawn(async move { messages.drop_beyond(vec![queue]).await });
+            }
             QueueWork::Copy(migration) => {
                 let (migrations, replica) = (self.0.migrations.clone(), Arc::clone(&self.0.replica));
                 let phase = CopyPhase { queue, migration };

@@ -46,6 +46,9 @@ impl Background {
             &parts.subscriptions,
             |subscriptions| async move { subscriptions.delete_ended().await },
         );
+        replica.start_background_task("fills", &parts.subscriptions, |subscriptions| async move {
+            subscriptions.fill_queues().await
+        });
         replica.start_background_task("webhooks", &parts.webhooks, |webhooks| async move {
             webhooks.deliver().await
         });
@@ -106,6 +109,9 @@ impl Background {
             &parts.slots,
             |slots| async move { slots.watch_session().await },
         );
+        replica.start_background_task("shared secret", &parts.slots, |slots| async move {
+            slots.remove_peer_secret().await
+        });
         replica.start_background_task("time", self, |background: Self| async move {
             background.keep_time().await
         });

@@ -11,6 +11,7 @@ use crate::claims::Claims;
 use crate::counting::Counts;
 use crate::health::Health;
 use crate::holds::Holds;
+use crate::messages::Messages;
 use crate::migration::Migrations;
 use crate::pools::Pools;
 use crate::queues::Queues;
@@ -44,6 +45,7 @@ pub(crate) struct BackgroundParts {
     pub(crate) sweeps: Sweeps,
     pub(crate) health: Health,
     pub(crate) reports: Reports,
+    pub(crate) messages: Messages,
     pub(crate) transfers: MessageTransfers,
     pub(crate) migrations: Migrations,
 }

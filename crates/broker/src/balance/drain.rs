@@ -31,12 +31,10 @@ use crate::stores::table::OpenPool;
 pub struct DrainView {
     /// The terms of the drain.
     pub terms: DrainTerms,
-    /// Queues in the pool that wait to be migrated.
+    /// Queues in the pool that wait to be migrated. The queues of subscriptions count with their sources.
     pub waiting: u64,
-    /// Queues that are being migrated out of the pool.
+    /// Queues that are being migrated out of the pool, counted likewise.
     pub moving: u64,
-    /// Queues of the pool with subscriptions. They wait with the queues of their subscriptions, and none of them migrates.
-    pub subscribed: u64,
     /// Whether every queue was read.
     pub is_whole: bool,
 }
@@ -92,13 +90,15 @@ impl Balance {
     pub async fn pool_drain_get(&self, name: &PoolName) -> Result<DrainView, Error> {
         let terms = self.0.pools.pool_get(name).await?.pool.drain.ok_or_else(|| not_drained(name))?;
         let Survey { queues, is_whole } = self.survey().await?;
-        let waits = |queue: &&SurveyedQueue| queue.placement.pool == *name;
-        let waiting = queues.iter().filter(waits).count();
-        let subscribed: HashSet<QueueRef> =
-            queues.iter().filter(waits).filter_map(|queue| queue.at.source()).collect();
-        let moving = queues.iter().filter(|queue| queue.placement.older.as_ref() == Some(name)).count();
-        let subscribed = subscribed.len() as u64;
-        Ok(DrainView { terms, waiting: waiting as u64, moving: moving as u64, subscribed, is_whole })
+        // The queue of a subscription leaves with its source, also while that is being deleted.
+        let own = |queue: &SurveyedQueue| queue.at.source().unwrap_or_else(|| queue.at.clone());
+        let count = |is_counted: &dyn Fn(&&SurveyedQueue) -> bool| {
+            let counted: HashSet<QueueRef> = queues.iter().filter(is_counted).map(own).collect();
+            counted.len() as u64
+        };
+        let waiting = count(&|queue| queue.placement.pool == *name);
+        let moving = count(&|queue| queue.placement.older.as_ref() == Some(name));
+        Ok(DrainView { terms, waiting, moving, is_whole })
     }
 
     /// Ends a drain: the pool takes new queues again by its weight. Migrated queues stay in their new pool, and
@@ -173,7 +173,9 @@ impl Balance {
             }
             // One survey for each slot, because the size of a survey is bounded.
             let Survey { queues, is_whole } = self.survey_of(iter::once(slot)).await?;
-            for queue in queues.into_iter().filter(|queue| queue.placement.contains(name)) {
+            let leaves =
+                |queue: &SurveyedQueue| queue.placement.contains(name) && queue.at.source().is_none();
+            for queue in queues.into_iter().filter(leaves) {
                 if queue.placement.older.is_none() {
                     course.waiting.push(queue.at);
                     continue;
@@ -220,7 +222,7 @@ impl Balance {
     /// Opens a queue that is served here. Returns false when there is no such queue.
     async fn open_local(&self, at: &QueueRef) -> Result<bool, Error> {
         let queue = self.0.slots.queue(at).await?;
-        self.0.open_queues.open(&queue).await.map(|queue| queue.is_some())
+        self.0.open_queues.open_if_there(&queue).await.map(|queue| queue.is_some())
     }
 
     /// Returns the migration of a queue that is served here; none when there is none.

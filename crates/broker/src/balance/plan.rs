@@ -16,7 +16,7 @@ use angarium_core::maps::HashMap;
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::pool::PoolState;
 use angarium_core::time::Timestamp;
-use angarium_engine::placement::balance::{Distribution, Load, Share};
+use angarium_engine::placement::balance::{Distribution, Load, Move, Share};
 
 use crate::balance::Balance;
 use crate::balance::loads::QueueLoads;
@@ -98,7 +98,23 @@ pub(crate) struct PlanTerms {
     pub(crate) rested_at: Option<Timestamp>,
 }
 
+/// Moves among the pools of one flavor.
+pub(crate) struct FlavorPlan {
+    /// The moves; none when they gain too little.
+    pub(crate) moves: Vec<Move>,
+    /// See [`BalancePlan::gain`].
+    pub(crate) gain: f64,
+}
+
 impl PlanTerms {
+    /// Plans moves among the pools of one flavor, beside so many of other flavors.
+    pub(crate) fn moves_within(&self, pools: &mut Distribution, others: usize) -> FlavorPlan {
+        let misplaced = pools.misplaced();
+        let moves = pools.plan(self.max_moves - others);
+        let gain = misplaced - pools.misplaced();
+        FlavorPlan { moves: if gain < self.min_gain { Vec::new() } else { moves }, gain }
+    }
+
     /// Returns the load of a queue, with its rest after a migration. `index` finds a pool of the plan by its name.
     pub(crate) fn load(
         &self,
@@ -209,21 +225,26 @@ async fn read_loads<'a>(
     let QueueContents { pools, queues, written } = contents;
     let index_of = |name: &str| set.iter().position(|pool| pool.entry.name.as_str() == name);
     let place = |queue: &SurveyedQueue| index_of(queue.placement.pool.as_str());
-    let inside = queues.iter().filter_map(|queue| place(queue).map(|pool| (pool, queue)));
+    // The queue of a subscription moves with its source, and counts with it.
+    let sources = queues.iter().filter(|queue| queue.at.source().is_none());
+    let inside = sources.filter_map(|queue| place(queue).map(|pool| (pool, queue)));
+    let copies = copies_of(queues);
+    let copies = |queue: &SurveyedQueue| copies.get(&queue.at).map(Vec::as_slice).unwrap_or_default();
     let (mut found, mut loads) = (Vec::new(), Vec::new());
     for some in inside.collect::<Vec<_>>().chunks(limits::COUNT_AT_ONCE) {
-        let held = some.iter().map(|(_, queue)| held(pools, queue));
+        let held = some.iter().map(|(_, queue)| held(pools, queue, copies(queue)));
         for ((pool, queue), held) in some.iter().zip(join_all(held).await) {
             match held {
                 Some(held) => {
                     *left_out += u64::from(queue.placement.older.is_some());
-                    let written = written.get(&queue.id).copied().unwrap_or(0);
+                    let ids = iter::once(queue.id).chain(copies(queue).iter().copied());
+                    let written: u64 = ids.filter_map(|id| written.get(&id)).sum();
                     let load = Load {
                         pool: *pool,
                         held: held.size(),
                         written: written + limits::BALANCE_QUEUE_CHANGES,
                         // It counts in the pool that it moves to.
-                        stays: queue.placement.older.is_some() || queue.is_subscribed,
+                        stays: queue.placement.older.is_some(),
                         avoids: None,
                     };
                     loads.push(terms.load(load, queue.migrated.as_ref(), index_of));
@@ -255,13 +276,8 @@ async fn plan_set(
             PoolExcess { share: f64::from(shares[pool].weight) / weights, stored, written }
         })
         .collect();
-    let misplaced = pools.misplaced();
-    let moves = pools.plan(terms.max_moves - plan.moves.len());
-    let gain = misplaced - pools.misplaced();
+    let FlavorPlan { moves, gain } = terms.moves_within(&mut pools, plan.moves.len());
     plan.gain = plan.gain.max(gain);
-    if gain < terms.min_gain {
-        return;
-    }
     plan.moves.extend(moves.into_iter().map(|planned| {
         let PlanQueue { pool, queue, held, written } = queues[planned.load];
         let name = |pool: usize| set[pool].entry.name.clone();
@@ -270,14 +286,27 @@ async fn plan_set(
     }));
 }
 
-/// Returns the contents of a queue in all its pools; none when one of them does not report them.
-async fn held(pools: &[Arc<OpenPool>], queue: &SurveyedQueue) -> Option<QueueHolding> {
+/// Returns the contents of a queue and of its subscriptions in all their pools; none when one of them does not report them.
+async fn held(pools: &[Arc<OpenPool>], queue: &SurveyedQueue, copies: &[QueueId]) -> Option<QueueHolding> {
     let mut held = QueueHolding::default();
     for name in iter::once(&queue.placement.pool).chain(&queue.placement.older) {
         let pool = pools.iter().find(|pool| pool.entry.name == *name)?;
-        let totals = pool.store().ok()?.totals(queue.id).await.ok()?;
-        held.messages += totals.messages;
-        held.bytes += totals.bytes;
+        for id in iter::once(&queue.id).chain(copies) {
+            let totals = pool.store().ok()?.totals(*id).await.ok()?;
+            held.messages += totals.messages;
+            held.bytes += totals.bytes;
+        }
     }
     Some(held)
+}
+
+/// Returns the queues of the subscriptions by their sources.
+fn copies_of(queues: &[SurveyedQueue]) -> HashMap<QueueRef, Vec<QueueId>> {
+    let mut copies: HashMap<QueueRef, Vec<QueueId>> = HashMap::default();
+    for queue in queues {
+        if let Some(source) = queue.at.source() {
+            copies.entry(source).or_default().push(queue.id);
+        }
+    }
+    copies
 }

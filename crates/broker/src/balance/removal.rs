@@ -22,10 +22,10 @@ use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::queue::Metadata;
 use angarium_core::quota::Quota;
-use angarium_storage::Totals;
 
 use crate::balance::Balance;
 use crate::limits;
+use crate::open_queues::copies::WaitingCopies;
 use crate::pools::deletion::Leftovers;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::slot_queue::SlotQueue;
@@ -175,12 +175,13 @@ impl Balance {
         outcome.map(|()| left < count)
     }
 
-    /// Returns the queues of a slot that are in a pool.
+    /// Returns the queues of a slot that are in a pool, without the ones of subscriptions: these are where their sources are.
     async fn queues_in(&self, slot: Slot, name: &PoolName) -> Result<Vec<(QueueRef, QueueRecord)>, Error> {
         let catalogue = &self.0.replica.catalogue;
         let mut found = Vec::new();
         for project in catalogue.slot_projects(slot).await? {
-            let queues = catalogue.project_queues(slot, &project).await?;
+            let mut queues = catalogue.project_queues(slot, &project).await?;
+            queues.retain(|at| at.source().is_none());
             let records = catalogue.queue_records(&queues).await?;
             for (at, record) in queues.into_iter().zip(records) {
                 // The queue was deleted meanwhile.
@@ -222,7 +223,7 @@ impl Balance {
             slot.lose("a queue was closed with unfinished work");
             return Err(Error::unavailable(Part::Storage, "the unfinished work of the queue does not end"));
         }
-        let lost = self.count_lost(name, entry.record.id).await;
+        let lost = self.count_lost(queue, name, &entry.record).await;
         let placed = match survivor {
             Some(survivor) => self.stay_in_one(queue, &entry, survivor, leaving).await,
             None => {
@@ -321,17 +322,28 @@ impl Balance {
         Ok(pool.entry.name.clone())
     }
 
-    /// Counts what a queue has in a pool, for the log; none when the pool does not answer.
-    async fn count_lost(&self, name: &PoolName, queue: QueueId) -> Option<Totals> {
+    /// Counts what a queue and its subscriptions have in a pool, for the log; none when the pool does not answer.
+    async fn count_lost(
+        &self,
+        queue: &SlotQueue,
+        name: &PoolName,
+        record: &QueueRecord,
+    ) -> Option<WaitingCopies> {
         if !self.0.stores.lost_answers(name) {
             return None;
         }
         let store = self.0.stores.get(name)?.store().ok()?;
-        let read = timeout(limits::LEAVE_READ, store.totals(queue)).await;
+        let read = timeout(limits::LEAVE_READ, store.totals(record.id)).await;
         if !matches!(read, Ok(Ok(_))) {
             self.0.stores.lost_is_silent(name);
         }
-        read.ok()?.ok()
+        let there = Placement::one(name.clone());
+        let copies = self.0.open_queues.count_copies(queue, record, &there).await?;
+        let own = read.ok()?.ok()?;
+        Some(WaitingCopies {
+            messages: own.messages + copies.messages,
+            in_transfer: own.in_transfer + copies.in_transfer,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The placement of all queues, for administrators: read from the records of the tree. Reading changes nothing.
 
-use angarium_catalogue::{EndedMigration, Placement};
+use angarium_catalogue::{EndedMigration, Placement, QueueRecord};
 use angarium_core::error::Error;
 use angarium_core::ids::{QueueId, Slot};
 use angarium_core::names::QueueRef;
@@ -28,8 +28,6 @@ pub struct SurveyedQueue {
     pub placement: Placement,
     /// Its last migration that ended.
     pub(crate) migrated: Option<EndedMigration>,
-    /// Whether it has subscriptions or is the queue of one: such queues do not migrate.
-    pub(crate) is_subscribed: bool,
 }
 
 impl Balance {
@@ -53,15 +51,8 @@ impl Balance {
                     // The queue was deleted meanwhile.
                     let Some(record) = record else { continue };
                     let placement = record.placement()?;
-                    let is_subscribed = record.has_subscriptions || record.subscription.is_some();
-                    let migrated = record.migrated;
-                    survey.queues.push(SurveyedQueue {
-                        at,
-                        id: record.id,
-                        placement,
-                        migrated,
-                        is_subscribed,
-                    });
+                    let QueueRecord { id, migrated, .. } = record;
+                    survey.queues.push(SurveyedQueue { at, id, placement, migrated });
                 }
             }
         }

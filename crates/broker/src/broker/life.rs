@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use angarium_catalogue::ReceiptKeyRotation;
 use angarium_core::error::Error;
 use angarium_core::limits::Limits;
 use angarium_core::names::ProjectId;
 use angarium_metrics::Meter;
 
 use crate::broker::Broker;
+use crate::replica::successor::SuccessorProcess;
 use crate::reports::health::HealthReport;
 use crate::reports::overview::StatsReport;
 use crate::reports::pool_map::PoolMap;
@@ -53,6 +55,12 @@ impl Broker {
         self.0.slots.drain().await
     }
 
+    /// Waits until another process with the identity of this replica has started, and returns it. Then this one does
+    /// nothing more in the background, and should be stopped. Of two such processes only the earlier one meets this.
+    pub async fn successor(&self) -> SuccessorProcess {
+        self.0.replica.await_successor().await
+    }
+
     /// Whether this replica is about to stop and clients should use another one.
     pub fn is_leaving(&self) -> bool {
         self.0.slots.is_leaving()
@@ -64,9 +72,19 @@ impl Broker {
         self.0.slots.component_drain(instance).await
     }
 
+    /// Has another key of receipts follow the present one on all replicas.
+    pub async fn receipt_key_rotate(&self) -> Result<ReceiptKeyRotation, Error> {
+        self.0.replica.rotate_receipt_key().await
+    }
+
     /// Returns every replica with its slots, from the tree: no replica needs to answer.
     pub async fn components(&self) -> Result<ClusterView, Error> {
         self.0.slots.components().await
+    }
+
+    /// The id of this replica.
+    pub fn instance(&self) -> Uuid {
+        self.0.replica.owner.instance
     }
 
     /// Whether this replica has a session in which it is registered.

@@ -1,5 +1,6 @@
 //! The facade of the broker: one line for each verb of the service, which calls the component that has it.
 
+mod backup;
 mod claims;
 mod explain;
 mod holds;

@@ -1,11 +1,11 @@
 //! Verbs that replicas use with each other.
 
+use angarium_cluster::identity::Fingerprint;
 use angarium_cluster::peer_client::{
     ArrivalRequest, CountsRequest, CountsResponse, DepartureRequest, HoldRequest, HoldResponse,
     HoldingsRequest, HoldingsResponse, LeaveRequest, LeaveResponse, LoadsResponse, PeerClient,
     PeerMigrationRequest, ReportResponse, StatesRequest, StatesResponse,
 };
-use angarium_core::access::PeerSecret;
 use angarium_core::error::Error;
 use angarium_core::ids::{ClaimId, Slot as SlotNumber};
 use angarium_core::names::QueueRef;
@@ -30,9 +30,13 @@ impl Broker {
         self.0.slots.moved(slot, before).await
     }
 
-    /// Returns the secret by which the replicas of this installation authenticate each other.
-    pub async fn peer_secret(&self) -> Result<PeerSecret, Error> {
-        self.0.slots.peer_secret().await
+    /// Publishes another certificate of this process for the other replicas, beside the one before.
+    ///
+    /// # Errors
+    ///
+    /// The registry may not have it.
+    pub async fn publish_certificate(&self, fingerprint: Fingerprint) -> Result<(), Error> {
+        self.0.slots.publish_certificate(fingerprint).await
     }
 
     /// Notes that a client uses this replica although it is leaving.

@@ -16,7 +16,7 @@ use crate::broker::Broker;
 use crate::holds::terms::HoldTerms;
 use crate::migration::begin::{Destination, MigrationView};
 use crate::queues::delete::Forwards;
-use crate::queues::describe::QueueDescription;
+use crate::queues::describe::{QueueDescription, TopicFigures};
 use crate::queues::list::{QueueFilter, QueuePage};
 use crate::quotas::counting::QuotaView;
 use crate::redrive::dry_run::SelectionCount;
@@ -180,6 +180,15 @@ impl Broker {
     /// Returns the numbers of messages in a queue; zeros when there is no such queue.
     pub async fn queue_stats(&self, at: &QueueRef) -> Result<QueueStats, Error> {
         self.0.queues.queue_stats(at).await
+    }
+
+    /// Returns the figures of a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`angarium_core::error::Error::NotFound`] when there is no such topic.
+    pub async fn topic_stats(&self, at: &QueueRef) -> Result<TopicFigures, Error> {
+        self.0.queues.topic_stats(at).await
     }
 
     /// Begins to move the messages of a dead letter queue to `target`, or each to its source queue. The task is

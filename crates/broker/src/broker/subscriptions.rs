@@ -9,6 +9,7 @@ use angarium_core::page::PageLimit;
 use angarium_core::subscription::SubscriptionChange;
 
 use crate::broker::Broker;
+use crate::subscriptions::confirm::ConfirmationSender;
 use crate::subscriptions::create::{CreatedSubscription, NewSubscription};
 use crate::subscriptions::lookup::SubscriptionView;
 use crate::webhooks::WebhookStatus;
@@ -71,7 +72,20 @@ impl Broker {
         self.0.subscriptions.change(at, id, change).await
     }
 
-    /// Deletes a subscription with the copies in its queue. It is no error when there is none.
+    /// Confirms a subscription, or withdraws that: each post that begins after this returns is copied for it, or not. Not
+    /// found when there is none, and for a signature that proves nothing.
+    pub async fn subscription_confirm(
+        &self,
+        at: &QueueRef,
+        id: SubscriptionId,
+        is_confirmed: bool,
+        sender: ConfirmationSender,
+    ) -> Result<(), Error> {
+        self.0.subscriptions.confirm(at, id, is_confirmed, sender).await
+    }
+
+    /// Deletes a subscription with the copies in its queue, once the messages that its consumers have forwarded or moved
+    /// have left; unavailable, with nothing changed, when they cannot leave. It is no error when there is none.
     pub async fn subscription_delete(&self, at: &QueueRef, id: SubscriptionId) -> Result<(), Error> {
         self.0.subscriptions.delete(at, id).await
     }

@@ -148,7 +148,7 @@ impl SlotExpiry {
     /// cleared away.
     async fn open_for_release(&self, deadline: Deadline) {
         let (parts, slot) = (&self.claims.0, &self.slot);
-        match parts.open_queues.open(&slot.queue(&deadline.queue)).await {
+        match parts.open_queues.open_if_there(&slot.queue(&deadline.queue)).await {
             Ok(_) => slot.spend_orphan(deadline.claim),
             Err(error) => {
                 parts.replica.task_failed(

@@ -27,7 +27,6 @@ pub(crate) struct ClaimsParts {
     pub(crate) slots: Slots,
     pub(crate) open_queues: OpenQueues,
     pub(crate) quotas: QuotaCounts,
-    pub(crate) receipt_key: tokio::sync::OnceCell<angarium_core::receipt::ReceiptKey>,
 }
 
 impl Claims {

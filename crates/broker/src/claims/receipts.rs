@@ -74,7 +74,8 @@ pub enum VisibilityResult {
 impl Claims {
     /// Receives messages of a queue that exists. Returns none when there are no messages after the wait.
     pub async fn receive(&self, at: &QueueRef, asked: Receive) -> Result<Option<ReceiveResult>, Error> {
-        let key = self.receipt_key().await?;
+        // Before messages are claimed; the key may be another one after the wait.
+        self.0.replica.receipt_key().await?;
         let ExistingQueue { id: queue, attributes } = self.0.open_queues.opened(at).await?;
         let visibility = asked.visibility.or(attributes.visibility).unwrap_or_default();
         let wait = asked.wait.or(attributes.receive_wait).unwrap_or_default().less(asked.waited);
@@ -82,6 +83,7 @@ impl Claims {
         if let Some(attempt) = &attempt
             && let Some(repeated) = self.receive_again(at, attempt, visibility).await?
         {
+            let key = self.0.replica.receipt_key().await?;
             let messages = sealed(&key, queue, repeated.received, repeated.view);
             return Ok(Some(ReceiveResult { messages, delivery_guard: None }));
         }
@@ -98,6 +100,7 @@ impl Claims {
             .claim_wait(at, visibility.terms(), asked.limit, wait, Claimer { attempt, ..Claimer::default() })
             .await?;
         let Some((view, mut delivery_guard)) = claimed else { return Ok(None) };
+        let key = self.0.replica.receipt_key().await?;
         if visibility.seconds() == 0 {
             // The messages count as received and stay visible. If this fails the claim ends nevertheless: its time is
             // zero.
@@ -138,10 +141,11 @@ impl Claims {
         at: &QueueRef,
         handles: &[&str],
     ) -> Result<Vec<Result<(), Arc<Error>>>, Error> {
-        let key = self.receipt_key().await?;
-        let ExistingQueue { id, attributes } = self.0.open_queues.opened(at).await?;
+        let key = self.0.replica.receipt_key_of(handles.iter().copied()).await?;
+        let (now, ExistingQueue { id, attributes }) =
+            (self.0.replica.clock.now(), self.0.open_queues.opened(at).await?);
         let named = self.0.slots.queue(at).await?;
-        let asked: Vec<_> = handles.iter().map(|handle| opened_receipt(&key, id, handle)).collect();
+        let asked: Vec<_> = handles.iter().map(|handle| opened_receipt(&key, now, id, handle)).collect();
         let is_receipt: Vec<bool> = asked.iter().map(Result::is_ok).collect();
         let queue = named.handle().ok_or_else(|| closed(at))?;
         let ClaimedRemoval { ids: claimed, outcome: together } =
@@ -235,13 +239,14 @@ impl Claims {
         at: &QueueRef,
         asked: &[(&str, Visibility)],
     ) -> Result<Vec<Result<VisibilityResult, Arc<Error>>>, Error> {
-        let key = self.receipt_key().await?;
-        let ExistingQueue { id, .. } = self.0.open_queues.opened(at).await?;
+        let key = self.0.replica.receipt_key_of(asked.iter().map(|(handle, _)| *handle)).await?;
+        let (now, ExistingQueue { id, .. }) =
+            (self.0.replica.clock.now(), self.0.open_queues.opened(at).await?);
         let named = self.0.slots.queue(at).await?;
         let mut outcomes = Vec::with_capacity(asked.len());
         let mut alike: BTreeMap<u32, Vec<IndexedReceipt>> = BTreeMap::new();
         for (index, (handle, visibility)) in asked.iter().enumerate() {
-            let receipt = opened_receipt(&key, id, handle).and_then(|receipt| {
+            let receipt = opened_receipt(&key, now, id, handle).and_then(|receipt| {
                 self.check_total(&receipt, *visibility)?;
                 Ok(receipt)
             });
@@ -346,14 +351,6 @@ impl Claims {
             },
         })
     }
-
-    pub(crate) async fn receipt_key(&self) -> Result<ReceiptKey, Error> {
-        let key = self.0.receipt_key.get_or_try_init(|| async {
-            let fresh = rand::Rng::random(&mut self.0.replica.random.clone());
-            self.0.replica.catalogue.receipt_key(fresh).await
-        });
-        key.await.cloned()
-    }
 }
 
 /// Error for a message whose claim was still being written or released at the deadline.
@@ -390,7 +387,8 @@ enum ReceiptTarget {
     Other(VisibilityResult),
 }
 
-/// Returns the messages of a claim, each with the handle of its receipt.
+/// Returns the messages of a claim, each with the handle of its receipt. A replica whose clock is behind that of the
+/// message's maker receives it before its creation: such a receipt would count as one of an earlier message with its id.
 fn sealed(
     key: &ReceiptKey,
     queue: QueueId,
@@ -398,6 +396,7 @@ fn sealed(
     view: ClaimView,
 ) -> Vec<(MessageView, String)> {
     let sealed = |message: MessageView| {
+        let received = received.max(message.created);
         let receipt = Receipt { queue, message: message.id, attempt: message.grant, received };
         let handle = key.seal(&receipt);
         (message, handle)
@@ -405,7 +404,7 @@ fn sealed(
     view.messages.into_iter().map(sealed).collect()
 }
 
-fn opened_receipt(key: &ReceiptKey, queue: QueueId, handle: &str) -> Result<Receipt, Error> {
-    let receipt = key.open(handle).filter(|receipt| receipt.queue == queue);
+fn opened_receipt(key: &ReceiptKey, now: Timestamp, queue: QueueId, handle: &str) -> Result<Receipt, Error> {
+    let receipt = key.open(handle, now).filter(|receipt| receipt.queue == queue);
     receipt.ok_or(Error::BadReceipt)
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tracing::{info, warn};
 
 use angarium_catalogue::{ClaimRecord, ClaimedMessage, Schema};
@@ -23,6 +24,7 @@ use crate::limits;
 use crate::slot::claims::retry_at;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::settle::{SettleRequest, SubmittedSettle};
+use crate::slot::subscriptions::FanOut;
 use crate::writer::notes::SettleKey;
 use crate::writer::pending::settled as durable;
 
@@ -81,8 +83,9 @@ impl Claims {
         let (mut results, mut returning) = (Results::with_capacity(ids.len()), Vec::new());
         for (id, (_, begun)) in ids.iter().zip(all_begun) {
             let result = match begun {
-                BegunSettle::Submitted(SubmittedSettle { settled, outcome }) => {
+                BegunSettle::Submitted(SubmittedSettle { settled, outcome, beyond }) => {
                     let result = durable(outcome).await.map(|()| settled);
+                    beyond.into_iter().for_each(QueueHandle::drop_oldest_later);
                     let returns = result.as_ref().is_ok_and(returns);
                     returning.extend(returns.then_some(*id));
                     result
@@ -160,15 +163,33 @@ impl Claims {
         }
         self.check_targets(queue, &entry).await?;
         let pool = queue.pool_of(entry.id).await?;
+        let fan_out = self.fan_out(queue, &entry).await?;
         let room = if entry.forwards.is_empty() {
             Reservation::none()
         } else {
             let bytes = entry.forwards.iter().map(|forward| forward.body.len() as u64).sum();
             let more = Amount { messages: entry.forwards.len() as u64, bytes };
-            self.0.quotas.reserve(&queue.at().project, more).await?
+            let copies = fan_out.as_ref().map(|fan_out| fan_out.amount).unwrap_or_default();
+            self.0.quotas.reserve(&queue.at().project, more.plus(copies)).await?
         };
-        let request = SettleRequest { claim: key.claim, entry, pool, room };
+        let request = SettleRequest { claim: key.claim, entry, pool, room, fan_out };
         queue.submit_settle(held, request).map(BegunSettle::Submitted)
+    }
+
+    /// Returns the subscriptions that get copies of the messages which a settle forwards to the queue itself, with their
+    /// queues open. None when it forwards none.
+    async fn fan_out(&self, queue: &QueueHandle, entry: &SettleEntry) -> Result<Option<FanOut>, Error> {
+        let own = entry.forwards.iter().filter(|forward| forward.target == queue.at().name);
+        let bodies: Vec<Bytes> = own.map(|forward| forward.body.clone()).collect();
+        if bodies.is_empty() {
+            return Ok(None);
+        }
+        let now = self.0.replica.clock.now();
+        let mut fan_out = queue.fan_out(&bodies, now).ok_or_else(|| queue.closed())?;
+        self.0.open_queues.open_subscriptions(queue, &fan_out.fanned).await?;
+        queue.weigh(&mut fan_out);
+        fan_out.check_bounds()?;
+        Ok(Some(fan_out))
     }
 
     /// Takes messages out of the record of their claim, then shows them.

@@ -38,6 +38,9 @@ impl Claims {
         let mut missing = 0;
         for target in targets.iter().filter(|target| target.message_bytes.is_none()) {
             target.name.check_creatable().map_err(|error| at_field(error, entry, &target.name))?;
+            let at = QueueRef { project: queue.at().project.clone(), name: target.name.clone() };
+            let checked = self.0.open_queues.check_target(&at, "").await;
+            checked.map_err(|error| at_field(error, entry, &target.name))?;
             missing += 1;
         }
         if missing > 0 {

@@ -171,7 +171,8 @@ impl Counts {
         let now = self.0.replica.clock.now();
         let mut next_look = read.next_ready;
         if next_look.is_some_and(|next| next <= now) {
-            let opened = timeout(limits::COUNTING_WAIT, self.0.open_queues.open(&slot.queue(at))).await;
+            let opened =
+                timeout(limits::COUNTING_WAIT, self.0.open_queues.open_if_there(&slot.queue(at))).await;
             if let Ok(Ok(_)) = opened {
                 slot.counting(|progress| progress.forget(at));
                 return Ok(());

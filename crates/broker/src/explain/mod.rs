@@ -15,6 +15,7 @@ use crate::open_queues::OpenQueues;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
 use crate::stores::table::PoolTable;
+use crate::webhooks::Webhooks;
 
 #[derive(Clone)]
 pub(crate) struct Explanations(Arc<ExplanationsParts>);
@@ -25,6 +26,7 @@ pub(crate) struct ExplanationsParts {
     pub(crate) slots: Slots,
     pub(crate) open_queues: OpenQueues,
     pub(crate) messages: Messages,
+    pub(crate) webhooks: Webhooks,
 }
 
 impl Explanations {

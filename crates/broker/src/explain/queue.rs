@@ -8,8 +8,10 @@ use angarium_core::access::Role;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::hold::{AppliedHolds, GroupHold};
+use angarium_core::ids::SubscriptionId;
 use angarium_core::limits as core_limits;
 use angarium_core::names::{QueueName, QueueRef};
+use angarium_core::overflow::Gap;
 use angarium_core::time::Timestamp;
 use angarium_engine::QueueFacts;
 use angarium_metrics::SessionState;
@@ -28,6 +30,7 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::slot::transfer_targets::TransferTarget;
 use crate::stores::queue_store::{PageBound, QueueStore};
 use crate::stores::read_failure::ReadFailure;
+use crate::webhooks::WebhookStatus;
 
 /// What a claim of a queue would get now, and why.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub struct QueueExplanation {
     pub says: String,
     /// The time that the instants are to be compared with.
     pub now: Timestamp,
+    /// The subscriptions of a topic. None for a queue, and when the topic cannot be opened.
+    pub subscriptions: Option<usize>,
     /// Numbers of messages. None when a pool of the queue does not answer.
     pub counts: Option<ExplainedCounts>,
     /// When the next delayed message is due. None when there is none, or when that is not known.
@@ -62,6 +67,20 @@ pub struct QueueExplanation {
     pub has_read_failure: bool,
     /// The last claim that was refused since the queue was opened at its owner.
     pub last_refusal: Option<ClaimRefusal>,
+    /// The messages that the subscription did not get whose queue it is, while that is suspended.
+    pub gap: Option<Gap>,
+    /// The subscription whose queue it is. None for another queue.
+    pub subscription: Option<SubscriptionId>,
+    /// Its webhooks whose last attempt failed; of the queue of a subscription, the one whose queue it is.
+    pub failing_webhooks: Vec<(SubscriptionId, WebhookStatus)>,
+    /// Its suspended subscriptions, as far as memory knows.
+    pub suspended: Vec<SubscriptionId>,
+    /// Its subscriptions that are not confirmed; of the queue of a subscription, that one.
+    pub unconfirmed: Vec<SubscriptionId>,
+    /// Whether messages that wait in the source are still to be copied to the subscription whose queue it is.
+    pub is_filling: bool,
+    /// Whether claims get nothing until then.
+    pub is_barred_by_fill: bool,
     /// The replica that owns the slot of the queue.
     pub owner: Uuid,
     /// The state of its session.
@@ -154,6 +173,11 @@ impl Explanations {
             Ok(Err(error)) => Err(PoolFault::of(error)?),
             Err(_) => Err(PoolFault::late()),
         };
+        if let Some(source) = queue.at().source() {
+            // It knows the state of the subscription.
+            let source = queue.slot().queue(&source);
+            drop(timeout(limits::HEALTH_DEADLINE, self.0.open_queues.open_if_there(&source)).await);
+        }
         let now = self.0.replica.clock.now();
         let QueueMoment {
             placement,
@@ -163,6 +187,11 @@ impl Explanations {
             targets,
             dedup_ids,
             claim_refusal,
+            gap,
+            suspended,
+            unconfirmed,
+            is_filling,
+            is_barred_by_fill,
         } = queue.moment(now)?;
         let mut explained = self.explained(&queue.in_slot(), &placement, stored.as_ref().err(), role);
         if let Ok(StoredContents { contents, next_due }) = stored {
@@ -170,6 +199,7 @@ impl Explanations {
             explained.counts = Some(ExplainedCounts { ready, delayed, claimed, in_transfer, kept });
             explained.next_due = next_due;
         }
+        explained.subscriptions = queue.live_subscriptions(now).filter(|_| queue.at().name.is_topic());
         let claimed = usize::try_from(facts.claimed.all).unwrap_or(usize::MAX);
         explained.limits.extend(reached("messages in flight", claimed, in_flight, LimitEffect::Receives));
         let dedup_bound = core_limits::DEDUP_KNOWN;
@@ -178,6 +208,8 @@ impl Explanations {
         explained.dead_letter_queue = dead_letter_queue;
         explained.targets = targets;
         explained.last_refusal = claim_refusal;
+        (explained.gap, explained.suspended, explained.unconfirmed) = (gap, suspended, unconfirmed);
+        (explained.is_filling, explained.is_barred_by_fill) = (is_filling, is_barred_by_fill);
         explained.has_read_failure =
             matches!(read_failure, Some(ReadFailure::Passing | ReadFailure::Damaged(_)));
         explained.says = queue_text::sentence(&explained);
@@ -196,6 +228,7 @@ impl Explanations {
         let Placement { pool, older } = placement;
         let mut explained = QueueExplanation {
             says: String::new(),
+            subscriptions: None,
             now: self.0.replica.clock.now(),
             counts: None,
             next_due: None,
@@ -210,6 +243,13 @@ impl Explanations {
             older_pool: older.as_ref().map(|older| self.pool_state(older, Some(pool), fault)),
             has_read_failure: false,
             last_refusal: None,
+            gap: None,
+            subscription: queue.at().name.subscription(),
+            failing_webhooks: self.0.webhooks.failing(queue),
+            suspended: Vec::new(),
+            unconfirmed: Vec::new(),
+            is_filling: false,
+            is_barred_by_fill: false,
             owner: self.0.replica.owner.instance,
             session: self.0.replica.session_state(),
         };

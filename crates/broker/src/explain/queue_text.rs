@@ -3,6 +3,7 @@
 
 use angarium_core::group::GroupName;
 use angarium_core::hold::{AppliedHold, AppliedHolds, GroupHold, Hold, HoldTarget, PostEffect};
+use angarium_core::overflow::Gap;
 use angarium_core::time::Timestamp;
 use angarium_engine::{Availability, QueueFacts};
 use angarium_metrics::SessionState;
@@ -10,6 +11,7 @@ use angarium_metrics::SessionState;
 use crate::explain::pool_state::PoolState;
 use crate::explain::queue::{ExplainedCounts, LimitEffect, QueueExplanation, ReachedLimit};
 use crate::explain::words::{be, counted, date, listed, messages_are};
+use crate::webhooks::WebhookStatus;
 
 /// Seconds for which the sentence names the last refused claim.
 const REFUSAL_SECONDS: u64 = 300;
@@ -23,11 +25,17 @@ pub(super) fn sentence(queue: &QueueExplanation) -> String {
 
 /// Returns the first clause, and the mark between it and the others.
 fn head(queue: &QueueExplanation) -> (String, &'static str) {
+    if let Some(subscriptions) = queue.subscriptions {
+        return (topic(subscriptions), ";");
+    }
     if let Some(why) = barred(&queue.holds) {
         return (format!("A claim gets nothing now, because {why}"), ";");
     }
     if let Some(refusal) = refusal(queue.session, &queue.limits) {
         return (format!("No message can be claimed now, because {refusal}"), ";");
+    }
+    if queue.is_barred_by_fill {
+        return ("A claim gets nothing until all earlier messages of the source are copied".to_owned(), ";");
     }
     let Some(counts) = queue.counts else {
         return (format!("The messages of the queue cannot be read now, because {}", fault(queue)), ";");
@@ -61,6 +69,17 @@ fn head(queue: &QueueExplanation) -> (String, &'static str) {
         _ => format!("{ready} ready: a claim gets the oldest"),
     };
     (text, ";")
+}
+
+/// Returns the first clause about a topic.
+fn topic(subscriptions: usize) -> String {
+    match u64::try_from(subscriptions).unwrap_or(u64::MAX) {
+        0 => "This is a topic without subscriptions: messages that are posted to it are dropped".to_owned(),
+        count => format!(
+            "This is a topic with {}: a message is copied for each one whose filter accepts it, and the topic keeps none",
+            counted(count, "subscription")
+        ),
+    }
 }
 
 /// Returns all holds because of which claims get nothing, if there are such holds.
@@ -302,6 +321,9 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
     }
     clauses.extend(queue.limits.iter().filter_map(limit));
     clauses.extend(held_posts(&queue.holds, queue.counts));
+    clauses.extend(suspended(queue));
+    clauses.extend(unconfirmed(queue));
+    clauses.extend(failing_webhooks(queue));
     if queue.has_read_failure {
         clauses.push("waiting messages could not be read the last time".to_owned());
     }
@@ -320,6 +342,61 @@ fn service(queue: &QueueExplanation) -> Vec<String> {
     clauses
 }
 
+/// Returns the clauses about copies that are missing: of the subscription whose queue it is, or of those of the queue.
+fn suspended(queue: &QueueExplanation) -> Vec<String> {
+    let own = queue.gap.map(|Gap { since, first, messages, .. }| {
+        let verb = if messages == 1 { "was" } else { "were" };
+        format!(
+            "the subscription is full and suspended since {}: {} {verb} left out, the first is {first}",
+            date(since),
+            counted(messages, "message")
+        )
+    });
+    let waits = (queue.is_filling && !queue.is_barred_by_fill).then(|| match own {
+        Some(_) => "messages left out are copied as there is room, as long as the source has them".to_owned(),
+        None => "earlier messages of the source are still being copied".to_owned(),
+    });
+    let others = queue.suspended.first().map(|first| match queue.suspended.len() {
+        1 => format!("subscription {first} is full and gets no copies"),
+        all => format!("{all} subscriptions are full and get no copies, the first is {first}"),
+    });
+    own.into_iter().chain(waits).chain(others).collect()
+}
+
+/// Returns the clause about subscriptions that are not confirmed: the one whose queue it is, or those of the queue.
+fn unconfirmed(queue: &QueueExplanation) -> Option<String> {
+    let first = queue.unconfirmed.first()?;
+    Some(match queue.unconfirmed.len() {
+        _ if queue.subscription.is_some() => {
+            "the subscription is not confirmed: it gets no copies, and nothing is sent, until it is"
+                .to_owned()
+        }
+        1 => format!("subscription {first} is not confirmed and gets no copies"),
+        all => format!("{all} subscriptions are not confirmed and get no copies, the first is {first}"),
+    })
+}
+
+/// Returns the clause about webhooks that fail: of the subscription whose queue it is, or of those of the queue.
+fn failing_webhooks(queue: &QueueExplanation) -> Option<String> {
+    let (id, WebhookStatus { failures, since, reason, paused_until }) = queue.failing_webhooks.first()?;
+    let webhook = match queue.failing_webhooks.len() {
+        _ if queue.subscription.is_some() => "the webhook has".to_owned(),
+        1 => format!("the webhook of subscription {id} has"),
+        all => format!("{all} webhooks fail, and that of subscription {id} has"),
+    };
+    let since = date(*since);
+    let failed = match failures {
+        0 => format!("refused messages since {since}"),
+        1 => format!("failed at {since}"),
+        _ => format!("failed {failures} times since {since}"),
+    };
+    let next = match paused_until {
+        Some(until) => format!("nothing is sent to it until {}", date(*until)),
+        None => "the next ready message is sent to it".to_owned(),
+    };
+    Some(format!("{webhook} {failed}, and {next}; the reason of its last failure is {:?}", reason.as_str()))
+}
+
 /// Returns the clause about the last refused claim, if that was not long ago.
 fn refused_claim(queue: &QueueExplanation) -> Option<String> {
     let refusal = queue.last_refusal.as_ref()?;
@@ -327,7 +404,7 @@ fn refused_claim(queue: &QueueExplanation) -> Option<String> {
     is_recent.then(|| format!("a claim was refused at {}: {}", date(refusal.at), refusal.why))
 }
 
-/// Returns the clause about posts to a held queue, and about messages that wait for its release. Holds that bar claims
+/// Returns the clause about posts to a held queue and about its transfers, and about messages that wait for its release. Holds that bar claims
 /// too are in the head.
 fn held_posts(holds: &AppliedHolds, counts: Option<ExplainedCounts>) -> Option<String> {
     let posts = holds.strictest_for_posts().map(|(_, effect)| {
@@ -348,7 +425,9 @@ fn held_posts(holds: &AppliedHolds, counts: Option<ExplainedCounts>) -> Option<S
             "{waiting} messages wait for the release, and expire meanwhile as their ttl requires"
         )),
     });
-    let clauses: Vec<String> = posts.into_iter().chain(expiry).collect();
+    let transfers = holds_with(holds, |applied| applied.hold.effects.bars_transfers())
+        .map(|why| format!("transfers to other queues and migrations wait, because {why}"));
+    let clauses: Vec<String> = posts.into_iter().chain(transfers).chain(expiry).collect();
     (!clauses.is_empty()).then(|| clauses.join("; "))
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
-use tracing::info;
+use tracing::{info, warn};
 use uuid::Uuid;
 
 use angarium_catalogue::{ReachReport, UnreachedParts};
@@ -103,6 +103,42 @@ impl Reach {
     }
 }
 
+/// The report of this replica in the registry.
+#[derive(Debug)]
+struct ReachRecord {
+    /// None from the begin of a write until one succeeds: the registry may contain the older or the newer report.
+    report: Option<ReachReport>,
+    /// When it was last written.
+    written: Instant,
+}
+
+impl Default for ReachRecord {
+    /// The record of a replica that has just registered.
+    fn default() -> Self {
+        Self { report: Some(ReachReport::default()), written: Instant::now() }
+    }
+}
+
+impl ReachRecord {
+    /// Whether this report must be written now. Writes that succeed are at least `pause` apart.
+    fn is_due(&self, found: &ReachReport, pause: Duration) -> bool {
+        self.report.as_ref() != Some(found) && self.written.elapsed() >= pause
+    }
+}
+
+/// A replica, and its answer to the last check, or the reason why there is none.
+type PeerAnswer = (ServingPeer, Result<PeerStatus, String>);
+
+/// Logs each replica that is not reached any more, with the cause of the last check.
+fn log_unreached(before: &UnreachedParts, now: &UnreachedParts, answers: &[PeerAnswer]) {
+    for (ServingPeer { instance, address }, answer) in answers {
+        let is_new = now.peers.contains(instance) && !before.peers.contains(instance);
+        if let (true, Err(error)) = (is_new, answer) {
+            warn!(%instance, %address, error, "replica not reached");
+        }
+    }
+}
+
 impl Health {
     /// Whether clients should use this replica as far as its session is concerned. Without one it stays ready for two
     /// session timeouts, since posts and deletes need none, and longer while no other replica is known to have one.
@@ -143,19 +179,20 @@ impl Health {
         let Some(session) = self.0.replica.catalogue.session_timeout() else { return };
         let tick = (session / 8).clamp(limits::REACH_TICK.0, limits::REACH_TICK.1);
         let deadline = session / 4;
-        // The published report, and when it was last written.
-        let mut told = (ReachReport::default(), Instant::now());
+        let (mut record, mut logged) = (ReachRecord::default(), UnreachedParts::default());
         while self.0.replica.sleep_tick(tick).await {
             let asked = Instant::now();
             let (pools, peers) = tokio::join!(self.reach_pools(deadline), self.reach_peers(deadline));
+            let answers = peers.iter().map(|(peer, answer)| (peer.instance, answer.as_ref().ok().copied()));
             self.0.reach.pools.lock().note(asked, pools);
-            self.0.reach.peers.lock().note(asked, peers);
+            self.0.reach.peers.lock().note(asked, answers.collect());
             self.session_outage();
             self.0.pools.begin_pool_search();
             let (unreached, used_pools) = (self.0.reach.unreached(session), self.0.stores.pool_use.used());
             let found = ReachReport { unreached, used_pools };
-            if found != told.0 && told.1.elapsed() >= session / 2 && self.publish_reach(&found).await {
-                told = (found, Instant::now());
+            if record.is_due(&found, session / 2) && self.publish_reach(&mut record, &found).await {
+                log_unreached(&logged, &found.unreached, &peers);
+                logged = found.unreached;
             }
         }
     }
@@ -172,21 +209,25 @@ impl Health {
         join_all(asked).await
     }
 
-    async fn reach_peers(&self, deadline: Duration) -> Vec<(Uuid, Option<PeerStatus>)> {
+    async fn reach_peers(&self, deadline: Duration) -> Vec<PeerAnswer> {
         let Ok(peer_client) = self.0.slots.peer_client() else { return Vec::new() };
         let others = self.0.slots.serving_peers();
-        let asked = others.into_iter().map(|ServingPeer { instance, address }| async move {
-            (instance, peer_client.reach(&address, deadline).await)
+        let asked = others.into_iter().map(|peer| async move {
+            let answer = peer_client.reach(&peer.address, peer.instance, deadline).await;
+            (peer, answer)
         });
         join_all(asked).await
     }
 
     /// Reports in the registry the parts that this replica does not reach, and the used pools. Returns false when it
     /// failed and must be repeated.
-    async fn publish_reach(&self, found: &ReachReport) -> bool {
+    async fn publish_reach(&self, record: &mut ReachRecord, found: &ReachReport) -> bool {
+        // A registration may write it from now on, whatever the outcome of the write below.
+        record.report = None;
         let node = self.0.slots.note_report(found);
         match self.0.replica.catalogue.component_report(&node, found).await {
             Ok(true) => {
+                *record = ReachRecord { report: Some(found.clone()), written: Instant::now() };
                 let UnreachedParts { pools, peers } = &found.unreached;
                 info!(pools = pools.join(" "), peers = peers.len(), "unreached parts reported");
                 true

@@ -17,6 +17,13 @@ impl Health {
                 step.as_secs()
             )
         });
+        let behind = self.0.replica.clock.behind().map(|behind| {
+            format!(
+                "the time of this service is {} s behind since it was restored from a backup, so that restored messages \
+                 keep the life that they had left; restart with --accept-clock when they may expire",
+                behind.as_secs()
+            )
+        });
         let gap = self.0.replica.clock.gap().map(|gap| {
             format!(
                 "the clock of the coordination servers made a step and is {} s from tree time, which follows it by 1 s in \
@@ -24,13 +31,15 @@ impl Health {
                 gap / 1_000
             )
         });
-        let own = doubt.into_iter().chain(gap).chain(self.session_warning());
+        let own = doubt.into_iter().chain(behind).chain(gap).chain(self.session_warning());
         let files = self.0.replica.meter.refused_settings_files().into_iter().map(|setting| {
             format!(
                 "the changed file of {setting} cannot be used and its old content still holds: see the log"
             )
         });
         let own = own.chain(files);
+        let catalogue = &self.0.replica.catalogue;
+        let own = own.chain(catalogue.tree_warning()).chain(catalogue.sealing_warning());
         Ok(own.chain(self.damage_warnings()).chain(self.0.stores.warnings()).collect())
     }
 

@@ -130,6 +130,9 @@ impl Holds {
         // A queue of an earlier owner may be in a pool that another replica has added.
         self.0.pools.reload_pools().await?;
         self.0.slots.shared_holds().read(&self.0.replica.catalogue).await?;
+        if !self.await_transfers(&target).await {
+            return Ok(HoldResponse { slots: Vec::new() });
+        }
         let asked: HashSet<u8> = asked.into_iter().collect();
         let served = self.0.slots.owned().filter(|slot| asked.contains(&slot.owned.slot.0));
         let served: Vec<_> = served.filter(|slot| slot.lost().is_none()).collect();
@@ -144,6 +147,17 @@ impl Holds {
         let confirmed = confirmed.buffer_unordered(FENCED_AT_ONCE).filter_map(async |held| held);
         let slots = confirmed.take_until(end).collect().await;
         Ok(HoldResponse { slots })
+    }
+
+    /// Waits until each step has ended that takes messages out of a pool and began without the hold, if it is one of
+    /// transfers. Returns false when one does not end in time.
+    async fn await_transfers(&self, target: &HoldTarget) -> bool {
+        let holds = self.0.slots.shared_holds();
+        let hold = holds.hold(target, self.0.replica.clock.now());
+        if !hold.is_some_and(|hold| hold.effects.bars_transfers()) {
+            return true;
+        }
+        timeout(limits::HOLD_PART, holds.transfers.write()).await.is_ok()
     }
 
     /// Fences, for a slot, every pool of the held queues. Without a look at the queues if all pools are fenced.

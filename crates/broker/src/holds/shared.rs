@@ -3,7 +3,7 @@
 use tracing::info;
 
 use angarium_catalogue::{PoolEntry, Schema};
-use angarium_core::error::{Error, Resource};
+use angarium_core::error::{Error, InvalidPart, Resource};
 use angarium_core::hold::{AppliedHold, Hold, HoldTarget};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
@@ -53,7 +53,13 @@ impl Holds {
                 HoldTarget::Pool(name) => Some(self.pool(name).await?),
                 HoldTarget::Project(_) => None,
             };
-            catalogue.schema_reach(Schema::SHARED_HOLDS).await?;
+            let needs_newer = hold.effects.bars_transfers();
+            if needs_newer && held.is_none() {
+                let why = "a project has messages in many pools: hold the transfers of each pool";
+                return Err(Error::invalid(InvalidPart::Limit, "transfer", why));
+            }
+            let form = if needs_newer { Schema::TRANSFER_HOLDS } else { Schema::SHARED_HOLDS };
+            catalogue.schema_reach(form).await?;
             if catalogue.shared_hold_write(target, hold, held.as_ref()).await? {
                 return Ok(());
             }

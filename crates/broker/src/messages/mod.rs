@@ -3,6 +3,7 @@
 pub(crate) mod bulk;
 pub(crate) mod kept;
 pub(crate) mod list;
+pub(crate) mod overflow;
 pub(crate) mod peek;
 pub(crate) mod peek_read;
 pub(crate) mod pool_page;

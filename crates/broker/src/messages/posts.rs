@@ -13,11 +13,11 @@ use angarium_core::quota::Amount;
 use crate::ledger::quota_ledger::Reservation;
 use crate::messages::Messages;
 use crate::slot::dedup::PendingDuplicate;
-use crate::slot::post::{BegunPost, PostResult, PostStart};
+use crate::slot::post::{BegunPost, PostResult, PostStart, TopicCounts};
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::subscriptions::FanOut;
-use crate::writer::pending::settled;
+use crate::writer::pending::{WriteOutcome, settled};
 
 /// Attempts to begin a post while the subscriptions of its queue change, or their queues are closed.
 const FAN_OUT_TRIES: usize = 8;
@@ -51,7 +51,7 @@ impl Messages {
         }
         self.reach_outcomes(&messages).await?;
         // Before a queue is created for them.
-        let room = self.0.quotas.reserve(&at.project, Amount::of(&messages)).await?;
+        let room = self.0.quotas.reserve(&at.project, kept_amount(at, &messages)).await?;
         let queue = self.0.open_queues.open_or_create(&named).await?;
         self.post_opened(&queue, messages, client, room).await
     }
@@ -64,9 +64,10 @@ impl Messages {
         client: Option<Uuid>,
         room: Reservation,
     ) -> Result<PostResult, Error> {
-        let BegunPost { result: mut posted, outcome, mut awaited } =
+        let BegunPost { result: mut posted, outcome, mut awaited, beyond, topic } =
             self.begin_post(queue, messages, client, room).await?;
-        settled(outcome).await?;
+        settled_post(queue, outcome, topic).await?;
+        self.drop_beyond(beyond).await;
         // If some messages are written by now, later failures are partial.
         let mut is_written = posted.ids.len() > awaited.len();
         let after = |is_written: bool, error: Error| {
@@ -80,12 +81,13 @@ impl Messages {
         while !awaited.is_empty() {
             let (indexes, messages): (Vec<usize>, Vec<NewMessage>) =
                 awaited.into_iter().map(|PendingDuplicate { index, message }| (index, message)).unzip();
-            let room = self.0.quotas.reserve(&queue.at().project, Amount::of(&messages)).await;
+            let room = self.0.quotas.reserve(&queue.at().project, kept_amount(queue.at(), &messages)).await;
             let room = room.map_err(|error| after(is_written, error))?;
             let begun = self.begin_post(queue, messages, client, room).await;
-            let BegunPost { result: again, outcome, awaited: rest } =
+            let BegunPost { result: again, outcome, awaited: rest, beyond, topic } =
                 begun.map_err(|error| after(is_written, error))?;
-            settled(outcome).await.map_err(|error| after(is_written, error))?;
+            settled_post(queue, outcome, topic).await.map_err(|error| after(is_written, error))?;
+            self.drop_beyond(beyond).await;
             is_written |= again.ids.len() > rest.len();
             indexes.iter().zip(again.ids).for_each(|(index, id)| posted.ids[*index] = id);
             let outer = |rest: PendingDuplicate| PendingDuplicate { index: indexes[rest.index], ..rest };
@@ -116,7 +118,7 @@ impl Messages {
         let (ids, durability) = if taken.is_empty() {
             (Vec::new(), None)
         } else {
-            let room = self.0.quotas.reserve(&at.project, Amount::of(&taken)).await?;
+            let room = self.0.quotas.reserve(&at.project, kept_amount(at, &taken)).await?;
             let queue = self.0.open_queues.open_or_create(&named).await?;
             let PostResult { ids, durability } = self.post_opened(&queue, taken, client, room).await?;
             (ids, Some(durability))
@@ -142,9 +144,11 @@ impl Messages {
                 PostStart::Begun(begun) => return Ok(begun),
                 PostStart::Unprepared { messages: again, room: held } => (messages, room) = (again, held),
             }
-            fan_out = queue.fan_out(&messages, self.0.replica.clock.now()).ok_or_else(|| queue.closed())?;
-            fan_out.check_bounds()?;
+            let bodies: Vec<_> = messages.iter().map(|message| message.body.clone()).collect();
+            fan_out = queue.fan_out(&bodies, self.0.replica.clock.now()).ok_or_else(|| queue.closed())?;
             self.0.open_queues.open_subscriptions(queue, &fan_out.fanned).await?;
+            queue.weigh(&mut fan_out);
+            fan_out.check_bounds()?;
             // Subscriptions that have ended meanwhile leave room until the post ends.
             let more = fan_out.amount.minus(reserved);
             if more != Amount::default() {
@@ -171,6 +175,22 @@ impl Messages {
         let most = queue.and_then(|queue| queue.message_bytes(limits));
         Ok(most.unwrap_or_else(|| limits.rest_message_bytes()))
     }
+}
+
+/// Waits until a post is settled, and counts it if it was made to a topic.
+async fn settled_post(
+    queue: &QueueHandle,
+    outcome: WriteOutcome,
+    topic: Option<TopicCounts>,
+) -> Result<(), Error> {
+    settled(outcome).await?;
+    topic.into_iter().for_each(|counts| queue.count_topic_post(counts));
+    Ok(())
+}
+
+/// The amount of the messages that the queue itself stores: a topic has only the copies for its subscriptions.
+fn kept_amount(at: &QueueRef, messages: &[NewMessage]) -> Amount {
+    if at.name.is_topic() { Amount::default() } else { Amount::of(messages) }
 }
 
 fn check_bytes(message: &NewMessage, most: usize, field: impl FnOnce() -> String) -> Result<(), Error> {

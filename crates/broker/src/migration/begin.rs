@@ -7,6 +7,9 @@
 //!                    cancel: [new, old], which ends with [old]
 //! ```
 //!
+//! The queues of its subscriptions migrate with it: their records name no pools of their own, so one commit begins or ends the
+//! migration of all of them ([`crate::slot::queue_family`]).
+//!
 //! The record of the queue changes first, and memory follows it: new messages go to the newer pool, changes of messages
 //! go to both, and reads combine both. So the opening after a crash at any point finds all of it. Only a claim of a
 //! message that is just being copied waits for the migration.
@@ -14,11 +17,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
 use angarium_catalogue::{EndedMigration, FlavorEntry, MigrationRecord, Placement, QueueEntry, Schema};
 use angarium_core::attributes::Attributes;
 use angarium_core::error::{Error, InvalidPart, Part, Resource};
+use angarium_core::ids::QueueId;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
 use angarium_core::queue::Metadata;
@@ -28,9 +33,11 @@ use angarium_storage::DropResult;
 use crate::limits;
 use crate::migration::Migrations;
 use crate::open_queues::lookup::{PlacedQueue, no_queue};
-use crate::slot::migration::{LastWrites, Migration, MovingQueue};
+use crate::slot::migration::{Migration, MovingQueue};
+use crate::slot::queue_family::QueueFamily;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::slot_queue::SlotQueue;
+use crate::slot::state::Slot;
 use crate::stores::table::{CHANGE_TRIES, OpenPool};
 use crate::writer::pending::settled;
 
@@ -47,9 +54,10 @@ pub struct MigrationView {
     pub started: Timestamp,
     /// Maximum of messages copied per second.
     pub rate: Option<u32>,
-    /// Messages copied since it began or was canceled, or since another replica continued it.
+    /// Messages copied since it began or was canceled, or since another replica continued it; with the ones of the queue's
+    /// subscriptions.
     pub copied: u64,
-    /// Messages left in the pool that the queue leaves, with claimed ones.
+    /// Messages left in the pool that the queue leaves, with claimed ones and the ones of the queue's subscriptions.
     pub left: u64,
 }
 
@@ -120,10 +128,19 @@ impl Migrations {
         rate: Option<u32>,
     ) -> Result<bool, Error> {
         let (slot, at) = (queue.slot(), queue.at());
-        check_unsubscribed(queue, &entry)?;
+        check_source(&entry)?;
         let to = pool.entry.name.clone();
-        self.0.replica.catalogue.schema_reach(Schema::MIGRATIONS).await?;
+        let form =
+            if entry.record.has_subscriptions { Schema::SUBSCRIBED_MIGRATIONS } else { Schema::MIGRATIONS };
+        self.0.replica.catalogue.schema_reach(form).await?;
         slot.open_writer(&to, pool).await?;
+        let _placements = queue.hold_placements().await?;
+        let family = family_of(&queue.with_id(entry.record.id))?;
+        // The forced removal of a pool leaves its messages of a queue that keeps its id, and a pool of the same storage
+        // may have been registered since.
+        for id in family.ids() {
+            self.empty(slot, id, &to).await?;
+        }
         let record =
             MigrationRecord { started: self.0.replica.clock.now().as_millis(), rate, is_canceled: false };
         let placement = Placement { pool: to, older: Some(entry.record.placement()?.pool) };
@@ -131,7 +148,7 @@ impl Migrations {
         let placed = self.0.replica.catalogue.queue_place(&slot.owned, at, &entry, &pool.entry, flavor).await;
         let is_placed = slot.note_placed(placed)?;
         if is_placed {
-            queue.with_id(entry.record.id).follow(placement, Some(record));
+            family.follow(&placement, Some(record));
         }
         Ok(is_placed)
     }
@@ -154,9 +171,14 @@ impl Migrations {
         let moving = queue.moving().ok_or_else(|| no_queue(at))?;
         let MovingQueue { id, from, to, migration } = moving.ok_or_else(|| not_moving(at))?;
         let store = self.0.stores.pool(&from)?.store()?;
-        let left = store.totals(id).await.map_err(|error| store.failed(error))?.messages;
+        let total = async |id| store.totals(id).await.map_err(|error| store.failed(error));
+        let mut left = total(id).await?.messages;
         let MigrationRecord { started, rate, is_canceled } = migration.record;
-        let copied = migration.copied.load(Ordering::Relaxed);
+        let mut copied = migration.copied.load(Ordering::Relaxed);
+        for copy in family_of(&queue)?.copies() {
+            left += total(copy.id()).await?.messages;
+            copied += copy.migration().map_or(0, |own| own.copied.load(Ordering::Relaxed));
+        }
         Ok(MigrationView {
             from,
             to,
@@ -215,13 +237,20 @@ impl Migrations {
         flavor: Option<&FlavorEntry>,
     ) -> Result<bool, Error> {
         let (slot, at) = (queue.slot(), queue.at());
-        let queue = queue.with_id(entry.record.id);
-        let migration = queue.migration().ok_or_else(|| not_moving(at))?;
-        // While this lock is held no message is in both pools. Once it holds true, the former copy phase copies nothing
+        let source = queue.with_id(entry.record.id);
+        let migration = source.migration().ok_or_else(|| not_moving(at))?;
+        // An opening removes what a crash has left in both pools, before these are exchanged.
+        if !self.open_copies(&source).await? {
+            self.0.open_queues.read_subscriptions(&source).await?;
+        }
+        let _placements = queue.hold_placements().await?;
+        let family = family_of(&source)?;
+        let migrations = family.migrations().ok_or_else(|| source.closed())?;
+        // While these locks are held no message is in both pools. Once they hold true, the former copy phase copies nothing
         // more.
-        let ended = timeout(limits::CLOSE_DEADLINE, migration.step.lock()).await;
-        let mut ended = ended
-            .map_err(|_| Error::unavailable(Part::Storage, "messages are on their way to another pool"))?;
+        let held = timeout(limits::CLOSE_DEADLINE, hold_steps(&migrations)).await;
+        let mut ended =
+            held.map_err(|_| Error::unavailable(Part::Storage, "messages are on their way to another pool"))?;
         // The pool that the queue left may still remove it, until it is fenced again.
         slot.check_served()?;
         let record = MigrationRecord {
@@ -235,37 +264,50 @@ impl Migrations {
         let placed = self.0.replica.catalogue.queue_place(&slot.owned, at, &entry, &back.entry, flavor).await;
         let is_placed = slot.note_placed(placed)?;
         if is_placed {
-            *ended = true;
-            queue.follow(placement, Some(record));
+            ended.iter_mut().for_each(|ended| **ended = true);
+            family.follow(&placement, Some(record));
         }
         Ok(is_placed)
     }
 
-    /// Ends a migration: the pool that the queue leaves has no message of it. Its other data in that pool is removed
-    /// first, so that the queue can return to an empty pool. After a crash in between, the next opening of the queue
-    /// ends the migration.
+    /// Ends a migration: the pool that the queue leaves has no message of it, nor of its subscriptions. Their other data in
+    /// that pool is removed first, so that the queue can return to an empty pool. After a crash in between, the next opening
+    /// of the queue ends the migration. Returns false when the queue of a subscription is still to be copied.
     pub(crate) async fn finish_migration(
         &self,
         queue: &QueueHandle,
         migration: &Arc<Migration>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let (slot, at, named) = (queue.slot(), queue.at(), queue.in_slot());
         let _gate = named.hold_gate().await;
-        let mut ended = migration.step.lock().await;
         let PlacedQueue { mut entry, placement } = match self.0.open_queues.placed(&named).await {
-            Ok(placed) if placed.entry.record.id == queue.id() && !*ended => placed,
-            Ok(_) | Err(Error::NotFound { .. }) => return Ok(()),
+            Ok(placed) if placed.entry.record.id == queue.id() => placed,
+            Ok(_) | Err(Error::NotFound { .. }) => return Ok(true),
             Err(error) => return Err(error),
         };
-        let Some(older) = placement.older.clone() else { return Ok(()) };
+        let Some(older) = placement.older.clone() else { return Ok(true) };
+        let _placements = named.hold_placements().await?;
+        let family = family_of(queue)?;
+        let Some(migrations) = family.migrations().filter(|_| family.copies_have_left()) else {
+            return Ok(false);
+        };
+        if !migrations.iter().any(|known| Arc::ptr_eq(known, migration)) {
+            return Ok(true);
+        }
+        let mut ended = hold_steps(&migrations).await;
         // The record may have the two pools exchanged, by a reversal of which memory has not learned: then the slot is
         // lost, and the older pool is not the one that was found empty.
         slot.check_served()?;
-        let LastWrites { left, arrived } = queue.begin_finish()?;
+        let last = family.begin_finish()?;
         let emptied = async {
-            settled(left).await?;
-            settled(arrived).await?;
-            self.empty_older(queue, &older).await
+            for outcome in last {
+                settled(outcome).await?;
+            }
+            // No messages are left there.
+            for id in family.ids() {
+                self.empty(slot, id, &older).await?;
+            }
+            Ok(())
         };
         let placed = match emptied.await {
             Ok(()) => {
@@ -279,30 +321,25 @@ impl Migrations {
         };
         match placed {
             Ok(true) => {
-                if queue.end_migration().is_some() {
-                    *ended = true;
-                }
-                Ok(())
+                family.end_migration();
+                ended.iter_mut().for_each(|ended| **ended = true);
             }
-            Ok(false) | Err(_) => match queue.stay_in(older) {
-                Some(()) => placed.map(|_| ()),
-                None => Ok(()),
-            },
+            Ok(false) | Err(_) => family.stay_in(&older),
         }
+        placed.map(|_| true)
     }
 
-    /// Removes the data of a queue, other than messages, from the pool that it leaves; no messages are left there. A
-    /// removal without an answer may still be carried out, and would take messages of a queue that has returned to the
-    /// pool: then the slot is lost, and its next epoch fences the pool before the queue is written there.
-    async fn empty_older(&self, queue: &QueueHandle, older: &PoolName) -> Result<(), Error> {
-        let (slot, id) = (queue.slot(), queue.id());
-        let store = self.0.stores.pool(older)?.store()?;
+    /// Removes all data of a queue from a pool that has no part in it, or none any more. A removal without an answer may
+    /// still be carried out, and would take messages that are written to the pool later: then the slot is lost, and its
+    /// next epoch fences the pool first.
+    async fn empty(&self, slot: &Slot, id: QueueId, pool: &PoolName) -> Result<(), Error> {
+        let store = self.0.stores.pool(pool)?.store()?;
         loop {
-            let dropped = store.drop_queue(slot.owned.slot, slot.epoch, id, limits::DROPPED_TURN).await;
+            let dropped = store.drop_queue(slot.owned.slot, slot.epoch, id, limits::dropped_turn()).await;
             if dropped.as_ref().is_err_and(|error| !error.nothing_written())
                 && !is_on(Mutation::KeepSlotAfterLateDrop)
             {
-                slot.lose("a queue may be removed late from the pool that it leaves");
+                slot.lose("a queue may be removed late from a pool");
             }
             match dropped.map_err(|error| store.failed(error))? {
                 DropResult::Done => return Ok(()),
@@ -362,15 +399,25 @@ fn not_moving(at: &QueueRef) -> Error {
     Error::NotFound { resource: Resource::Migration, name: at.name.to_string() }
 }
 
-/// Checks that a queue has no subscriptions: they are in its pool, and do not migrate.
-fn check_unsubscribed(queue: &SlotQueue, entry: &QueueEntry) -> Result<(), Error> {
-    let is_subscription = entry.record.subscription.is_some();
-    let source = queue.with_id(entry.record.id);
-    let has_some = entry.record.has_subscriptions && source.subscriptions().is_none_or(|all| !all.is_empty());
-    if is_subscription || has_some {
-        return Err(Error::Conflict(
-            "a queue with subscriptions stays in its pool: delete them first".into(),
-        ));
+/// Checks that a queue is that of no subscription.
+fn check_source(entry: &QueueEntry) -> Result<(), Error> {
+    if entry.record.subscription.is_some() {
+        let why = "a subscription is in the pool of its queue, and moves with it";
+        return Err(Error::Conflict(why.into()));
     }
     Ok(())
+}
+
+/// The family of a queue that is open.
+fn family_of(queue: &QueueHandle) -> Result<QueueFamily, Error> {
+    QueueFamily::of(queue).ok_or_else(|| queue.closed())
+}
+
+/// Waits until none of these migrations is copying a batch, and keeps it so.
+async fn hold_steps(migrations: &[Arc<Migration>]) -> Vec<MutexGuard<'_, bool>> {
+    let mut held = Vec::with_capacity(migrations.len());
+    for migration in migrations {
+        held.push(migration.step.lock().await);
+    }
+    held
 }

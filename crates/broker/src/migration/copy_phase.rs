@@ -10,8 +10,9 @@
 //! Each step begins when the one before is durable, and one batch is in progress at a time. Between 2 and 3 a message
 //! is in both pools, and no caller claims it. After a crash there, the owner that opens the queue finds the note, and
 //! removes from the older pool the messages that are in both. Claimed messages stay until they are released, and
-//! messages in transfer to another queue until they have arrived. The newest messages are copied first, since consumers
-//! take the oldest. Kept messages, which are done or have failed, are copied last.
+//! messages in transfer to another queue until they have arrived. A queue and its subscriptions are copied one page at a
+//! time. The newest messages are copied first, since consumers take the oldest. Kept messages, which are done or have
+//! failed, are copied last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,6 +31,7 @@ use angarium_storage::{Direction, Order, Position};
 use crate::limits;
 use crate::migration::Migrations;
 use crate::slot::migration::{BegunCopy, Migration};
+use crate::slot::queue_family::QueueFamily;
 use crate::slot::queue_handle::QueueHandle;
 use crate::stores::table::NamedStore;
 use crate::writer::change::Change;
@@ -97,7 +99,8 @@ impl Migrations {
                     pause = first;
                 }
                 Ok(CopyTick::Idle) => {
-                    phase.migration.is_held.store(true, Ordering::Relaxed);
+                    let is_held = QueueFamily::of(&phase.queue).is_none_or(|family| family.copies_are_held());
+                    phase.migration.is_held.store(is_held, Ordering::Relaxed);
                     let changed = Arc::clone(&phase.queue.slot().changed).notified_owned();
                     tokio::time::sleep(pause.min(limits::COPY_REST)).await;
                     // The messages that are left are claimed: the end of a claim may free some of them.
@@ -142,6 +145,10 @@ impl Migrations {
             let Some(CopyStores { older, newer }) = self.stores_of(phase)? else {
                 return Ok(CopyTick::Over);
             };
+            if phase.queue.transfers_are_held() {
+                return Ok(CopyTick::Idle);
+            }
+            let _copying = phase.queue.hold_copying().await;
             // No message is hidden while the newer pool cannot take it.
             newer.check_room().map_err(|error| newer.failed(error))?;
             let (id, most, bytes) =
@@ -164,13 +171,43 @@ impl Migrations {
             walk = part.next(end.filter(|_| !page.is_last));
         }
         let Some(CopyStores { older, .. }) = self.stores_of(phase)? else { return Ok(CopyTick::Over) };
-        // Other data in the older pool is removed when the migration ends.
-        if !is_on(Mutation::LeavePoolEarly) && older.holds_any(phase.queue.id()).await? {
+        self.leave_older(phase, &older, round).await
+    }
+
+    /// Ends the copying of a queue once the older pool has no message of it. The queue of a subscription waits for its source
+    /// then, and that ends the migration of all.
+    async fn leave_older(
+        &self,
+        phase: &CopyPhase,
+        older: &NamedStore,
+        round: CopyTick,
+    ) -> Result<CopyTick, Error> {
+        let queue = &phase.queue;
+        let source = queue.at().source();
+        // A message of the source in the older pool may still bring copies there.
+        if source.as_ref().is_some_and(|source| !queue.slot().has_left(source)) {
             return Ok(round);
         }
-        self.copy_settle_notes(phase, &older).await?;
-        self.finish_migration(&phase.queue, &phase.migration).await?;
-        Ok(CopyTick::Over)
+        if !phase.migration.has_left() {
+            // Other data in the older pool is removed when the migration ends.
+            if !is_on(Mutation::LeavePoolEarly) && older.holds_any(queue.id()).await? {
+                return Ok(round);
+            }
+            self.copy_settle_notes(phase, older).await?;
+            if source.is_some() {
+                let Some(copied) = queue.copy_backlog_notes()? else { return Ok(CopyTick::Idle) };
+                settled(copied).await?;
+            }
+            queue.note_left(&phase.migration);
+        }
+        if source.is_some() {
+            return Ok(CopyTick::Idle);
+        }
+        if !self.open_copies(queue).await? {
+            self.0.open_queues.reload_subscriptions(queue).await?;
+        }
+        let is_over = self.finish_migration(queue, &phase.migration).await?;
+        Ok(if is_over { CopyTick::Over } else { CopyTick::Idle })
     }
 
     /// Copies the notes of settles that have not expired, so that a repeat of a settle has the same outcome after the
@@ -178,9 +215,9 @@ impl Migrations {
     async fn copy_settle_notes(&self, phase: &CopyPhase, older: &NamedStore) -> Result<(), Error> {
         let mut after = None;
         loop {
-            let page = older.notes(phase.queue.id(), SETTLE_KIND, after, limits::NOTES_PAGE).await;
+            let page = older.notes(phase.queue.id(), SETTLE_KIND, after, limits::notes_page()).await;
             let mut notes = page.map_err(|error| older.failed(error))?;
-            after = notes.last().map(|last| last.key.clone()).filter(|_| notes.len() >= limits::NOTES_PAGE);
+            after = notes.last().map(|last| last.key.clone()).filter(|_| notes.len() >= limits::notes_page());
             let now = self.0.replica.clock.now();
             notes.retain(|note| now < note.expires);
             if !notes.is_empty() {
@@ -214,6 +251,7 @@ impl Migrations {
         if *ended {
             return Ok(None);
         }
+        let _leaving = phase.queue.begin_leaving().await?;
         let Some(hidden) = phase.queue.decide(|engine| engine.begin_copy(found)) else { return Ok(None) };
         if hidden.is_empty() {
             return Ok(Some(0));
@@ -265,8 +303,8 @@ impl Migrations {
 /// Number of messages that one step copies. In a slow migration it is a quarter of a second's, since they are hidden
 /// together.
 pub(crate) fn batch(rate: Option<u32>) -> usize {
-    let quarter = |rate: u32| usize::try_from(rate / 4).unwrap_or(limits::MOVE_MESSAGES);
-    rate.map_or(limits::MOVE_MESSAGES, |rate| quarter(rate).clamp(1, limits::MOVE_MESSAGES))
+    let quarter = |rate: u32| usize::try_from(rate / 4).unwrap_or(limits::move_messages());
+    rate.map_or(limits::move_messages(), |rate| quarter(rate).clamp(1, limits::move_messages()))
 }
 
 /// The outcome of one round of the copy phase.

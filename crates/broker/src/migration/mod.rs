@@ -1,6 +1,7 @@
 //! Changes of the pool of a queue while clients use it (P6).
 
 pub(crate) mod begin;
+pub(crate) mod copies;
 pub(crate) mod copy_phase;
 
 use std::sync::Arc;

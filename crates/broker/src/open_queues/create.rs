@@ -1,6 +1,7 @@
 //! Creation of a queue in a pool of its flavor.
 
 use angarium_catalogue::{QueueRecord, Schema};
+use angarium_core::attributes;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::QueueId;
 use angarium_core::names::QueueRef;
@@ -8,6 +9,8 @@ use angarium_core::queue::{CreateResult, Metadata};
 use angarium_core::quota::Quota;
 
 use crate::open_queues::OpenQueues;
+use crate::open_queues::lookup::no_queue;
+use crate::open_queues::namesake::hold_name;
 use crate::slot::queue_handle::{QueueHandle, closed};
 use crate::slot::slot_queue::SlotQueue;
 use crate::stores::queue_contents::RecordOrigin;
@@ -23,8 +26,13 @@ pub(crate) enum QuotaCheck {
 
 impl OpenQueues {
     /// Creates a queue in a pool of its flavor. An existing queue stays as it is, with its metadata.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] when there is a topic of the queue's name, or a queue of the topic's.
     pub async fn queue_create(&self, at: &QueueRef, metadata: Metadata) -> Result<CreateResult, Error> {
         metadata.attributes().check_for(&at.name)?;
+        self.check_dead_letters(&at.project, metadata.attributes(), attributes::DEAD_LETTER_QUEUE).await?;
         let metadata = metadata.for_new(&at.name)?;
         let quota = self.0.quotas.counted_quota(&self.0.ledger.account_of(&at.project)).await?;
         self.create_within(at, metadata, quota).await
@@ -40,6 +48,7 @@ impl OpenQueues {
         let (open_queues, at) = (self.clone(), at.clone());
         let create = async move {
             let queue = open_queues.0.slots.queue(&at).await?;
+            let _name = hold_name(&queue).await;
             let _gate = queue.hold_gate().await;
             match open_queues.create_gated(&queue, &metadata, &quota).await? {
                 CreateResult::New => Ok(CreateResult::New),
@@ -52,12 +61,15 @@ impl OpenQueues {
     }
 
     /// Opens a queue for a post, and creates it when there is none: Zaqar's queues exist from their first message on. A
-    /// post to a held project creates none.
+    /// post to a held project creates none. A topic must exist: posts to one with a mistyped name would all be dropped.
     pub(crate) async fn open_or_create(&self, queue: &SlotQueue) -> Result<QueueHandle, Error> {
         if let Some(open) = queue.handle() {
             return Ok(open);
         }
         let at = queue.at();
+        if at.name.is_topic() {
+            return self.open(queue).await?.ok_or_else(|| no_queue(at));
+        }
         if at.name.check_creatable().is_err()
             && let Some(open) = self.open(queue).await?
         {
@@ -101,6 +113,10 @@ impl OpenQueues {
         for _ in 0..CREATE_TRIES {
             if self.open_gated(queue).await?.is_some() {
                 return Ok(CreateResult::Existed);
+            }
+            self.check_name_free(queue).await?;
+            if at.name.is_topic() {
+                self.0.replica.catalogue.schema_reach(Schema::SUBSCRIPTIONS).await?;
             }
             if metadata.attributes().is_fifo {
                 self.0.replica.catalogue.schema_reach(Schema::GROUPS).await?;

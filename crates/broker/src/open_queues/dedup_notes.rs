@@ -21,7 +21,7 @@ impl OpenQueues {
         let mut engine = QueueEngine::open_ordered(found, GroupBounds::default());
         let mut after = None;
         loop {
-            let page = store.notes(queue, DEDUP_KIND, after, limits::NOTES_PAGE).await?;
+            let page = store.notes(queue, DEDUP_KIND, after, limits::notes_page()).await?;
             for (key, id, expires) in
                 page.iter().filter_map(|note| read_dedup_note(note).map(|(key, id)| (key, id, note.expires)))
             {
@@ -30,7 +30,7 @@ impl OpenQueues {
                 }
             }
             match page.last() {
-                Some(last) if page.len() >= limits::NOTES_PAGE => after = Some(last.key.clone()),
+                Some(last) if page.len() >= limits::notes_page() => after = Some(last.key.clone()),
                 _ => return Ok(engine),
             }
         }

@@ -43,5 +43,6 @@ impl OpenQueues {
 }
 
 pub(crate) fn no_queue(at: &QueueRef) -> Error {
-    Error::NotFound { resource: Resource::Queue, name: at.name.to_string() }
+    let resource = if at.name.is_topic() { Resource::Topic } else { Resource::Queue };
+    Error::NotFound { resource, name: at.name.to_string() }
 }

@@ -1,10 +1,12 @@
 //! The queues of served slots: opening, creating, and reading closed ones.
 
 pub(crate) mod closed;
+pub(crate) mod copies;
 pub(crate) mod create;
 pub(crate) mod dedup_notes;
 pub(crate) mod ignored;
 pub(crate) mod lookup;
+pub(crate) mod namesake;
 pub(crate) mod open;
 pub(crate) mod pools_of_queue;
 pub(crate) mod subscriptions;

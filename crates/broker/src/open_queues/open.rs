@@ -14,7 +14,7 @@ use angarium_engine::{EngineSettings, QueueEngine};
 
 use crate::open_queues::OpenQueues;
 use crate::open_queues::pools_of_queue::OpenedPools;
-use crate::open_queues::subscriptions::known;
+use crate::open_queues::subscriptions::{OpenedSubscription, known};
 use crate::slot::opening::{OpenedQueue, OpeningState, RestoredClaims};
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::retention::RetentionWatch;
@@ -24,10 +24,21 @@ use crate::stores::queue_contents::RecordOrigin;
 use crate::stores::queue_store::QueueStore;
 
 impl OpenQueues {
-    /// Opens a queue, unless it is open. Returns none when there is no such queue. An opening that has begun is
-    /// completed even when the caller is canceled: it writes to the pools, and the next caller may have no more time
-    /// for it.
+    /// Opens a queue for a request, unless it is open. Returns none when there is no such queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when a topic has the name of the queue, or a queue that of the topic.
     pub(crate) async fn open(&self, queue: &SlotQueue) -> Result<Option<QueueHandle>, Error> {
+        match self.open_if_there(queue).await? {
+            Some(open) => Ok(Some(open)),
+            None => self.check_missing(queue).await.map(|()| None),
+        }
+    }
+
+    /// Opens a queue, unless it is open. Returns none when there is no such queue. An opening that has begun is completed even
+    /// when the caller is canceled: it writes to the pools, and the next caller may have no more time for it.
+    pub(crate) async fn open_if_there(&self, queue: &SlotQueue) -> Result<Option<QueueHandle>, Error> {
         if let Some(open) = queue.handle() {
             return Ok(Some(open));
         }
@@ -35,13 +46,14 @@ impl OpenQueues {
         if let Some(open) = queue.handle().filter(|_| !is_on(Mutation::OpenQueueTwice)) {
             return Ok(Some(open));
         }
+        let placement = queue.hold_placement().await;
         let Some(record) = queue.record().await? else { return Ok(None) };
         // A request that waits for a gate of a pool stops waiting when it is canceled, so at most one opening per pool
         // outlives its request.
         let pools = queue.slot().pool_gates.hold_all(&record.placement()?).await;
         let (open_queues, queue) = (self.clone(), queue.clone());
         let open = async move {
-            let _held = (gate, pools);
+            let _held = (gate, placement, pools);
             open_queues.open_behind_gates(&queue, &record, RecordOrigin::Stored).await
         };
         self.0.replica.carry_out(open).await.map(Some)
@@ -52,6 +64,7 @@ impl OpenQueues {
         if let Some(open) = queue.handle() {
             return Ok(Some(open));
         }
+        let _placement = queue.hold_placement().await;
         match queue.record().await? {
             Some(record) => self.open_record(queue, &record, RecordOrigin::Stored).await.map(Some),
             None => Ok(None),
@@ -103,10 +116,13 @@ impl OpenQueues {
         let no_sooner = queue.slot().no_expiry_before;
         let restored = restore_claims(&mut engine, record.id, claims, &store, no_sooner).await?;
         let subscriptions = if record.has_subscriptions {
-            known(self.0.replica.catalogue.subscriptions(&queue.slot().owned, queue.at(), record.id).await?)?
+            let catalogue = &self.0.replica.catalogue;
+            known(queue.at(), catalogue.subscriptions(&queue.slot().owned, queue.at(), record.id).await?)?
         } else {
             Vec::new()
         };
+        let OpenedSubscription { backlog, fill, delivery_pace } =
+            OpenedSubscription::read(queue.at(), record, &totals, &store).await?;
         let opened = OpenedQueue {
             id: record.id,
             placement,
@@ -119,6 +135,9 @@ impl OpenQueues {
             totals,
             restored,
             subscriptions,
+            fill,
+            backlog,
+            delivery_pace,
         };
         let account = self.0.ledger.account_of(&queue.at().project);
         Ok(queue.slot().enter_queue(queue.at(), opened, &account))

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use angarium_catalogue::{PoolEntry, PoolUsers};
+use angarium_catalogue::{PoolEntry, PoolQueues, PoolUsers};
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::Slot;
 use angarium_core::names::PoolName;
@@ -182,7 +182,7 @@ impl Pools {
     }
 
     /// Returns the number of queues in a pool, with messages or without; none when they cannot be counted in time.
-    pub(crate) async fn count_queues_in(&self, name: &PoolName) -> Option<u64> {
+    pub(crate) async fn count_queues_in(&self, name: &PoolName) -> Option<PoolQueues> {
         let count = async {
             // It reads the records of all queues, so one count at a time.
             let _turn = self.0.counting.lock().await;
@@ -192,16 +192,7 @@ impl Pools {
     }
 
     async fn used_by_queues(&self, name: &PoolName) -> Error {
-        in_use(
-            name,
-            match self.count_queues_in(name).await {
-                Some(1) => "1 queue is in it, with messages or without".into(),
-                Some(count) if count > 1 => {
-                    format!("{count} queues are in it, with messages or without").into()
-                }
-                Some(_) | None => QUEUES.into(),
-            },
-        )
+        in_use(name, self.count_queues_in(name).await.map_or_else(|| QUEUES.into(), users))
     }
 
     /// Whether a queue is in a pool, or a deleted queue has left data there.
@@ -267,6 +258,38 @@ fn warn_left_closed(pool: &PoolName, error: &Error) {
     warn!(%pool, error = %error.detail(), "pool left closed to new queues");
 }
 
+/// Names the queues that use a pool. An operator looks for those of users among the queues, and for the others among
+/// the subscriptions.
+fn users(PoolQueues { all, of_subscriptions }: PoolQueues) -> Cow<'static, str> {
+    let of_subscriptions = match (all, of_subscriptions) {
+        (0, _) => return QUEUES.into(),
+        (_, 0) => String::new(),
+        (1, _) => " of a subscription".to_owned(),
+        (all, some) if all == some => " of subscriptions".to_owned(),
+        (_, 1) => ", 1 of them of a subscription,".to_owned(),
+        (_, some) => format!(", {some} of them of subscriptions,"),
+    };
+    let (queues, are) = if all == 1 { ("queue", "is") } else { ("queues", "are") };
+    format!("{all} {queues}{of_subscriptions} {are} in it, with messages or without").into()
+}
+
 pub(crate) fn in_use(name: &PoolName, by: Cow<'static, str>) -> Error {
     Error::InUse { resource: Resource::Pool, name: name.to_string(), by, is_passing: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_of_a_pool_tell_queues_of_subscriptions_apart() {
+        let said = |all, of_subscriptions| users(PoolQueues { all, of_subscriptions }).into_owned();
+        assert_eq!(said(0, 0), QUEUES);
+        assert_eq!(said(1, 0), "1 queue is in it, with messages or without");
+        assert_eq!(said(1, 1), "1 queue of a subscription is in it, with messages or without");
+        assert_eq!(said(2, 0), "2 queues are in it, with messages or without");
+        assert_eq!(said(2, 2), "2 queues of subscriptions are in it, with messages or without");
+        assert_eq!(said(3, 1), "3 queues, 1 of them of a subscription, are in it, with messages or without");
+        assert_eq!(said(5, 2), "5 queues, 2 of them of subscriptions, are in it, with messages or without");
+    }
 }

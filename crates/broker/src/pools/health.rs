@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
+use angarium_catalogue::PoolQueues;
 use angarium_core::error::Error;
 use angarium_core::hold::Hold;
 use angarium_core::names::PoolName;
@@ -36,7 +37,7 @@ pub struct PoolReport {
     /// The usage of all its queues together, if the pool answered in time.
     pub usage: Option<Usage>,
     /// The number of queues in it, with messages or without, if they could be counted in time.
-    pub queues: Option<u64>,
+    pub queues: Option<PoolQueues>,
     /// Its hold in force, as this replica knows it.
     pub hold: Option<Hold>,
 }
@@ -99,6 +100,7 @@ impl Pools {
                 return;
             }
             self.reopen_pools().await;
+            self.look_up_tenants().await;
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod health;
 pub(crate) mod recount;
 pub(crate) mod registry;
 pub(crate) mod search;
+pub(crate) mod tenants;
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout, timeout_at};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use angarium_catalogue::{DroppedQueue, HeldRecords, QueueRecord};
 use angarium_core::error::{Error, Part};
@@ -21,9 +21,11 @@ use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::maps::HashSet;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::{PoolName, QueueRef};
+use angarium_core::subscription::Subscriber;
 use angarium_storage::DropResult;
 
 use crate::limits;
+use crate::open_queues::copies::WaitingCopies;
 use crate::queues::Queues;
 use crate::slot::cleaning::SettleRefusal;
 use crate::slot::closed_figures::OpenedContents;
@@ -80,11 +82,20 @@ impl Queues {
     ///
     /// Busy, with nothing changed, when forwarded messages are awaited and cannot leave the queue.
     pub(crate) async fn queue_delete(&self, at: &QueueRef, forwards: Forwards) -> Result<(), Error> {
+        self.queue_delete_by(at, forwards, Instant::now() + limits::FORWARDS_LEAVE).await
+    }
+
+    /// As `queue_delete`, with a time until which forwarded messages are awaited.
+    pub(crate) async fn queue_delete_by(
+        &self,
+        at: &QueueRef,
+        forwards: Forwards,
+        end: Instant,
+    ) -> Result<(), Error> {
         // The queue is not closed when the commit cannot succeed.
         self.0.replica.catalogue.check_open()?;
         let (queues, at) = (self.clone(), at.clone());
         let delete = async move {
-            let end = Instant::now() + limits::FORWARDS_LEAVE;
             loop {
                 match queues.try_delete(&at, forwards).await? {
                     DeletionAttempt::Deleted => return Ok(()),
@@ -112,7 +123,12 @@ impl Queues {
             Forwards::Awaited => queue.hold_gate().await,
             Forwards::Discarded => queue.hold_gate_soon().await?,
         };
+        let _placement = match forwards {
+            Forwards::Awaited => queue.hold_placement().await,
+            Forwards::Discarded => queue.hold_placement_soon().await?,
+        };
         let Some(record) = queue.record().await? else {
+            self.0.open_queues.check_missing(&queue).await?;
             return self.0.slots.check_ours(queue.slot()).map(|()| DeletionAttempt::Deleted);
         };
         // From here on no settle adds a forward.
@@ -130,8 +146,12 @@ impl Queues {
             Forwards::Awaited => queue.slot().pool_gates.hold_all(&placement).await,
             Forwards::Discarded => queue.hold_pools_soon(&placement).await?,
         };
-        self.delete_gated(&queue, &record).await?;
+        let copies = self.delete_gated(&queue, &record).await?;
         let (project, name) = (&at.project, &at.name);
+        if copies.is_none_or(|copies| copies.messages > 0) {
+            let (messages, in_transfer) = copies.map(|copies| (copies.messages, copies.in_transfer)).unzip();
+            info!(%project, queue = %name, messages, in_transfer, "copies discarded with their queue");
+        }
         match found {
             Some(LeavingForwards { count: 0, .. }) => {}
             Some(found) => {
@@ -140,6 +160,13 @@ impl Queues {
             None => warn!(%project, queue = %name, "queue deleted without reading its pool"),
         }
         Ok(DeletionAttempt::Deleted)
+    }
+
+    /// Whether a settle has forwarded or moved messages of a queue that have not left it, as far as its pool answers.
+    async fn has_forwards(&self, at: &QueueRef) -> Result<bool, Error> {
+        let queue = self.0.slots.queue(at).await?;
+        let found = Forwards::Discarded.read(self.find_transfers(&queue)).await?;
+        Ok(found.is_some_and(|transfers| !transfers.forwards.is_empty()))
     }
 
     async fn find_transfers(&self, queue: &SlotQueue) -> Result<QueueTransfers, Error> {
@@ -183,8 +210,13 @@ impl Queues {
     }
 
     /// Deletes the queue of a record. The caller holds the gate of the queue and those of its pools: no other caller opens
-    /// or creates it meanwhile.
-    async fn delete_gated(&self, queue: &SlotQueue, record: &QueueRecord) -> Result<(), Error> {
+    /// or creates it meanwhile. Returns the number of copies that end with its subscriptions; none when they cannot be
+    /// counted.
+    async fn delete_gated(
+        &self,
+        queue: &SlotQueue,
+        record: &QueueRecord,
+    ) -> Result<Option<WaitingCopies>, Error> {
         let (slot, at) = (queue.slot(), queue.at());
         let contents = self.closed_contents(queue, record).await;
         let closed = slot.close_queue(at, record.id, contents);
@@ -198,6 +230,7 @@ impl Queues {
         if let Some(queue) = &closed {
             slot.add_orphans(record.id, queue.claims());
         }
+        let copies = self.0.open_queues.count_copies(queue, record, &record.placement()?).await;
         let _roll = slot.roll.lock().await;
         let held = HeldRecords { queue: slot.has_hold(at), groups: slot.has_group_holds(at) };
         let deleted = self.0.replica.catalogue.queue_delete(&slot.owned, at, record, held).await;
@@ -214,7 +247,7 @@ impl Queues {
             // The queue may still exist, and its state in memory is gone.
             Err(_) => slot.lose("a queue was closed and perhaps not deleted"),
         }
-        deleted
+        deleted.map(|()| copies)
     }
 
     /// Returns the contents of a closed queue that is about to be deleted, as far as the figures of its slot need them.
@@ -289,15 +322,36 @@ impl SlotCleaning {
         failure
     }
 
-    /// Deletes the subscriptions of a deleted queue. A queue of the same name that was created since keeps its own.
+    /// Deletes the subscriptions of a deleted queue. A queue of the same name that was created since keeps its own. What
+    /// consumers of `pull:` have forwarded leaves first: for all of them together as long as one deletion waits.
     async fn delete_subscriptions(&self, queue: &DroppedQueue) -> Result<(), Error> {
-        let Some(at) = &queue.source else { return Ok(()) };
-        let catalogue = &self.queues.0.replica.catalogue;
+        let Some(at) = queue.source.as_ref().filter(|_| !is_on(Mutation::ForgetDroppedSubscriptions)) else {
+            return Ok(());
+        };
+        let (catalogue, end) = (&self.queues.0.replica.catalogue, Instant::now() + limits::FORWARDS_LEAVE);
         for subscription in catalogue.subscriptions(&self.slot.owned, at, queue.id).await? {
             let own = at.of_subscription(subscription.id);
+            let is_pulled = matches!(subscription.subscriber, Subscriber::Pull(_));
+            if is_pulled && Instant::now() < end && self.delete_without_forwards(&own).await? {
+                continue;
+            }
             self.queues.queue_delete(&own, Forwards::Discarded).await?;
         }
         Ok(())
+    }
+
+    /// Deletes a queue with forwarded messages once they have left. Returns false, with nothing changed, when it has none
+    /// or when they cannot leave.
+    async fn delete_without_forwards(&self, at: &QueueRef) -> Result<bool, Error> {
+        if !self.queues.has_forwards(at).await? {
+            return Ok(false);
+        }
+        match self.queues.queue_delete(at, Forwards::Awaited).await {
+            Ok(()) => Ok(true),
+            Err(Error::Busy(_)) => Ok(false),
+            Err(error) if is_of_storage(&error, |_| true) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes the data of a deleted queue from its pools, a part at a time. Pools that were removed with the messages in
@@ -320,7 +374,7 @@ impl SlotCleaning {
             loop {
                 // A sweep may be removing expired messages of the queue: the gate admits one of the two.
                 let gate = slot.pool_gates.hold(name).await;
-                let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::DROPPED_TURN);
+                let dropped = store.drop_queue(slot.owned.slot, slot.epoch, queue.id, limits::dropped_turn());
                 let dropped = dropped.await.map_err(|error| store.failed(error))?;
                 drop(gate);
                 match dropped {

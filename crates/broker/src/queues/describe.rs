@@ -1,11 +1,13 @@
 //! Reading a queue: metadata, description, numbers of messages.
 
+use angarium_catalogue::QueueRecord;
 use angarium_core::error::Error;
 use angarium_core::names::QueueRef;
 use angarium_core::queue::{Metadata, QueueStats};
 use angarium_core::time::Timestamp;
 use angarium_storage::Direction;
 
+use crate::open_queues::lookup::no_queue;
 use crate::queues::Queues;
 use crate::slot::figure_sums::Contents;
 use crate::slot::migration::still;
@@ -29,7 +31,34 @@ pub struct QueueDescription {
     pub delayed: u64,
 }
 
+/// A topic in figures.
+#[derive(Clone, Debug)]
+pub struct TopicFigures {
+    /// The subscriptions whose life has not ended.
+    pub subscriptions: usize,
+    /// The figures of the messages that it keeps, which are none.
+    pub figures: QueueStats,
+}
+
 impl Queues {
+    /// Returns the figures of a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`].
+    pub(crate) async fn topic_stats(&self, at: &QueueRef) -> Result<TopicFigures, Error> {
+        let queue = self.0.slots.queue(at).await?;
+        let found = self.topic_figures(&queue).await;
+        self.0.slots.confirm(queue.slot(), found)
+    }
+
+    async fn topic_figures(&self, queue: &SlotQueue) -> Result<TopicFigures, Error> {
+        let open = self.0.open_queues.open(queue).await?.ok_or_else(|| no_queue(queue.at()))?;
+        let now = self.0.replica.clock.now();
+        let subscriptions = open.live_subscriptions(now).ok_or_else(|| open.closed())?;
+        Ok(TopicFigures { subscriptions, figures: QueueStats { exists: true, ..QueueStats::default() } })
+    }
+
     /// Returns the metadata of a queue; none when there is no such queue. For a queue that another replica serves it is
     /// read from the tree, which shows every change that was answered before.
     pub async fn queue_metadata(&self, at: &QueueRef) -> Result<Option<Metadata>, Error> {
@@ -40,9 +69,17 @@ impl Queues {
             }
             queue => queue?,
         };
-        let record = queue.record().await;
+        let record = self.found_record(&queue).await;
         let record = self.0.slots.confirm(queue.slot(), record)?;
         record.map(|record| Metadata::stored(record.metadata)).transpose()
+    }
+
+    /// Returns the record of a queue; none when there is neither such a queue nor its namesake.
+    async fn found_record(&self, queue: &SlotQueue) -> Result<Option<QueueRecord>, Error> {
+        match queue.record().await? {
+            Some(record) => Ok(Some(record)),
+            None => self.0.open_queues.check_missing(queue).await.map(|()| None),
+        }
     }
 
     /// As `queue_metadata`, of a queue that another replica may serve: read from the tree, with every change that was
@@ -60,7 +97,7 @@ impl Queues {
     }
 
     pub(crate) async fn described(&self, queue: &SlotQueue) -> Result<Option<QueueDescription>, Error> {
-        let Some(record) = queue.record().await? else { return Ok(None) };
+        let Some(record) = self.found_record(queue).await? else { return Ok(None) };
         let Some(queue) = self.0.open_queues.open(queue).await? else { return Ok(None) };
         let migration = queue.migration();
         let _still = still(migration.as_deref()).await;

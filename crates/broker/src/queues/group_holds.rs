@@ -31,7 +31,8 @@ use crate::holds::terms::HoldTerms;
 use crate::limits;
 use crate::queues::Queues;
 use crate::queues::holds::{check_effects, check_exists};
-use crate::slot::queue_handle::QueueHandle;
+use crate::slot::figure_sums::Contents;
+use crate::slot::queue_handle::{EngineReading, QueueHandle};
 use crate::slot::selected::HiddenSelection;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
@@ -201,10 +202,10 @@ impl Queues {
         GroupHold { id: HoldId(self.0.replica.random.uuid()), hold, is_releasing: true }
     }
 
-    /// Returns the hold of a group that keeps messages from the claims of a queue: the first one by name.
+    /// Returns the hold of a group that keeps messages from the claims of a queue, among
+    /// [`limits::HELD_GROUPS_READ`] groups. Of few groups it is the first one by name.
     pub(in crate::queues) async fn group_hold_of_claims(&self, queue: &SlotQueue) -> Option<Hold> {
-        let mut groups = queue.slot().group_holds(queue.at());
-        groups.retain(|_, held| held.bars_claims() && !held.is_ended(self.0.replica.clock.now()));
+        let groups = queue.slot().held_groups_to_look_at(queue.at(), self.0.replica.clock.now());
         if groups.is_empty() {
             return None;
         }
@@ -219,8 +220,17 @@ impl Queues {
     }
 
     /// Returns the hold of the first of these groups that has a message which no claim has, among the first
-    /// [`limits::HELD_GROUP_MESSAGES`] of the group.
-    async fn first_held(&self, open: &QueueHandle, groups: Groups) -> Result<Option<Hold>, Error> {
+    /// [`limits::HELD_GROUP_MESSAGES`] of the group. Of a queue without unclaimed messages it reads the totals alone.
+    async fn first_held(
+        &self,
+        open: &QueueHandle,
+        groups: Vec<(GroupName, GroupHold)>,
+    ) -> Result<Option<Hold>, Error> {
+        let EngineReading { store, shown: claimed } = open.read(|engine| engine.claimed_counts())?;
+        let contents = Contents::of(&store.totals(open.id()).await?, claimed);
+        if contents.ready + contents.delayed == 0 {
+            return Ok(None);
+        }
         let most = PageBound { messages: limits::HELD_GROUP_MESSAGES, bytes: limits::HELD_GROUP_BYTES };
         for (group, held) in groups {
             let page = open.store()?.group(open.id(), &group, None, most).await?;
@@ -230,6 +240,7 @@ impl Queues {
                 unclaimed.any(|header| header.state == State::Ready || header.held().is_some())
             };
             if open.decide(is_waiting).ok_or_else(|| open.closed())? {
+                open.slot().note_waiting_group(open.at(), &group);
                 return Ok(Some(held.hold));
             }
         }
@@ -258,7 +269,7 @@ impl Queues {
                 if !self.is_releasing(queue, &group) {
                     break;
                 }
-                let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(()) };
+                let Some(open) = self.0.open_queues.open_if_there(queue).await? else { return Ok(()) };
                 is_done = self.release_pass(queue, &open, &group).await? || is_on(Mutation::ReleaseInOnePass);
                 if !is_done && !self.0.replica.sleep_tick(limits::MOVE_TASK_STEP).await {
                     return Ok(());

@@ -180,8 +180,17 @@ fn not_held(at: &QueueRef) -> Error {
     Error::NotFound { resource: Resource::Hold, name: at.name.to_string() }
 }
 
-/// Checks that a hold of a subscription has no effect on posts: those are made to its source.
+/// Checks that a hold of a subscription has no effect on posts: those are made to its source. And that a hold of a topic
+/// has none on claims: there are none. The transfers of pools are held as a whole.
 pub(in crate::queues) fn check_effects(at: &QueueRef, effects: HoldEffects) -> Result<(), Error> {
+    if effects.bars_transfers() {
+        let why = "only the transfers of a pool are held";
+        return Err(Error::invalid(InvalidPart::Limit, "transfer", why));
+    }
+    if at.name.is_topic() && effects.bars_claims() {
+        let why = "a topic has no claims: hold its posts (post or discard), or one of its subscriptions";
+        return Err(Error::invalid(InvalidPart::Limit, "claim", why));
+    }
     let field = match effects.posts().filter(|_| at.name.subscription().is_some()) {
         Some(PostEffect::Refused) => "post",
         Some(PostEffect::Discarded) => "discard",

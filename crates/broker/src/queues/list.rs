@@ -6,7 +6,7 @@
 use angarium_cluster::peer_client::QueueCounts;
 use angarium_core::error::Error;
 use angarium_core::limits as core_limits;
-use angarium_core::names::{ProjectId, QueueName, QueueRef};
+use angarium_core::names::{ProjectId, QueueKind, QueueName, QueueRef};
 use angarium_core::page::PageLimit;
 use angarium_core::patch::{self, Entries};
 use angarium_core::queue::Metadata;
@@ -17,6 +17,8 @@ use crate::queues::Queues;
 /// Which queues a listing returns.
 #[derive(Clone, Debug)]
 pub struct QueueFilter {
+    /// Only queues of this kind: queues, or topics.
+    pub kind: QueueKind,
     /// Only queues behind this name, which need not be the name of a queue.
     pub after: Option<String>,
     /// Maximum of queues on the page.
@@ -37,8 +39,15 @@ pub struct QueueFilter {
 
 impl QueueFilter {
     fn wants_name(&self, name: &QueueName) -> bool {
-        self.name_part.as_ref().is_none_or(|part| name.as_str().contains(part.as_str()))
-            && self.prefix.as_ref().is_none_or(|prefix| name.as_str().starts_with(prefix.as_str()))
+        self.name_part.as_ref().is_none_or(|part| name.source().contains(part.as_str()))
+            && self.prefix.as_ref().is_none_or(|prefix| name.source().starts_with(prefix.as_str()))
+    }
+
+    /// The stored name behind which the page begins. The text need not be a name.
+    fn after(&self) -> Option<String> {
+        let after = self.after.as_deref()?;
+        let topic = QueueName::topic(after).ok().filter(|_| self.kind == QueueKind::Topic);
+        Some(topic.map_or_else(|| after.to_owned(), |topic| topic.as_str().to_owned()))
     }
 
     fn wants_metadata(&self, shown: &Entries) -> bool {
@@ -121,15 +130,15 @@ impl Queues {
         let page = QueuePage::default();
         let mut filling = PageBuilder { page, names: limits::LISTING_NAMES, records: limits::LISTING_QUEUES };
         if filter.is_counted {
-            filling.page.count = Some(self.0.replica.catalogue.queue_count(project).await?);
+            filling.page.count = Some(self.0.replica.catalogue.queue_count(project, filter.kind).await?);
         }
-        let mut names = self.0.replica.catalogue.queue_names(project, filter.after.as_deref());
+        let mut names = self.0.replica.catalogue.queue_names(project, filter.after().as_deref());
         while let Some(batch) = names.next().await? {
             filling.names = filling.names.saturating_sub(batch.len());
             // No page names the queue of a subscription.
             let last = batch.last().map(QueueName::of_source);
-            let is_own = |name: &QueueName| name.subscription().is_none();
-            let wanted = batch.into_iter().filter(|name| is_own(name) && filter.wants_name(name)).collect();
+            let is_own = |name: &QueueName| name.kind() == filter.kind && filter.wants_name(name);
+            let wanted = batch.into_iter().filter(is_own).collect();
             if self.fill(project, filter, wanted, &mut filling).await? {
                 return Ok(filling.page);
             }

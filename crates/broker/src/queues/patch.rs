@@ -2,12 +2,13 @@
 
 use angarium_catalogue::QueueRecord;
 use angarium_core::attributes::{self, Attributes};
-use angarium_core::error::{Error, InvalidPart, Part, Resource};
+use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::limits::Limits;
 use angarium_core::names::QueueRef;
 use angarium_core::patch::Change;
 use angarium_core::queue::Metadata;
 
+use crate::open_queues::lookup::no_queue;
 use crate::queues::Queues;
 use crate::slot::slot_queue::SlotQueue;
 
@@ -49,13 +50,18 @@ impl Queues {
         let (slot, at) = (queue.slot(), queue.at());
         for _ in 0..TRIES {
             let Some(mut entry) = queue.entry().await? else {
-                return Err(Error::NotFound { resource: Resource::Queue, name: at.name.to_string() });
+                self.0.open_queues.check_missing(queue).await?;
+                return Err(no_queue(at));
             };
             let before = Metadata::stored(entry.record.metadata.clone())?;
             let (entry_id, old) = (entry.record.id, before.attributes().clone());
             let metadata = before.patched(changes, limits)?;
             metadata.attributes().check_for(&at.name)?;
             metadata.attributes().check_after(&old)?;
+            if metadata.attributes().dead_letter_queue != old.dead_letter_queue {
+                let (open_queues, field) = (&self.0.open_queues, attributes::DEAD_LETTER_QUEUE);
+                open_queues.check_dead_letters(&at.project, metadata.attributes(), field).await?;
+            }
             if metadata.attributes().durability != old.durability {
                 self.check_durability(&entry.record, metadata.attributes()).await?;
             }

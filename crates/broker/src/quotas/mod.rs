@@ -53,6 +53,11 @@ impl QuotaCounts {
         self.0.peek_turns.take(project, self.0.ledger.accounts()).await
     }
 
+    /// Returns the account of a project.
+    pub(crate) fn account_of(&self, project: &ProjectId) -> ProjectId {
+        self.0.ledger.account_of(project)
+    }
+
     /// As [`admit_listing`](Self::admit_listing), for a request to a webhook.
     pub(crate) async fn admit_webhook(&self, project: &ProjectId) -> Result<AdmissionPermit, Error> {
         self.0.webhook_turns.take(project, self.0.ledger.accounts()).await

@@ -36,7 +36,8 @@ use crate::slot::queue_handle::{EngineReading, QueueHandle};
 use crate::slot::selected::HiddenSelection;
 use crate::writer::pending::settled;
 
-/// Attempts to hide a message that another request is changing.
+/// Attempts of one step to hide a message that another request is changing. Behind them the step is repeated: the record
+/// of the task may have been cancelled meanwhile.
 const HIDE_TRIES: usize = 20;
 
 /// Changes of an earlier owner whose outcome this runner does not know.
@@ -63,6 +64,8 @@ struct StepResult {
     changed: u64,
     skipped: u64,
     failed: BTreeMap<MoveFailure, u64>,
+    /// Whether other requests are still changing some of the messages.
+    is_incomplete: bool,
 }
 
 impl TaskDoubts {
@@ -116,6 +119,11 @@ impl Redrive {
             }
             let Some(selected) = &mut task.selected else { return };
             selected.in_doubt = earlier;
+            if done.is_incomplete && !is_target_gone {
+                // The changes in progress may fail, and leave the messages as the filter selects them: the step is
+                // repeated, and counts what it has not changed.
+                return;
+            }
             selected.position = position;
             selected.looked_at += looked_at;
             selected.skipped += skipped + done.skipped;
@@ -203,7 +211,7 @@ impl Redrive {
                 return Err(queue.closed());
             }
         }
-        result.skipped += count(&ids);
+        result.is_incomplete = !ids.is_empty();
         Ok(result)
     }
 

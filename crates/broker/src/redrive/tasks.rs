@@ -19,7 +19,7 @@ use angarium_core::error::{Error, Part, Resource};
 use angarium_core::limits as core_limits;
 use angarium_core::limits::Span;
 use angarium_core::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask, TaskRequest, TaskVerb};
-use angarium_core::names::QueueRef;
+use angarium_core::names::{QueueKind, QueueRef};
 use angarium_core::page::PageLimit;
 use angarium_core::settle::MessageState;
 use angarium_core::time::Timestamp;
@@ -196,8 +196,9 @@ impl Redrive {
         }
         let one = Span::new(1, 1, 1).and_then(|span| PageLimit::new(Some(1), span).ok());
         let limit = one.ok_or_else(|| Error::unknown(Part::Server, "a page of one queue is no page"))?;
-        let metadata = vec![(attributes::DEAD_LETTER_QUEUE.to_owned(), at.name.to_string())];
+        let metadata = vec![(attributes::DEAD_LETTER_QUEUE.to_owned(), at.name.as_str().to_owned())];
         let mut filter = QueueFilter {
+            kind: QueueKind::Queue,
             after: None,
             limit,
             name_part: None,

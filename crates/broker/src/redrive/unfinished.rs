@@ -1,9 +1,9 @@
 //! Transfers and migrations that an earlier owner has begun (P5, P6): those of queues that no caller opens, of redrive
-//! tasks, and into a deleted queue.
+//! tasks, and into a deleted queue. Likewise suspended subscriptions that have not caught up with their sources.
 //!
-//! After the recovery of a slot each of its queues is checked once, with three reads of its pool. A queue with entries
-//! in transfer, or under migration, is opened, and its mover or copy phase continues. This happens in the background, a
-//! few queues at a time.
+//! After the recovery of a slot each of its queues is checked once, with three reads of its pool, and one more for a
+//! subscription. A queue with entries in transfer, under migration, or that is behind is opened, and its mover, copy phase
+//! or fill continues. This happens in the background, a few queues at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +91,8 @@ impl Redrive {
         self.0.stores.get(name).is_none_or(|pool| pool.is_up())
     }
 
-    /// Opens the queues of a slot that have entries in transfer or that are under migration, and continues their tasks.
-    /// A pool that cannot be asked, or that is in `down`, delays only its own queues, and is put into `silent`.
+    /// Opens the queues of a slot that have entries in transfer, are under migration or are behind, and continues their
+    /// tasks. A pool that cannot be asked, or that is in `down`, delays only its own queues, and is put into `silent`.
     pub(crate) async fn search(
         &self,
         slot: &Arc<Slot>,
@@ -164,11 +164,12 @@ impl Redrive {
     }
 
     async fn open_if_unfinished(&self, queue: &SlotQueue, record: &QueueRecord) -> Result<(), Error> {
-        // A migration continues, and finishes an interrupted copy.
+        // A migration continues, and finishes an interrupted copy. So does the catch-up of a subscription.
         if record.placement()?.older.is_some()
             || !self.0.transfers.stores_in_transfer(queue, record).await?.is_empty()
+            || self.0.open_queues.is_behind(queue.at(), record).await?
         {
-            return self.0.open_queues.open(queue).await.map(|_| ());
+            return self.0.open_queues.open_if_there(queue).await.map(|_| ());
         }
         self.0.open_queues.note_closed(&queue.with_id(record.id)).await
     }

@@ -2,7 +2,9 @@
 
 pub(crate) mod alarm;
 pub(crate) mod pool_outages;
+pub(crate) mod receipt_keys;
 pub(crate) mod running;
+pub(crate) mod successor;
 pub(crate) mod task_failures;
 pub(crate) mod tasks;
 
@@ -20,6 +22,8 @@ use angarium_metrics::Meter;
 
 use crate::replica::alarm::Alarms;
 use crate::replica::pool_outages::PoolStates;
+use crate::replica::receipt_keys::ReceiptKeys;
+use crate::replica::successor::SuccessorProcess;
 use crate::replica::task_failures::TaskFailures;
 
 /// This replica: its tree, clock, random values, bounds, meter and tasks.
@@ -37,11 +41,16 @@ pub(crate) struct LocalReplica {
     pub(crate) alarms: Alarms,
     pub(crate) failures: TaskFailures,
     pub(crate) outages: Arc<PoolStates>,
+    pub(crate) receipt_keys: ReceiptKeys,
     /// The client for the other replicas; a single replica has none.
     pub(crate) peer_client: OnceLock<PeerClient>,
     /// Every task of the broker, so that a shutdown can wait for changes in progress.
     pub(crate) tasks: Tasks,
     pub(crate) stop: CancellationToken,
+    /// A later process with the identity of this one, once it is known.
+    pub(crate) successor: OnceLock<SuccessorProcess>,
+    /// Cancelled once there is a successor.
+    pub(crate) succeeded: CancellationToken,
     /// Ends the claims that wait for messages.
     pub(crate) waits: CancellationToken,
 }

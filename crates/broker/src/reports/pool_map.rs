@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::balance::survey::Survey;
 use crate::reports::overview::PartReport;
-use angarium_catalogue::BalanceRecord;
+use angarium_catalogue::{BalanceRecord, PoolQueues};
 use angarium_core::error::Error;
 use angarium_core::names::PoolName;
 use angarium_core::pool::Pool;
@@ -16,7 +16,8 @@ use angarium_storage::Usage;
 pub struct PoolMap {
     /// The pools, by name.
     pub pools: Vec<MappedPool>,
-    /// Number of queues under migration, by the pool that they leave and the pool that they move to.
+    /// Number of queues under migration, by the pool that they leave and the pool that they move to. The queues of
+    /// subscriptions count with their sources.
     pub moves: BTreeMap<(PoolName, PoolName), u64>,
     /// Whether every queue was read.
     pub is_whole: bool,
@@ -32,7 +33,7 @@ pub struct MappedPool {
     /// Its record.
     pub pool: Pool,
     /// Number of queues whose new messages it takes.
-    pub queues: u64,
+    pub queues: PoolQueues,
     /// Its usage.
     pub usage: PartReport<Usage>,
 }
@@ -45,11 +46,14 @@ impl Reports {
         let (survey, usages, balance) = tokio::join!(self.0.balance.survey(), self.fetch_usages(), balance);
         let balance = balance?;
         let Survey { queues, is_whole } = survey?;
-        let (mut counts, mut moves) = (BTreeMap::<PoolName, u64>::new(), BTreeMap::new());
+        let (mut counts, mut moves) = (BTreeMap::<PoolName, PoolQueues>::new(), BTreeMap::new());
         for queue in queues {
             let to = queue.placement.pool;
-            *counts.entry(to.clone()).or_default() += 1;
-            if let Some(from) = queue.placement.older {
+            let count = counts.entry(to.clone()).or_default();
+            count.all += 1;
+            let is_source = queue.at.name.subscription().is_none();
+            count.of_subscriptions += u64::from(!is_source);
+            if let Some(from) = queue.placement.older.filter(|_| is_source) {
                 *moves.entry((from, to)).or_default() += 1;
             }
         }
@@ -59,7 +63,7 @@ impl Reports {
             let (name, pool) = (open.entry.name.clone(), open.entry.pool.clone());
             // A pool that was just added has not been asked.
             let Some(usage) = usages.remove(&name) else { continue };
-            let queues = counts.get(&name).copied().unwrap_or(0);
+            let queues = counts.get(&name).copied().unwrap_or_default();
             pools.push(MappedPool { name, pool, queues, usage });
         }
         pools.sort_by(|a, b| a.name.cmp(&b.name));

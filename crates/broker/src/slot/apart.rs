@@ -19,8 +19,7 @@ impl Slot {
         writes: Vec<Write>,
         store: &dyn PoolStore,
     ) {
-        let (posts, rest): (Vec<Write>, Vec<Write>) =
-            writes.into_iter().partition(|write| write.change.needs_room());
+        let (posts, rest): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(Write::needs_room);
         self.settle(pool, posts, Outcome::Full).await;
         let batch = self.lock().batch(self, pool, &rest);
         let Some(batch) = batch.filter(|_| !rest.is_empty()) else { return };

@@ -162,7 +162,9 @@ impl SlotState {
         }
         if outcome == Outcome::Done {
             open.retained.note(change.changes().headers());
+            // A message that is removed from the older pool was copied, and has not left the queue.
             if !purpose.is_copy() {
+                open.note_removals(change.changes());
                 open.outcomes.note(change.changes());
             }
             if purpose == Purpose::Prepare {
@@ -202,7 +204,7 @@ impl SlotState {
                     (false, serves) => serves,
                 }
             }
-            Purpose::Wake => {
+            Purpose::Wake | Purpose::Publish | Purpose::PublishInOlder => {
                 open.engine.woken(&changes::ids(&updates));
                 // An arrival with a delay is scheduled now.
                 self.note_wake(at);
@@ -255,7 +257,9 @@ impl OpenQueue {
         let Changes { updates, removes, notes, .. } = changes;
         match purpose {
             Purpose::Post => self.engine.dedup_failed(&changes::duplicates(notes)),
-            Purpose::Wake => self.engine.wake_failed(&changes::ids(updates)),
+            Purpose::Wake | Purpose::Publish | Purpose::PublishInOlder => {
+                self.engine.wake_failed(&changes::ids(updates));
+            }
             Purpose::MarkInTransfer => self.engine.put_back(&changes::ids(updates)),
             Purpose::Settle | Purpose::SettleInOlder => self.undo_settle(updates, removes),
             Purpose::ForgetSettles => self.settle_notes.search_again(),
@@ -310,7 +314,8 @@ impl LockedSlot<'_> {
         self.submit_with_copies(at, change, Vec::new(), room)
     }
 
-    /// Like `submit_reserved`, with changes of the queues of subscriptions, which are in the same pool.
+    /// Like `submit_reserved`, with changes of the queues of subscriptions, which are in the same pools. A change with copies
+    /// is written to one of them.
     pub(crate) fn submit_with_copies(
         &mut self,
         at: &QueueRef,
@@ -321,17 +326,27 @@ impl LockedSlot<'_> {
         let gone = || Error::unavailable(Part::Server, "the queue is not open");
         let open = self.state.queues.get(at).ok_or_else(gone)?;
         let (pool, leg) = self.state.route(open, change.purpose().route()).ok_or_else(gone)?;
+        debug_assert!(copies.is_empty() || leg == Leg::Only, "a second pool would get the copies again");
         if self.slot.closed.is_cancelled() {
             return Err(Error::unavailable(Part::Storage, "the slot is being recovered"));
         }
         let (reply, outcome) = oneshot::channel();
-        let durability = change.purpose().durability(&open.attributes);
+        // The queue of a subscription is as durable as its source.
+        let changes = std::iter::once(&change).chain(copies.iter().map(|copy| &copy.change));
+        let durability = changes.map(|change| change.durability(&open.attributes)).max().unwrap_or_default();
         let in_use = Some(open.uses.token());
         if leg == Leg::Only {
             change.add_hints(&open.engine);
         }
-        let (queue, reserved, at) = (open.id, room.bind(open.id, self.slot.epoch), Some(at.clone()));
-        let writer = self.state.writers.get_mut(&pool).ok_or_else(gone)?;
+        let (queue, reserved) = (open.id, room.bind(open.id, self.slot.epoch));
+        let state: &mut SlotState = &mut self.state;
+        let writer = state.writers.get_mut(&pool).ok_or_else(gone)?;
+        if change.fill_progress().is_some()
+            && let Some(backlog) = state.queues.get_mut(at).and_then(|open| open.backlog.as_mut())
+        {
+            backlog.begin_fill_note();
+        }
+        let at = Some(at.clone());
         writer.push(Write { at, queue, change, durability, reserved, reply, _use: in_use, leg, copies });
         self.slot.start_writer(&pool, writer);
         Ok(outcome)
@@ -392,6 +407,10 @@ impl Slot {
             }
             Outcome::NotDone | Outcome::Full | Outcome::Damaged | Outcome::Unknown => Vec::new(),
         };
+        let backlogs = match outcome {
+            Outcome::Done => self.count_backlogs(pool, &writes).await,
+            Outcome::NotDone | Outcome::Full | Outcome::Damaged | Outcome::Unknown => Vec::new(),
+        };
         let mut state = self.lock();
         // The reservation of a write with an unknown outcome stays, as does that of a slot being recovered: recovery
         // counts the slot again.
@@ -403,6 +422,8 @@ impl Slot {
                 self.around.ledger.settle(self.epoch, &counted, &ended);
             }
         }
+        state.settle_backlogs(&self.around.replica.meter, &writes, outcome);
+        state.learn_backlogs(backlogs);
         let (next, pools) = state.settle_writes(pool, writes, outcome);
         for pool in pools {
             if let Some(writer) = state.writers.get_mut(&pool) {

@@ -153,7 +153,7 @@ impl Slot {
         let names: Vec<QueueRef> = ordered.map(|(at, _)| at.clone()).collect();
         for at in names {
             while let Some(queue) = state.queues.get_mut(&at) {
-                let keys = queue.engine.forget_dedup_ids(now, limits::NOTES_PAGE);
+                let keys = queue.engine.forget_dedup_ids(now, limits::notes_page());
                 // No caller waits for the outcome: ids that stay in the pool are forgotten after the queue is opened
                 // again.
                 if keys.is_empty() || state.submit(&at, Change::forget_dedup(&keys)).is_err() {
@@ -172,7 +172,7 @@ impl QueueHandle {
             let mut state = self.slot.lock();
             let open = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
             let keys = open.engine.forget_dedup();
-            for keys in keys.chunks(limits::NOTES_PAGE) {
+            for keys in keys.chunks(limits::notes_page()) {
                 outcomes.push(state.submit(&self.at, Change::forget_dedup(keys))?);
             }
         }

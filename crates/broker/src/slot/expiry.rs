@@ -77,7 +77,7 @@ impl SlotState {
     /// none when no deadline has passed.
     pub(crate) fn take_due_claims(&mut self, now: Timestamp, again: Timestamp) -> Option<DueClaims> {
         let (mut due, mut busy, mut looked) = (DueClaims::default(), Vec::new(), 0);
-        while looked < limits::EXPIRY_TURN
+        while looked < limits::expiry_turn()
             && self.deadlines.peek().is_some_and(|Reverse(first)| first.at <= now)
         {
             let Some(Reverse(deadline)) = self.deadlines.pop() else { break };

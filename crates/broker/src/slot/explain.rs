@@ -6,14 +6,16 @@ use std::sync::Arc;
 use angarium_catalogue::Placement;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
-use angarium_core::ids::MessageId;
+use angarium_core::ids::{MessageId, SubscriptionId};
 use angarium_core::names::{QueueName, QueueRef};
+use angarium_core::overflow::Gap;
+use angarium_core::subscription::Subscription;
 use angarium_core::time::Timestamp;
 use angarium_engine::{MessageFacts, QueueFacts};
 
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::slot_queue::SlotQueue;
-use crate::slot::state::{OpenQueue, Slot};
+use crate::slot::state::{OpenQueue, Slot, SlotState};
 use crate::slot::transfer_targets::TransferTarget;
 use crate::stores::read_failure::ReadFailure;
 
@@ -29,6 +31,16 @@ pub(crate) struct QueueMoment {
     /// Number of deduplication ids that it remembers.
     pub(crate) dedup_ids: usize,
     pub(crate) claim_refusal: Option<ClaimRefusal>,
+    /// The gap of the subscription whose queue it is, while that is suspended.
+    pub(crate) gap: Option<Gap>,
+    /// Its suspended subscriptions, as far as their queues are open.
+    pub(crate) suspended: Vec<SubscriptionId>,
+    /// Its subscriptions that are not confirmed; for the queue of a subscription, that one, as far as its source is open.
+    pub(crate) unconfirmed: Vec<SubscriptionId>,
+    /// Whether messages that wait in the source are still to be copied.
+    pub(crate) is_filling: bool,
+    /// Whether claims get nothing until then.
+    pub(crate) is_barred_by_fill: bool,
 }
 
 /// A claim that was refused.
@@ -75,6 +87,11 @@ impl QueueHandle {
             targets: queue.targets.clone(),
             dedup_ids: queue.engine.dedup_count(),
             claim_refusal: queue.claim_refusal.clone(),
+            gap: queue.backlog.as_ref().and_then(|backlog| backlog.current_gap()),
+            suspended: state.suspended_of(queue),
+            unconfirmed: state.unconfirmed_of(&self.at, queue, now),
+            is_filling: queue.is_filling(),
+            is_barred_by_fill: state.is_filling_in_order(&self.at),
         })
     }
 }
@@ -97,6 +114,18 @@ impl QueueHandle {
             dead_letter_queue: queue.other_dead_letter_queue(&self.at),
             transfer_refusal: own.and_then(|target| target.why.clone()),
         })
+    }
+}
+
+impl SlotState {
+    /// The subscriptions of a queue that are not confirmed; for the queue of a subscription, that one.
+    fn unconfirmed_of(&self, at: &QueueRef, queue: &OpenQueue, now: Timestamp) -> Vec<SubscriptionId> {
+        let own = at.name.subscription();
+        let source = at.source().and_then(|source| self.queues.get(&source)).map(Box::as_ref);
+        let table = source.unwrap_or(queue).subscriptions.iter().map(|known| &*known.subscription);
+        let is_unconfirmed = |found: &&Subscription| found.is_live(now) && !found.is_confirmed();
+        let wanted = |found: &Subscription| own.is_none_or(|own| own == found.id);
+        table.filter(is_unconfirmed).filter(|found| wanted(found)).map(|found| found.id).collect()
     }
 }
 

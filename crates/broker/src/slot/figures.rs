@@ -113,7 +113,7 @@ impl Slot {
     }
 
     /// Adds to a page the claims of the slot, the progress of counting its queues, and the figures of the `named`
-    /// queues and of all others. Costs one look at each named queue.
+    /// queues and of all others. Costs one look at each open queue.
     pub(crate) fn show_figures(
         self: &Arc<Self>,
         named: Vec<QueueRef>,
@@ -128,6 +128,7 @@ impl Slot {
             page.holds.queues += 1;
             page.holds.oldest_age = page.holds.oldest_age.max(now.seconds_since(since));
         }
+        page.suspended_subscriptions += state.suspended();
         let progress = &state.figures.progress;
         page.queues_here += progress.queues();
         page.counted_queues += progress.counted();

@@ -18,6 +18,8 @@ pub(crate) enum QueueWork {
     Transfer,
     /// Copy the queue to another pool. One for each migration.
     Copy(Arc<Migration>),
+    /// Remove the oldest copies of a subscription beyond its bounds. One for each message that arrives, at most.
+    DropOldest,
 }
 
 /// The sending end of the list, for the slots.
@@ -33,5 +35,13 @@ impl FollowUps {
     /// Adds to the list. Does nothing after the service has stopped.
     pub(crate) fn add(&self, follow_up: FollowUp) {
         drop(self.0.send(follow_up));
+    }
+}
+
+impl QueueHandle {
+    /// Notes that the oldest copies of this queue of a subscription are to be removed.
+    pub(crate) fn drop_oldest_later(self) {
+        let follow_ups = self.slot().around.follow_ups.clone();
+        follow_ups.add(FollowUp { queue: self, work: QueueWork::DropOldest });
     }
 }

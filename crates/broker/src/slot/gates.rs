@@ -1,8 +1,8 @@
 //! Gates by name: locks of single queues and of single pools, so that a task that waits for one delays no task at
 //! another.
 //!
-//! Gates are taken in this order: the gate of the transfers into a queue, the gate of a queue, the gates of its pools
-//! in the order of their names. The gate of the removals of transferred messages from a queue is taken after that of
+//! Gates are taken in this order: the gate of the transfers into a queue, the gate of a queue, the gate of the queue of one
+//! of its subscriptions, the gate of the placement of the source, the gates of its pools in the order of their names. The gate of the removals of transferred messages from a queue is taken after that of
 //! the transfers; while it is held, the source queue may be opened.
 
 use std::hash::Hash;

@@ -11,6 +11,7 @@ use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::time::Timestamp;
 
+use crate::limits;
 use crate::slot::state::{Slot, SlotState};
 
 /// The holds of a slot by the names of their queues and groups.
@@ -19,13 +20,15 @@ pub(crate) struct SlotGroupHolds {
     of: HashMap<QueueRef, BTreeMap<GroupName, GroupHold>>,
     /// Queues whose releases a task carries out.
     releasing: HashSet<QueueRef>,
+    /// Where the next look for waiting messages of held groups begins, of queues with many held groups.
+    next_look: HashMap<QueueRef, GroupName>,
 }
 
 impl SlotGroupHolds {
     /// The holds that were found when the slot was acquired.
     pub(in crate::slot) fn new(found: Vec<(QueueRef, Vec<(GroupName, GroupHold)>)>) -> Self {
         let of = found.into_iter().map(|(at, holds)| (at, holds.into_iter().collect())).collect();
-        Self { of, releasing: HashSet::default() }
+        Self { of, ..Self::default() }
     }
 
     /// The groups of a queue of which no message is given to a claim.
@@ -67,6 +70,11 @@ impl SlotGroupHolds {
         }
     }
 
+    fn forget(&mut self, at: &QueueRef) {
+        self.of.remove(at);
+        self.next_look.remove(at);
+    }
+
     /// Returns the times when the holds in force were made.
     pub(in crate::slot) fn times(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
         let holds = self.of.values().flat_map(BTreeMap::values);
@@ -90,6 +98,47 @@ impl Slot {
         self.lock().group_holds.of.get(at).cloned().unwrap_or_default()
     }
 
+    /// Returns at most [`limits::HELD_GROUPS_READ`] of the groups of a queue that are held from claims, in order of their
+    /// names. If there are more, the next call continues behind them, and after the last group with the first.
+    pub(crate) fn held_groups_to_look_at(
+        self: &Arc<Self>,
+        at: &QueueRef,
+        now: Timestamp,
+    ) -> Vec<(GroupName, GroupHold)> {
+        let mut state = self.lock();
+        let SlotGroupHolds { of, next_look, .. } = &mut state.group_holds;
+        let Some(groups) = of.get(at) else { return Vec::new() };
+        let is_barred = |(_, held): &(&GroupName, &GroupHold)| held.bars_claims() && !held.is_ended(now);
+        if groups.iter().filter(is_barred).count() <= limits::HELD_GROUPS_READ {
+            next_look.remove(at);
+            return groups
+                .iter()
+                .filter(is_barred)
+                .map(|(group, held)| (group.clone(), held.clone()))
+                .collect();
+        }
+        let begin = next_look.get(at).cloned();
+        let is_before = |group: &GroupName| begin.as_ref().is_some_and(|begin| group < begin);
+        let later = groups.iter().filter(|(group, _)| !is_before(group));
+        let all = later.chain(groups.iter().filter(|(group, _)| is_before(group)));
+        let mut chosen: Vec<(GroupName, GroupHold)> = all
+            .filter(is_barred)
+            .take(limits::HELD_GROUPS_READ + 1)
+            .map(|(group, held)| (group.clone(), held.clone()))
+            .collect();
+        if let Some((next, _)) = chosen.pop() {
+            next_look.insert(at.clone(), next);
+        }
+        chosen
+    }
+
+    /// The next look at the held groups of a queue begins with this one, which had a waiting message.
+    pub(crate) fn note_waiting_group(self: &Arc<Self>, at: &QueueRef, group: &GroupName) {
+        if let Some(next) = self.lock().group_holds.next_look.get_mut(at) {
+            *next = group.clone();
+        }
+    }
+
     /// Whether the tree has a record of holds of groups of a queue.
     pub(crate) fn has_group_holds(self: &Arc<Self>, at: &QueueRef) -> bool {
         self.lock().group_holds.of.contains_key(at)
@@ -110,7 +159,7 @@ impl Slot {
     pub(crate) fn enter_group_holds(self: &Arc<Self>, at: &QueueRef, holds: BTreeMap<GroupName, GroupHold>) {
         let mut state = self.lock();
         if holds.is_empty() {
-            state.group_holds.of.remove(at);
+            state.group_holds.forget(at);
         } else {
             state.group_holds.of.insert(at.clone(), holds);
         }
@@ -120,14 +169,14 @@ impl Slot {
 
     /// Removes the holds of the groups of a deleted queue.
     pub(crate) fn forget_group_holds(self: &Arc<Self>, at: &QueueRef) {
-        self.lock().group_holds.of.remove(at);
+        self.lock().group_holds.forget(at);
     }
 
     /// Returns queues with ended holds of groups whose releases no task carries out. The caller carries them out, and
     /// calls [`Self::end_group_releases`].
     pub(crate) fn begin_group_releases(self: &Arc<Self>, now: Timestamp) -> Vec<QueueRef> {
         let mut state = self.lock();
-        let SlotGroupHolds { of, releasing } = &mut state.group_holds;
+        let SlotGroupHolds { of, releasing, .. } = &mut state.group_holds;
         let ended = of.iter().filter(|(_, groups)| groups.values().any(|held| held.is_ended(now)));
         let begun: Vec<QueueRef> =
             ended.map(|(at, _)| at.clone()).filter(|at| !releasing.contains(at)).collect();

@@ -43,9 +43,9 @@ impl SlotHolds {
 }
 
 impl LockedSlot<'_> {
-    /// Whether a claim gets no message of a queue, because of any hold.
+    /// Whether a claim gets no message of a queue, because of any hold, or because the queue is filled first.
     pub(in crate::slot) fn bars_claims(&self, at: &QueueRef, now: Timestamp) -> bool {
-        if self.state.holds.bars_claims(at, now) {
+        if self.state.holds.bars_claims(at, now) || self.is_filling_in_order(at) {
             return true;
         }
         let shared = &self.slot.around.holds;

@@ -22,6 +22,8 @@ impl OpenQueue {
             && !self.has_task
             && self.engine.is_idle()
             && self.settle_notes.is_idle()
+            // The metric counts it.
+            && !self.backlog.as_ref().is_some_and(|backlog| backlog.is_suspended())
             && (self.shown.is_seen() || self.idle_rounds >= 2 * limits::IDLE_ROUNDS)
     }
 }

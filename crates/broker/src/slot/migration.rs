@@ -1,9 +1,9 @@
 //! The migration of an open queue to another pool.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -51,12 +51,6 @@ pub(crate) struct BegunDedupCopy {
     pub(crate) last: (Timestamp, DedupKey),
 }
 
-/// The last batches of a migration, for the pool that the queue leaves.
-pub(crate) struct LastWrites {
-    pub(crate) left: WriteOutcome,
-    pub(crate) arrived: WriteOutcome,
-}
-
 /// An open queue in two pools.
 pub(crate) struct MovingQueue {
     pub(crate) id: QueueId,
@@ -95,36 +89,26 @@ impl QueueHandle {
         .flatten()
     }
 
-    /// Follows the record of the queue: from now on the queue is in these pools.
-    pub(crate) fn follow(&self, placement: Placement, record: Option<MigrationRecord>) {
-        let mut state = self.slot.lock();
-        let Some(queue) = state.queue_mut(&self.at, self.id) else { return };
-        queue.placement = placement;
-        let readers = std::mem::replace(&mut queue.readers, TaskTracker::new());
-        queue.migration = record.map(|record| Migration::new(record, readers));
-        state.start_copy_phase(&self.at);
+    /// Waits until no other page of the queue is copied, nor of its source and the other subscriptions of that.
+    pub(crate) async fn hold_copying(&self) -> OwnedMutexGuard<()> {
+        let source = self.at.source();
+        self.slot.copy_gates.hold(source.as_ref().unwrap_or(&self.at)).await
     }
 
-    /// Submits the last batches to the pool that the queue leaves; after this nothing is written or read there.
-    pub(crate) fn begin_finish(&self) -> Result<LastWrites, Error> {
+    /// Notes that the older pool has nothing of the queue that is still needed. Tasks that wait for that look again.
+    pub(crate) fn note_left(&self, migration: &Migration) {
+        if !migration.has_left.swap(true, Ordering::Relaxed) {
+            self.slot.changed.notify_waiters();
+        }
+    }
+
+    /// Writes the notes of the queue of a subscription to the newer pool. None while another note of its fill is being
+    /// written.
+    pub(crate) fn copy_backlog_notes(&self) -> Result<Option<WriteOutcome>, Error> {
         let mut state = self.slot.lock();
-        state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
-        // Writes that were sent there earlier are settled before this one.
-        let left = state.submit(&self.at, Change::remove_copied(Vec::new()))?;
-        let arrived = state.submit(&self.at, Change::forget_copied())?;
         let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
-        queue.placement.older = None;
-        Ok(LastWrites { left, arrived })
-    }
-
-    /// Notes that the migration has ended. Returns none when the queue is closed.
-    pub(crate) fn end_migration(&self) -> Option<()> {
-        self.lock_queue(|queue| queue.migration = None)
-    }
-
-    /// Notes that the queue is still in the pool that it leaves. Returns none when the queue is closed.
-    pub(crate) fn stay_in(&self, older: PoolName) -> Option<()> {
-        self.lock_queue(|queue| queue.placement.older = Some(older))
+        let notes = queue.backlog.as_mut().and_then(|backlog| backlog.submit_notes());
+        notes.map(|notes| state.submit(&self.at, Change::copy_notes(notes))).transpose()
     }
 
     /// Copies the next deduplication ids to the newer pool. Returns none when there are no more, or when the queue is
@@ -135,7 +119,7 @@ impl QueueHandle {
     ) -> Result<Option<BegunDedupCopy>, Error> {
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(None) };
-        let duplicates = queue.engine.durable_dedup(after, limits::NOTES_PAGE);
+        let duplicates = queue.engine.durable_dedup(after, limits::notes_page());
         let Some((key, _, expires)) = duplicates.last() else { return Ok(None) };
         let last = (*expires, *key);
         let notes = duplicates.iter().map(|(key, id, expires)| dedup_note(key, *id, *expires)).collect();
@@ -166,6 +150,9 @@ impl QueueHandle {
         }
         let note = copied_note(&ids, note_expires);
         let outcome = state.submit(&self.at, Change::copy(go, note))?;
+        if let Some(backlog) = state.queue_mut(&self.at, self.id).and_then(|queue| queue.backlog.as_mut()) {
+            backlog.begin_copy();
+        }
         Ok(Some(BegunCopy { outcome, ids }))
     }
 
@@ -190,6 +177,8 @@ pub(crate) struct Migration {
     pub(crate) copied: AtomicU64,
     /// Whether the last pass found no message to copy: all that are left are claimed or in transfer.
     pub(crate) is_held: AtomicBool,
+    /// Whether the older pool has nothing of the queue that is still needed, and gets nothing any more.
+    has_left: AtomicBool,
     /// Readers of the queue at its previous placement: they would miss copied messages.
     pub(crate) readers: TaskTracker,
 }
@@ -202,8 +191,13 @@ impl Migration {
             step: Mutex::new(false),
             copied: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
             readers,
         })
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
     }
 }
 

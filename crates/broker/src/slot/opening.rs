@@ -17,9 +17,12 @@ use angarium_core::time::Timestamp;
 use angarium_engine::{EngineSettings, QueueEngine};
 use angarium_storage::Totals;
 
+use crate::slot::backlog::Backlog;
 use crate::slot::closed_figures::OpenedContents;
 use crate::slot::deadlines::Deadline;
+use crate::slot::delivery_pace::DeliveryPace;
 use crate::slot::figures::{FigureSet, PoolSample};
+use crate::slot::fill::Fill;
 use crate::slot::migration::Migration;
 use crate::slot::outcome_watch::OutcomeWatch;
 use crate::slot::queue_handle::QueueHandle;
@@ -52,6 +55,9 @@ pub(crate) struct OpenedQueue {
     pub(crate) totals: Totals,
     pub(crate) restored: RestoredClaims,
     pub(crate) subscriptions: Vec<KnownSubscription>,
+    pub(crate) fill: Option<Fill>,
+    pub(crate) backlog: Option<Backlog>,
+    pub(crate) delivery_pace: DeliveryPace,
 }
 
 /// The claims of a queue that was opened.
@@ -125,6 +131,10 @@ impl Slot {
             targets: Vec::new(),
             outcomes: OutcomeWatch::default(),
             subscriptions: opened.subscriptions.into(),
+            fill: opened.fill,
+            removals: None,
+            backlog: opened.backlog.map(Box::new),
+            delivery_pace: opened.delivery_pace,
             has_task: false,
             is_claimed_from: false,
             counters,
@@ -134,11 +144,20 @@ impl Slot {
             refuses_settles: false,
             idle_rounds: 0,
         };
+        // No message has the end of a fill as its id, nor the position at which one arrived, so the pool's last id may be
+        // before them: a later post would be copied by its batch and by a page.
+        if let Some(newest) = queue.backlog.as_deref().and_then(Backlog::newest) {
+            state.ids.skip_to(newest);
+        }
+        let has_fill = queue.has_fill();
         if !self.closed.is_cancelled() {
             self.around.ledger.opened(account, id, self.epoch, totals);
         }
         state.note_source(at, &queue.subscriptions);
         state.queues.insert(at.clone(), Box::new(queue));
+        if has_fill {
+            state.note_fill(at);
+        }
         state.follow_group_holds(at);
         state.start_mover(at);
         state.start_copy_phase(at);

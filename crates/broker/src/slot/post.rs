@@ -20,7 +20,7 @@ use crate::slot::delete::DeleteStart;
 use crate::slot::locked::LockedSlot;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::SlotState;
-use crate::slot::subscriptions::FanOut;
+use crate::slot::subscriptions::{FanOut, NewInSource, PostCopies};
 use crate::writer::change::Change;
 use crate::writer::pending::WriteOutcome;
 
@@ -62,7 +62,7 @@ impl QueueHandle {
             return Err(Error::NotDurable(pool.clone()));
         }
         let durability = queue.attributes.durability.unwrap_or_default().min(writer.reach());
-        if !fan_out.is_prepared(&self.at, queue, queues) {
+        if !fan_out.is_prepared(queue, queues) {
             return Ok(PostStart::Unprepared { messages, room });
         }
         let defaults = MessageDefaults::of(&queue.attributes, &self.slot.around.replica.limits);
@@ -79,13 +79,30 @@ impl QueueHandle {
         }
         let DedupPost { ids: posted, messages, notes, awaited, own, .. } = posting;
         let numbered: Vec<(usize, &Message)> = stored.into_iter().zip(&messages).collect();
-        let copies = fan_out.copies(&self.at, &numbered, queues, now, &mut || ids.next(now, &mut random));
-        let outcome = locked.submit_with_copies(&self.at, Change::post(messages, notes), copies, room)?;
+        fan_out.check_refusal(&numbered, queues)?;
+        let mut next_id = || ids.next(now, &mut random);
+        let new = NewInSource { messages: &numbered, arrived: None };
+        let PostCopies { writes, beyond } = fan_out.copies(self, &new, queues, now, &mut next_id);
+        // The batch of a topic may have nothing but its number: a replaced owner is fenced all the same, and does not
+        // drop a message that has subscriptions by now.
+        let topic = self.at.name.is_topic().then(|| fan_out.topic_counts(&numbered, messages.len()));
+        let kept = if self.at.name.is_topic() { Vec::new() } else { messages };
+        let outcome = locked.submit_with_copies(&self.at, Change::post(kept, notes), writes, room)?;
         self.slot.around.dedup.add(own.len());
         if let Some(queue) = locked.queue_mut(&self.at, self.id) {
             own.iter().for_each(|(key, id)| queue.engine.begin_dedup(*key, *id, dedup_expires(now)));
         }
-        Ok(PostStart::Begun(BegunPost { result: PostResult { ids: posted, durability }, outcome, awaited }))
+        let result = PostResult { ids: posted, durability };
+        Ok(PostStart::Begun(BegunPost { result, outcome, awaited, beyond, topic }))
+    }
+
+    /// Counts a durable post to a topic, which has no messages that the engine would count.
+    pub(crate) fn count_topic_post(&self, TopicCounts { posted, unrouted }: TopicCounts) {
+        self.lock_queue(|queue| {
+            queue.counters.sent.inc_by(posted);
+            queue.counters.unrouted.inc_by(unrouted);
+            queue.pace.count_posted(posted);
+        });
     }
 
     pub(crate) fn begin_delete(
@@ -124,6 +141,19 @@ pub(crate) struct BegunPost {
     pub(crate) outcome: WriteOutcome,
     /// Its messages that duplicate messages which are not durable yet.
     pub(crate) awaited: Vec<PendingDuplicate>,
+    /// The queues of subscriptions whose oldest copies must be removed once it is durable.
+    pub(crate) beyond: Vec<QueueHandle>,
+    /// The messages of a post to a topic, to be counted when it is durable.
+    pub(crate) topic: Option<TopicCounts>,
+}
+
+/// Numbers of messages that were posted to a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TopicCounts {
+    /// All of them, without duplicates.
+    pub(crate) posted: u64,
+    /// The ones that no subscription accepts.
+    pub(crate) unrouted: u64,
 }
 
 /// The result of a post.

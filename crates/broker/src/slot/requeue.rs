@@ -7,6 +7,7 @@ use angarium_core::names::PoolName;
 use angarium_engine::QueueEngine;
 
 use crate::ledger::quota_ledger::Reservation;
+use crate::slot::gaps::position;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::settle::route_to;
 use crate::slot::state::SlotState;
@@ -62,6 +63,10 @@ impl QueueHandle {
             queue.engine.requeue_read(stored);
         }
         queue.engine.begin_remove_selected(&[stored.id]);
+        if !queue.subscriptions.is_empty() {
+            // It brings no copies: whether it has had them was decided where the old message is.
+            message.header.extras_mut().arrived = Some(position(stored));
+        }
         message.header.id = ids.next(now, &mut self.slot.around.replica.random.clone());
         let id = message.header.id;
         let submitted = locked.submit_reserved(&self.at, Change::replace(route, message, stored.id), room);

@@ -83,6 +83,15 @@ impl QueueHandle {
 
     /// Submits the removal of hidden messages. `stored`: their headers in the pool.
     pub(crate) fn remove_selected(&self, stored: &[Header]) -> Result<WriteOutcome, Error> {
+        self.remove_hidden(stored, |_, ids| Change::remove(ids))
+    }
+
+    /// Submits a change that removes hidden messages. `stored`: their headers in the pool.
+    pub(in crate::slot) fn remove_hidden(
+        &self,
+        stored: &[Header],
+        removal: impl FnOnce(&mut OpenQueue, Vec<MessageId>) -> Change,
+    ) -> Result<WriteOutcome, Error> {
         let ids = change::ids(stored);
         let mut state = self.slot.lock();
         let queue = state.queue_mut(&self.at, self.id).ok_or_else(|| self.closed())?;
@@ -90,7 +99,8 @@ impl QueueHandle {
         let open = stored.iter().filter(|header| !header.state.is_kept());
         open.for_each(|header| queue.engine.requeue_read(header));
         queue.engine.begin_remove_selected(&ids);
-        let submitted = state.submit(&self.at, Change::remove(ids.clone()));
+        let removal = removal(queue, ids.clone());
+        let submitted = state.submit(&self.at, removal);
         if submitted.is_err()
             && let Some(queue) = state.queue_mut(&self.at, self.id)
         {

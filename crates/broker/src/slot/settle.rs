@@ -2,7 +2,7 @@
 //! [`crate::claims::settle`].
 
 use angarium_catalogue::Placement;
-use angarium_core::error::Error;
+use angarium_core::error::{Error, Part};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::message::{Header, Message, State};
 use angarium_core::names::PoolName;
@@ -16,6 +16,7 @@ use crate::slot::deadlines::Deadline;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::settle_plan::{SettlePlan, SettleTerms};
 use crate::slot::state::{OpenQueue, SlotState};
+use crate::slot::subscriptions::{FanOut, NewInSource, PostCopies};
 use crate::writer::change::Change;
 use crate::writer::notes::{SETTLE_KIND, SettleKey, before_settle_note, read_settle_note};
 use crate::writer::pending::WriteOutcome;
@@ -25,6 +26,8 @@ use crate::writer::purpose::PoolRoute;
 pub(crate) struct SubmittedSettle {
     pub(crate) settled: Settled,
     pub(crate) outcome: WriteOutcome,
+    /// The queues of subscriptions whose oldest copies must be removed once it is durable.
+    pub(crate) beyond: Vec<QueueHandle>,
 }
 
 /// The parameters of a settle beside its message.
@@ -33,8 +36,10 @@ pub(crate) struct SettleRequest {
     pub(crate) entry: SettleEntry,
     /// The pool that has the message.
     pub(crate) pool: PoolName,
-    /// Room for the forwarded messages.
+    /// Room for the forwarded messages, and for the copies of the ones to the queue itself.
     pub(crate) room: Reservation,
+    /// The subscriptions that get copies of these. None without such messages.
+    pub(crate) fan_out: Option<FanOut>,
 }
 
 /// The effects of a durable settle.
@@ -128,13 +133,16 @@ impl QueueHandle {
         held: HeldMessage,
         request: SettleRequest,
     ) -> Result<SubmittedSettle, Error> {
-        let SettleRequest { claim, entry, pool, room } = request;
+        let SettleRequest { claim, entry, pool, room, fan_out } = request;
         let now = self.slot.around.replica.clock.now();
         let mut locked = self.slot.lock();
         let state: &mut SlotState = &mut locked;
         let SlotState { queues, ids, .. } = state;
-        let queue =
-            queues.get_mut(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
+        let queue = queues.get(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
+        if fan_out.as_ref().is_some_and(|fan_out| !fan_out.is_prepared(queue, queues)) {
+            return Err(Error::unavailable(Part::Server, "the subscriptions of the queue have changed"));
+        }
+        let queue = queues.get_mut(&self.at).ok_or_else(|| self.closed())?;
         // A migration may have begun or been canceled since the pool was found; the message stays in that pool.
         let route = route_to(&queue.placement, &pool).ok_or_else(|| self.closed())?;
         if queue.refuses_settles {
@@ -158,8 +166,17 @@ impl QueueHandle {
         if changes.needs_room() {
             state.writers.get(&pool).ok_or_else(|| self.closed())?.check_open()?;
         }
-        let outcome = locked.submit_reserved(&self.at, Change::settle(route, changes), room)?;
-        Ok(SubmittedSettle { settled, outcome })
+        let mut copies = PostCopies::default();
+        if let Some(fan_out) = fan_out {
+            let own = changes.appends.iter().filter(|message| !message.header.state.is_in_transfer());
+            let numbered: Vec<(usize, &Message)> = own.enumerate().collect();
+            fan_out.check_refusal(&numbered, queues)?;
+            let new = NewInSource { messages: &numbered, arrived: None };
+            copies = fan_out.copies(self, &new, queues, now, &mut || ids.next(now, &mut random));
+        }
+        let PostCopies { writes, beyond } = copies;
+        let outcome = locked.submit_with_copies(&self.at, Change::settle(route, changes), writes, room)?;
+        Ok(SubmittedSettle { settled, outcome, beyond })
     }
 
     /// Takes up an earlier settle whose message returns: an earlier owner ended before it changed the record of the

@@ -94,7 +94,7 @@ impl SettleNotes {
     /// earlier owner ended before it took the message out of the claim, and a repeat of the settle must find the note.
     fn take_expired(&mut self, now: Timestamp, is_held: impl Fn(&SettleKey) -> bool) -> Vec<SettleKey> {
         let mut taken = Vec::new();
-        while self.is_due(now) && taken.len() < limits::NOTES_PAGE {
+        while self.is_due(now) && taken.len() < limits::notes_page() {
             let Some((_, key)) = self.known.pop_first() else { break };
             if is_held(&key) {
                 self.known.insert((now.plus_seconds(core_limits::SETTLE_SECONDS), key));
@@ -131,7 +131,7 @@ impl SettleNotes {
         is_held: impl Fn(&SettleKey) -> bool,
     ) -> Vec<SettleKey> {
         self.search = match page.last() {
-            Some(last) if page.len() >= limits::NOTES_PAGE => NoteSearch::After(last.key.clone()),
+            Some(last) if page.len() >= limits::notes_page() => NoteSearch::After(last.key.clone()),
             Some(_) | None => NoteSearch::Done,
         };
         let mut expired = Vec::new();
@@ -181,7 +181,7 @@ impl QueueHandle {
     pub(crate) async fn search_settle_notes(&self) -> Result<(), Error> {
         let position = self.lock_queue(|queue| queue.settle_notes.search_position()).flatten();
         let Some(after) = position else { return Ok(()) };
-        let page = self.store()?.notes(self.id, SETTLE_KIND, after, limits::NOTES_PAGE).await?;
+        let page = self.store()?.notes(self.id, SETTLE_KIND, after, limits::notes_page()).await?;
         let now = self.slot.around.replica.clock.now();
         let mut state = self.slot.lock();
         let Some(queue) = state.queue_mut(&self.at, self.id) else { return Ok(()) };
@@ -287,8 +287,8 @@ mod tests {
         let mut notes = SettleNotes::unread();
         assert!(notes.is_idle() && notes.must_search(at(0)));
         assert_eq!(notes.search_position(), Some(None));
-        let page: Vec<Note> = (0..limits::NOTES_PAGE).map(|number| note(number, 10)).collect();
-        assert_eq!(notes.read(&page, at(10), free).len(), limits::NOTES_PAGE);
+        let page: Vec<Note> = (0..limits::notes_page()).map(|number| note(number, 10)).collect();
+        assert_eq!(notes.read(&page, at(10), free).len(), limits::notes_page());
         assert_eq!(notes.search_position(), Some(Some(page.last().unwrap().key.clone())));
         assert!(!notes.is_idle() && notes.must_search(at(0)));
         assert!(notes.read(&[note(9_999, 30)], at(10), free).is_empty());

@@ -147,7 +147,9 @@ impl SettleTerms<'_> {
             let delay = delay.map_or(self.defaults().delay, Delay::Seconds);
             return Ok(self.returned(header, delay.ready(self.now)));
         }
-        header.extras_mut().arrival = Some(Arrival { delay, ..Arrival::default() });
+        // It is new where it arrives.
+        let extras = header.extras_mut();
+        (extras.arrival, extras.hops) = (Some(Arrival { delay, ..Arrival::default() }), 0);
         Ok(self.moving(header, target))
     }
 

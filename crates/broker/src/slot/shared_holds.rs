@@ -28,6 +28,9 @@ pub(crate) struct SharedHolds {
     started: AtomicU64,
     /// Number of the last successful read. Locked during a read, so that waiting callers share the next one.
     finished: tokio::sync::Mutex<u64>,
+    /// Read by each step that takes messages out of a pool, for its length; written by the confirmation of a hold of
+    /// transfers, which waits for the steps that began without it.
+    pub(crate) transfers: tokio::sync::RwLock<()>,
     /// Wakes the task that serves the claims of queues which are not held any more.
     pub(crate) changed: Notify,
 }
@@ -79,6 +82,16 @@ impl SharedHolds {
         targets(at, placement).any(|target| holds.get(&target).is_some_and(bars))
     }
 
+    /// Whether no message leaves the pools of a queue.
+    pub(crate) fn bars_transfers(&self, placement: &Placement, now: Timestamp) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let holds = self.holds.read();
+        let bars = |hold: &Hold| hold.is_in_force(now) && hold.effects.bars_transfers();
+        placement.pools().any(|pool| holds.get(&HoldTarget::Pool(pool.clone())).is_some_and(bars))
+    }
+
     /// Returns the holds in force for a queue, those of its pools first.
     pub(in crate::slot) fn of_queue<'a>(
         &'a self,
@@ -99,7 +112,7 @@ impl SharedHolds {
                 .holds
                 .read()
                 .get(&HoldTarget::Pool(pool.clone()))
-                .is_some_and(|hold| hold.is_in_force(now))
+                .is_some_and(|hold| hold.is_in_force(now) && hold.effects.stops_clients())
     }
 
     /// Returns the holds in force of pools and projects, each with the time when it was made.

@@ -58,6 +58,25 @@ impl SlotQueue {
         timeout(limits::LEAVE_GATE, self.hold_gate()).await.map_err(|_| self.held_too_long())
     }
 
+    /// Waits until no task changes the pools of the queue, and keeps it so. For the queue of a subscription: these are the
+    /// pools of its source. Another queue needs no more than its own gate.
+    pub(crate) async fn hold_placement(&self) -> Option<OwnedMutexGuard<()>> {
+        let source = self.at.source()?;
+        Some(self.slot.placing_gates.hold(&source).await)
+    }
+
+    /// Like `hold_placement`, within the time of `hold_gate_soon`.
+    pub(crate) async fn hold_placement_soon(&self) -> Result<Option<OwnedMutexGuard<()>>, Error> {
+        timeout(limits::LEAVE_GATE, self.hold_placement()).await.map_err(|_| self.held_too_long())
+    }
+
+    /// Waits until the queue of no subscription to this queue is being opened or deleted, and keeps it so: then the pools of
+    /// all of them can change. The caller holds the gate of the queue.
+    pub(crate) async fn hold_placements(&self) -> Result<OwnedMutexGuard<()>, Error> {
+        let held = timeout(limits::CLOSE_DEADLINE, self.slot.placing_gates.hold(&self.at)).await;
+        held.map_err(|_| Error::unavailable(Part::Storage, "a subscription of the queue is being opened"))
+    }
+
     /// Waits for the gates of the pools of a placement, like `hold_gate_soon`.
     pub(crate) async fn hold_pools_soon(
         &self,

@@ -25,10 +25,13 @@ use angarium_storage::Epoch;
 
 use crate::replica::alarm::Alarms;
 use crate::slot::SlotSurroundings;
+use crate::slot::backlog::Backlog;
 use crate::slot::closed_figures::{OpenedContents, SlotFigures};
 use crate::slot::deadlines::Deadline;
+use crate::slot::delivery_pace::DeliveryPace;
 use crate::slot::explain::ClaimRefusal;
 use crate::slot::figures::QueueDisplay;
+use crate::slot::fill::Fill;
 use crate::slot::gates::Gates;
 use crate::slot::group_holds::SlotGroupHolds;
 use crate::slot::holds::SlotHolds;
@@ -36,6 +39,7 @@ use crate::slot::life::RecoveryPace;
 use crate::slot::migration::Migration;
 use crate::slot::outcome_watch::OutcomeWatch;
 use crate::slot::rates::{ChangeRate, RateSample};
+use crate::slot::removal_watch::RemovalWatch;
 use crate::slot::retention::{ClosedQueues, RetentionWatch};
 use crate::slot::settle_notes::SettleNotes;
 use crate::slot::subscriptions::KnownSubscription;
@@ -60,6 +64,12 @@ pub(crate) struct Slot {
     pub(in crate::slot) state: Mutex<SlotState>,
     /// Gates of queues: held while a queue is created, opened, changed or deleted, so that one task at a time does.
     pub(crate) queue_gates: Gates<QueueRef>,
+    /// Gates of queues with subscriptions: held while the pools of such a queue change, and while the queue of one of its
+    /// subscriptions is opened or deleted, since that has the pools of its source.
+    pub(crate) placing_gates: Gates<QueueRef>,
+    /// Gates of queues with subscriptions: held while a page of the queue, or of one of its subscriptions, is copied to
+    /// another pool. So a migration copies one page at a time, within its rate.
+    pub(crate) copy_gates: Gates<QueueRef>,
     /// Gates of pools: held while a queue that is not open is read, emptied or opened there. A wait for a pool delays
     /// only the queues in that pool.
     pub(crate) pool_gates: Gates<PoolName>,
@@ -124,6 +134,9 @@ pub(crate) struct SlotState {
     pub(crate) sources: HashMap<QueueRef, Option<Timestamp>>,
     /// The webhooks among the subscriptions of the sources, as far as they were opened.
     pub(crate) webhooks: HashMap<QueueRef, Vec<SubscriptionId>>,
+    /// The subscriptions whose queues may have to be filled with the messages that waited, by their sources, as far as
+    /// these were opened.
+    pub(crate) fills: HashMap<QueueRef, Vec<SubscriptionId>>,
     /// Waiting claims by queue, whether the queue exists or not.
     pub(crate) lines: WaitLines<QueueRef, Waiter>,
     /// When scheduled messages become ready; entries of queues that have an earlier entry are skipped.
@@ -173,6 +186,14 @@ pub(crate) struct OpenQueue {
     pub(crate) outcomes: OutcomeWatch,
     /// Its subscriptions, replaced as a whole by each change.
     pub(crate) subscriptions: Arc<[KnownSubscription]>,
+    /// For the queue of a subscription: the rest of its fill.
+    pub(crate) fill: Option<Fill>,
+    /// The messages that have left it since a page of it was begun to be read for a fill; none when none is read.
+    pub(crate) removals: Option<RemovalWatch>,
+    /// The bounds of its messages. None when it is the queue of no subscription.
+    pub(crate) backlog: Option<Box<Backlog>>,
+    /// For the queue of a subscription: the pace of its deliveries.
+    pub(crate) delivery_pace: DeliveryPace,
     /// Whether a task redrives its messages.
     pub(crate) has_task: bool,
     /// Whether a caller has claimed from it since the last check of the ready caches' memory.
@@ -230,6 +251,8 @@ impl Slot {
             around,
             state: Mutex::new(state),
             queue_gates: Gates::default(),
+            placing_gates: Gates::default(),
+            copy_gates: Gates::default(),
             pool_gates: Gates::default(),
             roll: tokio::sync::Mutex::new(()),
             fencing: Gates::default(),
@@ -275,6 +298,7 @@ impl SlotState {
             group_holds: SlotGroupHolds::default(),
             sources: HashMap::default(),
             webhooks: HashMap::default(),
+            fills: HashMap::default(),
             lines: WaitLines::default(),
             wakes: BinaryHeap::new(),
             figures: SlotFigures::default(),
@@ -364,6 +388,10 @@ mod tests {
                 targets: Vec::new(),
                 outcomes: OutcomeWatch::default(),
                 subscriptions: Arc::default(),
+                fill: None,
+                removals: None,
+                backlog: None,
+                delivery_pace: DeliveryPace::default(),
                 has_task: false,
                 is_claimed_from: false,
                 counters: angarium_metrics::Meter::default().queue(&QueueRef {

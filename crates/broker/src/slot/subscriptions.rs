@@ -4,8 +4,8 @@
 //! post ─▶ one batch: the message in its queue, a copy in the queue of each subscription ─▶ answer
 //! ```
 //!
-//! The copy for consumers is as the message is. The copy for another queue is in transfer to it from the first moment: the
-//! mover of the subscription's queue sends it there.
+//! The form of the copies is in [`crate::slot::copies`]. A message that arrives from another queue has its copies in the
+//! batch that publishes it ([`crate::slot::arrivals`]).
 
 use std::sync::Arc;
 
@@ -14,17 +14,20 @@ use bytes::Bytes;
 use angarium_core::envelope::Envelope;
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::ids::{MessageId, SubscriptionId};
+use angarium_core::limits as core_limits;
 use angarium_core::maps::HashMap;
-use angarium_core::message::{Header, Message, NewMessage, Peer, State};
-use angarium_core::names::{QueueName, QueueRef};
-use angarium_core::outcome::{Arrival, Extras};
+use angarium_core::message::{Message, State};
+use angarium_core::mutation::{Mutation, is_on};
+use angarium_core::names::QueueRef;
+use angarium_core::overflow::{CopyBounds, Overflow};
 use angarium_core::quota::Amount;
 use angarium_core::subscription::{FilterOption, Subscriber, Subscription, filtered_body};
 use angarium_core::time::Timestamp;
 use angarium_filter::{FilterPolicy, FilterScope, MessageView};
 
-use crate::limits;
+use crate::slot::backlog::{Backlog, Fate, LeftOutPost, amount_of};
 use crate::slot::commit::count;
+use crate::slot::post::TopicCounts;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::{OpenQueue, Slot, SlotState};
 use crate::writer::change::Change;
@@ -33,36 +36,64 @@ use crate::writer::pending::WriteCopy;
 /// A subscription in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownSubscription {
-    pub(crate) subscription: Subscription,
+    pub(crate) subscription: Arc<Subscription>,
+    /// Its queue.
+    pub(crate) at: QueueRef,
+    pub(crate) bounds: CopyBounds,
     /// None when it gets a copy of each message.
-    filter: Option<FilterPolicy>,
+    filter: Option<Arc<FilterPolicy>>,
 }
 
 impl KnownSubscription {
-    /// Reads the filter of a subscription.
+    /// Reads the bounds and the filter of a subscription of a queue.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`], which names the wrong part of the filter.
-    pub(crate) fn new(subscription: Subscription) -> Result<Self, Error> {
+    /// [`Error::Invalid`], which names the wrong option, or the wrong part of the filter.
+    pub(crate) fn new(source: &QueueRef, subscription: Subscription) -> Result<Self, Error> {
         let filter = subscription.options.filter()?.map(|FilterOption { policy, is_of_body }| {
             let scope = if is_of_body { FilterScope::Body } else { FilterScope::Attributes };
             FilterPolicy::parse("options.filter", &policy, scope)
         });
-        Ok(Self { subscription, filter: filter.transpose()? })
+        let (at, bounds) = (source.of_subscription(subscription.id), subscription.options.bounds()?);
+        let filter = filter.transpose()?.map(Arc::new);
+        Ok(Self { subscription: Arc::new(subscription), at, bounds, filter })
+    }
+
+    /// Whether messages are copied for it at this time.
+    pub(crate) fn gets_copies(&self, now: Timestamp) -> bool {
+        self.subscription.is_live(now) && self.subscription.is_confirmed()
     }
 
     pub(crate) fn id(&self) -> SubscriptionId {
         self.subscription.id
+    }
+
+    /// Whether it gets a copy of a message.
+    pub(crate) fn accepts(&self, message: &MessageView<'_>) -> bool {
+        self.filter
+            .as_ref()
+            .is_none_or(|filter| is_on(Mutation::CopyIgnoringFilter) || filter.accepts(message))
     }
 }
 
 /// A subscription that a post is for.
 #[derive(Clone, Debug)]
 pub(crate) struct FannedSubscription {
-    pub(crate) subscription: Subscription,
-    /// Whether it accepts each message of the post.
-    accepts: Vec<bool>,
+    pub(crate) subscription: Arc<Subscription>,
+    /// Its queue.
+    pub(crate) at: QueueRef,
+    /// Whether it accepts each message of the post. None when it accepts all.
+    accepts: Option<Vec<bool>>,
+    /// The messages that it accepts.
+    amount: Amount,
+    /// Whether the post leaves it out, because it is suspended or the copies do not fit.
+    is_left_out: bool,
+    /// Whether the message arrives from another queue: no client is there to be refused.
+    is_arrival: bool,
+    /// Whether the message arrives from the queue of the subscription itself. It has left room there, and would wait for
+    /// ever if it were refused: the subscription may contain only messages like it.
+    is_return: bool,
 }
 
 /// The subscriptions that a post is for, as they were when it began.
@@ -72,14 +103,36 @@ pub(crate) struct FanOut {
     table: Arc<[KnownSubscription]>,
     /// The subscriptions that get a copy of some of the messages.
     pub(crate) fanned: Vec<FannedSubscription>,
-    /// The copies together.
+    /// The copies together, without those for subscriptions that are left out.
     pub(crate) amount: Amount,
+}
+
+/// Messages that are about to be new in their queue.
+pub(in crate::slot) struct NewInSource<'a> {
+    /// Each has its index in the post.
+    pub(in crate::slot) messages: &'a [(usize, &'a Message)],
+    /// The position of one that arrives from another queue.
+    pub(in crate::slot) arrived: Option<MessageId>,
+}
+
+/// The copies of a post, about to be submitted.
+#[derive(Default)]
+pub(in crate::slot) struct PostCopies {
+    pub(in crate::slot) writes: Vec<WriteCopy>,
+    /// The queues of subscriptions whose oldest copies must be removed then.
+    pub(in crate::slot) beyond: Vec<QueueHandle>,
 }
 
 impl QueueHandle {
     /// Returns the subscriptions of the queue. None when it is closed.
     pub(crate) fn subscriptions(&self) -> Option<Arc<[KnownSubscription]>> {
         self.lock_queue(|queue| Arc::clone(&queue.subscriptions))
+    }
+
+    /// Returns the number of subscriptions that get copies. None when the queue is closed.
+    pub(crate) fn live_subscriptions(&self, now: Timestamp) -> Option<usize> {
+        let all = self.subscriptions()?;
+        Some(all.iter().filter(|known| known.gets_copies(now)).count())
     }
 
     /// Enters the subscriptions of the queue, in place of those before.
@@ -91,33 +144,122 @@ impl QueueHandle {
         }
     }
 
-    /// Returns the subscriptions that accept messages of a post. None when the queue is closed.
-    pub(crate) fn fan_out(&self, messages: &[NewMessage], now: Timestamp) -> Option<FanOut> {
+    /// Takes a deleted subscription out of those of the queue. The caller holds the gate of the queue.
+    pub(crate) fn forget_subscription(&self, id: SubscriptionId) {
+        let Some(all) = self.subscriptions() else { return };
+        self.set_subscriptions(all.iter().filter(|known| known.id() != id).cloned().collect());
+    }
+
+    /// Returns the queues of subscriptions that are to be opened, or whose fill is to begin, before a post. All count as
+    /// used.
+    pub(crate) fn unprepared(&self, fanned: &[FannedSubscription]) -> Vec<QueueRef> {
+        let mut state = self.slot.lock();
+        let mut is_unprepared = |at: &QueueRef| {
+            let is_open = state.use_queue(at).is_some();
+            !is_open || state.queues.get(at).is_some_and(|queue| !queue.takes_copies())
+        };
+        fanned.iter().map(|fanned| &fanned.at).filter(|at| is_unprepared(at)).cloned().collect()
+    }
+
+    /// Enters a subscription of the queue, in place of its former state.
+    pub(crate) fn enter_subscription(&self, subscription: KnownSubscription) -> Result<(), Error> {
+        let known = self.subscriptions().ok_or_else(|| self.closed().into_unknown())?;
+        let mut all: Vec<KnownSubscription> = known.to_vec();
+        all.retain(|known| known.id() != subscription.id());
+        all.push(subscription);
+        self.set_subscriptions(all);
+        Ok(())
+    }
+
+    /// Returns the subscriptions that accept messages with these bodies. None when the queue is closed.
+    pub(crate) fn fan_out(&self, bodies: &[Bytes], now: Timestamp) -> Option<FanOut> {
         let table = self.subscriptions()?;
         if table.is_empty() {
             return Some(FanOut { table, ..FanOut::default() });
         }
-        let split: Vec<(Envelope, Bytes)> = messages
+        let has_filters = table.iter().any(|known| known.filter.is_some());
+        let split: Vec<(Envelope, Bytes)> = bodies
             .iter()
-            .map(|message| Envelope::split(message.body.clone()))
+            .filter(|_| has_filters)
+            .map(|body| Envelope::split(body.clone()))
             .map(|(envelope, body)| (envelope, filtered_body(body)))
             .collect();
         let views: Vec<MessageView<'_>> =
             split.iter().map(|(envelope, body)| MessageView::new(&envelope.attributes, body)).collect();
-        let (mut fanned, mut amount) = (Vec::new(), Amount::default());
-        for known in table.iter().filter(|known| known.subscription.is_live(now)) {
-            let accepts: Vec<bool> = views
-                .iter()
-                .map(|view| known.filter.as_ref().is_none_or(|filter| filter.accepts(view)))
-                .collect();
-            for (message, _) in messages.iter().zip(&accepts).filter(|(_, accepts)| **accepts) {
-                amount = amount.plus(Amount::of(std::slice::from_ref(message)));
-            }
-            if accepts.contains(&true) {
-                fanned.push(FannedSubscription { subscription: known.subscription.clone(), accepts });
+        let whole = amount_of_bodies(bodies);
+        let mut fanned = Vec::with_capacity(table.len());
+        for known in table.iter().filter(|known| known.gets_copies(now)) {
+            let is_filtered = known.filter.is_some();
+            let accepts: Option<Vec<bool>> =
+                is_filtered.then(|| views.iter().map(|view| known.accepts(view)).collect());
+            let amount = accepts.as_ref().map_or(whole, |accepts| {
+                amount_of_bodies(
+                    bodies.iter().zip(accepts).filter(|(_, accepts)| **accepts).map(|(body, _)| body),
+                )
+            });
+            if amount != Amount::default() {
+                fanned.push(FannedSubscription {
+                    subscription: Arc::clone(&known.subscription),
+                    at: known.at.clone(),
+                    accepts,
+                    amount,
+                    is_left_out: false,
+                    is_arrival: false,
+                    is_return: false,
+                });
             }
         }
-        Some(FanOut { table, fanned, amount })
+        Some(FanOut { table, fanned, amount: Amount::default() })
+    }
+
+    /// As `fan_out`, for one prepared message, which arrives from another queue.
+    pub(crate) fn fan_out_arrival(&self, message: &Message, now: Timestamp) -> Option<FanOut> {
+        let mut fan_out = self.fan_out(std::slice::from_ref(&message.body), now)?;
+        for fanned in &mut fan_out.fanned {
+            fanned.is_arrival = true;
+            fanned.is_return =
+                matches!(&message.header.state, State::Prepared(source) if source.at == fanned.at);
+        }
+        Some(fan_out)
+    }
+
+    /// Checks whether the copies of an arriving message fit, beside those of other ones that are about to arrive: their
+    /// amounts are in `taken`, and this message is added.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SubscriptionFull`].
+    pub(crate) fn check_arrival(
+        &self,
+        fan_out: &FanOut,
+        taken: &mut HashMap<SubscriptionId, Amount>,
+    ) -> Result<(), Error> {
+        let state = self.slot.lock();
+        for fanned in &fan_out.fanned {
+            let Some(backlog) = fanned.backlog(&state.queues) else { continue };
+            let before = taken.get(&fanned.subscription.id).copied().unwrap_or_default();
+            let fits = fanned.is_return || backlog.fate_after(before, fanned.amount) != Fate::Refused;
+            if !fits && backlog.bounds.fit(fanned.amount) {
+                return Err(fanned.full(backlog, fanned.amount));
+            }
+        }
+        for fanned in &fan_out.fanned {
+            let taken = taken.entry(fanned.subscription.id).or_default();
+            *taken = taken.plus(fanned.amount);
+        }
+        Ok(())
+    }
+
+    /// Decides which subscriptions a post leaves out, once their queues are open.
+    pub(crate) fn weigh(&self, fan_out: &mut FanOut) {
+        let state = self.slot.lock();
+        fan_out.amount = Amount::default();
+        for fanned in &mut fan_out.fanned {
+            fanned.is_left_out = fanned.fate(&state.queues) == Fate::LeftOut;
+            if !fanned.is_left_out {
+                fan_out.amount = fan_out.amount.plus(fanned.amount);
+            }
+        }
     }
 }
 
@@ -139,6 +281,16 @@ impl SlotState {
             |known: &&KnownSubscription| matches!(known.subscription.subscriber, Subscriber::Webhook(_));
         let webhooks: Vec<SubscriptionId> =
             subscriptions.iter().filter(is_webhook).map(KnownSubscription::id).collect();
+        let noted = self.fills.get(at).map(Vec::as_slice).unwrap_or_default();
+        let fills = subscriptions
+            .iter()
+            .filter(|known| known.subscription.is_from_oldest || noted.contains(&known.id()));
+        let fills: Vec<SubscriptionId> = fills.map(KnownSubscription::id).collect();
+        if fills.is_empty() {
+            self.fills.remove(at);
+        } else {
+            self.fills.insert(at.clone(), fills);
+        }
         if webhooks.is_empty() {
             self.webhooks.remove(at);
         } else {
@@ -164,120 +316,181 @@ impl Slot {
         state.webhooks.iter().flat_map(of).collect()
     }
 
+    /// Returns the webhooks that subscribe to a queue.
+    pub(crate) fn webhooks_of(self: &Arc<Self>, at: &QueueRef) -> Vec<SubscriptionId> {
+        self.lock().webhooks.get(at).cloned().unwrap_or_default()
+    }
+
     /// Notes that a queue has no subscriptions, because there is no such queue.
     pub(crate) fn forget_source(self: &Arc<Self>, at: &QueueRef) {
         let mut state = self.lock();
         state.sources.remove(at);
         state.webhooks.remove(at);
+        state.fills.remove(at);
     }
 }
 
 type Queues = HashMap<QueueRef, Box<OpenQueue>>;
 
 impl FanOut {
-    /// Checks that the copies have at most [`limits::FAN_OUT_BYTES`].
+    /// Checks that there are at most [`core_limits::FAN_OUT_COPIES`] with at most [`core_limits::FAN_OUT_BYTES`]. One
+    /// message with a copy for each subscription is always within the first bound.
     ///
     /// # Errors
     ///
     /// [`Error::Invalid`].
     pub(crate) fn check_bounds(&self) -> Result<(), Error> {
-        let bytes = self.amount.bytes;
-        if bytes > limits::FAN_OUT_BYTES as u64 {
-            let why = format!(
-                "their copies for {} subscriptions have {bytes} bytes, and at most {} are taken: post fewer at once",
-                self.fanned.len(),
-                limits::FAN_OUT_BYTES
-            );
-            return Err(Error::invalid(InvalidPart::Limit, "messages", why));
-        }
-        Ok(())
+        let Amount { messages, bytes } = self.amount;
+        let (subscriptions, most) = (self.fanned.len(), core_limits::FAN_OUT_COPIES);
+        let why = if bytes > core_limits::FAN_OUT_BYTES as u64 {
+            let most = core_limits::FAN_OUT_BYTES;
+            format!(
+                "their copies for {subscriptions} subscriptions have {bytes} bytes, and at most {most} are taken"
+            )
+        } else if messages > most as u64 {
+            format!(
+                "they have {messages} copies for {subscriptions} subscriptions, and at most {most} are taken"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid(InvalidPart::Limit, "messages", format!("{why}: post fewer at once")))
     }
 
     /// Whether a post to this queue can get its copies. If not, the subscriptions have changed since the post looked at
-    /// them, or one of their queues is not open, or not in the pool of the source.
-    pub(in crate::slot) fn is_prepared(&self, at: &QueueRef, source: &OpenQueue, queues: &Queues) -> bool {
+    /// them, or one of their queues is not open, or not in the pool of the source, or its fill is to begin first; or one
+    /// that the post has left out has room again, and the copies have no reservation.
+    pub(in crate::slot) fn is_prepared(&self, source: &OpenQueue, queues: &Queues) -> bool {
         let is_there = |fanned: &FannedSubscription| {
-            let open = queues.get(&at.of_subscription(fanned.subscription.id));
-            open.is_some_and(|open| open.placement == source.placement)
+            let open = queues.get(&fanned.at);
+            open.is_some_and(|open| open.placement == source.placement && open.takes_copies())
+                && (!fanned.is_left_out || fanned.fate(queues) == Fate::LeftOut)
         };
         // Most queues have none.
         let is_plain = source.subscriptions.is_empty() && self.table.is_empty();
         (is_plain || Arc::ptr_eq(&source.subscriptions, &self.table)) && self.fanned.iter().all(is_there)
     }
 
-    /// Makes the copies of messages for the queues of the subscriptions, all of which are open. Each message has its
-    /// index in the post.
-    pub(in crate::slot) fn copies(
+    /// Returns the numbers of messages of a post to a topic. Each message has its index in the post; without subscriptions
+    /// that accept any, none is given.
+    pub(in crate::slot) fn topic_counts(&self, messages: &[(usize, &Message)], posted: usize) -> TopicCounts {
+        let is_routed = |index: &usize| self.fanned.iter().any(|fanned| fanned.accepts(*index));
+        let routed = messages.iter().filter(|(index, _)| is_routed(index)).count();
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        TopicCounts { posted: number(posted), unrouted: number(posted.saturating_sub(routed)) }
+    }
+
+    /// Checks whether a subscription refuses the post, whose messages are given with their index in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SubscriptionFull`].
+    pub(in crate::slot) fn check_refusal(
         &self,
-        at: &QueueRef,
         messages: &[(usize, &Message)],
         queues: &Queues,
+    ) -> Result<(), Error> {
+        for fanned in &self.fanned {
+            let Some(backlog) = fanned.backlog(queues) else { continue };
+            if backlog.bounds.overflow != Overflow::Refuse {
+                continue;
+            }
+            let amount = amount_of(fanned.accepted(messages).map(|(_, message)| *message));
+            if amount.messages > 0 && fanned.fate_of(amount, backlog) == Fate::Refused {
+                return Err(fanned.full(backlog, amount));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the copies of messages for the queues of the subscriptions, all of which are open, and enters them in their
+    /// backlogs. The caller submits them.
+    pub(in crate::slot) fn copies(
+        &self,
+        source: &QueueHandle,
+        new: &NewInSource<'_>,
+        queues: &mut Queues,
         now: Timestamp,
         next_id: &mut dyn FnMut() -> MessageId,
-    ) -> Vec<WriteCopy> {
-        let of = |FannedSubscription { subscription, accepts }: &FannedSubscription| {
-            let there = at.of_subscription(subscription.id);
-            let open = queues.get(&there)?;
-            let accepted =
-                messages.iter().filter(|(index, _)| accepts.get(*index).is_some_and(|accepts| *accepts));
-            let copies =
-                accepted.map(|(_, message)| copy(message, next_id(), at, &subscription.subscriber, now));
-            let copies: Vec<Message> = copies.collect();
-            let is_some = !copies.is_empty();
-            let change = Change::fan_out(copies);
-            is_some.then(|| WriteCopy { at: there, queue: open.id, change, _use: open.uses.token() })
-        };
-        self.fanned.iter().filter_map(of).collect()
-    }
-}
-
-impl OpenQueue {
-    /// Tells the engine that copies are durable. Returns whether some are in transfer.
-    pub(in crate::slot) fn take_copies(&mut self, copies: Vec<Message>) -> bool {
-        self.counters.sent.inc_by(count(&copies));
-        self.pace.count_posted(count(&copies));
-        let (leaving, own): (Vec<Message>, Vec<Message>) =
-            copies.into_iter().partition(|message| message.header.state.is_in_transfer());
-        let leaving: Vec<_> = leaving.iter().map(|message| message.header.id).collect();
-        if !leaving.is_empty() {
-            self.engine.expect_in_transfer(&leaving);
+    ) -> PostCopies {
+        let mut post = PostCopies::default();
+        for fanned in &self.fanned {
+            let Some(open) = queues.get_mut(&fanned.at) else { continue };
+            let accepted: Vec<&Message> =
+                fanned.accepted(new.messages).map(|(_, message)| *message).collect();
+            if accepted.is_empty() {
+                continue;
+            }
+            let is_left_out = open
+                .backlog
+                .as_ref()
+                .is_some_and(|backlog| fanned.fate_of(fanned.amount, backlog) == Fate::LeftOut);
+            let change = if is_left_out {
+                let ids: Vec<MessageId> = accepted.iter().map(|message| message.header.id).collect();
+                let left = LeftOutPost { ids: &ids, arrived: new.arrived, copies: fanned.amount };
+                let note = open.backlog.as_mut().and_then(|backlog| backlog.submit_omission(&left, now));
+                Change::fan_out(Vec::new(), note)
+            } else {
+                let terms = open.copy_terms(&source.at, &fanned.subscription, now);
+                let copies: Vec<Message> =
+                    accepted.iter().map(|message| terms.copy(message, next_id())).collect();
+                let amount = amount_of(&copies);
+                let note = open.backlog.as_mut().and_then(|backlog| backlog.submit_copies(amount));
+                if open.backlog.as_ref().is_some_and(|backlog| backlog.must_drop()) {
+                    post.beyond.push(QueueHandle::new(Arc::clone(&source.slot), fanned.at.clone(), open.id));
+                }
+                Change::fan_out(copies, note)
+            };
+            let at = fanned.at.clone();
+            post.writes.push(WriteCopy { at, queue: open.id, change, _use: open.uses.token() });
         }
-        if !own.is_empty() {
-            self.engine.posted(own);
+        post
+    }
+}
+
+impl FannedSubscription {
+    /// The messages of a post that it accepts, each with its index in the post.
+    fn accepted<'a, 'b>(
+        &'a self,
+        messages: &'a [(usize, &'b Message)],
+    ) -> impl Iterator<Item = &'a (usize, &'b Message)> {
+        messages.iter().filter(|(index, _)| self.accepts(*index))
+    }
+
+    fn accepts(&self, index: usize) -> bool {
+        self.accepts.as_ref().is_none_or(|accepts| accepts.get(index).is_some_and(|accepts| *accepts))
+    }
+
+    fn backlog<'a>(&self, queues: &'a Queues) -> Option<&'a Backlog> {
+        queues.get(&self.at)?.backlog.as_deref()
+    }
+
+    /// Decides about the copies of the whole post.
+    fn fate(&self, queues: &Queues) -> Fate {
+        self.backlog(queues).map_or(Fate::Copied, |backlog| self.fate_of(self.amount, backlog))
+    }
+
+    fn fate_of(&self, copies: Amount, backlog: &Backlog) -> Fate {
+        match backlog.fate(copies) {
+            // It would wait for ever.
+            Fate::Refused if self.is_arrival && !backlog.bounds.fit(copies) => Fate::LeftOut,
+            Fate::Refused if self.is_return => Fate::Copied,
+            fate => fate,
         }
-        !leaving.is_empty()
+    }
+
+    fn full(&self, backlog: &Backlog, copies: Amount) -> Error {
+        Error::SubscriptionFull {
+            id: self.subscription.id,
+            held: backlog.held(),
+            most: backlog.bounds.most,
+            may_fit: backlog.bounds.fit(copies),
+        }
     }
 }
 
-/// The copy of a message for a subscriber. It has an id of its own: two copies, or a copy and its message, may meet in
-/// one queue later, where a transfer tells messages apart by their ids alone.
-fn copy(
-    Message { header, body }: &Message,
-    id: MessageId,
-    at: &QueueRef,
-    to: &Subscriber,
-    now: Timestamp,
-) -> Message {
-    let header = match to {
-        Subscriber::Pull(_) | Subscriber::Webhook(_) => header.clone(),
-        Subscriber::Queue(target) => sent_on(header, at, target, now),
-    };
-    Message { header: Header { id, ..header }, body: body.clone() }
-}
-
-/// The header of a copy in transfer to another queue of the project.
-fn sent_on(header: &Header, at: &QueueRef, target: &QueueName, now: Timestamp) -> Header {
-    let peer = Peer { at: QueueRef { project: at.project.clone(), name: target.clone() }, queue: None };
-    let delay = header.ready.as_millis().saturating_sub(now.as_millis()).div_ceil(1_000);
-    let delay = (delay > 0).then(|| u32::try_from(delay).unwrap_or(u32::MAX));
-    let arrival = Some(Arrival { delay, group: header.group.clone(), ..Arrival::default() });
-    let tags = header.extras.as_ref().map(|extras| extras.tags.clone()).unwrap_or_default();
-    Header {
-        ready: now,
-        state: State::Moving(Arc::new(peer)),
-        // Its group blocks none of this queue.
-        group: None,
-        extras: Some(Box::new(Extras { tags, arrival, ..Extras::default() })),
-        ..header.clone()
-    }
+fn amount_of_bodies<'a>(bodies: impl IntoIterator<Item = &'a Bytes>) -> Amount {
+    bodies
+        .into_iter()
+        .fold(Amount::default(), |sum, body| sum.plus(Amount { messages: 1, bytes: count(body) }))
 }

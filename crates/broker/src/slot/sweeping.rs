@@ -58,18 +58,7 @@ impl Slot {
     ) -> Vec<UnopenedRemoval> {
         let mut removals = Vec::new();
         let mut state = self.lock();
-        // A queue that was opened since is swept at the next tick.
-        let mut others: HashSet<QueueId> = state.queues.values().map(|queue| queue.id).collect();
-        others.extend(state.dropped.union(&state.spared));
-        for (queue, headers) in expired.into_iter().filter(|(queue, _)| !others.contains(queue)) {
-            let claimed = state.claimed_unopened(queue);
-            let gone: Vec<&Header> = headers
-                .iter()
-                .filter(|header| !claimed.contains(&header.id) || is_on(Mutation::SweepUnderClaim))
-                .collect();
-            if gone.is_empty() {
-                continue;
-            }
+        for (queue, gone) in state.removable(expired) {
             let count = gone.len() as u64;
             state.figures.lessen(queue, contents_of(&gone));
             let gone = gone.iter().map(|header| header.id).collect();
@@ -104,7 +93,7 @@ impl Slot {
 }
 
 /// The numbers of expired messages of a queue that is not open.
-fn contents_of(headers: &[&Header]) -> Contents {
+fn contents_of(headers: &[Header]) -> Contents {
     let count = |is_counted: fn(&State) -> bool| {
         headers.iter().filter(|header| is_counted(&header.state)).count() as u64
     };
@@ -139,9 +128,96 @@ impl SlotState {
         gone
     }
 
+    /// Returns the expired messages of queues that are not open, except deleted and spared ones, and except messages
+    /// under claims. A queue that was opened since is swept at the next tick.
+    fn removable(&self, expired: ExpiredByQueue) -> Vec<(QueueId, Vec<Header>)> {
+        let mut others: HashSet<QueueId> = self.queues.values().map(|queue| queue.id).collect();
+        others.extend(self.dropped.union(&self.spared));
+        let mut removable = Vec::new();
+        for (queue, mut headers) in expired.into_iter().filter(|(queue, _)| !others.contains(queue)) {
+            let claimed = self.claimed_unopened(queue);
+            headers.retain(|header| !claimed.contains(&header.id) || is_on(Mutation::SweepUnderClaim));
+            if !headers.is_empty() {
+                removable.push((queue, headers));
+            }
+        }
+        removable
+    }
+
     /// Returns the messages under claims of a queue that is not open.
     pub(in crate::slot) fn claimed_unopened(&self, queue: QueueId) -> HashSet<MessageId> {
         let claims = self.unopened.get(&queue).into_iter().flatten();
         claims.flat_map(|(_, record)| &record.messages).map(|message| message.id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use angarium_catalogue::{ClaimRecord, ClaimedMessage};
+    use angarium_core::ids::ClaimId;
+    use angarium_core::message::Life;
+    use angarium_core::names::{ProjectId, QueueName};
+
+    use super::*;
+    use crate::replica::alarm::Alarms;
+
+    fn queue(number: u8) -> QueueId {
+        QueueId::from_bytes([number; 16])
+    }
+
+    fn message(number: u8) -> MessageId {
+        MessageId::from_bytes([number; 16])
+    }
+
+    fn expired(id: MessageId) -> Header {
+        Header {
+            id,
+            created: Timestamp::default(),
+            ready: Timestamp::default(),
+            life: Life::Own { ttl: 60, expires: Timestamp::from_millis(60_000) },
+            attempts: 0,
+            client: None,
+            size: 1,
+            state: State::Ready,
+            group: None,
+            first_claimed: None,
+            extras: None,
+        }
+    }
+
+    /// A claim of a queue that is not open.
+    fn claim_of(held: MessageId) -> ClaimRecord {
+        let at = QueueRef { project: ProjectId::new("").unwrap(), name: QueueName::new("q").unwrap() };
+        ClaimRecord {
+            at,
+            queue: queue(3),
+            messages: vec![ClaimedMessage { id: held, attempt: 1 }],
+            ttl: 60,
+            grace: 60,
+            created: 0,
+            expires: 60_000,
+            client: None,
+            attempt: None,
+            by: None,
+        }
+    }
+
+    #[test]
+    fn sweep_spares_deleted_and_left_queues_and_claimed_messages() {
+        let mut state = SlotState::empty(&Alarms::default());
+        state.dropped.insert(queue(1));
+        state.spared.insert(queue(2));
+        state.unopened.insert(queue(3), vec![(ClaimId::from_bytes([1; 16]), claim_of(message(1)))]);
+        state.unopened.insert(queue(4), vec![(ClaimId::from_bytes([2; 16]), claim_of(message(1)))]);
+        let of_each: ExpiredByQueue = (1..=3)
+            .map(|number| (queue(number), vec![expired(message(1)), expired(message(2))]))
+            .chain([(queue(4), vec![expired(message(1))])])
+            .collect();
+        let removable: Vec<(QueueId, Vec<MessageId>)> = state
+            .removable(of_each)
+            .into_iter()
+            .map(|(queue, headers)| (queue, headers.iter().map(|header| header.id).collect()))
+            .collect();
+        assert_eq!(removable, [(queue(3), vec![message(2)])]);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLockReadGuard};
 
 use angarium_catalogue::Placement;
-use angarium_core::error::Error;
+use angarium_core::error::{Error, Part};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::limits;
 use angarium_core::maps::HashSet;
@@ -58,6 +58,28 @@ impl QueueHandle {
     /// Returns the queue and its store.
     pub(crate) fn side(&self) -> Result<Side, Error> {
         Ok(Side { queue: self.clone(), store: self.store()? })
+    }
+
+    /// Whether no message leaves the pools of the queue, because of a hold.
+    pub(crate) fn transfers_are_held(&self) -> bool {
+        let (holds, now) = (&self.slot.around.holds, self.slot.around.replica.clock.now());
+        self.lock_queue(|queue| queue.placement.clone())
+            .is_some_and(|placement| holds.bars_transfers(&placement, now))
+    }
+
+    /// Begins a step that takes messages out of a pool of the queue. The hold of the transfers of a pool waits for its
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// Unavailable, with nothing written, while they are held.
+    pub(crate) async fn begin_leaving(&self) -> Result<RwLockReadGuard<'_, ()>, Error> {
+        let leaving = self.slot.around.holds.transfers.read().await;
+        if self.transfers_are_held() {
+            let why = format!("transfers out of queue {} wait: its pool is held", self.at.name);
+            return Err(Error::unavailable(Part::Server, why));
+        }
+        Ok(leaving)
     }
 
     /// Counts a pass of the mover over all messages in transfer.

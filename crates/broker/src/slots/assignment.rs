@@ -123,7 +123,12 @@ impl Slots {
         following.new.append(&mut self.0.assignment.again.lock());
         if following.are_components_new {
             let registry = self.0.replica.catalogue.registry().await?;
+            self.learn_peer_secret(&registry).await?;
             following.are_components_new = false;
+            if let Some(successor) = self.0.membership.note_registry(&registry) {
+                self.end_for(successor);
+                return Ok(Vec::new());
+            }
             let me = registry.all().find(|component| component.instance == self.0.replica.owner.instance);
             if me.is_some_and(|me| me.state == ComponentState::Draining) {
                 self.0.membership.note_draining();
@@ -346,10 +351,12 @@ impl Slots {
                 self.0.assignment.time.notify_one();
                 following.are_components_new = true;
             }
+            MetaChange::Receipts => self.0.replica.receipt_keys.note_change(),
             MetaChange::Slot(slot) => drop(following.new.insert(slot)),
             MetaChange::Resync => {
                 self.0.assignment.pools.notify_one();
                 self.0.assignment.holds.notify_one();
+                self.0.replica.receipt_keys.note_change();
                 following.are_components_new = true;
                 following.new.extend(SlotNumber::all());
             }
@@ -446,7 +453,8 @@ impl Slots {
     /// [`limits::FAREWELL`]. Requests are still accepted until then and forwarded to the other replicas.
     pub async fn drain(&self) {
         let has_heirs = || self.0.assignment.has_heirs.load(Ordering::Relaxed);
-        if !has_heirs() {
+        // A process that has the identity of this one has its slots.
+        if !has_heirs() || self.0.replica.has_successor() {
             return;
         }
         self.set_state(ComponentState::Draining).await;

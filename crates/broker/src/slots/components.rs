@@ -4,7 +4,6 @@ use uuid::Uuid;
 
 use angarium_catalogue::{Component, Schema};
 use angarium_cluster::view::AssignmentView;
-use angarium_core::access::{PeerSecret, new_token};
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::Slot;
 use angarium_core::maps::HashMap;
@@ -18,6 +17,8 @@ pub struct ComponentView {
     pub component: Component,
     /// Its slots, in order.
     pub slots: Vec<Slot>,
+    /// Whether it serves and gets no slot, because others reach more.
+    pub is_passed_over: bool,
 }
 
 /// All registered replicas.
@@ -34,12 +35,6 @@ pub struct ClusterView {
 }
 
 impl Slots {
-    /// Returns the secret with which the replicas of this installation authenticate to each other.
-    pub async fn peer_secret(&self) -> Result<PeerSecret, Error> {
-        let fresh = new_token(&mut self.0.replica.random.clone());
-        self.0.replica.catalogue.peer_secret(&fresh).await.map(|secret| PeerSecret::new(&secret))
-    }
-
     /// Tells a replica to hand all its slots over to the others and to take none from now on. It continues to accept
     /// requests and forwards them, until it is stopped.
     pub async fn component_drain(&self, instance: Uuid) -> Result<(), Error> {
@@ -69,9 +64,11 @@ impl Slots {
                 None => unowned.push(slot),
             }
         }
+        let assignment = AssignmentView::of(registry.all());
         let view = |component: &Component| ComponentView {
             component: component.clone(),
             slots: slots.get(&component.instance).cloned().unwrap_or_default(),
+            is_passed_over: assignment.yielding_replicas().contains(&component.instance),
         };
         let mut components: Vec<ComponentView> = registry.all().map(view).collect();
         components.sort_by(|a, b| a.component.address.cmp(&b.component.address));

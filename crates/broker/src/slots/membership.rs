@@ -8,17 +8,20 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, error, info};
 
 use angarium_catalogue::{Component, ComponentState, Link, OwnedSlot, ReachReport, Registry, Session};
 use angarium_cluster as cluster;
-use angarium_cluster::replicas::Replica;
+use angarium_cluster::identity::Fingerprint;
+use angarium_cluster::replicas::{Reentry, Replica};
+use angarium_cluster::trust::PeerTrust;
 use angarium_core::error::Error;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::PoolName;
 use angarium_core::time::Timestamp;
 
 use crate::limits;
+use crate::replica::successor::SuccessorProcess;
 use crate::slots::Slots;
 
 /// The first and the longest pause before the replica registers again; each is twice the previous one.
@@ -37,6 +40,8 @@ pub(crate) struct Membership {
     held: AtomicU64,
     /// The lock is held for single look-ups.
     hold: Mutex<ExpiryHold>,
+    /// Fingerprints of the certificates of this process, the newest first. The lock is held for single reads or writes.
+    fingerprints: Mutex<Vec<String>>,
     /// The last report of its reach. The lock is held for single reads or writes.
     report: Mutex<ReachReport>,
     /// When a client last sent a request to this replica, which it should have left. The lock is held for single reads
@@ -86,7 +91,8 @@ impl Membership {
         let (held, asked) = (AtomicU64::new(generation), Mutex::new(Instant::now()));
         let (report, hold) = (Mutex::default(), Mutex::new(hold));
         let (is_unpublished, unpublished) = (AtomicBool::new(false), Notify::new());
-        Self { replica, started, said, is_unpublished, unpublished, held, report, hold, asked }
+        let fingerprints = Mutex::new(replica.certificate.iter().map(ToString::to_string).collect());
+        Self { replica, started, said, is_unpublished, unpublished, held, fingerprints, report, hold, asked }
     }
 
     /// Notes a request of a client that should use another replica.
@@ -121,7 +127,29 @@ impl Membership {
     /// Returns the record of this replica in this state.
     pub(crate) fn component(&self, state: ComponentState) -> Component {
         let ReachReport { unreached, used_pools } = self.report.lock().clone();
-        Component { unreached: Some(unreached), used_pools, ..self.replica.component(state, self.started) }
+        let (fingerprints, unreached) = (self.fingerprints.lock().clone(), Some(unreached));
+        Component { fingerprints, unreached, used_pools, ..self.replica.component(state, self.started) }
+    }
+
+    /// Adds a certificate of this process. Returns all that it has now, and the node of the registry.
+    fn add_certificate(&self, fingerprint: &str) -> (Vec<String>, String) {
+        let mut fingerprints = self.fingerprints.lock();
+        fingerprints.retain(|known| known != fingerprint);
+        fingerprints.insert(0, fingerprint.to_owned());
+        fingerprints.truncate(cluster::limits::PEER_CERTIFICATES);
+        (fingerprints.clone(), self.said.lock().1.clone())
+    }
+
+    /// Notes the registry as it was just read. Returns a later process with the identity of this replica, if one is
+    /// registered.
+    pub(crate) fn note_registry<'r>(&self, registry: &'r Registry) -> Option<&'r Component> {
+        self.replica.trust.learn(registry.all());
+        registry.successor(&self.component(self.state()))
+    }
+
+    /// Returns the replicas that are admitted.
+    pub(crate) fn trust(&self) -> &PeerTrust {
+        &self.replica.trust
     }
 
     /// Returns the published state of the replica.
@@ -150,9 +178,38 @@ impl Slots {
         cluster::replicas::check_alone(registry, &self.0.membership.replica, pool)
     }
 
+    /// Publishes another certificate of this process, beside the one before.
+    ///
+    /// # Errors
+    ///
+    /// The registry may not have it. A later registration has it.
+    pub(crate) async fn publish_certificate(&self, fingerprint: Fingerprint) -> Result<(), Error> {
+        let (fingerprints, node) = self.0.membership.add_certificate(&fingerprint.to_string());
+        if self.0.replica.catalogue.component_certificates(&node, &fingerprints).await? {
+            return Ok(());
+        }
+        let part = angarium_core::error::Part::Coordination;
+        Err(Error::unavailable(part, "the replica is not registered"))
+    }
+
     /// Keeps the report of the replica's reach; see [`Membership::note_report`].
     pub(crate) fn note_report(&self, report: &ReachReport) -> String {
         self.0.membership.note_report(report)
+    }
+
+    /// Ends the work of this process for good: another process with its identity has started later, and takes its slots.
+    /// Both would take them from each other for ever.
+    pub(crate) fn end_for(&self, successor: &Component) {
+        let process = successor.process.as_ref();
+        let successor = SuccessorProcess {
+            host: process.map(|process| process.host.clone()).unwrap_or_default(),
+            pid: process.map(|process| process.pid).unwrap_or_default(),
+            started: Timestamp::from_millis(successor.started),
+            address: successor.address.clone(),
+        };
+        let SuccessorProcess { host, pid, started, address } = &successor;
+        error!(%host, pid, started = %started.calendar(), %address, "replica runs twice");
+        self.0.replica.end_for(successor);
     }
 
     /// Returns the number of the present session with the tree, or of the last one.
@@ -162,11 +219,15 @@ impl Slots {
 
     /// Checks that the replica shows as owner of its slots in the present session.
     pub(crate) fn check_member(&self) -> Result<(), Error> {
-        if self.0.membership.held.load(Ordering::Acquire) == self.session() {
+        let is_registered = self.0.membership.held.load(Ordering::Acquire) == self.session();
+        if is_registered && !self.0.replica.has_successor() {
             Ok(())
         } else {
             let part = angarium_core::error::Part::Coordination;
-            Err(Error::unavailable(part, "the replica is registering again after a lost session"))
+            Err(Error::unavailable(
+                part,
+                "the replica is not registered: it has lost its session, or runs twice",
+            ))
         }
     }
 
@@ -264,8 +325,14 @@ impl Slots {
         let membership = &self.0.membership;
         let (replica, state) = (&membership.replica, membership.state());
         let me = membership.component(state);
-        let node = cluster::replicas::join(&self.0.replica.catalogue, &replica.host, &me).await?;
-        membership.said.lock().1 = node;
+        match cluster::replicas::rejoin(&self.0.replica.catalogue, &replica.host, &me).await? {
+            Reentry::Registered(node) => membership.said.lock().1 = node,
+            Reentry::Succeeded(by) => {
+                self.end_for(&by);
+                let part = angarium_core::error::Part::Coordination;
+                return Err(Error::unavailable(part, "a later process has the identity of this replica"));
+            }
+        }
         // The state may have changed meanwhile.
         if membership.state() != state {
             self.set_state(membership.state()).await;

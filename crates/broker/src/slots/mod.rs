@@ -4,6 +4,7 @@
 pub(crate) mod assignment;
 pub(crate) mod components;
 pub(crate) mod membership;
+pub(crate) mod peer_secret;
 pub(crate) mod peers;
 pub(crate) mod recovery;
 pub(crate) mod reservation;

@@ -7,6 +7,7 @@ pub(crate) mod queue_store;
 pub(crate) mod read_failure;
 pub(crate) mod refusal;
 pub(crate) mod table;
+pub(crate) mod tenants;
 pub(crate) mod usage_notes;
 
 use angarium_core::error::{Error, Part};

@@ -8,6 +8,7 @@ use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::Message;
+use angarium_core::small_bounds::within;
 use angarium_storage::{Direction, GroupHead, Note, Order, Page, Position, Totals, merged};
 
 use crate::stores::table::{NamedStore, PoolTable};
@@ -45,7 +46,7 @@ impl QueueStore {
         most: PageBound,
     ) -> Result<Page, Error> {
         let scan = async |store: &NamedStore| {
-            let page = store.scan(queue, order, direction, after, most.messages, most.bytes).await;
+            let page = store.scan(queue, order, direction, after, within(most.messages), most.bytes).await;
             page.map_err(|error| store.failed(error))
         };
         let Some(older) = &self.older else { return scan(&self.newer).await };
@@ -61,7 +62,7 @@ impl QueueStore {
         most: PageBound,
     ) -> Result<Page, Error> {
         let read = async |store: &NamedStore| {
-            let page = store.group(queue, group, after, most.messages, most.bytes).await;
+            let page = store.group(queue, group, after, within(most.messages), most.bytes).await;
             page.map_err(|error| store.failed(error))
         };
         let Some(older) = &self.older else { return read(&self.newer).await };
@@ -119,6 +120,17 @@ impl QueueStore {
         let Some(older) = &self.older else { return read(&self.newer).await };
         let before = read(older).await?;
         Ok(merged::notes(limit, before, read(&self.newer).await?))
+    }
+
+    /// Returns the note of a kind that a queue has one of at most, from each pool that has it: during a migration two notes
+    /// of one name may differ.
+    pub(crate) async fn notes_of_each(&self, queue: QueueId, kind: u8) -> Result<Vec<Note>, Error> {
+        let mut found = Vec::new();
+        for store in self.older.iter().chain([&self.newer]) {
+            let notes = store.notes(queue, kind, None, 1).await;
+            found.extend(notes.map_err(|error| store.failed(error))?);
+        }
+        Ok(found)
     }
 }
 

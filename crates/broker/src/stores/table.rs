@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::limits;
 use crate::replica::pool_outages::PoolStates;
+use crate::stores::tenants::PoolTenants;
 use crate::stores::usage_notes::PoolUse;
 
 pub(crate) use crate::stores::open_pool::NamedStore;
@@ -23,7 +24,7 @@ use angarium_core::names::PoolName;
 use angarium_core::pool::PoolUri;
 use angarium_engine::placement::Algorithm;
 use angarium_storage::open::{Opener, PoolOpenError};
-use angarium_storage::{PoolStore, Stamp, StoreError};
+use angarium_storage::{PoolStore, Stamp, StoreError, Tenant};
 
 /// Attempts of a change of pools or flavors when another caller changes them meanwhile.
 pub(crate) const CHANGE_TRIES: usize = 8;
@@ -63,6 +64,7 @@ pub(crate) struct PoolTable {
     lost: Mutex<HashMap<PoolName, LostPool>>,
     pub(crate) states: Arc<PoolStates>,
     pub(crate) pool_use: PoolUse,
+    pub(crate) tenants: PoolTenants,
     /// Held by the one caller that changes pools or flavors, or reads all of them again.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
@@ -84,8 +86,14 @@ impl PoolTable {
             lost: Mutex::default(),
             states: Arc::default(),
             pool_use: PoolUse::default(),
+            tenants: PoolTenants::default(),
             changing: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Returns the table for a process that uses its pools alone.
+    pub(crate) fn used_by(self, me: Option<Tenant>) -> Self {
+        Self { tenants: PoolTenants::new(me), ..self }
     }
 
     /// Returns the outages of pools.
@@ -214,19 +222,22 @@ impl PoolTable {
         ended.map_err(|error| PoolOpenError::Interrupted(error.to_string()))
     }
 
-    /// Opens the storage of a pool, if it exists and has the stamp of the pool. A storage with a wrong stamp is closed
-    /// again: the next attempt may find another disk in its place.
+    /// Opens the storage of a pool, if it exists and has the stamp of the pool, and no later process has taken it. A storage
+    /// that cannot be used is closed again: the next attempt may find another disk in its place.
     pub(crate) async fn open_entry(&self, entry: PoolEntry) -> OpenPool {
         let (opener, uri) = (Arc::clone(&self.opener), entry.pool.uri.clone());
         let opened = self.run_blocking(move || opener.open_registered(uri.as_str())).await;
         let store = match opened.and_then(|opened| opened) {
             Ok(store) => {
-                let verified = store.verify(self.stamp(entry.pool.id)).await;
-                if verified.is_err() {
+                let fault = |error: StoreError| StorageFault { is_absent: false, why: error.to_string() };
+                let mut usable = store.verify(self.stamp(entry.pool.id)).await.map_err(fault);
+                if usable.is_ok() {
+                    usable = self.tenants.occupy(&entry, &*store).await;
+                }
+                if usable.is_err() {
                     self.close(&entry.pool.uri);
                 }
-                let fault = |error: StoreError| StorageFault { is_absent: false, why: error.to_string() };
-                verified.map(|()| store).map_err(fault)
+                usable.map(|()| store)
             }
             Err(error) => {
                 let is_absent = matches!(error, PoolOpenError::Absent(_));

@@ -3,11 +3,12 @@
 use rand::RngCore as _;
 use tracing::info;
 
-use angarium_catalogue::{PoolEntry, QueueRecord, Schema, SubscriptionRecord};
+use angarium_catalogue::{QueueRecord, Schema, SubscriptionRecord};
 use angarium_core::error::{Error, InvalidPart, Part};
 use angarium_core::ids::{QueueId, SubscriptionId};
 use angarium_core::limits as core_limits;
 use angarium_core::names::QueueRef;
+use angarium_core::overflow::Overflow;
 use angarium_core::queue::Metadata;
 use angarium_core::quota::Quota;
 use angarium_core::subscription::{Subscriber, Subscription, SubscriptionChange, SubscriptionOptions};
@@ -19,6 +20,9 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::slot::subscriptions::KnownSubscription;
 use crate::subscriptions::Subscriptions;
 use crate::subscriptions::lookup::no_subscription;
+
+/// The option that names the queue for dead letters.
+const DEAD_LETTERS: &str = "options._dead_letter_queue";
 
 /// Attempts of a change when a record changes meanwhile.
 const TRIES: usize = 8;
@@ -43,6 +47,15 @@ pub struct CreatedSubscription {
     pub id: SubscriptionId,
     /// The secret that was made for it.
     pub secret: Option<WebhookSecret>,
+    /// Whether messages are copied for it. A webhook may need the confirmation of its subscriber.
+    pub is_confirmed: bool,
+}
+
+/// A subscription of a new or of a known subscriber.
+struct EnteredSubscription {
+    id: SubscriptionId,
+    is_new: bool,
+    is_confirmed: bool,
 }
 
 impl Subscriptions {
@@ -51,8 +64,8 @@ impl Subscriptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, and while the queue is being migrated or
-    /// its pool is drained; [`Error::Invalid`] for a queue that is its own subscriber; [`Error::TooMany`] when the queue has
+    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, unless it has yet to confirm that one: then it
+    /// is asked again; [`Error::Invalid`] for a queue that is its own subscriber, and for a topic; [`Error::NotFound`] below a topic that does not exist; [`Error::TooMany`] when the queue has
     /// as many subscriptions as it may.
     pub(crate) async fn create(
         &self,
@@ -60,6 +73,9 @@ impl Subscriptions {
         mut new: NewSubscription,
     ) -> Result<CreatedSubscription, Error> {
         check_other(at, &new.subscriber)?;
+        self.check_keeps(at, &new.subscriber).await?;
+        let attributes = new.options.metadata(&Metadata::empty())?.attributes().clone();
+        self.0.open_queues.check_dead_letters(&at.project, &attributes, DEAD_LETTERS).await?;
         let needs_secret = matches!(new.subscriber, Subscriber::Webhook(_)) && new.secrets.is_empty();
         let secret = needs_secret.then(|| {
             let mut bytes = [0; 32];
@@ -73,12 +89,18 @@ impl Subscriptions {
             subscriptions.0.open_queues.open_or_create(&queue).await?;
             let account = subscriptions.0.ledger.account_of(&at.project);
             let quota = subscriptions.0.quotas.counted_quota(&account).await?;
-            let _gate = queue.hold_gate().await;
+            let gate = queue.hold_gate().await;
             let created = subscriptions.create_gated(&queue, &new, &quota).await;
-            subscriptions.0.slots.confirm_refusal(queue.slot(), created)
+            drop(gate);
+            let entered = subscriptions.0.slots.confirm_refusal(queue.slot(), created)?;
+            if entered.is_confirmed {
+                subscriptions.begin_fill(&queue, entered.id).await;
+            }
+            Ok(entered)
         };
-        let id = self.0.replica.carry_out(create).await?;
-        Ok(CreatedSubscription { id, secret })
+        let EnteredSubscription { id, is_new, is_confirmed } = self.0.replica.carry_out(create).await?;
+        // That of a known one was shown when it was made.
+        Ok(CreatedSubscription { id, secret: secret.filter(|_| is_new), is_confirmed })
     }
 
     async fn create_gated(
@@ -86,21 +108,23 @@ impl Subscriptions {
         queue: &SlotQueue,
         new: &NewSubscription,
         quota: &Quota,
-    ) -> Result<SubscriptionId, Error> {
+    ) -> Result<EnteredSubscription, Error> {
         let (slot, at, catalogue) = (queue.slot(), queue.at(), &self.0.replica.catalogue);
-        catalogue.schema_reach(Schema::SUBSCRIPTIONS).await?;
+        let confirmation = self.new_confirmation(&new.subscriber);
+        let needs = confirmation.as_ref().map_or(Schema::SUBSCRIPTIONS, |_| Schema::CONFIRMATIONS);
+        catalogue.schema_reach(needs).await?;
         for _ in 0..TRIES {
             let PlacedQueue { entry, placement } = self.0.open_queues.placed(queue).await?;
             let source = queue.with_id(entry.record.id);
+            if let Some(id) = self.ask_again(queue, &source, &new.subscriber).await? {
+                return Ok(EnteredSubscription { id, is_new: false, is_confirmed: false });
+            }
             self.check_room(&source)?;
             self.check_free(&source, &new.subscriber)?;
             if placement.older.is_some() {
-                return Err(Error::Conflict(
-                    "the queue is being migrated: subscribe when it has arrived".into(),
-                ));
+                catalogue.schema_reach(Schema::SUBSCRIBED_MIGRATIONS).await?;
             }
             let pool = self.0.pools.pool_of_record(&placement.pool).await?;
-            check_stays(&pool.entry)?;
             let id = QueueId::new(slot.owned.slot, &mut self.0.replica.random.clone());
             let now = self.0.replica.clock.now();
             let subscription = Subscription {
@@ -111,13 +135,18 @@ impl Subscriptions {
                 ttl: new.ttl,
                 renewed: now,
                 secrets: new.secrets.clone(),
+                is_from_oldest: new.options.is_from_oldest()?,
+                confirmation: confirmation.clone(),
             };
             self.0.webhooks.check(&subscription)?;
-            let known = KnownSubscription::new(subscription)?;
+            let known = KnownSubscription::new(at, subscription)?;
+            check_fit(&known)?;
+            check_options(&source, &known)?;
             let subscription = &known.subscription;
             let metadata = new.options.metadata(&Metadata::stored(entry.record.metadata.clone())?)?;
+            check_order(subscription, &metadata)?;
             let record = QueueRecord {
-                subscription: Some(SubscriptionRecord::from(subscription)),
+                subscription: Some(SubscriptionRecord::from(&**subscription)),
                 ..QueueRecord::new(id, &placement.pool, &metadata, now)
             };
             let roll = slot.roll.lock().await;
@@ -135,13 +164,20 @@ impl Subscriptions {
             if slot.note_placed(created)? {
                 let (project, name, subscriber) = (&at.project, &at.name, subscription.subscriber.logged());
                 info!(%project, queue = %name, subscription = %subscription.id, %subscriber, "subscription created");
-                let id = known.id();
-                self.enter(&source, known)?;
-                return Ok(id);
+                let (id, is_confirmed) = (known.id(), known.subscription.is_confirmed());
+                source.enter_subscription(known)?;
+                return Ok(EnteredSubscription { id, is_new: true, is_confirmed });
             }
             self.0.pools.reload_pools().await?;
         }
         Err(Error::unavailable(Part::Coordination, "the queue's record changed each time"))
+    }
+
+    /// Checks that a queue which subscribes is no topic.
+    async fn check_keeps(&self, at: &QueueRef, subscriber: &Subscriber) -> Result<(), Error> {
+        let Subscriber::Queue(name) = subscriber else { return Ok(()) };
+        let target = QueueRef { project: at.project.clone(), name: name.clone() };
+        self.0.open_queues.check_target(&target, "subscriber").await
     }
 
     fn check_room(&self, source: &QueueHandle) -> Result<(), Error> {
@@ -168,16 +204,6 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Enters a subscription at its source, in place of its former state.
-    fn enter(&self, source: &QueueHandle, subscription: KnownSubscription) -> Result<(), Error> {
-        let known = source.subscriptions().ok_or_else(|| source.closed().into_unknown())?;
-        let mut all: Vec<KnownSubscription> = known.to_vec();
-        all.retain(|known| known.id() != subscription.id());
-        all.push(subscription);
-        source.set_subscriptions(all);
-        Ok(())
-    }
-
     /// Changes a subscription.
     ///
     /// # Errors
@@ -193,6 +219,9 @@ impl Subscriptions {
         let (subscriptions, at) = (self.clone(), at.clone());
         let change = async move {
             let queue = subscriptions.0.slots.queue(&at).await?;
+            if change.subscriber.as_ref().is_some_and(|new| subscriptions.new_confirmation(new).is_some()) {
+                subscriptions.0.replica.catalogue.schema_reach(Schema::CONFIRMATIONS).await?;
+            }
             let _gate = queue.hold_gate().await;
             let changed = subscriptions.change_gated(&queue, id, change).await;
             subscriptions.0.slots.confirm_refusal(queue.slot(), changed)
@@ -225,8 +254,10 @@ impl Subscriptions {
             {
                 check_other(queue.at(), subscriber)?;
                 check_kind(&subscription.subscriber, subscriber)?;
+                self.check_keeps(queue.at(), subscriber).await?;
                 self.check_free(&source, subscriber)?;
                 subscription.subscriber = subscriber.clone();
+                subscription.confirmation = self.confirmation_at_new_address(&subscription);
             }
             if let Some(ttl) = change.ttl {
                 (subscription.ttl, subscription.renewed) = (ttl, now);
@@ -241,32 +272,74 @@ impl Subscriptions {
             if change.subscriber.is_some() || change.options.is_some() || change.secrets.is_some() {
                 self.0.webhooks.check(&subscription)?;
             }
-            let known = KnownSubscription::new(subscription)?;
+            let known = KnownSubscription::new(queue.at(), subscription)?;
+            check_fit(&known)?;
+            if change.options.is_some() {
+                check_options(&source, &known)?;
+            }
             let subscription = &known.subscription;
             let metadata = subscription.options.metadata(&Metadata::stored(above.metadata)?)?;
+            if change.options.is_some() {
+                let (open_queues, project) = (&self.0.open_queues, &queue.at().project);
+                open_queues.check_dead_letters(project, metadata.attributes(), DEAD_LETTERS).await?;
+            }
             entry.record.metadata = metadata.as_raw().to_owned();
             entry.record.modified = Some(now.as_millis());
-            entry.record.subscription = Some(SubscriptionRecord::from(subscription));
+            entry.record.subscription = Some(SubscriptionRecord::from(&**subscription));
             let set = catalogue.queue_set(&slot.owned, own.at(), &entry).await;
             if slot.note_placed(set)? {
                 slot.set_attributes(own.at(), entry.record.id, metadata.attributes());
-                return self.enter(&source, known);
+                slot.set_bounds(own.at(), known.bounds);
+                slot.set_delivery_pace(own.at(), &known.subscription);
+                let entered = source.enter_subscription(known);
+                self.0.webhooks.wake(id);
+                return entered;
             }
         }
         Err(Error::unavailable(Part::Coordination, "the subscription changed each time"))
     }
 }
 
-/// Checks that a pool keeps its queues: a queue with subscriptions does not migrate, and would hold up a drain.
-fn check_stays(pool: &PoolEntry) -> Result<(), Error> {
-    if pool.pool.drain.is_none() {
-        return Ok(());
+/// Checks that the options of all subscriptions of a queue, with this new or changed one, are within their bound.
+fn check_options(source: &QueueHandle, known: &KnownSubscription) -> Result<(), Error> {
+    let all = source.subscriptions().ok_or_else(|| source.closed())?;
+    let bytes = |known: &KnownSubscription| known.subscription.options.as_raw().get().len();
+    let others: usize = all.iter().filter(|other| other.id() != known.id()).map(bytes).sum();
+    if others + bytes(known) > core_limits::SUBSCRIPTIONS_OPTIONS_BYTES {
+        return Err(Error::TooMany {
+            what: "bytes of options of the subscriptions of one queue",
+            bound: core_limits::SUBSCRIPTIONS_OPTIONS_BYTES,
+        });
     }
-    let name = &pool.name;
-    Err(Error::Conflict(format!(
-        "pool {name} of the queue is drained, and a queue with subscriptions does not migrate: subscribe when the queue is in \
-         another pool"
-    )))
+    Ok(())
+}
+
+/// Checks that the options suit the subscriber. The copies for another queue are in transfer from the first moment, so none
+/// is dropped, and the service has no part in the pace of consumers.
+fn check_fit(known: &KnownSubscription) -> Result<(), Error> {
+    let subscriber = &known.subscription.subscriber;
+    if matches!(subscriber, Subscriber::Pull(_)) && known.subscription.options.rate()?.is_some() {
+        let why = "it is for webhooks and queue:, to which the service delivers; consumers of pull: have their own pace";
+        return Err(Error::invalid(InvalidPart::Limit, "options.rate", why));
+    }
+    let is_queue = matches!(subscriber, Subscriber::Queue(_));
+    if is_queue && known.bounds.overflow == Overflow::DropOldest {
+        let why = "copies on their way to a queue are not dropped: use 'suspend' or 'refuse'";
+        return Err(Error::invalid(InvalidPart::Limit, "options.overflow", why));
+    }
+    Ok(())
+}
+
+/// Checks that the copies for another queue arrive in order. New ones leave at once, and would be before the messages that
+/// wait.
+fn check_order(subscription: &Subscription, metadata: &Metadata) -> Result<(), Error> {
+    let is_queue = matches!(subscription.subscriber, Subscriber::Queue(_));
+    if is_queue && subscription.is_from_oldest && metadata.attributes().is_fifo {
+        let why = "in a FIFO queue it is for pull: and webhooks: new messages would arrive in the other queue before the \
+                   ones that wait";
+        return Err(Error::invalid(InvalidPart::Limit, "options.from", why));
+    }
+    Ok(())
 }
 
 /// Checks that a queue is not its own subscriber.

@@ -1,13 +1,19 @@
 //! Looking subscriptions up.
 
+use tokio::time::timeout;
+
 use angarium_core::error::{Error, Resource};
 use angarium_core::ids::SubscriptionId;
 use angarium_core::names::QueueRef;
+use angarium_core::overflow::CopyBounds;
 use angarium_core::page::PageLimit;
 use angarium_core::subscription::Subscription;
 use angarium_core::time::Timestamp;
 
+use crate::limits;
+use crate::slot::backlog::BacklogView;
 use crate::slot::slot_queue::SlotQueue;
+use crate::slot::subscriptions::KnownSubscription;
 use crate::subscriptions::Subscriptions;
 
 /// A subscription as it is now.
@@ -17,12 +23,17 @@ pub struct SubscriptionView {
     pub subscription: Subscription,
     /// Seconds since its life began.
     pub age: u64,
+    /// The bounds of its copies.
+    pub bounds: CopyBounds,
+    /// What became of messages because of them. None when its queue cannot be read now.
+    pub backlog: Option<BacklogView>,
 }
 
 impl SubscriptionView {
-    fn new(subscription: Subscription, now: Timestamp) -> Self {
+    fn new(known: &KnownSubscription, now: Timestamp) -> Self {
+        let KnownSubscription { subscription, bounds, .. } = known;
         let age = now.as_millis().saturating_sub(subscription.renewed.as_millis()) / 1_000;
-        Self { subscription, age }
+        Self { subscription: Subscription::clone(subscription), age, bounds: *bounds, backlog: None }
     }
 }
 
@@ -37,11 +48,14 @@ impl Subscriptions {
     ) -> Result<Vec<SubscriptionView>, Error> {
         let queue = self.0.slots.queue(at).await?;
         let is_behind = |subscription: &Subscription| after.is_none_or(|after| subscription.id > after);
-        let found = self.live(&queue, is_behind).await.map(|mut all| {
+        let mut found = self.live(&queue, is_behind).await.map(|mut all| {
             all.sort_unstable_by_key(|view| view.subscription.id);
             all.truncate(limit.get());
             all
         });
+        for view in found.iter_mut().flatten() {
+            self.look_at(&queue, view).await;
+        }
         self.0.slots.confirm(queue.slot(), found)
     }
 
@@ -53,7 +67,10 @@ impl Subscriptions {
     pub(crate) async fn get(&self, at: &QueueRef, id: SubscriptionId) -> Result<SubscriptionView, Error> {
         let queue = self.0.slots.queue(at).await?;
         let found = self.live(&queue, |subscription| subscription.id == id).await;
-        let found = found.and_then(|mut found| found.pop().ok_or_else(|| no_subscription(id)));
+        let mut found = found.and_then(|mut found| found.pop().ok_or_else(|| no_subscription(id)));
+        if let Ok(view) = &mut found {
+            self.look_at(&queue, view).await;
+        }
         self.0.slots.confirm(queue.slot(), found)
     }
 
@@ -66,9 +83,15 @@ impl Subscriptions {
         let Some(open) = self.0.open_queues.open(queue).await? else { return Ok(Vec::new()) };
         let now = self.0.replica.clock.now();
         let all = open.subscriptions().ok_or_else(|| open.closed())?;
-        let all = all.iter().map(|known| &known.subscription);
-        let live = all.filter(|subscription| subscription.is_live(now) && wanted(subscription));
-        Ok(live.map(|subscription| SubscriptionView::new(subscription.clone(), now)).collect())
+        let live = all.iter().filter(|known| known.subscription.is_live(now) && wanted(&known.subscription));
+        Ok(live.map(|known| SubscriptionView::new(known, now)).collect())
+    }
+
+    /// Adds the state of the queue of a subscription, if it can be opened.
+    async fn look_at(&self, source: &SlotQueue, view: &mut SubscriptionView) {
+        let own = source.slot().queue(&source.at().of_subscription(view.subscription.id));
+        let opened = timeout(limits::HEALTH_DEADLINE, self.0.open_queues.open(&own)).await;
+        view.backlog = opened.ok().and_then(Result::ok).flatten().and_then(|own| own.backlog());
     }
 }
 

@@ -1,11 +1,13 @@
-//! Subscriptions of queues: create, look up, change, delete; and the end of those whose life has ended.
+//! Subscriptions of queues: create, confirm, look up, change, delete; and the end of those whose life has ended.
 //!
-//! A subscription is a queue in the slot and the pool of its source, which the posts to the source fill
+//! A subscription is a queue in the slot and the pools of its source, which the posts to the source fill
 //! ([`crate::slot::subscriptions`]). Its record is beside that of the source. A change holds the gate of the source, so
 //! that memory has what the tree has.
 
+pub(crate) mod confirm;
 pub(crate) mod create;
 pub(crate) mod end;
+pub(crate) mod fill;
 pub(crate) mod lookup;
 
 use std::sync::Arc;

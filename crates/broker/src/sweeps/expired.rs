@@ -135,7 +135,7 @@ impl SlotSweep {
         for _ in 0..limits::SWEEP_LOOKS {
             let now = sweeps.0.replica.clock.now();
             slot.begin_sweeps(pool);
-            let (number, limit) = (slot.owned.slot, limits::SWEEP_MESSAGES);
+            let (number, limit) = (slot.owned.slot, limits::sweep_messages());
             let found = store.due(number, Due::Expiry, now, limit).await;
             let mut expired = ExpiredByQueue::default();
             let mut count = 0;

@@ -58,16 +58,16 @@ impl SlotSweep {
         // Only the engine of an open queue knows which messages its claims hold.
         let held = slot.unopened_name(queue);
         if let Some(at) = held {
-            sweeps.0.open_queues.open(&slot.queue(&at)).await?;
+            sweeps.0.open_queues.open_if_there(&slot.queue(&at)).await?;
         }
         let now = sweeps.0.replica.clock.now();
         let begun = slot.begin_retention_scan(store.name(), queue, now);
         let Some(look) = begun else { return Ok(false) };
         let before = look.retention.cutoff(now).unwrap_or_default();
-        let looked = store.retained(queue, look.from, before, limits::SWEEP_MESSAGES).await;
+        let looked = store.retained(queue, look.from, before, limits::sweep_messages()).await;
         let gone = slot.finish_retention_scan(store.name(), &look, looked.as_ref().ok(), now)?;
         let RetainedEntries { found, resume, .. } = looked.map_err(|error| store.failed(error))?;
-        let (is_full, is_any) = (found.len() == limits::SWEEP_MESSAGES, !found.is_empty());
+        let (is_full, is_any) = (found.len() == limits::sweep_messages(), !found.is_empty());
         match (gone, look.at) {
             (Some(gone), _) => settled(gone).await.map(|()| is_full),
             (None, None) if is_any => {

@@ -31,6 +31,14 @@ pub(crate) enum Pass {
     Waits,
 }
 
+/// Returns the worse of two results of a pass: an error, or the greater one.
+pub(crate) fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, Error> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok(one.max(other)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
 /// A transfer that failed.
 pub(crate) struct FailedTransfer {
     pub(crate) target: QueueRef,
@@ -59,6 +67,11 @@ impl Transfers {
     /// counts as in progress until the entries were examined, so that none of them is sent twice.
     pub(crate) fn collect(&mut self) {
         self.poll_ended(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// Whether a transfer is in progress.
+    pub(crate) fn are_in_progress(&self) -> bool {
+        !self.tasks.is_empty()
     }
 
     /// Whether a transfer to this target is in progress.

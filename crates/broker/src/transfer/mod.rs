@@ -4,7 +4,9 @@ pub(crate) mod by_target;
 pub(crate) mod lost_targets;
 pub(crate) mod made_targets;
 pub(crate) mod mover;
+pub(crate) mod paced;
 pub(crate) mod peers;
+pub(crate) mod publication;
 pub(crate) mod remote;
 pub(crate) mod sources;
 pub(crate) mod without_target;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 
 use crate::open_queues::OpenQueues;
 use crate::pools::Pools;
+use crate::quotas::QuotaCounts;
 use crate::replica::LocalReplica;
 use crate::slots::Slots;
 use crate::stores::table::PoolTable;
@@ -26,6 +29,7 @@ pub(crate) struct MessageTransfersParts {
     pub(crate) stores: Arc<PoolTable>,
     pub(crate) slots: Slots,
     pub(crate) pools: Pools,
+    pub(crate) quotas: QuotaCounts,
     pub(crate) open_queues: OpenQueues,
     pub(crate) target_epochs: TargetEpochs,
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tracing::debug;
 
+use angarium_catalogue::Schema;
 use angarium_core::delay::Delay;
 use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
@@ -26,15 +27,17 @@ use angarium_engine::{TransferFate, prepared};
 use angarium_storage::{Direction, Order, Position};
 
 use crate::limits;
+use crate::slot::commit::count;
 use crate::slot::post::MessageDefaults;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::transfers::{KnownTransfers, Side, TransferTerms};
-use crate::stores::queue_store::PageBound;
 use crate::transfer::MessageTransfers;
-use crate::transfer::by_target::{FailedTransfer, Pass, Transfers};
+use crate::transfer::by_target::{FailedTransfer, Pass, Transfers, worse};
 use crate::transfer::lost_targets::{check_target, is_kept_in_transfer};
 use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
+use crate::transfer::paced::{paced, paced_page};
 use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
+use crate::transfer::publication::AdmittedArrivals;
 use crate::transfer::remote::answer_of;
 use crate::writer::change::Change;
 
@@ -44,7 +47,7 @@ impl MessageTransfers {
         let slot = queue.slot();
         let (mut pause, longest) = limits::MOVE_PAUSES;
         let mut transfers = Transfers::default();
-        loop {
+        while self.wait_for_pace(queue).await {
             let pass = match self.run_transfer_pass(queue, &mut transfers).await {
                 Ok(pass) => pass,
                 Err(error) => {
@@ -82,7 +85,7 @@ impl MessageTransfers {
                         // The target can receive more at once, however long that transfer took.
                         () = transfers.moved() => {}
                     }
-                    pause = (pause * 2).min(longest);
+                    pause = if queue.transfers_are_held() { pause } else { (pause * 2).min(longest) };
                 }
             }
             if self.0.replica.stop.is_cancelled() || slot.closed.is_cancelled() {
@@ -98,18 +101,24 @@ impl MessageTransfers {
         let Some(KnownTransfers { ids: known, count }) = queue.known_in_transfer() else {
             return Ok(Pass::Idle);
         };
+        if queue.transfers_are_held() {
+            return Ok(Pass::Waits);
+        }
         let side = queue.side()?;
         if let Some(known) = known {
             let mut pass = Ok(Pass::Idle);
-            for ids in transfers.due(known).chunks(limits::MOVE_MESSAGES) {
+            for ids in paced(queue, transfers, known).chunks(limits::move_messages()) {
                 pass = worse(pass, self.send_known(&side, ids, transfers).await);
             }
             return worse(pass, Ok(transfers.finish(&[]).await));
         }
         let (mut after, mut pass) = (None, Ok(Pass::Idle));
         loop {
-            let most = PageBound { messages: limits::MOVE_MESSAGES, bytes: limits::MOVE_BYTES };
+            let Some(most) = paced_page(queue, transfers) else {
+                return worse(pass, Ok(transfers.finish(&[]).await.max(Pass::Moved)));
+            };
             let page = side.store.scan(queue.id(), Order::Aside, Direction::Up, after, most).await?;
+            queue.deliveries_began(page.messages.len());
             after = page.messages.last().map(|message| Position::id(message.header.id));
             pass = worse(pass, self.move_page(&side, page.messages, transfers).await);
             if page.is_last {
@@ -255,18 +264,18 @@ impl MessageTransfers {
             let ids = messages.iter().map(|message| message.header.id).collect();
             self.remove_at_source(source, target, ids, 0).await?;
         }
-        let PreparedEntries { headers: prepared, dead, foreign } =
+        let PreparedEntries { headers: prepared, dead, foreign, refusal } =
             self.prepare(target, &peer, ttl, messages).await?;
         let ids: Vec<MessageId> = prepared.iter().map(|header| header.id).collect();
         if is_on(Mutation::PublishBeforeRemoval) {
-            target.queue.wake(prepared.clone()).await?;
+            self.publish(target, prepared.clone()).await?;
         }
         answer_of(source.queue.at(), self.remove_at_source(source, target, ids.clone(), dead))
             .await
             .map_err(Error::into_unknown)?;
-        target.queue.wake(prepared).await?;
+        self.publish(target, prepared).await?;
         source.queue.transfers_arrived(&ids);
-        refuse_foreign(target.queue.at(), foreign)
+        refusal.map_or_else(|| refuse_foreign(target.queue.at(), foreign), Err)
     }
 
     /// Makes sure that the target has the messages of a source, prepared; dead letters with this TTL if there is one.
@@ -287,21 +296,22 @@ impl MessageTransfers {
         let now = self.0.replica.clock.now();
         let attributes = target.queue.attributes().ok_or_else(|| target.queue.closed())?;
         let defaults = MessageDefaults::of(&attributes, self.0.replica.limits());
-        let lives = TargetLives { ttl, is_ordered: target.queue.is_ordered(), now, defaults };
-        let is_foreign = |header: &&Header| foreign.iter().any(|found| found.id == header.id);
-        let dead =
-            dead_letters(messages.iter().map(|message| &message.header).filter(|header| !is_foreign(header)));
+        let fans_out = self.0.replica.catalogue.is_in_force(Schema::SUBSCRIPTIONS);
+        let lives = TargetLives { ttl, is_ordered: target.queue.is_ordered(), now, defaults, fans_out };
+        let mut dead = dead_letters(messages.iter().map(|message| &message.header));
         let mut absent = Vec::new();
         for message in messages {
             if headers.iter().chain(&foreign).all(|found| found.id != message.header.id) {
                 absent.push(lives.arriving(message, peer));
             }
         }
+        let AdmittedArrivals { messages: absent, refusal } = self.admit_arrivals(&target.queue, absent).await;
         if !absent.is_empty() {
             headers.extend(absent.iter().map(|message| message.header.clone()));
             target.queue.transfer_change(Change::prepare(absent)).await?;
         }
-        Ok(PreparedEntries { headers, dead, foreign: foreign.len() })
+        dead.retain(|id| headers.iter().any(|header| header.id == *id));
+        Ok(PreparedEntries { headers, dead: count(&dead), foreign: foreign.len(), refusal })
     }
 
     /// Settles prepared messages by their states at their source.
@@ -332,7 +342,7 @@ impl MessageTransfers {
         if !drop.is_empty() {
             target.queue.transfer_change(Change::remove_transferred(drop)).await?;
         }
-        target.queue.wake(publish).await?;
+        self.publish(target, publish).await?;
         Ok(waits)
     }
 
@@ -366,6 +376,8 @@ pub(crate) struct PreparedEntries {
     dead: u64,
     /// Number of the messages whose ids other entries of the target have: these messages stay at their source.
     pub(crate) foreign: usize,
+    /// Why some of the messages must stay at their source for now.
+    pub(crate) refusal: Option<Error>,
 }
 
 /// Whether an entry was prepared for a message of this source. No other entry may be published, nor may it stand for a
@@ -386,14 +398,6 @@ pub(crate) fn refuse_foreign(target: &QueueRef, foreign: usize) -> Result<(), Er
     Err(Error::Conflict(format!("queue {name} has other entries with the ids of {foreign} of the messages")))
 }
 
-/// Returns the worse of two results of a pass: an error, or the greater one.
-fn worse(one: Result<Pass, Error>, other: Result<Pass, Error>) -> Result<Pass, Error> {
-    match (one, other) {
-        (Ok(one), Ok(other)) => Ok(one.max(other)),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
-}
-
 /// Whether a message in transfer has reached its max number of claims. A redriven message was never claimed: its
 /// attempts begin again at 0.
 fn is_dead_letter(header: &Header) -> bool {
@@ -409,12 +413,17 @@ struct TargetLives {
     now: Timestamp,
     /// For forwarded messages that have no values of their own.
     defaults: MessageDefaults,
+    /// Whether new messages are marked, because every replica reads the mark.
+    fans_out: bool,
 }
 
 impl TargetLives {
     /// Returns a message as the target has it, prepared.
     fn arriving(&self, Message { mut header, body }: Message, peer: &Arc<Peer>) -> Message {
-        let arrival = header.extras.as_mut().and_then(|extras| extras.arrival.take());
+        let arrival = header.extras.as_mut().and_then(|extras| {
+            extras.arrived = None;
+            extras.arrival.take()
+        });
         header = available_on_arrival(header, self.now);
         let body = enveloped(&header, peer, body);
         let size = u32::try_from(body.len()).expect("bodies are within the bound of a request");
@@ -428,6 +437,9 @@ impl TargetLives {
                 ArrivalLife::Seconds(ttl) => Some(ttl),
             };
             there.life = ttl.map_or(there.life, |ttl| Life::lasting(ttl, there.ready));
+            if self.fans_out {
+                there.extras_mut().arrival = Some(Arrival::default());
+            }
         }
         // A message whose life has ended in transfer, or ends in the delay of its new queue, must not expire unseen.
         if let Life::Own { expires, .. } = there.life
@@ -464,9 +476,9 @@ fn available_on_arrival(mut header: Header, now: Timestamp) -> Header {
     Header { created: now, life: life.begun_again(now), ..header }
 }
 
-/// Number of dead letters among these messages.
-pub(crate) fn dead_letters<'a>(headers: impl Iterator<Item = &'a Header>) -> u64 {
-    u64::try_from(headers.filter(|header| is_dead_letter(header)).count()).unwrap_or_default()
+/// The dead letters among these messages.
+pub(crate) fn dead_letters<'a>(headers: impl Iterator<Item = &'a Header>) -> Vec<MessageId> {
+    headers.filter(|header| is_dead_letter(header)).map(|header| header.id).collect()
 }
 
 /// Returns a body with its envelope for the target. That of a dead letter has its source, and its number of claims

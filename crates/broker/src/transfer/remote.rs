@@ -32,6 +32,7 @@ use angarium_engine::TransferFate;
 use angarium_storage::Epoch;
 
 use crate::limits;
+use crate::slot::commit::count;
 use crate::slot::state::Slot;
 use crate::slot::transfers::{Side, TransferTerms};
 use crate::transfer::MessageTransfers;
@@ -169,7 +170,7 @@ impl MessageTransfers {
         let ttl = arrival.ttl.map(MessageTtl::stored);
         let grants: HashMap<MessageId, u32> =
             messages.iter().map(|message| (message.header.id, message.header.grant())).collect();
-        let PreparedEntries { headers: prepared, foreign, .. } =
+        let PreparedEntries { headers: prepared, foreign, refusal, .. } =
             self.prepare(target, peer, ttl, messages).await?;
         let departing = prepared.iter().filter_map(|header| grants.get_key_value(&header.id));
         let (ids, grants) = departing.map(|(id, grant)| (*id, *grant)).unzip();
@@ -192,8 +193,8 @@ impl MessageTransfers {
             }
         };
         answer_of(&peer.at, removed).await.map_err(Error::into_unknown)?;
-        target.queue.wake(prepared).await?;
-        refuse_foreign(target.queue.at(), foreign)
+        self.publish(target, prepared).await?;
+        refusal.map_or_else(|| refuse_foreign(target.queue.at(), foreign), Err)
     }
 
     /// Removes messages that the owner of their target has prepared.
@@ -226,7 +227,7 @@ impl MessageTransfers {
             _ => false,
         };
         let moving: Vec<_> = moving.filter(is_departing).collect();
-        let dead = dead_letters(moving.iter().copied());
+        let dead = count(&dead_letters(moving.iter().copied()));
         self.remove_sent(&side, moving.iter().map(|header| header.id).collect(), dead).await
     }
 
@@ -278,6 +279,7 @@ impl MessageTransfers {
         if ids.is_empty() || is_on(Mutation::SkipRemovalAtSource) {
             return Ok(());
         }
+        let _leaving = source.queue.begin_leaving().await?;
         source.queue.transfer_change(Change::remove_transferred(ids)).await?;
         source.queue.count_dead_letters(dead);
         Ok(())

@@ -20,6 +20,28 @@ pub(in crate::webhooks) struct Breaker {
     failures: u32,
     /// No attempt begins before.
     open_until: Timestamp,
+    /// Ends the pause early, for a message that would not live until its end.
+    last_attempt: Option<Timestamp>,
+}
+
+/// The pause that a subscriber gets of the one that it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::webhooks) struct SubscriberPause {
+    pub(in crate::webhooks) length: Duration,
+    /// Whether it is shorter than wanted, for the last attempt of a message.
+    pub(in crate::webhooks) is_cut: bool,
+}
+
+impl SubscriberPause {
+    /// A message that would not live until the subscriber wants it is sent once more before its life ends; when no time is
+    /// left for that, the subscriber gets its pause.
+    pub(in crate::webhooks) fn of(wanted: Duration, expires: Timestamp, now: Timestamp) -> Self {
+        let wanted = wanted.min(limits::WEBHOOK_RETRY_AFTER);
+        let rest = Duration::from_millis(expires.as_millis().saturating_sub(now.as_millis()));
+        let last = rest.saturating_sub(limits::WEBHOOK_LAST_ATTEMPT);
+        let is_cut = wanted >= rest && !last.is_zero();
+        Self { length: if is_cut { last } else { wanted }, is_cut }
+    }
 }
 
 impl Breaker {
@@ -29,16 +51,19 @@ impl Breaker {
     }
 
     /// Counts a failure of the subscriber, which may want a pause.
-    pub(in crate::webhooks) fn failed(&mut self, retry_after: Option<Duration>, now: Timestamp) {
+    pub(in crate::webhooks) fn failed(&mut self, wanted: Option<SubscriberPause>, now: Timestamp) {
+        let after = |pause: Duration| {
+            Timestamp::from_millis(now.as_millis().saturating_add(pause.as_millis() as u64))
+        };
+        let cut = wanted.filter(|wanted| wanted.is_cut).map(|wanted| after(wanted.length));
+        self.last_attempt = self.last_attempt.filter(|last| now < *last).into_iter().chain(cut).min();
         self.failures = self.failures.saturating_add(1);
         let own = self.failures.checked_sub(limits::WEBHOOK_BREAK_AFTER).map(|more| {
             let (first, most) = limits::WEBHOOK_PAUSE;
             first.saturating_mul(2_u32.saturating_pow(more.min(16))).min(most)
         });
-        let pause = own.max(retry_after.map(|wanted| wanted.min(limits::WEBHOOK_RETRY_AFTER)));
-        if let Some(pause) = pause {
-            let until = Timestamp::from_millis(now.as_millis().saturating_add(pause.as_millis() as u64));
-            self.open_until = self.open_until.max(until);
+        if let Some(pause) = own.max(wanted.map(|wanted| wanted.length)) {
+            self.open_until = self.open_until.max(after(pause));
         }
     }
 
@@ -54,7 +79,8 @@ impl Breaker {
 
     /// When the pause ends; none when there is no pause.
     pub(in crate::webhooks) fn open_until(&self, now: Timestamp) -> Option<Timestamp> {
-        (now < self.open_until).then_some(self.open_until)
+        let until = self.last_attempt.map_or(self.open_until, |last| last.min(self.open_until));
+        (now < until).then_some(until)
     }
 
     /// How many messages may be in delivery, of `most`.
@@ -90,14 +116,48 @@ mod tests {
         assert_eq!((breaker, breaker.room(10)), (Breaker::default(), 10));
     }
 
+    /// The pause for a message that lives long.
+    fn pause(seconds: u64) -> Option<SubscriberPause> {
+        let expires = Timestamp::from_millis(u64::MAX);
+        Some(SubscriberPause::of(Duration::from_secs(seconds), expires, Timestamp::default()))
+    }
+
     #[test]
     fn subscriber_may_want_a_pause_within_bounds() {
         let mut breaker = Breaker::default();
-        breaker.failed(Some(Duration::from_secs(7)), at(1));
+        breaker.failed(pause(7), at(1));
         assert_eq!(breaker.open_until(at(1)), Some(at(8)));
-        breaker.failed(Some(Duration::from_secs(2)), at(1));
+        breaker.failed(pause(2), at(1));
         assert_eq!(breaker.open_until(at(1)), Some(at(8)), "the longer pause counts");
-        breaker.failed(Some(Duration::MAX), at(1));
+        breaker.failed(pause(u64::MAX), at(1));
         assert_eq!(breaker.open_until(at(1)), Some(at(1 + limits::WEBHOOK_RETRY_AFTER.as_secs())));
+    }
+
+    #[test]
+    fn pause_leaves_time_for_the_last_attempt() {
+        let pause = |wanted: u64, life: u64| {
+            let pause = SubscriberPause::of(Duration::from_secs(wanted), at(1_000 + life), at(1_000));
+            (pause.length.as_secs(), pause.is_cut)
+        };
+        assert_eq!((pause(100, 101), pause(100_000, 10_000)), ((100, false), (3_600, false)));
+        assert_eq!(
+            (pause(100, 100), pause(3_600, 31), pause(u64::MAX, 300)),
+            ((70, true), (1, true), (270, true))
+        );
+        assert_eq!((pause(100, 30), pause(100, 0)), ((100, false), (100, false)), "its life ends before");
+    }
+
+    #[test]
+    fn last_attempt_ends_longer_pause_of_other_messages() {
+        let wanted =
+            |life: u64, now: u64| Some(SubscriberPause::of(Duration::from_secs(600), at(life), at(now)));
+        for lives in [[5_000, 300], [300, 5_000]] {
+            let mut breaker = Breaker::default();
+            lives.into_iter().for_each(|life| breaker.failed(wanted(life, 0), at(0)));
+            assert_eq!(breaker.open_until(at(0)), Some(at(270)), "{lives:?}");
+            assert_eq!(breaker.open_until(at(270)), None);
+            breaker.failed(wanted(300, 271), at(271));
+            assert_eq!(breaker.open_until(at(271)), Some(at(871)), "the last attempt has failed");
+        }
     }
 }

@@ -25,20 +25,23 @@ use angarium_core::webhook::WebhookOptions;
 use crate::claims::create::ClaimView;
 use crate::limits;
 use crate::messages::view::MessageView;
+use crate::slot::delivery_pace::PaceRoom;
+use crate::slot::queue_handle::QueueHandle;
+use crate::webhooks::breaker::SubscriberPause;
 use crate::webhooks::permits::RequestPermit;
 use crate::webhooks::sender::{
-    WebhookFailure, WebhookFailureKind, WebhookMessage, WebhookSender, WebhookTarget,
+    WebhookFailure, WebhookFailureKind, WebhookId, WebhookMessage, WebhookSender, WebhookTarget,
 };
-use crate::webhooks::{ServedWebhook, Webhooks, target};
+use crate::webhooks::{ServedWebhook, WebhookOutage, Webhooks, target};
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Claims and sends the messages of one webhook.
 pub(in crate::webhooks) struct Deliverer {
-    webhooks: Webhooks,
-    sender: Arc<dyn WebhookSender>,
-    source: QueueRef,
-    id: SubscriptionId,
+    pub(in crate::webhooks) webhooks: Webhooks,
+    pub(in crate::webhooks) sender: Arc<dyn WebhookSender>,
+    pub(in crate::webhooks) source: QueueRef,
+    pub(in crate::webhooks) id: SubscriptionId,
 }
 
 impl Drop for Deliverer {
@@ -48,11 +51,12 @@ impl Drop for Deliverer {
 }
 
 /// A webhook as it is at one moment.
-struct WebhookTerms {
-    subscription: Subscription,
-    options: WebhookOptions,
-    target: WebhookTarget,
+pub(in crate::webhooks) struct WebhookTerms {
+    pub(in crate::webhooks) subscription: Arc<Subscription>,
+    pub(in crate::webhooks) options: WebhookOptions,
+    pub(in crate::webhooks) target: WebhookTarget,
     is_ordered: bool,
+    queue: QueueHandle,
 }
 
 /// Messages of one claim that are sent one after the other.
@@ -151,12 +155,25 @@ impl Deliverer {
             let now = replica.clock.now();
             // A request that was under way may succeed meanwhile, and end the pause.
             let rest = Duration::from_millis(until.as_millis().saturating_sub(now.as_millis()));
-            let rest = rest.min(limits::WEBHOOKS_TICK);
-            tokio::select! {
-                biased;
-                () = replica.waits.cancelled() => return false,
-                () = tokio::time::sleep(rest) => {}
-            }
+            self.sleep(rest).await;
+        }
+    }
+
+    /// Waits for a time, at most until the next look at the webhooks or the end of the service.
+    pub(in crate::webhooks) async fn sleep(&self, wait: Duration) {
+        tokio::select! {
+            biased;
+            () = self.webhooks.0.replica.waits.cancelled() => {}
+            () = tokio::time::sleep(wait.min(limits::WEBHOOKS_TICK)) => {}
+        }
+    }
+
+    /// Waits until the subscription has changed.
+    pub(in crate::webhooks) async fn changed(&self) {
+        let changed = self.webhooks.0.served.lock().get(&self.id).map(|webhook| Arc::clone(&webhook.changed));
+        match changed {
+            Some(changed) => changed.notified().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -170,43 +187,63 @@ impl Deliverer {
     /// Reads the subscription, and claims messages of its queue. None when it has ended.
     async fn try_claim(&self, in_flight: u32) -> Result<Option<Vec<Chain>>, Error> {
         let Some(terms) = self.terms().await? else { return Ok(None) };
+        if !terms.subscription.is_confirmed() {
+            self.ask(&terms).await?;
+            return Ok(Some(Vec::new()));
+        }
         let at = self.source.of_subscription(self.id);
+        let paced = match terms.queue.request_room() {
+            PaceRoom::Unbounded => u32::MAX,
+            PaceRoom::AtMost(most) => u32::try_from(most).unwrap_or(u32::MAX),
+            // It keeps no permit from the others meanwhile.
+            PaceRoom::After(wait) => {
+                self.sleep(wait).await;
+                return Ok(Some(Vec::new()));
+            }
+        };
         let room = {
             let mut served = self.webhooks.0.served.lock();
             let Some(webhook) = served.get_mut(&self.id) else { return Ok(None) };
             webhook.max_in_flight = terms.options.max_in_flight;
-            webhook.breaker.room(webhook.max_in_flight).saturating_sub(in_flight).max(1)
+            webhook.breaker.room(webhook.max_in_flight).saturating_sub(in_flight).min(paced).max(1)
         };
         let (all, project) = (&self.webhooks.0.permits, &self.source.project);
         let mut permits = vec![all.take(project).await?];
         permits.extend((1..room).map_while(|_| all.try_take(project)));
         let found = self.claim(&at, permits.len(), ClaimWait::default()).await?;
         if let Some((view, claimed)) = found {
+            terms.queue.deliveries_began(view.messages.len());
             return Ok(Some(chains(terms.is_ordered, view, claimed, permits)));
         }
         // A webhook that waits for messages keeps no permit from the others.
         drop(permits);
-        let Some((view, claimed)) = self.claim(&at, 1, limits::WEBHOOK_WAIT).await? else {
-            return Ok(Some(Vec::new()));
+        let waiting = async {
+            tokio::select! {
+                biased;
+                () = self.changed() => Ok(None),
+                found = self.claim(&at, 1, limits::WEBHOOK_WAIT) => found,
+            }
         };
+        let Some((view, claimed)) = waiting.await? else { return Ok(Some(Vec::new())) };
         let permits = vec![all.take(project).await?];
+        terms.queue.deliveries_began(view.messages.len());
         Ok(Some(chains(terms.is_ordered, view, claimed, permits)))
     }
 
     async fn terms(&self) -> Result<Option<WebhookTerms>, Error> {
         let Webhooks(parts) = &self.webhooks;
         let queue = parts.slots.queue(&self.source).await?;
-        let Some(source) = parts.open_queues.open(&queue).await? else { return Ok(None) };
+        let Some(source) = parts.open_queues.open_if_there(&queue).await? else { return Ok(None) };
         let all = source.subscriptions().ok_or_else(|| source.closed())?;
         let now = parts.replica.clock.now();
         let found = all.iter().find(|known| known.id() == self.id && known.subscription.is_live(now));
-        let Some(subscription) = found.map(|known| known.subscription.clone()) else { return Ok(None) };
+        let Some(subscription) = found.map(|known| Arc::clone(&known.subscription)) else { return Ok(None) };
         let Some(target) = target(&subscription)? else { return Ok(None) };
         let options = subscription.options.webhook()?;
         let own = parts.slots.queue(&self.source.of_subscription(self.id)).await?;
-        let Some(own) = parts.open_queues.open(&own).await? else { return Ok(None) };
+        let Some(own) = parts.open_queues.open_if_there(&own).await? else { return Ok(None) };
         let is_ordered = own.decide(|engine| engine.is_ordered()).ok_or_else(|| own.closed())?;
-        Ok(Some(WebhookTerms { subscription, options, target, is_ordered }))
+        Ok(Some(WebhookTerms { subscription, options, target, is_ordered, queue: own }))
     }
 
     async fn claim(
@@ -239,7 +276,7 @@ impl Deliverer {
             let is_late = is_late || self.paused_until().is_some();
             // The messages before may have taken long: the subscription can have changed, or ended.
             let terms = if is_broken || is_late { None } else { self.terms().await.ok().flatten() };
-            let verdict = match terms {
+            let verdict = match terms.filter(|terms| terms.subscription.is_confirmed()) {
                 Some(terms) => self.send(&terms, &view).await,
                 None => Verdict::Defer { delay: Delay::Seconds(0) },
             };
@@ -263,7 +300,14 @@ impl Deliverer {
         };
         let sent = match notification.content(&terms.options) {
             Some((content_type, body)) => {
-                let message = WebhookMessage { id: view.id, sent: now, content_type, body };
+                let account = self.webhooks.0.permits.account_of(&self.source.project);
+                let message = WebhookMessage {
+                    account,
+                    id: WebhookId::Message(view.id),
+                    sent: now,
+                    content_type,
+                    body,
+                };
                 self.sender.send(&terms.target, message).await
             }
             None => Err(WebhookFailure {
@@ -273,39 +317,51 @@ impl Deliverer {
             }),
         };
         let reason = sent.as_ref().err().and_then(|failure| Reason::cut(&failure.reason));
-        self.note(&terms.subscription, &sent, reason.as_ref());
+        let now = self.webhooks.0.replica.clock.now();
+        let wanted = sent.as_ref().err().and_then(|failure| failure.retry_after);
+        let wanted = wanted.map(|wanted| SubscriberPause::of(wanted, view.expires, now));
+        self.note(
+            &terms.subscription,
+            sent.as_ref().err().map(|failure| failure.kind),
+            reason.as_ref(),
+            wanted,
+        );
         let Err(failure) = sent else { return Verdict::Done { result: None } };
         let chance = self.webhooks.0.replica.random.clone().random();
         let retry = match failure.kind {
             WebhookFailureKind::Refused => Retry::Never,
             _ => terms.options.retry(view.attempts, chance),
         };
-        let wanted = failure.retry_after.map(|wanted| wanted.min(limits::WEBHOOK_RETRY_AFTER));
         let retry = match (retry, wanted) {
             (Retry::After(seconds), Some(wanted)) => {
-                Retry::After(seconds.max(u32::try_from(wanted.as_secs()).unwrap_or(u32::MAX)))
+                Retry::After(seconds.max(u32::try_from(wanted.length.as_secs()).unwrap_or(u32::MAX)))
             }
             (retry, _) => retry,
         };
         Verdict::Fail { reason, retry }
     }
 
-    /// Counts an attempt. The reason of a failure may have text of the subscriber.
-    fn note(&self, subscription: &Subscription, sent: &Result<(), WebhookFailure>, reason: Option<&Reason>) {
+    /// Counts an attempt, which succeeded if it has no failure. The reason of a failure may have text of the subscriber.
+    pub(in crate::webhooks) fn note(
+        &self,
+        subscription: &Subscription,
+        failure: Option<WebhookFailureKind>,
+        reason: Option<&Reason>,
+        wanted: Option<SubscriberPause>,
+    ) {
         let replica = &self.webhooks.0.replica;
-        let kind = sent.as_ref().err().map(|failure| failure.kind);
-        replica.meter.note_webhook(kind.map_or("delivered", WebhookFailureKind::label));
+        let own = self.source.of_subscription(self.id);
+        replica.meter.note_webhook(&own, failure.map_or("delivered", WebhookFailureKind::label));
         let mut served = self.webhooks.0.served.lock();
         let Some(webhook) = served.get_mut(&self.id) else { return };
         let was_broken = webhook.breaker.is_broken();
-        match sent {
+        match failure {
             // A subscriber that refuses one message works.
-            Ok(()) | Err(WebhookFailure { kind: WebhookFailureKind::Refused, .. }) => {
-                webhook.breaker.succeeded();
-            }
-            Err(failure) => webhook.breaker.failed(failure.retry_after, replica.clock.now()),
+            None | Some(WebhookFailureKind::Refused) => webhook.breaker.succeeded(),
+            Some(_) => webhook.breaker.failed(wanted, replica.clock.now()),
         }
-        webhook.last_failure = reason.cloned();
+        let since = webhook.failing.take().map_or_else(|| replica.clock.now(), |failing| failing.since);
+        webhook.failing = reason.cloned().map(|reason| WebhookOutage { since, reason });
         let (project, queue, id) = (&self.source.project, &self.source.name, self.id);
         match (was_broken, webhook.breaker.is_broken()) {
             (false, true) => {

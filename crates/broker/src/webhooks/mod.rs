@@ -9,6 +9,7 @@
 //! the claim. A subscriber that fails holds up its own queue alone.
 
 mod breaker;
+mod confirmation;
 pub(crate) mod deliverer;
 mod permits;
 pub(crate) mod sender;
@@ -16,6 +17,7 @@ pub(crate) mod sender;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::ids::SubscriptionId;
@@ -29,11 +31,13 @@ use crate::limits;
 use crate::open_queues::OpenQueues;
 use crate::quotas::QuotaCounts;
 use crate::replica::LocalReplica;
+use crate::slot::slot_queue::SlotQueue;
 use crate::slots::Slots;
 use crate::webhooks::breaker::Breaker;
+use crate::webhooks::confirmation::ConfirmationAttempts;
 use crate::webhooks::deliverer::Deliverer;
 use crate::webhooks::permits::RequestPermits;
-use crate::webhooks::sender::{WebhookSender, WebhookTarget};
+use crate::webhooks::sender::{ConfirmationTerms, WebhookSender, WebhookTarget};
 
 #[derive(Clone)]
 pub(crate) struct Webhooks(Arc<WebhooksParts>);
@@ -56,15 +60,30 @@ struct ServedWebhook {
     breaker: Breaker,
     /// Messages that may be in delivery at the same time; zero until its options are read.
     max_in_flight: u32,
-    /// Why the last attempt failed; none after a success.
-    last_failure: Option<Reason>,
+    /// The failed attempts since the last success; none after a success.
+    failing: Option<WebhookOutage>,
+    /// The attempts to ask it for its confirmation.
+    confirmation: Option<ConfirmationAttempts>,
+    /// Wakes its deliveries when the subscription has changed.
+    changed: Arc<Notify>,
+}
+
+/// A webhook whose last attempt failed.
+#[derive(Clone, Debug)]
+struct WebhookOutage {
+    /// When the first attempt since the last success failed.
+    since: Timestamp,
+    /// Why the last attempt failed.
+    reason: Reason,
 }
 
 /// The state of a webhook for an explanation.
 #[derive(Clone, Debug)]
 pub struct WebhookStatus {
-    /// Failures since the last success.
+    /// Failures of the subscriber since the last success. Zero when it has refused messages alone.
     pub failures: u32,
+    /// When the first attempt since the last success failed.
+    pub since: Timestamp,
     /// Why the last attempt failed.
     pub reason: Reason,
     /// Before this time nothing is sent.
@@ -111,6 +130,18 @@ impl Webhooks {
         sender.ok_or_else(|| Error::invalid(InvalidPart::Limit, "subscriber", why))?.check(&target)
     }
 
+    /// Has the deliveries of a webhook look at its subscription again.
+    pub(crate) fn wake(&self, id: SubscriptionId) {
+        if let Some(webhook) = self.0.served.lock().get(&id) {
+            webhook.changed.notify_one();
+        }
+    }
+
+    /// The confirmation of new webhooks.
+    pub(crate) fn confirmation(&self) -> ConfirmationTerms {
+        self.0.sender.get().map(|sender| sender.confirmation()).unwrap_or_default()
+    }
+
     /// Starts the deliveries of the webhooks that are served here, until the service stops.
     pub(crate) async fn deliver(&self) {
         while self.0.replica.sleep_tick(limits::WEBHOOKS_TICK).await {
@@ -130,11 +161,22 @@ impl Webhooks {
         let now = self.0.replica.clock.now();
         let served = self.0.served.lock();
         let webhook = served.get(&id)?;
+        let WebhookOutage { since, reason } = webhook.failing.clone()?;
         Some(WebhookStatus {
             failures: webhook.breaker.failures(),
-            reason: webhook.last_failure.clone()?,
+            since,
+            reason,
             paused_until: webhook.breaker.open_until(now),
         })
+    }
+
+    /// Returns the failing webhooks among the subscriptions of a queue; of the queue of a subscription, that one.
+    pub(crate) fn failing(&self, queue: &SlotQueue) -> Vec<(SubscriptionId, WebhookStatus)> {
+        let ids = match queue.at().name.subscription() {
+            Some(id) => vec![id],
+            None => queue.slot().webhooks_of(queue.at()),
+        };
+        ids.into_iter().filter_map(|id| Some((id, self.status(id)?))).collect()
     }
 }
 

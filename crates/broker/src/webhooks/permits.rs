@@ -29,6 +29,11 @@ impl RequestPermits {
         Self { quotas: quotas.clone(), replica: Arc::new(Semaphore::new(limits::WEBHOOK_REQUESTS)) }
     }
 
+    /// Returns the account whose share the requests for `project` have.
+    pub(in crate::webhooks) fn account_of(&self, project: &ProjectId) -> ProjectId {
+        self.quotas.account_of(project)
+    }
+
     /// Waits until a request for `project` may be sent.
     ///
     /// # Errors

@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use angarium_core::confirmation::ConfirmationRule;
 use angarium_core::error::Error;
-use angarium_core::ids::MessageId;
+use angarium_core::ids::{MessageId, SubscriptionId};
+use angarium_core::names::ProjectId;
 use angarium_core::time::Timestamp;
 use angarium_core::webhook::{WebhookSecret, WebhookUrl};
 
@@ -22,11 +24,40 @@ pub struct WebhookTarget {
     pub secrets: Vec<WebhookSecret>,
 }
 
+/// The id of a request, by which a subscriber recognises a repeated one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WebhookId {
+    /// That of a message in the queue of the subscription.
+    Message(MessageId),
+    /// That of a request whether the subscriber wants messages: the subscription and the number of the request.
+    Confirmation(SubscriptionId, u32),
+}
+
+impl fmt::Display for WebhookId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(id) => id.fmt(f),
+            Self::Confirmation(id, number) => write!(f, "{id}-{number}"),
+        }
+    }
+}
+
+/// The confirmation of new webhooks.
+#[derive(Clone, Debug, Default)]
+pub struct ConfirmationTerms {
+    /// Who may confirm one. None when no webhook needs it.
+    pub rule: Option<ConfirmationRule>,
+    /// The address of the service for subscribers, without a slash at its end, if it is known.
+    pub service: Option<String>,
+}
+
 /// A message in the form in which it is sent.
 #[derive(Clone, Debug)]
 pub struct WebhookMessage {
+    /// The account of the subscription. Accounts share what the sender has.
+    pub account: ProjectId,
     /// Its id, the same in each attempt.
-    pub id: MessageId,
+    pub id: WebhookId,
     /// When the attempt began.
     pub sent: Timestamp,
     /// The media type of `body`.
@@ -83,6 +114,11 @@ pub trait WebhookSender: fmt::Debug + Send + Sync + 'static {
     ///
     /// [`Error::Invalid`], which names the defect.
     fn check(&self, target: &WebhookTarget) -> Result<(), Error>;
+
+    /// The confirmation of new webhooks.
+    fn confirmation(&self) -> ConfirmationTerms {
+        ConfirmationTerms::default()
+    }
 
     /// Sends a message once. It ends within the sender's own deadline, and dropping the future ends the attempt.
     async fn send(&self, target: &WebhookTarget, message: WebhookMessage) -> Result<(), WebhookFailure>;

@@ -3,11 +3,15 @@
 use crate::writer::notes::copied_note_name;
 use crate::writer::notes::dedup_note_name;
 use crate::writer::notes::read_dedup_note;
+use crate::writer::notes::{FILL_KIND, FillProgress, fill_note, read_fill_note};
 use crate::writer::notes::{SettleKey, settle_note_name};
 use crate::writer::purpose::{PoolRoute, Purpose};
+use angarium_core::attributes::Attributes;
 use angarium_core::dedup::DedupKey;
+use angarium_core::durability::Durability;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Header, Message};
+use angarium_core::mutation::{Mutation, is_on};
 use angarium_engine::QueueEngine;
 use angarium_storage::{Changes, Note, RemoveHint};
 
@@ -24,9 +28,25 @@ impl Change {
         Self::of(Purpose::Post, Changes { notes, ..Changes::appends(messages) })
     }
 
-    /// Appends copies of posted messages, ready or in transfer.
-    pub(crate) fn fan_out(copies: Vec<Message>) -> Self {
-        Self::of(Purpose::FanOut, Changes::appends(copies))
+    /// Appends copies of posted messages, ready or in transfer, with the note of the messages that the subscription did not
+    /// get, if it changes.
+    pub(crate) fn fan_out(copies: Vec<Message>, omissions: Option<Note>) -> Self {
+        let notes = omissions.into_iter().collect();
+        Self::of(Purpose::FanOut, Changes { notes, ..Changes::appends(copies) })
+    }
+
+    /// Removes copies beyond the bounds of a subscription, with the note of their number. Without ids it is written so that
+    /// the totals are read after it.
+    pub(crate) fn drop_copies(ids: Vec<MessageId>, omissions: Option<Note>) -> Self {
+        let notes = omissions.into_iter().collect();
+        Self::of(Purpose::Remove, Changes { notes, ..Changes::removes(ids) })
+    }
+
+    /// Appends copies of messages that waited when a subscription was created, with the note of the progress, and that of
+    /// the messages which the subscription did not get, if it changes.
+    pub(crate) fn fill(copies: Vec<Message>, progress: FillProgress, omissions: Option<Note>) -> Self {
+        let notes = std::iter::once(fill_note(progress)).chain(omissions).collect();
+        Self::of(Purpose::FanOut, Changes { notes, ..Changes::appends(copies) })
     }
 
     /// Removes the notes of deduplication ids.
@@ -43,6 +63,16 @@ impl Change {
     /// Makes messages ready, with the headers that they have then.
     pub(crate) fn wake(headers: Vec<Header>) -> Self {
         Self::of(Purpose::Wake, Changes::updates(headers))
+    }
+
+    /// Makes a prepared message ready that brings copies. The caller names the pool that has the message, which gets the copies
+    /// too.
+    pub(crate) fn publish(pool: PoolRoute, header: Header) -> Self {
+        let purpose = match pool {
+            PoolRoute::Older => Purpose::PublishInOlder,
+            PoolRoute::Newer | PoolRoute::Both | PoolRoute::NewerFirst => Purpose::Publish,
+        };
+        Self::of(purpose, Changes::updates(vec![header]))
     }
 
     /// Marks messages in transfer to another queue.
@@ -120,8 +150,25 @@ impl Change {
         self.purpose.brings_messages() || is_settle && self.changes.needs_room()
     }
 
+    /// The progress of a fill in the note that the change writes.
+    pub(crate) fn fill_progress(&self) -> Option<FillProgress> {
+        self.changes.notes.iter().find(|note| note.kind == FILL_KIND).and_then(read_fill_note)
+    }
+
     fn of(purpose: Purpose, changes: Changes) -> Self {
         Self { purpose, changes }
+    }
+
+    /// How durable the change must be, in a queue with these attributes. Messages that it stores in transfer are synced: the
+    /// other queue may have them before this one loses them (P11).
+    pub(crate) fn durability(&self, attributes: &Attributes) -> Durability {
+        let mut appends = self.changes.appends.iter();
+        if appends.any(|message| message.header.state.is_in_transfer())
+            && !is_on(Mutation::SendUnsyncedCopies)
+        {
+            return Durability::Sync;
+        }
+        self.purpose.durability(attributes)
     }
 
     pub(crate) fn purpose(&self) -> Purpose {

@@ -106,6 +106,11 @@ impl Write {
         std::iter::once((self.at.as_ref(), self.queue, &self.change)).chain(copies)
     }
 
+    /// Whether it brings messages or results: a pool without room refuses it.
+    pub(crate) fn needs_room(&self) -> bool {
+        self.parts().any(|(_, _, change)| change.needs_room())
+    }
+
     /// Number of changes.
     pub(crate) fn len(&self) -> usize {
         self.parts().map(|(_, _, change)| change.changes().len()).sum()

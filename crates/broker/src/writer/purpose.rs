@@ -17,6 +17,10 @@ pub(crate) enum Purpose {
     Update,
     /// Make messages ready.
     Wake,
+    /// Make a message of another queue ready, with copies for subscriptions in the same batch.
+    Publish,
+    /// The same, for a message that only the older pool has.
+    PublishInOlder,
     /// Mark messages in transfer to another queue.
     MarkInTransfer,
     /// Append messages of another queue, hidden until the transfer publishes them.
@@ -103,6 +107,9 @@ impl Purpose {
             Self::Remove => Properties { class: OfQueue, ..removal },
             Self::RemoveTransferred => removal,
             Self::Update | Self::Wake | Self::MarkInTransfer => common,
+            // Only the pool that has the message gets its copies.
+            Self::Publish => Properties { route: Newer, ..common },
+            Self::PublishInOlder => Properties { route: Older, ..common },
             // A later post of the id is written to the newer pool, after this.
             Self::ForgetDedup => Properties { route: NewerFirst, class: OfQueue, ..common },
             // A copied message counts when it is in one pool again.
@@ -165,6 +172,8 @@ mod tests {
         for purpose in [
             Purpose::Update,
             Purpose::Wake,
+            Purpose::Publish,
+            Purpose::PublishInOlder,
             Purpose::MarkInTransfer,
             Purpose::Prepare,
             Purpose::RemoveTransferred,

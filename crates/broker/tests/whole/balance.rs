@@ -1,5 +1,6 @@
 //! Automatic balance of queues between pools.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use angarium_broker::{AutomaticBalance, BalanceRecord, Destination};
@@ -7,8 +8,11 @@ use angarium_catalogue::OwnedSlot;
 use angarium_core::ids::Slot;
 use angarium_core::limits::Limits;
 use angarium_core::message::{MessageTtl, NewMessage};
+use angarium_core::names::QueueRef;
 use angarium_core::pool::PoolChange;
 use angarium_engine::placement::Algorithm;
+use bytes::Bytes;
+use tokio::task::JoinSet;
 
 use super::pools::{Empty, empty, name};
 use super::{MAX_WAIT, queue};
@@ -133,4 +137,88 @@ async fn former_owner_of_the_slot_balances_nothing() {
     let written = empty.catalogue.balance_write(&former, &BalanceRecord::default()).await;
     assert!(written.is_err() && former.is_lost(), "{written:?}");
     assert_eq!(empty.catalogue.balance().await.unwrap(), None);
+}
+
+impl Empty {
+    /// Makes a queue hold this number of large messages and no others.
+    async fn fill(&self, at: &QueueRef, messages: usize) {
+        self.broker.queue_purge(at).await.unwrap();
+        let ttl = MessageTtl::new(1_209_600, "ttl", &Limits::ZAQAR).unwrap();
+        let body = Bytes::from(format!("\"{}\"", "x".repeat(20_000)));
+        let message = |_| NewMessage { body: body.clone(), ttl: Some(ttl), ..NewMessage::default() };
+        if messages > 0 {
+            self.broker.messages_post(at, (0..messages).map(message).collect(), None).await.unwrap();
+        }
+    }
+}
+
+/// Each queue may move once a day between two pools, so there are at most eight moves in two days, whatever the load.
+#[tokio::test(flavor = "multi_thread")]
+async fn swinging_load_moves_queues_once_a_day() {
+    let empty = lopsided(4).await;
+    for number in [0, 1] {
+        let to = Destination { pool: name("b"), rate: None };
+        empty.broker.queue_migrate(&queue(&format!("q{number}")), to).await.unwrap();
+    }
+    empty.await_migrations().await;
+    empty.balance_quickly();
+    let start = empty.clock.now().as_millis();
+    for hour in 0..48_u64 {
+        empty.clock.advance(HOUR);
+        // The full queues are in one pool, and two hours later they are the others.
+        for number in 0..4 {
+            let is_full = (number < 2) == (hour / 2).is_multiple_of(2);
+            empty.fill(&queue(&format!("q{number}")), if is_full { 10 } else { 0 }).await;
+        }
+        empty.round("").await;
+        empty.await_migrations().await;
+    }
+    let moves = empty.round("").await.moves;
+    assert!(!moves.is_empty() && moves.len() <= 8, "{moves:?}");
+    for number in 0..4 {
+        let at = queue(&format!("q{number}"));
+        let own: Vec<u64> = moves.iter().filter(|one| one.at == at).map(|one| one.since).collect();
+        assert!(own.windows(2).all(|pair| pair[0] - pair[1] >= 24 * HOUR), "{moves:?}");
+        // A rest begins with the migration before the first round, too.
+        let is_rested = |since: &u64| number > 1 || since - start >= HOUR;
+        assert!(own.iter().all(is_rested), "{moves:?}");
+    }
+}
+
+/// A new cluster of four pools whose queues are all in the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_queues_are_balanced_four_at_once() {
+    const QUEUES: usize = 2_000;
+    let empty = Arc::new(empty(Algorithm::default()).await);
+    empty.add("a", 100).await;
+    let mut posting = JoinSet::new();
+    for part in 0..20 {
+        let empty = Arc::clone(&empty);
+        posting.spawn(async move {
+            for number in (part..QUEUES).step_by(20) {
+                empty.fill(&queue(&format!("q{number}")), 1).await;
+            }
+        });
+    }
+    posting.join_all().await;
+    for pool in ["b", "c", "d"] {
+        empty.add(pool, 100).await;
+    }
+    let start = Instant::now();
+    let plan = empty.broker.balance_plan(1_000).await.unwrap();
+    let time = start.elapsed();
+    assert!((980..=1_000).contains(&plan.moves.len()) && plan.is_whole, "{}", plan.moves.len());
+    assert!(time < Duration::from_secs(20), "a plan has taken {time:?}");
+    empty.balance_quickly();
+    let start = Instant::now();
+    loop {
+        let map = empty.broker.pool_map().await.unwrap();
+        let moving: u64 = map.moves.values().sum();
+        assert!(moving <= 4, "{moving}");
+        let begun = map.balance.map_or(0, |balance| balance.moves.len());
+        if begun >= 20 {
+            break;
+        }
+        assert!(start.elapsed() < MAX_WAIT, "{begun}");
+    }
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::faulty::{Fault, FaultyTree, LinkOutage, Plan};
 use super::transfers::until;
-use super::{MAX_WAIT, Whole, one_pool, queue, start};
+use super::{MAX_WAIT, Whole, metadata, one_pool, queue, start};
 use angarium_testbed::faulty_tree::ServersClock;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -195,6 +195,28 @@ async fn server_step_ends_no_claim_over_start_and_handover() {
         assert_eq!(second.claim_soon(&queue("q"), 1).await, ids);
         second.broker.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receipt_by_slower_clock_deletes_its_message() {
+    let mut pair = Pair::new().await;
+    let first = pair.start(1, NOW).await;
+    let q = queue("q");
+    first.broker.queue_create(&q, metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    let second = pair.start(2, NOW).await;
+    // The second one knows nothing of this time, as if its clock was behind.
+    first.clock.advance(800);
+    first.post(&q, 1, 3_600).await;
+    let created = first.clock.now();
+    first.broker.drain().await;
+    first.broker.stop().await;
+    pair.links[0].lose(LinkOutage::Refused).await;
+    await_taken(&second).await;
+    assert!(second.clock.now() < created, "{:?} and {created:?}", second.clock.now());
+    let handle = second.receive_one(&q).await;
+    second.broker.receipts_delete(&q, &[&handle]).await.unwrap().remove(0).unwrap();
+    assert_eq!(second.broker.queue_stats(&q).await.unwrap().claimed, 0);
+    second.broker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

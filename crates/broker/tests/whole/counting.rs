@@ -1,4 +1,4 @@
-//! A pool that counts the reads of totals, and a tree that counts the nodes read from it. Otherwise they behave like
+//! A pool that counts the reads of totals and of groups, and a tree that counts the nodes read from it. Otherwise they behave like
 //! the pool and the tree behind them.
 
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct CountingPool {
     /// returned.
     pub looks: Arc<AtomicUsize>,
     pub shown: Arc<AtomicUsize>,
+    /// Number of pages of groups that were read.
+    pub pages: Arc<AtomicUsize>,
     pub hold: Arc<Hold>,
 }
 
@@ -142,6 +144,7 @@ impl PoolReads for CountingPool {
         messages: usize,
         bytes: usize,
     ) -> Result<Page, StoreError> {
+        self.pages.fetch_add(1, Ordering::Relaxed);
         self.pool.group(queue, group, after, messages, bytes).await
     }
 

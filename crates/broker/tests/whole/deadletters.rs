@@ -91,7 +91,7 @@ async fn total(whole: &Whole, name: &str) -> u64 {
 }
 
 /// Checks that the messages are in the dead letter queue, each once, and nowhere else.
-async fn check_moved(whole: &Whole, ids: &[MessageId]) {
+pub(super) async fn check_moved(whole: &Whole, ids: &[MessageId]) {
     let mut found = Vec::new();
     while found.len() < ids.len() {
         let claimed = whole.claim_soon(&queue("dead"), 20).await;

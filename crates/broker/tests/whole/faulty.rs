@@ -41,7 +41,7 @@ pub struct FaultyPool {
     pub held_order: Mutex<Option<Order>>,
     /// Messages that reads by id leave out.
     pub lost: Mutex<Vec<MessageId>>,
-    /// Totals of `totals_of` are held after they are read and before they are returned.
+    /// Totals of `totals_of` are held after they are read and before they are returned, or not read.
     pub totals: Plan,
     pub totals_of: Mutex<Option<QueueId>>,
     /// Whether the totals of all queues are empty.
@@ -138,6 +138,14 @@ impl PoolStore for FaultyPool {
 
     async fn put_stamp(&self, stamp: Stamp) -> Result<Stamp, StoreError> {
         self.pool.put_stamp(stamp).await
+    }
+
+    async fn tenant(&self) -> Result<Option<String>, StoreError> {
+        self.pool.tenant().await
+    }
+
+    async fn replace_tenant(&self, found: Option<&str>, record: &str) -> Result<bool, StoreError> {
+        self.pool.replace_tenant(found, record).await
     }
 
     fn reach(&self) -> Durability {
@@ -283,8 +291,10 @@ impl PoolReads for FaultyPool {
         self.answers().await?;
         let totals = self.pool.totals(queue).await?;
         let is_meant = *self.totals_of.lock() == Some(queue);
-        if is_meant && self.totals.take() == Fault::Held {
-            self.totals.held().await;
+        match if is_meant { self.totals.take() } else { Fault::None } {
+            Fault::Held => self.totals.held().await,
+            Fault::NotSent => return Err(StoreError::NotSent("as planned".into())),
+            _ => {}
         }
         Ok(if self.hides_totals.load(Ordering::SeqCst) { Totals::default() } else { totals })
     }

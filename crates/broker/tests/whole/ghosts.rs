@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use angarium_broker::MessageFilter;
+use angarium_broker::{MessageFilter, NewSubscription};
 use angarium_core::delay::Delay;
 use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use super::faulty::Fault::{Held, Panic, UnknownBefore};
 use super::outcomes::{Faulty, faulty};
 use super::recovery::{claim_when_served, take_slot_of};
+use super::subscriptions::{new, options, with_body};
 use super::transfers::until;
 use super::{MAX_WAIT, limit, queue, terms};
 
@@ -85,6 +86,30 @@ async fn message_deleted_while_it_is_due_never_appears() {
         assert_eq!(whole.claim_soon(&queue("q"), 20).await, posted, "purged: {is_purged}");
         assert_eq!(faulty.given.fenced().len(), 1, "the slot was not reacquired");
     }
+}
+
+/// A page that was read to fill a subscription is not written with what has been deleted since.
+#[tokio::test(flavor = "multi_thread")]
+async fn message_deleted_while_it_is_read_is_not_copied() {
+    let (faulty, q) = (faulty().await, queue("q"));
+    let whole = &faulty.whole;
+    let messages = [1, 2, 3].map(|body| with_body(&body.to_string()));
+    let ids = whole.broker.messages_post(&q, messages.into(), None).await.unwrap().ids;
+    let from_oldest = NewSubscription { options: options(r#"{"from": "oldest"}"#), ..new("pull:") };
+    let own = q.of_subscription(whole.broker.subscription_create(&q, from_oldest).await.unwrap().id);
+    // Its first page is read a moment later.
+    faulty.hold_page(Order::Ready);
+    faulty.page_is_held().await;
+    whole.broker.message_delete(&q, ids[1], None).await.unwrap();
+    faulty.given.pages.release();
+    let mut copies = Vec::new();
+    until("the others are not copied", async || {
+        copies.extend(whole.claim_bodies(&own, 20).await);
+        copies.len() >= 2
+    })
+    .await;
+    copies.extend(whole.claim_bodies(&own, 20).await);
+    assert_eq!(copies, ["1", "3"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,26 +2,33 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, HoldTerms};
 use angarium_catalogue::{Catalogue, OwnedSlot};
+use angarium_clock::Clock;
 use angarium_coordination::Coordination;
+use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::access::Role;
 use angarium_core::delay::Delay;
 use angarium_core::error::Error;
 use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
+use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::settle::Requeue;
+use angarium_journal::Journal;
+use angarium_storage::embedded::EmbeddedPool;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::counting::CountingPool;
 use super::hanging::{Pools, SOON};
 use super::holds::{Scene, claims_held, effects, hold_terms};
-use super::{MAX_WAIT, Whole, limit, metadata, queue, terms, whole};
+use super::{MAX_WAIT, Whole, limit, metadata, one_pool, queue, replica, terms, whole};
 
 fn group(name: &str) -> GroupName {
     GroupName::new(name, "group").unwrap()
@@ -360,4 +367,45 @@ async fn release_beside_hanging_pool_delays_no_hold() {
     assert!(stuck.try_join_next().is_none());
     pools.stores[0].hang(false);
     stuck.join_next().await.unwrap().unwrap().unwrap();
+}
+
+/// A consumer that polls a queue costs its pool little, however many groups are held.
+#[tokio::test(flavor = "multi_thread")]
+async fn look_at_held_groups_reads_few_and_continues() {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_700_000_000_000);
+    let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
+    let pages = Arc::new(AtomicUsize::new(0));
+    let (totals, looks, shown, hold) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
+    let pool = Arc::new(EmbeddedPool::new(journal.clone()));
+    let pool = CountingPool { pool, totals, looks, shown, pages: Arc::clone(&pages), hold };
+    let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal).await.unwrap()));
+    let broker =
+        Broker::start(catalogue, &one_pool(Arc::new(pool)), replica(), clock, Limits::ZAQAR).await.unwrap();
+    let at = queue("q");
+    post(&broker, &at, &["free"]).await;
+    assert_eq!(claim_all(&broker, &at).await.len(), 1);
+    for number in 0..60 {
+        broker.group_hold(&at, &group(&format!("g{number:02}")), claims_held()).await.unwrap();
+    }
+    let look = async || {
+        let before = pages.load(Ordering::Relaxed);
+        (broker.hold_of_claims(&at).await.is_some(), pages.load(Ordering::Relaxed) - before)
+    };
+    assert_eq!(look().await, (false, 0), "no message waits");
+    post(&broker, &at, &["g57"]).await;
+    let mut reads = Vec::new();
+    loop {
+        let (is_found, read) = look().await;
+        reads.push(read);
+        if is_found {
+            break;
+        }
+        assert!(reads.len() < 8, "{reads:?}");
+    }
+    assert!(reads.len() > 1 && reads.iter().all(|read| *read <= 10), "{reads:?}");
+    assert_eq!(look().await, (true, 1), "it begins with the group that was found");
+    broker.group_release(&at, &group("g57"), None).await.unwrap();
+    assert_eq!(claim_all(&broker, &at).await.len(), 1);
+    assert_eq!(look().await, (false, 0));
 }

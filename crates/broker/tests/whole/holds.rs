@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, HoldTerms, PoolSettings, SendEntry};
-use angarium_catalogue::{Catalogue, Component, ComponentState, OwnedSlot, Schema};
+use angarium_catalogue::{Catalogue, OwnedSlot, Schema};
 use angarium_clock::Clock;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::claim::{ClaimWait, Claimer};
@@ -20,10 +20,9 @@ use angarium_journal::Journal;
 use angarium_storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 use super::faulty::{Fault, FaultyTree, Plan};
-use super::{MAX_WAIT, limit, metadata, one_pool, queue, replica, terms, whole};
+use super::{MAX_WAIT, limit, metadata, one_pool, other_replica, queue, replica, terms, whole};
 
 pub fn effects(claim: bool, post: bool, discard: bool) -> HoldEffects {
     HoldEffects::new(claim, post, discard).unwrap()
@@ -286,17 +285,7 @@ async fn hold_waits_for_older_replicas() {
     let broker = scene.start().await;
     broker.messages_post(&at, vec![message()], None).await.unwrap();
     let catalogue = Catalogue::new(Arc::new(scene.tree().await));
-    let component = Component {
-        instance: Uuid::from_u128(2),
-        address: "127.0.0.1:2".into(),
-        version: "0.0.9".into(),
-        schema: Schema::OUTCOMES.0,
-        state: ComponentState::Running,
-        weight: 1,
-        started: 0,
-        unreached: None,
-        used_pools: None,
-    };
+    let component = other_replica(Schema::OUTCOMES);
     let seen = catalogue.registry().await.unwrap();
     catalogue.component_join(&seen, "elsewhere", &component).await.unwrap().unwrap();
     let refused = broker.queue_hold(&at, claims_held()).await.unwrap_err();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use angarium_broker::{Broker, PoolSettings};
 use angarium_catalogue::{Catalogue, ComponentState};
 use angarium_clock::Clock;
-use angarium_cluster::replicas::{self, Replica};
+use angarium_cluster::replicas::{self, Reentry, Replica};
 use angarium_coordination::Coordination;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::zookeeper::{ZooKeeperTimeouts, ZooKeeperTree};
@@ -120,6 +120,45 @@ async fn replicas_with_shared_pools_all_join() {
     let mut joined = join_at_once(catalogues).await;
     joined.sort_unstable();
     assert_eq!(joined, [1, 2, 3, 4]);
+}
+
+/// The processes of one replica: one is killed or frozen, or each has a copy of the data.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_processes_the_later_start_stays() {
+    let Embedded { tree, .. } = &embedded().await;
+    let catalogue = Catalogue::new(tree.clone());
+    let process = |nonce: u128, started| {
+        let me = Replica { nonce: Uuid::from_u128(nonce), ..replica(1) };
+        me.component(ComponentState::Running, started)
+    };
+    let mut earlier = process(2, NOW);
+    earlier.started = replicas::join(&catalogue, "host", &earlier).await.unwrap().started.as_millis();
+    // Its clock is behind.
+    let mut later = process(1, NOW.minus_seconds(60));
+    later.started = replicas::join(&catalogue, "host", &later).await.unwrap().started.as_millis();
+    assert!(later.started > earlier.started);
+    assert_eq!(catalogue.registry().await.unwrap().successor(&earlier), Some(&later));
+    assert_eq!(catalogue.registry().await.unwrap().successor(&later), None);
+    let refused = replicas::rejoin(&catalogue, "host", &earlier).await.unwrap();
+    assert_eq!(refused, Reentry::Succeeded(Box::new(later.clone())));
+    assert_eq!(catalogue.registry().await.unwrap().all().count(), 1);
+    assert!(matches!(replicas::rejoin(&catalogue, "host", &later).await.unwrap(), Reentry::Registered(_)));
+}
+
+/// The session of the later process has ended, and the earlier one does not know of it yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn later_process_registers_in_place_of_the_earlier() {
+    let Embedded { tree, .. } = &embedded().await;
+    let catalogue = Catalogue::new(tree.clone());
+    let process = |nonce: u128, seconds| {
+        let me = Replica { nonce: Uuid::from_u128(nonce), ..replica(1) };
+        me.component(ComponentState::Running, NOW.plus_seconds(seconds))
+    };
+    let (earlier, later) = (process(2, 0), process(1, 60));
+    replicas::rejoin(&catalogue, "host", &earlier).await.unwrap();
+    assert!(matches!(replicas::rejoin(&catalogue, "host", &later).await.unwrap(), Reentry::Registered(_)));
+    let registry = catalogue.registry().await.unwrap();
+    assert_eq!((registry.all().count(), registry.successor(&earlier)), (1, Some(&later)));
 }
 
 /// A replica that read the registry first, but commits later, has not seen the other.

@@ -4,6 +4,7 @@ use angarium_broker::QueueFilter;
 use angarium_core::error::Error;
 use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
+use angarium_core::names::QueueKind;
 use angarium_core::page::PageLimit;
 use angarium_core::queue::Metadata;
 
@@ -20,6 +21,7 @@ pub(super) fn all_queues() -> QueueFilter {
     let limit = PageLimit::new(Some(20), Limits::ZAQAR.messages_page).unwrap();
     let (after, name_part, prefix, metadata) = (None, None, None, Vec::new());
     QueueFilter {
+        kind: QueueKind::Queue,
         after,
         limit,
         name_part,

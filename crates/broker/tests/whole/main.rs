@@ -1,10 +1,12 @@
 //! The broker as a whole, in this process, with a clock that the test moves.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod arrivals;
 mod attempts;
 mod balance;
 mod budgets;
 mod clock;
+mod confirmation;
 mod costs;
 mod counting;
 mod cut_short;
@@ -12,6 +14,7 @@ mod damaged;
 mod deadletters;
 mod deletion;
 mod delivery;
+mod delivery_rate;
 mod drivers;
 mod duplicates;
 mod expiry;
@@ -19,6 +22,7 @@ mod explain;
 mod explain_messages;
 mod faulty;
 mod fences;
+mod gaps;
 mod ghosts;
 mod group_holds;
 mod groups;
@@ -29,15 +33,18 @@ mod idle_queues;
 mod joining;
 mod leases;
 mod listing;
+mod many_subscriptions;
 mod metrics;
 mod migration;
 mod migration_drivers;
 mod migration_random;
 mod move_tasks;
 mod outcomes;
+mod overflow;
 mod pauses;
 mod peek;
 mod peek_changes;
+mod peer_secret;
 mod pool_records;
 mod pool_removal;
 mod pools;
@@ -45,13 +52,16 @@ mod queue_counting;
 mod queue_counting_bounds;
 mod queue_list;
 mod quotas;
+mod reach;
 mod recall;
+mod receipt_keys;
 mod recovery;
 mod replace;
 mod requeue;
 mod retention;
 mod schedule;
 mod schema;
+mod sealing;
 mod settle;
 mod settle_deletion;
 mod settle_lives;
@@ -62,10 +72,15 @@ mod settle_targets;
 mod settle_transfers;
 mod shared_holds;
 mod stamps;
+mod subscription_drivers;
+mod subscription_fill;
+mod subscription_migration;
 mod subscriptions;
 mod suspension;
 mod task_migration;
 mod tasks;
+mod topics;
+mod transfer_holds;
 mod transfers;
 mod transfers_random;
 mod wait_outcome;
@@ -77,7 +92,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, FirstPool, PoolSettings, Receive};
-use angarium_catalogue::Catalogue;
+use angarium_catalogue::{Catalogue, Component, ComponentState, Schema};
 use angarium_clock::Clock;
 use angarium_cluster::replicas::Replica;
 use angarium_coordination::embedded::EmbeddedTree;
@@ -129,6 +144,24 @@ async fn try_start(tree: Journal, pool: Journal, clock: Clock) -> Result<Broker,
 /// The replica of each test: the same one after a restart.
 fn replica() -> Replica {
     Replica::new(Uuid::from_u128(1), "host", "127.0.0.1:1")
+}
+
+/// The record of another replica, whose program knows records up to this form.
+fn other_replica(schema: Schema) -> Component {
+    Component {
+        instance: Uuid::from_u128(2),
+        address: "127.0.0.1:2".into(),
+        version: "0.0.9".into(),
+        schema: schema.0,
+        state: ComponentState::Running,
+        weight: 1,
+        started: 0,
+        unreached: None,
+        used_pools: None,
+        fingerprints: Vec::new(),
+        secret_keys: Vec::new(),
+        process: None,
+    }
 }
 
 fn open_journal(data: &Path, name: &str) -> Journal {

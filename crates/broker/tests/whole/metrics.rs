@@ -200,7 +200,14 @@ async fn metrics_page_reads_only_changed_queues() {
     let asked = Arc::new(AtomicUsize::new(0));
     let pool = Arc::new(EmbeddedPool::new(journal.clone()));
     let (totals, hold) = (asked.clone(), Arc::default());
-    let pool = CountingPool { pool, totals, looks: Arc::default(), shown: Arc::default(), hold };
+    let pool = CountingPool {
+        pool,
+        totals,
+        looks: Arc::default(),
+        shown: Arc::default(),
+        pages: Arc::default(),
+        hold,
+    };
     let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(journal).await.unwrap()));
     let settings = one_pool(Arc::new(pool));
     let broker = Broker::start(catalogue, &settings, replica(), clock.clone(), Limits::ZAQAR).await.unwrap();

@@ -1,15 +1,16 @@
 //! Migrations of queues to another pool while they are used, and crashes at every step (P6).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, Destination, FirstPool, PoolSettings};
 use angarium_catalogue::Catalogue;
 use angarium_clock::Clock;
+use angarium_coordination::Coordination;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::delay::Delay;
 use angarium_core::group::DedupId;
-use angarium_core::ids::{ClaimId, MessageId};
+use angarium_core::ids::{ClaimId, MessageId, QueueId};
 use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
 use angarium_core::names::{PoolName, QueueRef};
@@ -27,7 +28,7 @@ use super::deadletters::FOR_EVER;
 use super::faulty::{Fault, FaultyPool, Plan};
 use super::groups::in_group;
 use super::transfers::{id_of, until};
-use super::{Whole, hanging, limit, metadata, queue, replica, terms};
+use super::{MAX_WAIT, Whole, hanging, limit, metadata, queue, replica, terms};
 
 /// Two pools, `a` and `b`, and a tree, over which brokers start one after the other. Their pools fail by one plan.
 pub(super) struct Pools {
@@ -88,11 +89,41 @@ impl Pools {
     pub(super) async fn held(&self, at: &QueueRef) -> [u64; 2] {
         let catalogue = self.catalogue.lock().clone().unwrap();
         let id = id_of(&catalogue, at.name.as_str()).await.unwrap();
+        self.held_by(id).await
+    }
+
+    /// As `held`, by the id of the queue, which may have been deleted.
+    pub(super) async fn held_by(&self, id: QueueId) -> [u64; 2] {
         let mut held = [0; 2];
         for (held, store) in held.iter_mut().zip(&self.stores) {
             *held = EmbeddedPool::new(store.clone()).totals(id).await.unwrap().messages;
         }
         held
+    }
+
+    /// Returns the catalogue of the broker that was started last.
+    pub(super) fn catalogue(&self) -> Catalogue {
+        self.catalogue.lock().clone().unwrap()
+    }
+
+    /// Returns the versions of the records of all subscriptions.
+    pub(super) async fn versions_of_subscriptions(&self) -> Vec<u32> {
+        let tree = EmbeddedTree::open(self.tree.clone()).await.unwrap();
+        let mut directories = vec!["/queues".to_owned()];
+        let mut versions = Vec::new();
+        while let Some(directory) = directories.pop() {
+            for name in tree.children(&directory).await.unwrap() {
+                let path = format!("{directory}/{name}");
+                // One that is being deleted may be gone meanwhile.
+                if name.contains("%7e")
+                    && let Some(node) = tree.get(&path).await.unwrap()
+                {
+                    versions.push(node.version);
+                }
+                directories.push(path);
+            }
+        }
+        versions
     }
 }
 
@@ -110,15 +141,20 @@ impl Whole {
         until("the queue does not arrive", async || !self.is_moving(at).await).await;
     }
 
-    /// Claims all messages. Returns them in the order of arrival.
+    /// Claims all messages. Returns them in the order of arrival. A slot that is being recovered refuses claims.
     pub(super) async fn drain(&self, at: &QueueRef) -> Vec<MessageId> {
-        let mut found = Vec::new();
+        let (mut found, start) = (Vec::new(), Instant::now());
         loop {
-            let claimed = self.claim(at, 20, 300).await;
-            if claimed.is_empty() {
-                return found;
-            }
-            found.extend(claimed);
+            let claim = match self.broker.claim_create(at, terms(300), limit(20)).await {
+                Err(error) if error.nothing_written() && start.elapsed() < MAX_WAIT => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+                claim => claim.unwrap(),
+            };
+            let Some((view, mut delivery_guard)) = claim else { return found };
+            delivery_guard.done();
+            found.extend(view.messages.iter().map(|message| message.id));
         }
     }
 

@@ -31,6 +31,11 @@ pub(super) struct Faulty {
 }
 
 pub(super) async fn faulty() -> Faulty {
+    faulty_with(None).await
+}
+
+/// Such a broker, whose tree has sessions with this timeout.
+pub(super) async fn faulty_with(session_timeout: Option<Duration>) -> Faulty {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual(1_700_000_000_000);
     let journal = Journal::open(&data.path().join("journal"), &clock).unwrap();
@@ -38,6 +43,7 @@ pub(super) async fn faulty() -> Faulty {
     let embedded = Arc::new(EmbeddedTree::open(journal.clone()).await.unwrap());
     let catalogue = Catalogue::new(embedded.clone());
     let link = Arc::new(FaultyTree::new(embedded, tree.clone()));
+    *link.timeout.lock() = session_timeout;
     let faulty_tree = Catalogue::new(link.clone());
     let store = Arc::new(EmbeddedPool::new(journal));
     let given = Arc::new(FaultyPool::new(store.clone(), pool.clone()));

@@ -215,6 +215,33 @@ async fn queue_under_migration_keeps_its_other_pool() {
     }
 }
 
+/// A queue under migration keeps its id, and the removed pool keeps its messages. They do not come back when the pool is
+/// registered again and takes the queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_removed_pool_do_not_come_back() {
+    let pools = Pools::new();
+    let whole = filled(&pools).await;
+    let at = queue("qa");
+    whole.post(&at, 40, 3_600).await;
+    let slow = Destination::new(pool("b"), Some(1)).unwrap();
+    whole.broker.queue_migrate(&at, slow).await.unwrap();
+    until("nothing is copied", async || is_copying(&whole, &at).await).await;
+    whole.broker.pool_delete_forced(&pool("b")).await.unwrap();
+    let left = total(&whole, &at).await;
+    assert!((1..42).contains(&left), "{left} are left");
+    whole.weigh("b", 1).await;
+    whole.broker.queue_migrate(&at, Destination::new(pool("b"), None).unwrap()).await.unwrap();
+    assert_eq!(total(&whole, &at).await, left);
+    whole.clock.advance(61_000);
+    let mut claimed = Vec::new();
+    until("some messages are not delivered", async || {
+        claimed.extend(whole.claim(&at, 20, 300).await);
+        claimed.len() as u64 >= left
+    })
+    .await;
+    assert_eq!((claimed.len() as u64, whole.claim(&at, 20, 300).await.len()), (left, 0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_without_alternative_is_not_removed() {
     let pools = Pools::new();

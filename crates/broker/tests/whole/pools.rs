@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use angarium_broker::{Broker, PoolSettings};
-use angarium_catalogue::{Catalogue, Component, ComponentState, OwnedSlot, PoolUsers};
+use angarium_catalogue::{Catalogue, Component, OwnedSlot, PoolUsers, Schema};
 use angarium_clock::Clock;
 use angarium_cluster::replicas::Replica;
 use angarium_coordination::embedded::EmbeddedTree;
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::faulty::{Fault, FaultyTree, Plan};
-use super::{queue, replica};
+use super::{other_replica, queue, replica};
 
 /// A broker without pools, whose tree fails as planned and whose pools are real.
 pub(super) struct Empty {
@@ -281,13 +281,7 @@ async fn disk_pool_is_not_added_beside_another_replica() {
         let component = Component {
             instance: other.instance,
             address: other.address.clone(),
-            version: "1".into(),
-            schema: 1,
-            state: ComponentState::Running,
-            weight: 1,
-            started: 0,
-            unreached: None,
-            used_pools: None,
+            ..other_replica(Schema::FIRST)
         };
         assert!(empty.catalogue.component_join(&seen, &other.host, &component).await.unwrap().is_some());
     };

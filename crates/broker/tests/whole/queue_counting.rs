@@ -49,8 +49,8 @@ impl House {
     pub async fn start_held(&self) -> Whole {
         let pool = Arc::new(EmbeddedPool::new(self.journal.clone()));
         let hold = self.hold.clone();
-        let (totals, looks, shown) = (Arc::default(), Arc::default(), Arc::default());
-        let pool = CountingPool { pool, totals, looks, shown, hold };
+        let (totals, looks, shown, pages) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
+        let pool = CountingPool { pool, totals, looks, shown, pages, hold };
         let settings = one_pool(Arc::new(pool));
         let catalogue = self.catalogue().await;
         let broker = Broker::start(catalogue, &settings, replica(), self.clock.clone(), Limits::ZAQAR).await;

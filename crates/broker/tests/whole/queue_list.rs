@@ -11,7 +11,7 @@ use angarium_clock::Clock;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::{CommitResult, Coordination, Fence, Node, Op, Session, TreeError, Watch};
 use angarium_core::limits::Limits;
-use angarium_core::names::ProjectId;
+use angarium_core::names::{ProjectId, QueueKind};
 use angarium_core::page::PageLimit;
 use angarium_core::time::Timestamp;
 use angarium_storage::embedded::EmbeddedPool;
@@ -154,6 +154,7 @@ async fn crowded() -> (Broker, Arc<Calls>, TempDir) {
 
 pub fn filter() -> QueueFilter {
     QueueFilter {
+        kind: QueueKind::Queue,
         after: None,
         limit: PageLimit::new(Some(20), Limits::ZAQAR.queues_page).unwrap(),
         name_part: None,

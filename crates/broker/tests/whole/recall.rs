@@ -115,6 +115,7 @@ async fn recalled_message_stays_gone_after_restart() {
     let ids = whole.post(&q, 2, 3_600).await;
     let (claim, _) = hold(&whole.broker, &q).await;
     whole.broker.message_recall(&q, ids[0]).await.unwrap();
+    whole.broker.stop().await;
     drop((whole, plan));
     let (whole, _) = lives.whole().await;
     assert_eq!(whole.broker.claim_held(&q, claim).await.unwrap(), ids[1..]);

@@ -21,7 +21,7 @@ use super::{Whole, limit, metadata, queue, terms, whole};
 /// Attempts of a slot writer to send one batch.
 const TRIES: usize = 6;
 
-const AT_ONCE: Requeue = Requeue::At(Delay::Seconds(0));
+pub(super) const AT_ONCE: Requeue = Requeue::At(Delay::Seconds(0));
 
 /// Posts a message that is kept for an hour after it was settled.
 pub(super) async fn post_kept(whole: &Whole, at: &QueueRef) -> MessageId {
@@ -232,6 +232,7 @@ async fn earlier_claim_does_not_hold_requeued_message() {
         let (second, views) = hold(&whole.broker, &q).await;
         assert_eq!(views[0].attempts, 1);
         if restarts {
+            whole.broker.stop().await;
             drop((whole, plan));
             whole = lives.whole().await.0;
         }

@@ -237,8 +237,14 @@ async fn sweep_costs_the_same_whatever_lives_on() {
         let lives = Lives::new();
         let (totals, looks, shown) = <(Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
         let pool = Arc::new(EmbeddedPool::new(lives.journal.clone()));
-        let counting =
-            CountingPool { pool, totals, looks: looks.clone(), shown: shown.clone(), hold: Arc::default() };
+        let counting = CountingPool {
+            pool,
+            totals,
+            looks: looks.clone(),
+            shown: shown.clone(),
+            pages: Arc::default(),
+            hold: Arc::default(),
+        };
         let catalogue = Catalogue::new(Arc::new(EmbeddedTree::open(lives.journal.clone()).await.unwrap()));
         let (settings, clock) = (one_pool(Arc::new(counting)), lives.clock.clone());
         let broker = Broker::start(catalogue, &settings, replica(), clock, Limits::ZAQAR).await.unwrap();

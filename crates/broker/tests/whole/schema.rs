@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, SendEntry};
-use angarium_catalogue::{Catalogue, Component, ComponentState, OwnedSlot, Schema};
+use angarium_catalogue::{Catalogue, OwnedSlot, Schema};
 use angarium_clock::Clock;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::{Coordination, Op};
@@ -13,6 +13,7 @@ use angarium_core::error::{Error, Part};
 use angarium_core::ids::MessageId;
 use angarium_core::limits::Limits;
 use angarium_core::message::{Header, Life, NewMessage};
+use angarium_core::names::{QueueName, QueueRef};
 use angarium_core::outcome::{Keep, Tags};
 use angarium_core::patch::Change;
 use angarium_core::queue::CreateResult;
@@ -20,9 +21,8 @@ use angarium_journal::Journal;
 use angarium_storage::PoolReads;
 use angarium_storage::embedded::EmbeddedPool;
 use tempfile::TempDir;
-use uuid::Uuid;
 
-use super::{MAX_WAIT, metadata, one_pool, queue, replica};
+use super::{MAX_WAIT, metadata, one_pool, other_replica, queue, replica};
 
 struct Scene {
     tree: Arc<EmbeddedTree>,
@@ -59,17 +59,7 @@ impl Scene {
 
     /// Registers a replica whose program knows records up to this form. Returns its node.
     async fn join(&self, schema: Schema) -> String {
-        let component = Component {
-            instance: Uuid::from_u128(2),
-            address: "127.0.0.1:2".into(),
-            version: "0.0.9".into(),
-            schema: schema.0,
-            state: ComponentState::Running,
-            weight: 1,
-            started: 0,
-            unreached: None,
-            used_pools: None,
-        };
+        let component = other_replica(schema);
         let seen = self.catalogue.registry().await.unwrap();
         self.catalogue.component_join(&seen, "elsewhere", &component).await.unwrap().unwrap()
     }
@@ -191,4 +181,20 @@ async fn schema_in_force_rises_once_and_never_falls() {
     broker.stop().await;
     let again = scene.start().await.unwrap();
     assert_eq!(again.components().await.unwrap().schema, Schema::GROUPS);
+}
+
+/// An older replica would make a queue with the name of the topic.
+#[tokio::test(flavor = "multi_thread")]
+async fn topic_waits_for_older_replicas() {
+    let scene = scene().await;
+    let broker = scene.start().await.unwrap();
+    let older = scene.join(Schema::SHARED_HOLDS).await;
+    let project = queue("q").project;
+    let topic = QueueRef { project, name: QueueName::topic("news").unwrap() };
+    let refused = broker.queue_create(&topic, metadata("{}")).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { part: Part::Coordination, .. }), "{refused}");
+    assert!(scene.catalogue.queue_record_now(&topic).await.unwrap().is_none());
+    scene.tree.commit(&[], &[Op::Delete { path: older }]).await.unwrap();
+    assert_eq!(broker.queue_create(&topic, metadata("{}")).await.unwrap(), CreateResult::New);
+    assert_eq!(broker.components().await.unwrap().schema, Schema::SUBSCRIPTIONS);
 }

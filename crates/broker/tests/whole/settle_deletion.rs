@@ -64,6 +64,85 @@ async fn queue_with_stuck_forwards_stays_until_forced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn subscription_with_stuck_forwards_stays() {
+    let pools = Pools::new();
+    let (whole, q, next) = (pools.start().await, queue("q"), queue("next"));
+    whole.create_in_both(&q, &next).await;
+    let (id, own) = whole.subscribe(&q, "pull:").await;
+    whole.post(&q, 1, 3_600).await;
+    let (claim, views) = hold(&whole.broker, &own).await;
+    pools.plan.next(&vec![Fault::NotSent; FOR_EVER]);
+    settle_one(&whole.broker, &own, claim, forwarding(views[0].id, "next")).await.unwrap();
+    let refused = whole.broker.subscription_delete(&q, id).await.unwrap_err();
+    assert!(refused.nothing_written() && matches!(refused, Error::Busy(_)), "{refused:?}");
+    assert_eq!(whole.broker.queue_stats(&own).await.unwrap().in_transfer, 1);
+    pools.plan.clear();
+    until("the subscription stays", async || whole.broker.subscription_delete(&q, id).await.is_ok()).await;
+    until("the forward does not arrive", async || ready(&whole, &next).await == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_subscription_keeps_no_other_from_its_end() {
+    let pools = Pools::new();
+    let (whole, q, next) = (pools.start().await, queue("q"), queue("next"));
+    whole.create_in_both(&q, &next).await;
+    let mut owns = Vec::new();
+    for number in 0..4 {
+        owns.push(whole.subscribe(&q, &format!("pull:{number}")).await);
+    }
+    whole.post(&q, 1, 3_600).await;
+    for (_, own) in &owns[..2] {
+        let (claim, views) = hold(&whole.broker, own).await;
+        if pools.plan.is_done() {
+            pools.plan.next(&vec![Fault::NotSent; FOR_EVER]);
+        }
+        settle_one(&whole.broker, own, claim, forwarding(views[0].id, "next")).await.unwrap();
+    }
+    let begun = Instant::now();
+    let refused = whole.broker.subscriptions_delete(&q).await.unwrap_err();
+    assert!(matches!(refused, Error::Busy(_)), "{refused:?}");
+    assert!(begun.elapsed() < Duration::from_secs(8), "they are waited for together");
+    for (number, (id, _)) in owns.iter().enumerate() {
+        assert_eq!(whole.broker.subscription_get(&q, *id).await.is_ok(), number < 2, "{number}");
+    }
+    pools.plan.clear();
+    until("the others stay", async || whole.broker.subscriptions_delete(&q).await.is_ok()).await;
+    until("the forwards do not arrive", async || ready(&whole, &next).await == 2).await;
+}
+
+/// Deletes a queue whose subscription has a forward that cannot leave, and lets it leave after this time.
+async fn delete_source_with_stuck_forward(stuck: Duration) -> (Pools, Whole, QueueRef) {
+    let pools = Pools::new();
+    let (whole, q, next) = (pools.start().await, queue("q"), queue("next"));
+    whole.create_in_both(&q, &next).await;
+    let (_, own) = whole.subscribe(&q, "pull:").await;
+    whole.post(&q, 1, 3_600).await;
+    let (claim, views) = hold(&whole.broker, &own).await;
+    pools.plan.next(&vec![Fault::NotSent; FOR_EVER]);
+    settle_one(&whole.broker, &own, claim, forwarding(views[0].id, "next")).await.unwrap();
+    whole.broker.queue_delete(&q).await.unwrap();
+    assert!(!whole.broker.queue_stats(&q).await.unwrap().exists);
+    tokio::time::sleep(stuck).await;
+    pools.plan.clear();
+    (pools, whole, own)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forward_leaves_subscription_of_deleted_queue() {
+    // Longer than until the cleaning of deleted queues begins.
+    let (_pools, whole, own) = delete_source_with_stuck_forward(Duration::from_secs(2)).await;
+    until("the forward does not arrive", async || ready(&whole, &queue("next")).await == 1).await;
+    until("the subscription stays", async || !whole.broker.queue_stats(&own).await.unwrap().exists).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stuck_forward_ends_with_its_deleted_source() {
+    let (_pools, whole, own) = delete_source_with_stuck_forward(Duration::from_secs(12)).await;
+    assert!(!whole.broker.queue_stats(&own).await.unwrap().exists);
+    assert_eq!(ready(&whole, &queue("next")).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn deletion_retries_target_and_then_succeeds() {
     let pools = Pools::new();
     let whole = forwarded_to_dead_pool(&pools).await;

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use angarium_broker::{MessageStatus, MessageView};
-use angarium_cluster::peer_client::{ArrivalRequest, DepartureRequest, OwnerEpoch};
+use angarium_cluster::peer_client::{
+    ArrivalRequest, DepartureRequest, OwnerEpoch, StatesRequest, StatesResponse,
+};
 use angarium_core::claim::ClaimWait;
 use angarium_core::error::{Error, ErrorCode};
-use angarium_core::ids::MessageId;
+use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
 use angarium_core::settle::{MessageState, Requeue, Verdict};
 use angarium_storage::PoolReads;
@@ -20,15 +22,28 @@ use super::{metadata, queue, whole};
 
 /// A message that its holder has moved from `q` to `next`, whose pool takes nothing.
 pub(super) async fn moved() -> (Faulty, MessageId) {
+    let Moved { faulty, id, .. } = moved_beside(0).await;
+    (faulty, id)
+}
+
+/// A message in transfer, and ready ones of its queue.
+struct Moved {
+    faulty: Faulty,
+    id: MessageId,
+    ready: Vec<MessageId>,
+}
+
+async fn moved_beside(ready: usize) -> Moved {
     let faulty = faulty().await;
     let (whole, q) = (&faulty.whole, queue("q"));
     let id = whole.post(&q, 1, 60).await[0];
     let (claim, _) = hold(&whole.broker, &q).await;
+    let ready = if ready > 0 { whole.post(&q, ready, 60).await } else { Vec::new() };
     faulty.pool.next(&[Fault::NotSent; 1_000]);
     faulty.pool.skip(1);
     let moved = Verdict::Move { target: name("next"), delay: None };
     settle_one(&whole.broker, &q, claim, entry(id, moved)).await.unwrap();
-    (faulty, id)
+    Moved { faulty, id, ready }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,6 +112,53 @@ async fn late_departure_removes_no_other_transfer() {
     }
     // That of its own transfer is carried out: the pool refuses it.
     depart(target.0, grant).await.unwrap_err();
+}
+
+/// The owner of a target learns which messages are still here, and which of those are not on their way to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn states_at_source_are_those_of_its_incarnation() {
+    let Moved { faulty, id, ready } = moved_beside(1).await;
+    let (broker, ready, gone) = (&faulty.whole.broker, ready[0], MessageId::from_bytes([7; 16]));
+    let source_id = id_of(&faulty.catalogue, "q").await.unwrap();
+    let (slot, latest) = (queue("next").slot(), 1_000_000);
+    let states = async |source: &str, source_id, transaction| {
+        let owner = OwnerEpoch { slot: slot.0, generation: 1, transaction };
+        let source = (&queue(source)).into();
+        let question = StatesRequest { source, source_id, ids: vec![id, ready, gone], owner };
+        broker.read_transfer_states(question).await
+    };
+    for source_id in [Some(source_id), None] {
+        let StatesResponse { moving, kept } = states("q", source_id, latest).await.unwrap();
+        assert_eq!((moving, kept), (vec![id], vec![ready]), "{source_id:?}");
+    }
+    for (source, source_id) in [("q", Some(QueueId::from_bytes([9; 16]))), ("absent", None)] {
+        let StatesResponse { moving, kept } = states(source, source_id, latest).await.unwrap();
+        assert!(moving.is_empty() && kept.is_empty(), "{source}: {moving:?} {kept:?}");
+    }
+    let refused = states("q", Some(source_id), latest - 1).await.unwrap_err();
+    assert_eq!(refused.error_code(), ErrorCode::Unavailable, "a later owner has asked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn departure_removes_only_messages_in_transfer() {
+    let Moved { faulty, id, ready } = moved_beside(1).await;
+    let (broker, q, ready) = (&faulty.whole.broker, queue("q"), ready[0]);
+    let source_id = id_of(&faulty.catalogue, "q").await.unwrap();
+    let depart = async |source_id, ids: Vec<MessageId>| {
+        let owner = OwnerEpoch { slot: queue("next").slot().0, generation: 1, transaction: 1_000_000 };
+        let grants = Vec::new();
+        broker.remove_departed(DepartureRequest { source: (&q).into(), source_id, ids, grants, owner }).await
+    };
+    let left = async || {
+        let found = faulty.store.get(source_id, &[id, ready]).await.unwrap();
+        found.into_iter().map(|message| message.header.id).collect::<Vec<_>>()
+    };
+    depart(QueueId::from_bytes([9; 16]), vec![id, ready]).await.unwrap();
+    depart(source_id, vec![ready, MessageId::from_bytes([7; 16])]).await.unwrap();
+    assert_eq!(left().await, [id, ready], "another incarnation, and a message that does not leave");
+    faulty.pool.clear();
+    depart(source_id, vec![id, ready]).await.unwrap();
+    assert_eq!(left().await, [ready]);
 }
 
 /// The request was sent before the target had its present owner, which has transferred messages within this replica.

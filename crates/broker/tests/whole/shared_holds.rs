@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use angarium_broker::{Broker, HoldTerms};
-use angarium_catalogue::{Catalogue, Component, ComponentState, Schema};
+use angarium_catalogue::{Catalogue, Schema};
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::{Coordination, Op};
 use angarium_core::access::Role;
@@ -20,13 +20,12 @@ use angarium_core::pool::{PoolChange, PoolUri};
 use angarium_storage::embedded::EmbeddedPool;
 use angarium_storage::{Epoch, PoolWrites, StoreError};
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 use super::deadletters::Lives;
 use super::faulty::{Fault, FaultyTree, Plan};
 use super::migration::{Pools, to};
 use super::transfers::until;
-use super::{limit, one_pool, queue, replica, terms, whole};
+use super::{limit, one_pool, other_replica, queue, replica, terms, whole};
 
 fn pool(name: &str) -> HoldTarget {
     HoldTarget::Pool(PoolName::new(name).unwrap())
@@ -329,17 +328,7 @@ async fn shared_hold_waits_for_older_replicas() {
     let (whole, _) = lives.whole().await;
     let at = queue("q");
     post(&whole.broker, &at).await.unwrap();
-    let older = Component {
-        instance: Uuid::from_u128(2),
-        address: "127.0.0.1:2".into(),
-        version: "0.0.9".into(),
-        schema: Schema::TASKS.0,
-        state: ComponentState::Running,
-        weight: 1,
-        started: 0,
-        unreached: None,
-        used_pools: None,
-    };
+    let older = other_replica(Schema::TASKS);
     let seen = lives.catalogue().registry().await.unwrap();
     lives.catalogue().component_join(&seen, "elsewhere", &older).await.unwrap().unwrap();
     for target in [pool("default"), project("")] {

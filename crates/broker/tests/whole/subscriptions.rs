@@ -9,7 +9,7 @@ use angarium_core::delay::Delay;
 use angarium_core::error::Error;
 use angarium_core::group::DedupId;
 use angarium_core::ids::SubscriptionId;
-use angarium_core::limits::{self as core_limits, Limits};
+use angarium_core::limits::Limits;
 use angarium_core::message::{MessageTtl, NewMessage};
 use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
@@ -24,7 +24,6 @@ use super::deadletters::{FOR_EVER, Lives, ONCE};
 use super::faulty::Fault;
 use super::groups::in_group;
 use super::holds::{claims_held, effects, hold_terms};
-use super::migration::{Pools, to};
 use super::quotas::Bounded;
 use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms, whole};
@@ -62,7 +61,7 @@ impl Whole {
     }
 
     /// Claims messages and keeps them. Returns their bodies.
-    async fn claim_bodies(&self, at: &QueueRef, messages: i64) -> Vec<String> {
+    pub(super) async fn claim_bodies(&self, at: &QueueRef, messages: i64) -> Vec<String> {
         let claim = self.broker.claim_create(at, terms(3_600), limit(messages)).await.unwrap();
         let Some((view, mut guard)) = claim else { return Vec::new() };
         guard.done();
@@ -70,7 +69,7 @@ impl Whole {
     }
 
     /// Claims all messages. Returns their bodies.
-    async fn drain_bodies(&self, at: &QueueRef) -> Vec<String> {
+    pub(super) async fn drain_bodies(&self, at: &QueueRef) -> Vec<String> {
         let mut found = Vec::new();
         loop {
             let claimed = self.claim_bodies(at, 20).await;
@@ -82,7 +81,7 @@ impl Whole {
     }
 
     /// Claims so many messages, as long as a busy machine may need. Returns their bodies.
-    async fn claim_all(&self, at: &QueueRef, count: usize) -> Vec<String> {
+    pub(super) async fn claim_all(&self, at: &QueueRef, count: usize) -> Vec<String> {
         let mut found = Vec::new();
         until("messages are missing", async || {
             found.extend(self.claim_bodies(at, 20).await);
@@ -95,12 +94,12 @@ impl Whole {
 }
 
 /// The body of a message as no other one has it.
-fn next_body() -> String {
+pub(super) fn next_body() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed).to_string()
 }
 
-fn with_body(body: &str) -> NewMessage {
+pub(super) fn with_body(body: &str) -> NewMessage {
     NewMessage { body: body.to_owned().into(), ..NewMessage::default() }
 }
 
@@ -285,13 +284,6 @@ async fn repeated_and_impossible_subscribers_are_refused() {
     change(id, to("pull:b")).await.unwrap();
     whole.broker.subscription_delete(&q, other).await.unwrap();
     assert_eq!(change(other, to("pull:d")).await, Err("not_found"));
-    for number in 1..core_limits::SUBSCRIPTIONS {
-        whole.subscribe(&q, &format!("pull:{number}")).await;
-    }
-    assert_eq!(refused("pull:more").await.code(), "too_many");
-    // The greatest number of them gets its copies.
-    let ids = whole.post_bodies(&q, 2, 3_600).await;
-    assert_eq!(whole.claim_all(&q.of_subscription(id), 2).await, ids);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -381,23 +373,6 @@ async fn closed_queue_of_subscription_gets_its_copy() {
     }
     let more = whole.post_bodies(&q, 2, 3_600).await;
     assert_eq!(whole.claim_all(&own, 4).await, [ids, more].concat());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn queue_with_subscriptions_does_not_migrate() {
-    let (pools, q) = (Pools::new(), queue("q"));
-    let (whole, _) = pools.start().await;
-    let (id, own) = whole.subscribe(&q, "pull:").await;
-    for at in [&q, &own] {
-        let refused = whole.broker.queue_migrate(at, to("b")).await.unwrap_err();
-        assert_eq!(refused.code(), "conflict", "{at:?}");
-    }
-    whole.broker.subscription_delete(&q, id).await.unwrap();
-    whole.broker.queue_migrate(&q, to("b")).await.unwrap();
-    whole.arrived(&q).await;
-    let (_, own) = whole.subscribe(&q, "pull:").await;
-    let ids = whole.post_bodies(&q, 1, 3_600).await;
-    assert_eq!(whole.claim_all(&own, 1).await, ids);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,9 +13,10 @@ use angarium_core::message::NewMessage;
 use angarium_core::move_task::{MoveFailure, MoveRate, MoveStatus, MoveTask, TaskRequest, TaskVerb};
 use angarium_core::names::QueueRef;
 use angarium_core::outcome::{EventKind, Keep, Tags};
-use angarium_core::settle::{MessageState, Retry};
+use angarium_core::settle::{MessageState, Requeue, Retry};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::deadletters::{FOR_EVER, Lives, ONCE, claim_once};
@@ -373,6 +374,54 @@ async fn task_without_filter_makes_no_target_again() {
     assert_eq!((task.status, task.moved), (MoveStatus::Failed(MoveFailure::NoTarget), 0));
     assert!(whole.broker.queue_metadata(&next).await.unwrap().is_none());
     assert_eq!(whole.claim(&q, 20, 300).await, ids);
+}
+
+/// The request that changes the message fails long after the task has met it.
+#[tokio::test(flavor = "multi_thread")]
+async fn task_waits_for_a_change_in_progress() {
+    let faulty = faulty().await;
+    let (whole, q) = (&faulty.whole, queue("q"));
+    let ids = whole.failed(&q, &["eu"]).await;
+    // The batch is sent again, as often as a slot does.
+    let again = [Fault::NotSent; 5];
+    faulty.pool.next(&[Fault::HeldAndLost]);
+    faulty.pool.next(&again);
+    let (broker, at, id) = (whole.broker.clone(), q.clone(), ids[0]);
+    let mut change = JoinSet::new();
+    change.spawn(async move { broker.message_requeue(&at, id, Requeue::Never).await });
+    until("nothing is written", async || faulty.pool.left() == again.len()).await;
+    whole.begin_task(&q, request(TaskVerb::Requeue, of_states(&[MessageState::Failed]))).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert!(whole.newest_task(&q).await.is_active(), "it has not requeued the message");
+    faulty.pool.release();
+    change.join_next().await.unwrap().unwrap().unwrap_err();
+    let task = whole.ended_task(&q).await;
+    assert_eq!((task.status, task.moved, skipped(&task)), (MoveStatus::Completed, 1, 0));
+    assert_eq!(looked_at(&task), 1);
+    assert_eq!(whole.claim(&q, 20, 300).await, ids);
+}
+
+/// A step that is repeated because of one message counts the others once.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_step_counts_staying_messages_once() {
+    let faulty = faulty().await;
+    let (whole, q) = (&faulty.whole, queue("q"));
+    let ids = whole.failed(&q, &["eu", "eu"]).await;
+    let again = [Fault::NotSent; 5];
+    faulty.pool.next(&[Fault::HeldAndLost]);
+    faulty.pool.next(&again);
+    let (broker, at, id) = (whole.broker.clone(), q.clone(), ids[0]);
+    let mut change = JoinSet::new();
+    change.spawn(async move { broker.message_requeue(&at, id, Requeue::Never).await });
+    until("nothing is written", async || faulty.pool.left() == again.len()).await;
+    // They are no dead letters, so they have no origin.
+    whole.begin_task(&q, request(TaskVerb::Move, of_states(&[MessageState::Failed]))).await;
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    faulty.pool.release();
+    change.join_next().await.unwrap().unwrap().unwrap_err();
+    let task = whole.ended_task(&q).await;
+    assert_eq!((task.status, task.moved, skipped(&task), looked_at(&task)), (MoveStatus::Completed, 0, 0, 2));
+    assert_eq!(task.selected.unwrap().failed.into_values().collect::<Vec<_>>(), [2]);
 }
 
 /// A process ends at any point of a task; the next one finishes it. No message is changed twice, none that the filter

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use angarium_broker::{
-    MessageStatus, NewSubscription, WebhookFailure, WebhookFailureKind, WebhookMessage, WebhookSender,
-    WebhookTarget,
+    MessageStatus, NewSubscription, WebhookFailure, WebhookFailureKind, WebhookId, WebhookMessage,
+    WebhookSender, WebhookTarget,
 };
 use angarium_core::claim::ClaimWait;
 use angarium_core::error::{Error, InvalidPart};
@@ -27,7 +27,7 @@ use super::{Whole, metadata, queue, whole};
 
 /// Answers with the next of its results, and with success when there is none left.
 #[derive(Debug, Default)]
-struct ScriptedSender {
+pub(super) struct ScriptedSender {
     results: Mutex<VecDeque<WebhookFailure>>,
     sent: Mutex<Vec<(MessageId, Value)>>,
     /// The address of the last request.
@@ -58,7 +58,8 @@ impl WebhookSender for ScriptedSender {
         tokio::time::sleep(self.pause).await;
         self.most.lock().0 -= 1;
         let body = serde_json::from_slice::<Value>(&message.body).unwrap();
-        self.sent.lock().push((message.id, body["body"].clone()));
+        let WebhookId::Message(id) = message.id else { panic!("no webhook here needs a confirmation") };
+        self.sent.lock().push((id, body["body"].clone()));
         self.results.lock().pop_front().map_or(Ok(()), Err)
     }
 }
@@ -72,6 +73,16 @@ impl ScriptedSender {
         };
         self.results.lock().extend(results.iter().map(failure));
         Arc::new(self)
+    }
+
+    /// Number of requests that were answered.
+    pub(super) fn delivered(&self) -> usize {
+        self.sent.lock().len()
+    }
+
+    /// The greatest number of requests at the same time.
+    pub(super) fn most_at_once(&self) -> usize {
+        self.most.lock().1
     }
 
     fn bodies(&self) -> Vec<String> {
@@ -127,6 +138,24 @@ async fn failed_delivery_is_repeated_under_its_id() {
     until("deliveries", async || sender.sent.lock().len() == 4 && whole.is_empty(&own).await).await;
     let sent = sender.sent.lock().clone();
     assert!(sent.iter().all(|(id, _)| *id == sent[0].0), "{sent:?}");
+}
+
+#[tokio::test]
+async fn full_webhook_drops_its_failed_messages_first() {
+    let whole = whole().await;
+    let (q, sender) = (queue("orders"), ScriptedSender::default().fails(&[WebhookFailureKind::Refused; 5]));
+    let own = whole.hook(&q, &sender, r#"{"max_messages": 3, "overflow": "drop_oldest"}"#).await;
+    for sent in 1..=5 {
+        whole.post_bodies(&q, 1, 300).await;
+        until("deliveries", async || {
+            let stats = whole.broker.queue_stats(&own).await.unwrap();
+            sender.sent.lock().len() == sent && stats.free + stats.claimed == 0
+        })
+        .await;
+    }
+    let id = own.name.subscription().unwrap();
+    let view = whole.broker.subscription_get(&q, id).await.unwrap();
+    assert_eq!(view.backlog.unwrap().omissions.dropped, 2);
 }
 
 #[tokio::test]
@@ -240,7 +269,29 @@ async fn success_ends_a_pause_for_the_next_message() {
     until("both requests", async || sender.sent.lock().len() == 2).await;
     whole.post_bodies(&q, 1, 3_600).await;
     until("the third request", async || sender.sent.lock().len() == 3).await;
-    assert_eq!(whole.waiting(&own).await, 1, "the first message waits as long as its receiver wants");
+    until("the first message waits as long as its receiver wants", async || whole.waiting(&own).await == 1)
+        .await;
+}
+
+#[tokio::test]
+async fn message_is_sent_once_more_before_its_life_ends() {
+    let (whole, q) = (whole().await, queue("orders"));
+    let unavailable = WebhookFailure {
+        kind: WebhookFailureKind::Unavailable,
+        reason: "answered 503".to_owned(),
+        retry_after: Some(Duration::from_secs(3_600)),
+    };
+    let results = Mutex::new(VecDeque::from([unavailable]));
+    let sender = Arc::new(ScriptedSender { results, ..ScriptedSender::default() });
+    let own = whole.hook(&q, &sender, "{}").await;
+    whole.post_bodies(&q, 1, 600).await;
+    until("the first request", async || sender.sent.lock().len() == 1).await;
+    whole.clock.advance(560_000);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(sender.sent.lock().len(), 1, "its receiver wants a pause");
+    whole.clock.advance(11_000);
+    until("the last request", async || whole.is_empty(&own).await).await;
+    assert_eq!(sender.sent.lock().len(), 2);
 }
 
 #[tokio::test]

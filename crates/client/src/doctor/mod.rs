@@ -5,6 +5,7 @@ mod data;
 mod queues;
 mod server;
 mod store;
+mod subscriptions;
 
 use std::path::PathBuf;
 

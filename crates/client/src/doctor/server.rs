@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
 
-use super::{Check, Verdict, queues};
+use super::{Check, Verdict, queues, subscriptions};
 use crate::caller::{CallerArgs, Origin};
 use crate::failure::Failure;
 use crate::health::{self, PoolHealth};
@@ -63,6 +63,7 @@ pub(super) fn checks(caller: &CallerArgs, names: &[String]) -> Result<Vec<Check>
     checks.extend(pools(&remote));
     if is_accepted {
         checks.extend(queues::checks(&remote, names));
+        checks.extend(subscriptions::checks(&remote, names));
     }
     Ok(checks)
 }

@@ -75,7 +75,7 @@ struct PeekedOutcome {
 }
 
 pub(super) fn run(caller: &CallerArgs, remote: &Remote, args: &PeekArgs) -> Result<(), Failure> {
-    let mut parameters = args.filter.parameters();
+    let mut parameters = args.filter.parameters()?;
     parameters.push(("body", args.body.clone()));
     let path = format!("{}/peek", queue::path(&args.queue));
     let listing = Listing::new(remote, &path, "messages", &args.extent, &parameters).past_empty_pages();

@@ -1,6 +1,7 @@
 //! The address of a tree in ZooKeeper: the servers of the ensemble, and the node that is the root of the tree.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use super::path;
@@ -39,6 +40,17 @@ impl Address {
         self.hosts.split(',')
     }
 
+    /// Returns the name or the IP address of each server, without brackets.
+    pub(super) fn host_names(&self) -> impl Iterator<Item = &str> {
+        self.servers().map(host_name)
+    }
+
+    /// Returns whether all servers are on this machine.
+    pub fn is_local(&self) -> bool {
+        let is_loopback = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
+        self.host_names().all(|host| host == "localhost" || is_loopback(host))
+    }
+
     /// Returns the root as an absolute path. It is never `/`, because ZooKeeper has its own nodes there.
     pub(super) fn root(&self) -> &str {
         &self.root
@@ -71,6 +83,14 @@ impl FromStr for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}{}", self.hosts, self.root)
+    }
+}
+
+/// Returns the host of `host:port`, as the client reads it.
+pub(super) fn host_name(server: &str) -> &str {
+    match server.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, _)) => name,
+        None => server.rsplit_once(':').map_or(server, |(name, _)| name),
     }
 }
 
@@ -111,6 +131,15 @@ mod tests {
             "zookeeper://a/../b",
         ] {
             assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn servers_beyond_this_machine_are_told_apart() {
+        let is_local = |text: &str| text.parse::<Address>().unwrap().is_local();
+        assert!(is_local("zookeeper://127.0.0.1:1,localhost,[::1]:3,[::ffff:127.0.0.1]"));
+        for far in ["zookeeper://127.0.0.1,zk", "zookeeper://10.0.0.1:2181", "zookeeper://[::2]"] {
+            assert!(!is_local(far), "{far}");
         }
     }
 

@@ -40,13 +40,15 @@ impl Committer<'_> {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 changed = connection.changed() => changed?,
+                () = self.session.outdates(&self.writer) => {}
                 is_open = self.waiting.any() => if !is_open { return Ok(()) },
             }
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 up = connection.up() => up?,
             }
-            if self.writer.version() >= self.writer_commits {
+            let is_outdated = self.writer.protection() != self.session.protection();
+            if is_outdated || self.writer.version() >= self.writer_commits {
                 self.replace_writer().await;
             }
             let pieces = self.waiting.take();
@@ -56,17 +58,20 @@ impl Committer<'_> {
         }
     }
 
-    /// Creates a new writer's node for later commits. If this fails, the old node stays in use.
+    /// Creates a new writer's node for later commits. If this fails, the old node stays in use, for a moment at least.
     async fn replace_writer(&mut self) {
-        let client = &self.session.client;
-        match Writer::create(client).await {
+        let (client, has_identity) = (&self.session.client, self.session.identity.is_some());
+        match Writer::create(client, has_identity, self.session.protection()).await {
             Ok(fresh) => {
                 let old = std::mem::replace(&mut self.writer, fresh);
                 if let Err(error) = client.delete(old.path(), None).await {
                     debug!(%error, "old writer node left to its session");
                 }
             }
-            Err(error) => warn!(%error, "zookeeper writer node not replaced"),
+            Err(error) => {
+                warn!(%error, "zookeeper writer node not replaced");
+                tokio::time::sleep(SETTLE_PAUSE).await;
+            }
         }
     }
 

@@ -12,13 +12,17 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 use zookeeper_client::Error as ZkError;
 
+use super::access::AccessFiles;
 use super::address::Address;
 use super::committer::Committer;
 use super::errors::{Verdict, not_sent, verdict};
 use super::lease::Lease;
 use super::limits;
 use super::pieces::PendingPieces;
-use super::session::{Session, SessionLoss};
+use super::reachability::{self, ServerFaults};
+use super::session::{Session, SessionFailure, SessionLoss};
+use super::survey::Survey;
+use super::writer::Writer;
 use super::{Link, Session as SessionView, TreeError, ZooKeeperTimeouts};
 use angarium_core::limits as core_limits;
 use angarium_core::time::millis;
@@ -26,12 +30,20 @@ use angarium_core::time::millis;
 /// Min and max pause before a session is created again. The pause doubles while this fails.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// Pause between two looks at the servers during a start.
+const FAULT_PAUSE: Duration = Duration::from_secs(2);
+
+/// Looks in a row by which faults at all servers end a start.
+const FAULT_LOOKS: u32 = 3;
+
 /// Pause before a read without an answer is sent again.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// State shared by the handle of a tree, its keeper and its reads.
 pub(super) struct Shared {
     pub(super) address: Address,
+    /// Read for each session.
+    pub(super) access: AccessFiles,
     pub(super) max_wait: ZooKeeperTimeouts,
     /// The current session; none while there is none. Only the keeper sets it.
     pub(super) session: watch::Sender<Option<Arc<Session>>>,
@@ -41,6 +53,10 @@ pub(super) struct Shared {
     pub(super) lease: Lease,
     /// Why there is no session. The keeper writes it, refused calls report it.
     pub(super) last_error: Mutex<String>,
+    /// Number of sessions refused in a row for reasons that do not pass by themselves.
+    pub(super) refusals: watch::Sender<u32>,
+    /// Open nodes.
+    pub(super) survey: Survey,
     /// Bounds the admitted reads, and `reading` those of them that may be in flight at once.
     pub(super) admitted: Arc<Semaphore>,
     pub(super) reading: Semaphore,
@@ -50,14 +66,17 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(address: Address, max_wait: ZooKeeperTimeouts) -> Self {
+    pub(super) fn new(address: Address, access: AccessFiles, max_wait: ZooKeeperTimeouts) -> Self {
         Self {
             address,
+            access,
             max_wait,
             session: watch::Sender::new(None),
             view: watch::Sender::new(SessionView { generation: 0, link: Link::Lost }),
             lease: Lease::default(),
             last_error: Mutex::new("none was made yet".into()),
+            refusals: watch::Sender::new(0),
+            survey: Survey::default(),
             admitted: Arc::new(Semaphore::new(limits::TREE_READS)),
             reading: Semaphore::new(core_limits::TREE_READS_AT_ONCE),
             tasks: TaskTracker::new(),
@@ -88,10 +107,15 @@ impl Shared {
         }
     }
 
-    /// Logs the loss of a session once. Before the first session the error of the start reports the cause.
+    /// Logs the loss of a session once, and the first refusal of another one, which only an operator can end. Before the
+    /// first session the error of the start reports the cause.
     fn log_loss(&self, lost: &SessionLoss, away: &mut Option<Instant>) {
         if self.view.borrow().generation == 0 || away.is_some() {
-            debug!(error = %lost, "zookeeper session not made");
+            if away.is_some() && *self.refusals.borrow() == 1 {
+                warn!(address = %self.address, error = %lost, "zookeeper session refused");
+            } else {
+                debug!(error = %lost, "zookeeper session not made");
+            }
         } else {
             warn!(address = %self.address, error = %lost, "zookeeper session lost");
             *away = Some(Instant::now());
@@ -104,17 +128,11 @@ impl Shared {
         waiting: &mut PendingPieces,
         away: &mut Option<Instant>,
     ) -> Result<(), SessionLoss> {
-        let start =
-            tokio::time::timeout(self.max_wait.start, Session::start(&self.address, self.max_wait.session));
         let started = tokio::select! {
             () = self.stop.cancelled() => return Ok(()),
-            started = start => started,
+            started = self.start_session() => started,
         };
-        let (session, writer) = match started {
-            Ok(Ok(started)) => started,
-            Ok(Err(error)) => return Err(SessionLoss(error.to_string())),
-            Err(_) => return Err(SessionLoss("a session was not ready in time".into())),
-        };
+        let (session, writer) = started?;
         let session = Arc::new(session);
         let id = session.client.session_id();
         match away.take() {
@@ -134,6 +152,8 @@ impl Shared {
             end = committer.run(&self.stop) => end,
             lost = self.watch_link(&session) => Err(lost),
             never = self.lease.keep(&session) => match never {},
+            never = session.follow_protection() => match never {},
+            never = self.survey.keep(&session) => match never {},
         };
         self.lease.end();
         self.session.send_replace(None);
@@ -141,6 +161,25 @@ impl Shared {
         session.ended.cancel();
         Session::close(session).await;
         end
+    }
+
+    async fn start_session(&self) -> Result<(Session, Writer), SessionLoss> {
+        let start = async {
+            let access = self.access.read(&self.address)?;
+            Session::start(&self.address, &access, self.max_wait.session).await
+        };
+        let failure: SessionFailure = match tokio::time::timeout(self.max_wait.start, start).await {
+            Ok(Ok(started)) => {
+                self.refusals.send_replace(0);
+                return Ok(started);
+            }
+            Ok(Err(failure)) => failure,
+            Err(_) => return Err(SessionLoss("a session was not ready in time".into())),
+        };
+        // Written before the refusal is counted: the last refusal of a start is reported with this text.
+        *self.last_error.lock() = failure.to_string();
+        self.refusals.send_modify(|refusals| *refusals = if failure.lasts() { *refusals + 1 } else { 0 });
+        Err(SessionLoss(failure.to_string()))
     }
 
     /// Publishes each change of the connection until the session ends. A connection that is lost and regained before
@@ -212,6 +251,31 @@ impl Shared {
                 changed = sessions.changed() => changed.ok()?,
             }
         }
+    }
+
+    /// Looks at the servers until each of them has had faults that last [`FAULT_LOOKS`] times in a row, and returns the last
+    /// ones. So a proxy whose servers are starting ends no start at once.
+    pub(super) async fn lasting_faults(&self) -> String {
+        let mut looks = 0;
+        loop {
+            tokio::time::sleep(FAULT_PAUSE).await;
+            match self.diagnose().await {
+                Some(faults) if faults.lasts => {
+                    looks += 1;
+                    if looks == FAULT_LOOKS {
+                        return faults.text;
+                    }
+                }
+                _ => looks = 0,
+            }
+        }
+    }
+
+    /// Returns the fault of each server, if none of them can be used.
+    pub(super) async fn diagnose(&self) -> Option<ServerFaults> {
+        let access = self.access.read(&self.address).ok();
+        let tls = access.as_ref().and_then(|access| access.tls());
+        reachability::diagnose(self.address.servers(), tls).await
     }
 
     pub(super) fn late(&self) -> TreeError {

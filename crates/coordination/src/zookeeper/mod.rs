@@ -7,6 +7,7 @@
 //! The paths below the root of the address belong to the tree. This module itself uses `/run/writers/{session}`: an
 //! ephemeral node, created with each session, with the number of the session's last commit.
 
+mod access;
 mod address;
 mod committer;
 mod directories;
@@ -16,9 +17,14 @@ mod lease;
 pub mod limits;
 mod multi;
 mod pieces;
+mod protection;
 mod reachability;
 mod recall;
+mod secure;
 mod session;
+mod survey;
+mod tls;
+mod walk;
 mod watches;
 mod writer;
 
@@ -31,7 +37,10 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use zookeeper_client::Error as ZkError;
 
+pub use access::{AccessError, AccessFiles, CertificateFiles};
 pub use address::Address;
+pub use protection::Protection;
+pub use secure::{SecureError, SecuredTree};
 
 use super::watch::Mailbox;
 use super::{
@@ -69,6 +78,9 @@ impl Default for ZooKeeperTimeouts {
     }
 }
 
+/// Number of refused sessions after which a start fails at once. The client's DIGEST-MD5 may fail by chance.
+const START_REFUSALS: u32 = 3;
+
 /// The tree in ZooKeeper. Dropping it ends its session soon after; [`Coordination::close`] waits for that.
 pub struct ZooKeeperTree {
     shared: Arc<Shared>,
@@ -76,22 +88,61 @@ pub struct ZooKeeperTree {
 }
 
 impl ZooKeeperTree {
-    /// Waits for the first session. Creates the root of the tree, with its parents, when it is missing.
+    /// Opens a tree without an identity and without TLS: see [`ZooKeeperTree::open_with`].
     pub async fn open(address: Address, max_wait: ZooKeeperTimeouts) -> Result<Self, TreeError> {
+        Self::open_with(address, AccessFiles::default(), max_wait).await
+    }
+
+    /// Waits for the first session. Creates the root of the tree, with its parents, when it is missing.
+    pub async fn open_with(
+        address: Address,
+        access: AccessFiles,
+        max_wait: ZooKeeperTimeouts,
+    ) -> Result<Self, TreeError> {
+        access.check(&address).map_err(|error| TreeError::NotSent(error.to_string()))?;
         info!(%address, timeout_ms = millis(max_wait.start), "waiting for zookeeper");
         let (commits, waiting) = PendingPieces::bounded();
-        let shared = Arc::new(Shared::new(address, max_wait));
+        let shared = Arc::new(Shared::new(address, access, max_wait));
         shared.tasks.spawn(Arc::clone(&shared).keep(waiting));
         // From here on, dropping the tree stops the keeper.
         let tree = Self { shared, commits };
-        let mut sessions = tree.shared.session.subscribe();
-        let started = tokio::time::timeout(max_wait.start, sessions.wait_for(Option::is_some)).await;
-        if !started.is_ok_and(|session| session.is_ok()) {
-            let last_error = tree.shared.last_error.lock().clone();
-            let found = reachability::diagnose(tree.shared.address.servers()).await.unwrap_or(last_error);
-            return Err(TreeError::NotSent(format!("{}: {found}", tree.shared.address)));
+        let (mut sessions, mut refusals) =
+            (tree.shared.session.subscribe(), tree.shared.refusals.subscribe());
+        let faults = tokio::select! {
+            biased;
+            Ok(_) = sessions.wait_for(Option::is_some) => return Ok(tree),
+            Ok(_) = refusals.wait_for(|refusals| *refusals >= START_REFUSALS) => None,
+            faults = tree.shared.lasting_faults() => Some(faults),
+            () = tokio::time::sleep(max_wait.start) => tree.shared.diagnose().await.map(|faults| faults.text),
+        };
+        let found = faults.unwrap_or_else(|| tree.shared.last_error.lock().clone());
+        Err(TreeError::NotSent(format!("{}: {found}", tree.shared.address)))
+    }
+
+    /// Returns who may use the nodes of the tree, as far as the current session knows; none without a session.
+    pub fn protection(&self) -> Option<Protection> {
+        self.shared.session.borrow().as_ref().map(|session| session.protection())
+    }
+
+    /// Returns whether the closing of the tree has begun and not ended, so that nodes of it may be open.
+    ///
+    /// # Errors
+    ///
+    /// ZooKeeper did not answer.
+    pub async fn is_closed_by_half(&self) -> Result<bool, SecureError> {
+        match self.shared.connected().await {
+            Some(session) => Ok(Protection::is_unfinished(&session.client).await?),
+            None => Err(SecureError::ZooKeeper("the tree is closed".into())),
         }
-        Ok(tree)
+    }
+
+    /// Closes the tree to all but the identity of this session, while replicas with that identity use it. Calls
+    /// `closed` after each node. After an error or an interruption the same call continues.
+    pub async fn secure(&self, closed: &mut (dyn FnMut(&str) + Send)) -> Result<SecuredTree, SecureError> {
+        match self.shared.connected().await {
+            Some(session) => secure::secure(&session, closed).await,
+            None => Err(SecureError::ZooKeeper("the tree is closed".into())),
+        }
     }
 
     /// Repeats a read until it has an answer or the deadline passes. So `request` may run more than once.
@@ -171,6 +222,13 @@ impl Coordination for ZooKeeperTree {
 
     fn session(&self) -> watch::Receiver<Session> {
         self.shared.view.subscribe()
+    }
+
+    fn warning(&self) -> Option<String> {
+        if self.shared.address.is_local() && !self.shared.access.name_an_identity() {
+            return None;
+        }
+        self.shared.survey.warning(self.shared.session.borrow().as_deref())
     }
 
     /// Returns the requested timeout, which the servers may have changed.

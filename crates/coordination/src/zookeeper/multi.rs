@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult};
+use zookeeper_client::{Client, CreateMode, Error as ZkError, MultiWriteError, MultiWriteResult};
 
 use super::directories::Directories;
 use super::errors::{Verdict, not_sent, verdict};
@@ -44,11 +44,11 @@ impl<'a> Multi<'a> {
         for (fence, _) in checks {
             multi.add_check_version(&fence.path, expected(fence.version))?;
         }
-        let mut plan = directories.plan();
+        let (mut plan, acls) = (directories.plan(), writer.protection().acls());
         for (op_index, op) in self.pieces.iter().flat_map(|piece| &piece.ops).enumerate() {
             match op {
                 Op::Create { path, data, mode } if plan.grow(path) => {
-                    multi.add_create(path, data, &create_mode(*mode).with_acls(Acls::anyone_all()))?;
+                    multi.add_create(path, data, &create_mode(*mode).with_acls(acls))?;
                 }
                 // Always refused: as BadVersion if the node exists, as NoNode if not, and only if everything before it
                 // in the multi holds. So the result is the same as if ZooKeeper itself had the bound.

@@ -1,16 +1,19 @@
 //! One session with the ensemble: its start, its connection states and its close. It does not outlive its expiry.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error as ThisError;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
-use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError, SessionState, StateWatcher};
+use tracing::{debug, info};
+use zookeeper_client::{Client, Error as ZkError, SessionState, StateWatcher};
 
+use super::access::{Access, AccessError};
 use super::address::Address;
 use super::directories::Directories;
+use super::protection::{self, Identity, Protection};
 use super::writer::{WRITERS, Writer};
 
 /// Max time for the servers to confirm the close of a session.
@@ -21,10 +24,55 @@ const CLOSE: Duration = Duration::from_secs(2);
 #[error("{0}")]
 pub(super) struct SessionLoss(pub(super) String);
 
+/// The reason why a session was not made.
+#[derive(Debug, ThisError)]
+pub(super) enum SessionFailure {
+    /// The files of the identity or of the certificates cannot be used.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The nodes are closed to this session.
+    #[error(
+        "the nodes of this tree are closed to {}: they belong to another one",
+        if *.0 { "the identity of this session" } else { "a session without an identity" }
+    )]
+    NoRight(bool),
+    /// The servers did not authenticate the session.
+    #[error(
+        "the servers gave the session no identity: their SASL provider, or their check of client certificates, is off"
+    )]
+    NoIdentity,
+    /// The servers refused the credentials.
+    #[error("the servers refuse the credentials of the session")]
+    AuthFailed,
+    /// Another error, which may pass.
+    #[error(transparent)]
+    Other(ZkError),
+}
+
+impl SessionFailure {
+    fn of(error: ZkError, has_identity: bool) -> Self {
+        match error {
+            ZkError::NoAuth => Self::NoRight(has_identity),
+            ZkError::InvalidAcl => Self::NoIdentity,
+            ZkError::AuthFailed => Self::AuthFailed,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Returns whether only a change of the settings, or at the servers, helps.
+    pub(super) fn lasts(&self) -> bool {
+        !matches!(self, Self::Other(_))
+    }
+}
+
 /// A session, and the directory sizes known in it.
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) directories: Directories,
+    /// The ids of the session; none when it is not authenticated.
+    pub(super) identity: Option<Identity>,
+    /// The last known protection of the tree. An open tree may be closed, and a closed one stays closed.
+    protection: watch::Sender<Protection>,
     states: States,
     /// Cancelled when the session has ended, so that its users drop it.
     pub(super) ended: CancellationToken,
@@ -40,19 +88,65 @@ impl Session {
     /// Connects, creates the root and the writer's node, and catches up with commits acknowledged in earlier sessions.
     ///
     /// Every step may be repeated, so an error or a dropped future leaves nothing harmful behind.
-    pub(super) async fn start(address: &Address, timeout: Duration) -> Result<(Self, Writer), ZkError> {
-        let connector = Client::connector().with_session_timeout(timeout);
-        let client = connector.connect(&address.hosts()).await?;
-        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-        client.mkdir(address.root(), &options).await?;
+    pub(super) async fn start(
+        address: &Address,
+        access: &Access,
+        timeout: Duration,
+    ) -> Result<(Self, Writer), SessionFailure> {
+        let has_identity = access.has_identity();
+        let started = Self::open(address, access, timeout).await;
+        started.map_err(|error| SessionFailure::of(error, has_identity))
+    }
+
+    async fn open(address: &Address, access: &Access, timeout: Duration) -> Result<(Self, Writer), ZkError> {
+        let client = access.connect(address, timeout).await?;
+        let has_identity = access.has_identity();
+        let root = if has_identity { Protection::Closed } else { Protection::Open };
+        protection::create_root(&client, address.root(), root).await?;
         let states = follow(client.state_watcher());
         let no_root = |_| ZkError::BadArguments(&"the root of the tree is no path");
         let client = client.chroot(address.root().to_owned()).map_err(no_root)?;
-        client.mkdir(WRITERS, &options).await?;
-        let writer = Writer::create(&client).await?;
-        client.sync("/").await?;
+        if client.check_stat(WRITERS).await?.is_none() {
+            let new = if has_identity { Protection::of_new_tree(&client).await? } else { Protection::Open };
+            new.create(&client).await?;
+        }
+        let (writer, protection) = create_writer(&client, has_identity).await?;
+        let identity = if has_identity { Some(Identity::read(&client, writer.path()).await?) } else { None };
+        if let (Some(identity), Protection::Closed) = (&identity, protection) {
+            protection::close_top(&client, identity).await?;
+        }
         let (directories, ended) = (Directories::default(), CancellationToken::new());
-        Ok((Self { client, directories, states, ended }, writer))
+        let protection = watch::Sender::new(protection);
+        Ok((Self { client, directories, identity, protection, states, ended }, writer))
+    }
+
+    pub(super) fn protection(&self) -> Protection {
+        *self.protection.borrow()
+    }
+
+    /// Waits until the protection of the tree is not the one that the writer was created for.
+    pub(super) async fn outdates(&self, writer: &Writer) {
+        let mut protection = self.protection.subscribe();
+        if protection.wait_for(|protection| *protection != writer.protection()).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Follows the protection of a tree that is open, if the session can create closed nodes. Cancel safe.
+    pub(super) async fn follow_protection(&self) -> Infallible {
+        let pause = self.client.session_timeout() / 6;
+        while self.identity.is_some() && self.protection() == Protection::Open {
+            tokio::time::sleep(pause).await;
+            match Protection::read(&self.client).await {
+                Ok(Protection::Closed) => {
+                    info!("zookeeper tree closed to other clients");
+                    self.protection.send_replace(Protection::Closed);
+                }
+                Ok(Protection::Open) => {}
+                Err(error) => debug!(%error, "protection of the tree not read"),
+            }
+        }
+        std::future::pending().await
     }
 
     /// Returns whether the session has a connection now.
@@ -73,6 +167,27 @@ impl Session {
         if tokio::time::timeout(CLOSE, closed).await.is_err() {
             info!("zookeeper session left to expire");
         }
+    }
+}
+
+/// Creates the writer's node for the protection of the tree.
+///
+/// The protection is read after the node exists. The session that closes the tree looks at the nodes after its
+/// declaration. So either it finds this node, or this session finds the declaration.
+async fn create_writer(client: &Client, has_identity: bool) -> Result<(Writer, Protection), ZkError> {
+    let mut expected = Protection::read(client).await?;
+    loop {
+        if !has_identity && expected == Protection::Closed {
+            return Err(ZkError::NoAuth);
+        }
+        let writer = Writer::create(client, has_identity, expected).await?;
+        client.sync("/").await?;
+        let protection = Protection::read(client).await?;
+        if protection == expected {
+            return Ok((writer, protection));
+        }
+        client.delete(writer.path(), None).await?;
+        expected = protection;
     }
 }
 

@@ -3,14 +3,21 @@
 //! It tells whether a multi whose answer was lost was applied. Its data is the number of the last multi, or `not` and
 //! the number of a voided multi. The committer voids a multi by setting the node in its place: the multi then finds an
 //! unexpected version, however late it arrives, and is refused.
+//!
+//! Its name also shows how its multis create nodes: open, or closed to all but the identity of the service. A session
+//! has one writer's node and one multi in flight. So a tree in which no name of a writer's node shows open creations
+//! gets no further open node.
 
 use uuid::Uuid;
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError};
 
+use super::protection::Protection;
 use super::session::SessionLoss;
 
 /// The directory of the writers' nodes.
 pub(super) const WRITERS: &str = "/run/writers";
+/// The end of the name of a node whose multis create closed nodes.
+const CLOSED: &str = "-closed";
 
 /// The node of one session.
 pub(super) struct Writer {
@@ -19,6 +26,8 @@ pub(super) struct Writer {
     version: i32,
     /// The number of the multi in flight, or of the next one.
     number: u64,
+    /// Protection of the nodes that its multis create.
+    protection: Protection,
 }
 
 /// The outcome of a multi whose answer was lost.
@@ -31,11 +40,28 @@ pub(super) enum LostMulti {
 }
 
 impl Writer {
-    /// Creates a node. Its name is new, so a node of a lost session is no conflict.
-    pub(super) async fn create(client: &Client) -> Result<Self, ZkError> {
-        let path = format!("{WRITERS}/{}", Uuid::new_v4());
-        client.create(&path, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all())).await?;
-        Ok(Self { path, version: 0, number: 1 })
+    /// Creates a node. Its name is new, so a node of a lost session is no conflict. No other session uses it, so a
+    /// session with an identity closes it, whatever the protection of the tree: the node shows that identity.
+    pub(super) async fn create(
+        client: &Client,
+        has_identity: bool,
+        protection: Protection,
+    ) -> Result<Self, ZkError> {
+        let end = if protection == Protection::Closed { CLOSED } else { "" };
+        let path = format!("{WRITERS}/{}{end}", Uuid::new_v4());
+        let acls = if has_identity { Acls::creator_all() } else { Acls::anyone_all() };
+        client.create(&path, b"", &CreateMode::Ephemeral.with_acls(acls)).await?;
+        Ok(Self { path, version: 0, number: 1, protection })
+    }
+
+    /// Returns the protection that the name of a writer's node shows.
+    pub(super) fn shown_by(name: &str) -> Protection {
+        if name.ends_with(CLOSED) { Protection::Closed } else { Protection::Open }
+    }
+
+    /// Returns the protection of the nodes that its multis create.
+    pub(super) fn protection(&self) -> Protection {
+        self.protection
     }
 
     pub(super) fn path(&self) -> &str {

@@ -6,6 +6,7 @@
 #[macro_use]
 mod facts;
 
+mod access;
 mod bounds;
 mod commits;
 mod concurrency;
@@ -15,6 +16,7 @@ mod history;
 mod links;
 mod nodes;
 mod planned;
+mod secure;
 mod support;
 mod watches;
 mod writers;

@@ -144,7 +144,7 @@ struct ListingChanges {
 
 impl ListingChanges {
     fn note(&mut self) {
-        self.is_overflowed |= self.changed.len() + self.posted.len() > limits::READY_CACHE_MESSAGES;
+        self.is_overflowed |= self.changed.len() + self.posted.len() > limits::ready_cache_messages();
         if self.is_overflowed {
             (self.changed, self.posted) = (HashSet::default(), HashSet::default());
         }

@@ -11,6 +11,7 @@ use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::limits as core_limits;
 use angarium_core::message::Header;
+use angarium_core::small_bounds::within;
 
 /// Max turns of a group while each group is served once: it is open, rests, and may be found blocked.
 const ROUND: usize = 4;
@@ -36,7 +37,7 @@ impl Default for GroupBounds {
             known: limits::GROUPS_KNOWN,
             open: limits::GROUPS_KNOWN - core_limits::GROUPS_PAGE,
             bytes: core_limits::READY_CACHE_BYTES,
-            messages: limits::READY_CACHE_MESSAGES,
+            messages: limits::ready_cache_messages(),
         }
     }
 }
@@ -53,7 +54,7 @@ impl Groups {
     /// Number of messages that one read of a group returns when `wanted` of them are needed at once.
     pub(super) fn page(&self, name: &GroupName, wanted: usize) -> usize {
         let has = self.known.get(name).map_or(0, |group| group.ready.len());
-        self.share().max(wanted).saturating_sub(has).clamp(1, limits::GROUP_MESSAGES)
+        self.share().max(wanted).saturating_sub(has).clamp(1, within(limits::GROUP_MESSAGES))
     }
 
     /// Whether the group has the next turn.

@@ -1,6 +1,6 @@
 //! Pops.
 
-use super::{Client, certainty, held, queue_name};
+use super::{Client, certainty, held};
 use crate::history::Span;
 use crate::requests::{ApiRequest, Outcome};
 
@@ -14,9 +14,9 @@ impl Client {
     pub async fn pop_at(&self, replica: usize, queue: usize, count: u64) {
         let began = self.world().elapsed();
         let pop = self.history.lock().begin_pop(queue, began);
-        let outcome = self.send_to(replica, &ApiRequest::pop(&queue_name(queue), count)).await;
+        let outcome = self.send_to(replica, &ApiRequest::pop(&self.address(queue), count)).await;
         let popped = match &outcome {
-            Outcome::Done(body) => body["messages"].as_array().map(|messages| held(messages)),
+            Outcome::Done(body) => body["messages"].as_array().map(|messages| held(queue, messages)),
             Outcome::Missing | Outcome::Refused(_) | Outcome::Unknown => None,
         };
         let popped = popped.unwrap_or_default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Client, certainty, numbers_of, queue_name, terms};
+use super::{Client, certainty, numbers_of, terms};
 use crate::history::{Certainty, Effect, EntryAnswer, SettleTerms};
 use crate::requests::{ApiRequest, Outcome, SettleEntry, Verdict};
 
@@ -45,7 +45,7 @@ impl Client {
         }
         for attempt in 1..=ATTEMPTS {
             let entries = open.iter().map(|(_, entry)| entry);
-            let outcome = self.send(&ApiRequest::settle(&queue_name(queue), claim, entries)).await;
+            let outcome = self.send(&ApiRequest::settle(&self.address(queue), claim, entries)).await;
             let ended = self.world().elapsed();
             let mut is_in_doubt = false;
             let mut refused = Vec::new();
@@ -74,7 +74,7 @@ impl Client {
         if !self.history.lock().is_kept(number, self.world().elapsed()) {
             return;
         }
-        let outcome = self.send(&ApiRequest::outcome(&queue_name(queue), &entry.id)).await;
+        let outcome = self.send(&ApiRequest::outcome(&self.address(queue), &entry.id)).await;
         let mut history = self.history.lock();
         let is_right = match &outcome {
             Outcome::Done(body) => body["outcome"]["result"].as_u64() == Some(entry.number),

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use super::GRACE;
-
-/// The number of the queue of dead letters of a queue is that of the queue plus this.
-pub const DEAD_LETTERS: usize = 1_000;
+use super::places::family;
 
 /// A request without an answer has been carried out, or never will be, after this time: three minutes in the network,
 /// and the time of a request at its replica.
@@ -215,11 +213,16 @@ impl MessageHistory {
 
     /// Whether the message may be in a queue, or in the queue of its dead letters, at some time.
     pub(super) fn may_be_in(&self, queue: usize) -> bool {
-        let queue = queue % DEAD_LETTERS;
-        let arrives = |arrival: &Arrival| {
-            arrival.certainty != Certainty::NotDone && arrival.queue % DEAD_LETTERS == queue
-        };
+        let queue = family(queue);
+        let arrives =
+            |arrival: &Arrival| arrival.certainty != Certainty::NotDone && family(arrival.queue) == queue;
         self.terms.queue == queue || self.arrivals.iter().any(arrives)
+    }
+
+    /// Whether the message may arrive in a queue, from another one.
+    pub(super) fn arrives(&self, queue: usize) -> bool {
+        let arrives = |arrival: &Arrival| arrival.certainty != Certainty::NotDone && arrival.queue == queue;
+        self.arrivals.iter().any(arrives)
     }
 
     /// Whether the message may have arrived at the queue of a delete after that delete.

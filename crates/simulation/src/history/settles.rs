@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::records::{Arrival, Delay, Delete, Removal, longest, shortest};
-use super::{Certainty, History, PostTerms, Span};
+use super::{Certainty, DEAD_LETTERS, History, PostTerms, Span};
 
 /// The shortest time for which a settle can be repeated with the same answer.
 const REPEATABLE: Duration = Duration::from_secs(255);
@@ -167,6 +167,9 @@ impl History {
         let (settle, span) = (settle.clone(), settle.span);
         for (number, _) in &settle.terms.forwards {
             self.set_posted(*number, ended, certainty);
+            if certainty == Certainty::NotDone {
+                self.end_copies(*number, ended, certainty);
+            }
         }
         let Some(message) = self.messages.get_mut(&settle.terms.number) else { return };
         if let Some(delete) = settle.delete.and_then(|place| message.deletes.get_mut(place)) {
@@ -224,7 +227,7 @@ impl History {
         let arrivals = message.arrivals.iter().filter(|arrival| arrival.queue == queue);
         // A queue of dead letters also gets messages by itself.
         settle.terms.effect == Effect::Moved(queue)
-            && queue < super::DEAD_LETTERS
+            && queue < DEAD_LETTERS
             && message.terms.queue != queue
             && arrivals.count() == 1
     }
@@ -243,7 +246,7 @@ impl History {
             && settle.delete.is_some()
             && settle.terms.claim != claim
             && !returns
-            && !message.may_be_stored_again()
+            && !self.may_be_stored_again(settle.terms.number)
             && held.is_some_and(|held| span.began >= held.span.ended)
     }
 

@@ -5,6 +5,7 @@ use super::*;
 mod lives;
 mod pops;
 mod settles;
+mod subscriptions;
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

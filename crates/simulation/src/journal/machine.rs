@@ -133,6 +133,10 @@ impl Opener for EmbeddedOpener {
         self.others.open(uri)
     }
 
+    fn open_registered(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        if uri == EMBEDDED { self.open(uri) } else { self.others.open_registered(uri) }
+    }
+
     fn close(&self, uri: &str) {
         self.others.close(uri);
     }

@@ -34,12 +34,15 @@ pub struct Storages {
     world: World,
     /// By name. Held for a read or a write of one element.
     storages: Arc<Mutex<BTreeMap<String, Storage>>>,
+    /// Other storages that were found under the name of one, such as an empty disk. No judge reads them. Held for a read
+    /// or a write of one element.
+    foreign: Arc<Mutex<BTreeMap<String, Storage>>>,
 }
 
 impl Storages {
     /// Returns an empty set of storages.
     pub fn new(world: World) -> Self {
-        Self { world, storages: Arc::default() }
+        Self { world, storages: Arc::default(), foreign: Arc::default() }
     }
 
     /// Returns the world that they are in.
@@ -57,6 +60,13 @@ impl Storages {
     /// Returns the storage with a name: the text after the scheme in the URI of its pool.
     pub fn get(&self, name: &str) -> Option<Storage> {
         self.storages.lock().get(name).cloned()
+    }
+
+    /// Returns another storage for the name of one: without a stamp, and with what was written to it.
+    pub(super) fn foreign(&self, storage: &Storage) -> Storage {
+        let name = storage.name();
+        let foreign = || Storage::new(self.world.clone(), &format!("foreign {name}"), storage.class());
+        self.foreign.lock().entry(name.to_owned()).or_insert_with(foreign).clone()
     }
 
     /// Returns the storage of a URI such as `sim://a`.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use angarium_storage::PoolStore;
 use angarium_storage::open::{Opener, PoolOpenError};
 
-use super::{SimulatedPool, Storages};
+use super::{SimulatedPool, Storage, Storages};
+use crate::faults::Fault;
 
 /// Opens simulated storages for one process.
 pub struct SimulatedOpener {
@@ -18,13 +19,25 @@ impl SimulatedOpener {
     pub fn new(storages: Storages, process: String) -> Self {
         Self { storages, process }
     }
+
+    fn storage(&self, uri: &str) -> Result<Storage, PoolOpenError> {
+        self.storages.of_uri(uri).ok_or_else(|| PoolOpenError::Scheme(uri.to_owned()))
+    }
+
+    fn pool(&self, storage: Storage) -> Arc<dyn PoolStore> {
+        Arc::new(SimulatedPool::new(storage, self.storages.world().clone(), &self.process))
+    }
 }
 
 impl Opener for SimulatedOpener {
     fn open(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
-        let unknown = || PoolOpenError::Scheme(uri.to_owned());
-        let storage = self.storages.of_uri(uri).ok_or_else(unknown)?;
-        Ok(Arc::new(SimulatedPool::new(storage, self.storages.world().clone(), &self.process)))
+        Ok(self.pool(self.storage(uri)?))
+    }
+
+    fn open_registered(&self, uri: &str) -> Result<Arc<dyn PoolStore>, PoolOpenError> {
+        let storage = self.storage(uri)?;
+        let is_foreign = self.storages.world().happens(Fault::PoolForeign);
+        Ok(self.pool(if is_foreign { self.storages.foreign(&storage) } else { storage }))
     }
 
     fn close(&self, _: &str) {}

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{ApiRequest, LONG_TTL, Posting};
+use super::{ApiRequest, LONG_TTL, Posting, body_of, path_of};
 
 /// What becomes of a settled message.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl SettleEntry {
 fn forward(queue: &str, posting: &Posting) -> Value {
     let mut body = json!({
         "queue": queue,
-        "body": posting.number,
+        "body": body_of(posting.number),
         "ttl": LONG_TTL,
         "delay": posting.delay,
         "keep": posting.keep,
@@ -71,12 +71,12 @@ impl ApiRequest {
     /// Settles messages of a claim.
     pub fn settle<'a>(queue: &str, claim: &str, entries: impl Iterator<Item = &'a SettleEntry>) -> Self {
         let messages: Vec<Value> = entries.map(SettleEntry::body).collect();
-        let path = format!("/queues/{queue}/claims/{claim}/settle");
+        let path = format!("{}/claims/{claim}/settle", path_of(queue));
         Self::new(Method::POST, path, Some(json!({"messages": messages})))
     }
 
     /// Reads the state of a message, with its outcome.
     pub fn outcome(queue: &str, id: &str) -> Self {
-        Self::new(Method::GET, format!("/queues/{queue}/messages/{id}?wait=0"), None)
+        Self::new(Method::GET, format!("{}/messages/{id}?wait=0", path_of(queue)), None)
     }
 }

@@ -1,9 +1,9 @@
-//! Requests of SQS in its JSON protocol, without credentials. Bodies are the numbers of the messages as text.
+//! Requests of SQS in its JSON protocol, without credentials. Bodies are the JSON text of those of REST.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{ApiRequest, Outcome};
+use super::{ApiRequest, Outcome, body_of};
 
 impl Outcome {
     /// Returns the outcome of an error of SQS, by the table in `docs/reference/errors.md`: only `InternalFailure` may
@@ -25,7 +25,7 @@ impl ApiRequest {
 
     /// Sends a message.
     pub fn send_message(queue: &str, number: u64, delay: u64) -> Self {
-        let body = json!({"MessageBody": number.to_string(), "DelaySeconds": delay});
+        let body = json!({"MessageBody": body_of(number).to_string(), "DelaySeconds": delay});
         Self::sqs("SendMessage", queue, body)
     }
 

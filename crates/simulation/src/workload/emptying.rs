@@ -16,6 +16,9 @@ impl Workload {
     pub async fn empty_queues(&self) {
         let since = self.world().elapsed();
         let client = self.client("cleaner".into());
+        if self.scenario.verbs.has(Verb::Subscriptions) {
+            self.empty_subscriptions(&client).await;
+        }
         for queue in 0..self.scenario.queues {
             self.empty_queue(&client, queue).await;
         }
@@ -91,8 +94,8 @@ impl Workload {
     }
 
     /// Removes the messages that are done or failed and kept.
-    async fn purge_kept(&self, client: &Client, queue: usize) {
-        let request = ApiRequest::purge_kept(&queue_name(queue));
+    pub(super) async fn purge_kept(&self, client: &Client, queue: usize) {
+        let request = ApiRequest::purge_kept(&client.address(queue));
         let end = self.world().elapsed() + RECOVERY;
         while self.world().elapsed() < end {
             match client.send(&request).await {
@@ -103,7 +106,13 @@ impl Workload {
         self.history.lock().violation(format!("{} cannot be purged", queue_name(queue)));
     }
 
-    async fn delete_for_sure(&self, client: &Client, queue: usize, message: &HeldMessage, claim: &str) {
+    pub(super) async fn delete_for_sure(
+        &self,
+        client: &Client,
+        queue: usize,
+        message: &HeldMessage,
+        claim: &str,
+    ) {
         let end = self.world().elapsed() + RECOVERY;
         while client.delete(queue, message, Some(claim)).await != Certainty::Done {
             if self.world().elapsed() > end {
@@ -132,6 +141,6 @@ impl Workload {
 }
 
 /// Whether the numbers of a queue are those of an empty one.
-fn is_empty(counts: &Value) -> bool {
+pub(super) fn is_empty(counts: &Value) -> bool {
     ["total", "claimed", "delayed", "in_transfer"].iter().all(|kind| counts[kind] == 0)
 }

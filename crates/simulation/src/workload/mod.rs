@@ -1,6 +1,7 @@
 //! The load: what clients do while faults happen, and how the queues are emptied once all is well again.
 //!
 //! - `worker` is one client and its steps; `settles` and `receipts` have those of settles and of SQS.
+//! - `subscriptions` has topics and subscriptions, and the end of these.
 //! - `holds` has the holds and releases of queues, groups, pools and the project.
 //! - `emptying` is the end: it restores the pools and takes all messages out.
 
@@ -8,6 +9,7 @@ mod emptying;
 mod holds;
 mod receipts;
 mod settles;
+mod subscriptions;
 mod worker;
 
 use std::sync::Arc;
@@ -111,6 +113,9 @@ impl Workload {
                 let attributes = json!({"_default_message_ttl": LONG_TTL});
                 self.create_queue(&client, DEAD_LETTERS + queue, attributes).await;
             }
+        }
+        if self.scenario.verbs.has(Verb::Subscriptions) {
+            self.create_topics(&client).await;
         }
         self.note_pools();
     }

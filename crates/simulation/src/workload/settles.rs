@@ -2,7 +2,7 @@
 
 use super::worker::Worker;
 use crate::client::{PlannedEntry, queue_name};
-use crate::history::{DEAD_LETTERS, Effect, HeldMessage};
+use crate::history::{DEAD_LETTERS, Effect, HeldMessage, SINKS, filled_by};
 use crate::requests::{Posting, SettleEntry, Verdict};
 use crate::scenario::{Verb, Verbs};
 
@@ -36,7 +36,7 @@ impl Worker {
         let (verdict, effect) = self.verdict(queue);
         let mut plan = PlannedEntry {
             entry: SettleEntry {
-                is_kept: is_kept(&self.scenario.verbs, message.number),
+                is_kept: is_kept(&self.scenario.verbs, message.number) && queue < SINKS,
                 id: message.id,
                 number: message.number,
                 verdict,
@@ -64,18 +64,20 @@ impl Worker {
     }
 
     fn verdict(&self, queue: usize) -> (Verdict, Effect) {
+        // A copy stays where it is known as a copy.
+        let is_copy = filled_by(queue).is_some();
         let seconds = self.world.below(2) * (1 + self.world.below(30));
         match self.world.below(10) {
             0..=3 => (Verdict::Done, Effect::Removed),
             4 | 5 => (Verdict::Retry(seconds), Effect::Returned(seconds)),
             6 => {
-                let has_dead_letters = self.scenario.verbs.has(Verb::DeadLetters);
+                let has_dead_letters = self.scenario.verbs.has(Verb::DeadLetters) && !is_copy;
                 let effect =
                     if has_dead_letters { Effect::Moved(DEAD_LETTERS + queue) } else { Effect::Removed };
                 (Verdict::Fail, effect)
             }
             7 => (Verdict::Defer(seconds), Effect::Returned(seconds)),
-            _ => match self.other_queue(queue) {
+            _ => match self.other_queue(queue).filter(|_| !is_copy) {
                 Some(target) => (Verdict::Move(queue_name(target)), Effect::Moved(target)),
                 None => (Verdict::Done, Effect::Removed),
             },

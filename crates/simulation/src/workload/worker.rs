@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::settles::{KEEP, is_kept};
 use super::{CLAIM_TTLS, Shared, is_fifo};
 use crate::client::{Client, pool_name, queue_name};
-use crate::history::{Certainty, HeldClaim, HeldMessage};
+use crate::history::{Certainty, HeldClaim, HeldMessage, POST_MESSAGES};
 use crate::requests::{ApiRequest, Posting};
 use crate::scenario::{Scenario, Verb};
 use crate::world::World;
@@ -61,6 +61,9 @@ impl Worker {
             self.exchange_pool().await;
             return;
         }
+        if self.scenario.verbs.has(Verb::Subscriptions) && self.world.below(3) == 0 {
+            return self.use_subscription().await;
+        }
         let queue = self.pick(self.scenario.queues);
         if self.hold_or_release(queue).await {
             return;
@@ -96,7 +99,8 @@ impl Worker {
             0 | 1 if verbs.has(Verb::Migrations) => return self.client.migrate(queue, pool).await,
             2 if verbs.has(Verb::Migrations) => ApiRequest::cancel_migration(&name),
             2 if verbs.has(Verb::Purges) => {
-                return self.client.remove_all(queue, &ApiRequest::purge(&name)).await;
+                self.client.remove_all(queue, &ApiRequest::purge(&name)).await;
+                return;
             }
             3 if verbs.has(Verb::QueueDeletions) && !is_fifo(queue) && !verbs.has(Verb::DeadLetters) => {
                 return self.client.delete_queue(queue).await;
@@ -159,7 +163,7 @@ impl Worker {
 
     pub(super) async fn post(&self, queue: usize) {
         let verbs = &self.scenario.verbs;
-        let count = 1 + self.world.below(3);
+        let count = 1 + self.world.below(POST_MESSAGES);
         // The messages of one post to a group are one after the other.
         let (group, delay) = (self.group_of(queue), self.some_delay());
         let is_short = verbs.has(Verb::ShortLives) && self.world.below(3) == 0;
@@ -196,8 +200,26 @@ impl Worker {
         let ttl = CLAIM_TTLS[self.pick(CLAIM_TTLS.len())];
         let wait = if self.world.below(4) == 0 { 1 + self.world.below(20) } else { 0 };
         let limit = 1 + self.world.below(6);
-        let Some(claim) = self.client.claim(queue, limit, ttl, wait).await else { return };
-        self.keep_claim(queue, claim);
+        let is_awaited = wait > 0 && self.scenario.verbs.has(Verb::AwaitedPosts) && self.world.below(2) == 0;
+        let claim = if is_awaited {
+            self.claim_and_post(queue, limit, ttl, wait).await
+        } else {
+            self.client.claim(queue, limit, ttl, wait).await
+        };
+        if let Some(claim) = claim {
+            self.keep_claim(queue, claim);
+        }
+    }
+
+    /// Posts a message in the first half of the wait of a claim.
+    async fn claim_and_post(&self, queue: usize, limit: u64, ttl: u64, wait: u64) -> Option<HeldClaim> {
+        let (pause, posting) =
+            (Duration::from_millis(self.world.below(wait * 400)), self.some_posting(queue));
+        let post = async {
+            tokio::time::sleep(pause).await;
+            self.second.post(queue, &[posting]).await
+        };
+        futures_util::future::join(self.client.claim(queue, limit, ttl, wait), post).await.0
     }
 
     /// Remembers a claim that got messages.

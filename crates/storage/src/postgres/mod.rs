@@ -17,6 +17,7 @@ mod migrations;
 mod reads;
 mod retained;
 mod stored;
+mod tenant;
 mod writes;
 
 use std::collections::HashMap;
@@ -78,6 +79,16 @@ impl PoolStore for PostgresPool {
             Some(found) => Ok(found),
             None => migrations::create(&session.connection, schema, stamp).await,
         }
+    }
+
+    async fn tenant(&self) -> Result<Option<String>, StoreError> {
+        let (session, _) = self.reads.session().await?;
+        tenant::read(&session.connection, &self.address.schema).await
+    }
+
+    async fn replace_tenant(&self, found: Option<&str>, record: &str) -> Result<bool, StoreError> {
+        let (session, _) = self.writes.session().await?;
+        tenant::replace(&session.connection, &self.address.schema, found, record).await
     }
 
     fn reach(&self) -> Durability {

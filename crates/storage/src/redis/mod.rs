@@ -92,6 +92,25 @@ impl PoolStore for RedisPool {
         }
     }
 
+    async fn tenant(&self) -> Result<Option<String>, StoreError> {
+        let session = self.reads.session().await?;
+        let mut command = redis::cmd("GET");
+        command.arg(stored::tenant_key(&self.address.prefix));
+        let answer = self.reads.query(session, &command).await?;
+        redis::from_redis_value(answer).map_err(|_| stored::damaged("the tenant of the pool"))
+    }
+
+    async fn replace_tenant(&self, found: Option<&str>, record: &str) -> Result<bool, StoreError> {
+        let link = self.writes.first().unwrap_or(&self.reads);
+        let session = link.session().await?;
+        let mut call = scripts::TENANT.call(&[stored::tenant_key(&self.address.prefix)]);
+        call.arg(found.unwrap_or_default()).arg(record);
+        let answer = link.write(session, &scripts::TENANT, call, self.address.waits).await?;
+        let replaced: u32 =
+            redis::from_redis_value(answer).map_err(|_| stored::damaged("the tenant of the pool"))?;
+        Ok(replaced == 1)
+    }
+
     fn reach(&self) -> Durability {
         self.known.class()
     }

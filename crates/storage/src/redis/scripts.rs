@@ -20,6 +20,8 @@ pub(super) static APPEND: LazyLock<Script> =
 pub(super) static COMMIT: LazyLock<Script> =
     LazyLock::new(|| Script::writing(include_str!("lua/commit.lua")));
 pub(super) static FENCE: LazyLock<Script> = LazyLock::new(|| Script::writing(include_str!("lua/fence.lua")));
+pub(super) static TENANT: LazyLock<Script> =
+    LazyLock::new(|| Script::writing(include_str!("lua/tenant.lua")));
 pub(super) static DROP: LazyLock<Script> = LazyLock::new(|| Script::writing(include_str!("lua/drop.lua")));
 pub(super) static EXPIRED: LazyLock<Script> =
     LazyLock::new(|| Script::writing(include_str!("lua/expired.lua")));

@@ -7,6 +7,7 @@
 //! | key | type | holds | life |
 //! |---|---|---|---|
 //! | `P:stamp` | string | installation, pool, in hex | for ever |
+//! | `P:tenant` | string | the process that uses the pool alone, in the form of [`crate::Tenant`] | for ever; made with the first tenant |
 //! | `T:record` | string | generation, transaction, tag of the numbering, number, greatest id, in hex (8 + 16 + 5 + 11 + 32) | for ever; made at registration |
 //! | `T:bytes` | hash | queue id → bytes of its bodies | of the queue's messages |
 //! | `T:schedule` | sorted set | ready, queue id, message id (8 + 16 + 16) | of the message, while it is scheduled |
@@ -93,6 +94,11 @@ impl Keys {
 /// The key of the stamp, which does not depend on the stamp.
 pub(super) fn stamp_key(prefix: &str) -> String {
     format!("{prefix}:stamp")
+}
+
+/// The key of the tenant, which belongs to the prefix as the stamp does.
+pub(super) fn tenant_key(prefix: &str) -> String {
+    format!("{prefix}:tenant")
 }
 
 pub(super) fn encode_hex_id(id: MessageId) -> String {

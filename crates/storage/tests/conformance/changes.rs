@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use angarium_core::limits;
 use angarium_storage::{Changes, Direction};
 
 use angarium_testbed::drivers::Storage;
@@ -30,6 +31,21 @@ pub async fn batch_changes_all_its_queues(storage: &mut dyn Storage) {
     let in_b = owner.all(b).await;
     assert_eq!((ids(&in_b), &in_b[0].header), (vec![id(3), id(4)], &header));
     assert_eq!(ids(&owner.all(c).await), [id(5)]);
+}
+
+/// The copies of one post for all subscriptions of a queue.
+pub async fn batch_of_a_thousand_queues_is_applied_whole(storage: &mut dyn Storage) {
+    let store = storage.open().await;
+    let mut owner = Owner::fence(&store, SLOT, 1).await;
+    let numbers = 0..limits::SUBSCRIPTIONS as u64;
+    let each = limits::FAN_OUT_COPIES as u64 / numbers.end;
+    let of = |number: u64| messages(number * each + 1..=(number + 1) * each);
+    let (last, count) = (numbers.end - 1, numbers.end);
+    owner.apply(numbers.map(|number| appends(queue(SLOT, number + 1), &of(number))).collect()).await;
+    for number in [0, count / 2, last] {
+        assert_eq!(owner.all(queue(SLOT, number + 1)).await, of(number), "{number}");
+        assert_eq!(owner.totals(queue(SLOT, number + 1)).await.0, each);
+    }
 }
 
 pub async fn refused_batch_changes_none_of_its_queues(storage: &mut dyn Storage) {

@@ -6,6 +6,7 @@ macro_rules! facts {
         $run! { $drivers {
         stamps {
             storage_is_verified_by_its_stamp
+            tenant_is_replaced_only_as_it_was_read
         }
         fences {
             unused_slot_has_no_greatest_id
@@ -36,6 +37,7 @@ macro_rules! facts {
         changes {
             entries_are_found_as_they_were_sent
             batch_changes_all_its_queues
+            batch_of_a_thousand_queues_is_applied_whole
             refused_batch_changes_none_of_its_queues
             update_replaces_the_header_and_keeps_the_body
             later_update_wins

@@ -106,7 +106,7 @@ impl Names {
 
 #[async_trait]
 impl Resolver for Names {
-    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, _: &str, _: &str) -> io::Result<Vec<IpAddr>> {
         self.answers.lock().pop_front().ok_or_else(|| io::Error::other("no such name"))
     }
 }
@@ -136,6 +136,7 @@ pub fn client_with(rules: EgressRules, names: Names, limits: ClientLimits) -> We
 pub fn delivery(url: &str) -> Delivery {
     Delivery {
         url: WebhookUrl::parse(url).unwrap(),
+        account: "a".to_owned(),
         id: DeliveryId::parse("msg_p5jXN8AQM9LWM0D4loKWxJek").unwrap(),
         timestamp: 1_614_265_330,
         headers: CustomHeaders::default(),

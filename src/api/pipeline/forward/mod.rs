@@ -34,7 +34,6 @@ use crate::api::delivery::{DeliveryMark, deliver};
 use crate::api::error::ApiError;
 use angarium_broker::{Broker, SlotLocation};
 use angarium_cluster::peers::{PeerFailure, PeerTransport};
-use angarium_core::access::PeerSecret;
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
 use angarium_core::limits;
@@ -72,8 +71,6 @@ pub struct RequestTarget {
 pub struct Relay {
     broker: Broker,
     peers: Arc<dyn PeerTransport>,
-    /// Authenticates this replica to the others.
-    secret: PeerSecret,
     meter: ForwardMeter,
 }
 
@@ -126,9 +123,9 @@ struct Attempt {
 
 impl Relay {
     /// Creates a relay over `peers`.
-    pub fn new(broker: Broker, peers: Arc<dyn PeerTransport>, secret: PeerSecret) -> Self {
+    pub fn new(broker: Broker, peers: Arc<dyn PeerTransport>) -> Self {
         let meter = broker.meter().forwards();
-        Self { broker, peers, secret, meter }
+        Self { broker, peers, meter }
     }
 
     /// Serves a request by `local` here, or at the owner of its queue.
@@ -366,7 +363,7 @@ impl Relay {
             max_wait: asking.target.deadline,
             earlier: asking.earlier,
         };
-        *request.headers_mut() = passed_on(&parts.headers, &self.secret, &origin);
+        *request.headers_mut() = passed_on(&parts.headers, &origin);
         asking.call.add_headers(request.headers_mut());
         Some(request)
     }

@@ -2,10 +2,10 @@
 //!
 //! | header | content |
 //! |---|---|
-//! | `x-angarium-secret` | proves that the sender is a replica of this installation |
+//! | `x-angarium-secret` | shows that the sender is a replica; in clear text only, which programs without certificates use |
 //! | `x-angarium-project`, `x-angarium-role` | the caller, as the first replica has authenticated it; the project form-encoded |
 //! | `x-angarium-caller` | the name of the caller's token, form-encoded; absent without one, and from older versions |
-//! | `x-angarium-source` | the client's address and whether it uses TLS, as the first replica has found, sealed with the secret: an older version forwards a header that a client sends, and adds none of its own |
+//! | `x-angarium-source` | the client's address and whether it uses TLS, as the first replica has found; ignored in clear text, because a program without certificates forwards such a header of a client |
 //! | `x-angarium-request-id` | the id of the request |
 //! | `x-angarium-waited` | milliseconds that a long poll has waited already |
 //! | `x-angarium-patience` | milliseconds after which the sender no longer waits |
@@ -25,12 +25,12 @@ use axum::response::Response;
 use super::earlier::EarlierAttempts;
 use crate::api::delivery::DeliveryMark;
 use crate::api::pipeline::identity::Identity;
-use angarium_cluster::peer_client;
-use angarium_core::access::PeerSecret;
+use angarium_cluster::peers;
+use angarium_cluster::trust::{PeerProof, PeerTrust};
 use angarium_core::names::{ProjectId, QueueName, QueueRef};
 use angarium_core::source::Source;
 
-const SECRET: HeaderName = HeaderName::from_static(peer_client::SECRET);
+const SECRET: HeaderName = HeaderName::from_static(peers::SECRET);
 const PROJECT: HeaderName = HeaderName::from_static("x-angarium-project");
 const ROLE: HeaderName = HeaderName::from_static("x-angarium-role");
 const CALLER: HeaderName = HeaderName::from_static("x-angarium-caller");
@@ -44,7 +44,7 @@ const DOUBT: HeaderName = HeaderName::from_static("x-angarium-doubt");
 const OURS: &str = "x-angarium-";
 
 /// On an answer: the replica does not serve the slot and has done nothing.
-pub const MOVED: HeaderName = HeaderName::from_static("x-angarium-moved");
+pub const MOVED: HeaderName = HeaderName::from_static(peers::MOVED);
 
 /// On an answer: the claim that it delivers to the client.
 const HANDS: HeaderName = HeaderName::from_static("x-angarium-hands");
@@ -116,7 +116,7 @@ pub struct ForwardedRequest<'a> {
 }
 
 /// Builds the headers of a forwarded request.
-pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRequest<'_>) -> HeaderMap {
+pub fn passed_on(headers: &HeaderMap, request: &ForwardedRequest<'_>) -> HeaderMap {
     let ForwardedRequest { identity, source, id, waited, max_wait, earlier } = *request;
     let mut passed = HeaderMap::with_capacity(headers.len() + 8);
     for (name, value) in headers.iter().filter(|(name, _)| is_passed_on(name)) {
@@ -125,11 +125,10 @@ pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRe
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let visible = |text: &str| HeaderValue::try_from(text).expect("ids and encoded text are visible ASCII");
     let millis = |time: Duration| HeaderValue::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    passed.insert(SECRET, visible(secret.as_str()));
     passed.insert(PROJECT, visible(&encoded(identity.project.as_str())));
     passed.extend(identity.name.as_ref().map(|name| (CALLER, visible(&encoded(name)))));
     passed.insert(ROLE, HeaderValue::from_static(identity.role.as_str()));
-    passed.extend(source.map(|source| (SOURCE, visible(&sealed(source, id, secret)))));
+    passed.extend(source.map(|source| (SOURCE, visible(&source.to_string()))));
     passed.insert(REQUEST_ID, visible(&id.0));
     passed.insert(WAITED, millis(waited));
     passed.insert(MAX_WAIT, millis(max_wait));
@@ -137,18 +136,6 @@ pub fn passed_on(headers: &HeaderMap, secret: &PeerSecret, request: &ForwardedRe
         passed.insert(DOUBT, HeaderValue::from_static("1"));
     }
     passed
-}
-
-/// Encodes the source of one request, sealed with the secret of the replicas.
-fn sealed(source: Source, RequestId(id): &RequestId, secret: &PeerSecret) -> String {
-    format!("{source} {}", secret.seal(&format!("{id} {source}")))
-}
-
-/// Returns the source in a forwarded request; none if the header is absent, or was sealed without the secret or for
-/// another request.
-fn unsealed(headers: &HeaderMap, RequestId(id): &RequestId, secret: &PeerSecret) -> Option<Source> {
-    let (source, seal) = headers.get(SOURCE)?.to_str().ok()?.rsplit_once(' ')?;
-    if secret.has_sealed(&format!("{id} {source}"), seal) { source.parse().ok() } else { None }
 }
 
 /// Prepares an answer for the replica that forwards it, and adds the claim that it delivers.
@@ -195,16 +182,24 @@ pub fn take_earlier(headers: &mut HeaderMap) -> EarlierAttempts {
     EarlierAttempts { are_in_doubt: headers.remove(DOUBT).is_some() }
 }
 
-/// Whether the sender of a request is a replica.
-pub fn is_admitted(secret: &PeerSecret, request: &Request) -> bool {
-    secret.is(request.headers().get(SECRET).map(HeaderValue::as_bytes).unwrap_or_default())
+/// How the connection of a request has shown that its sender is a replica.
+fn proof(request: &Request) -> Option<PeerProof> {
+    request.extensions().get().copied()
 }
 
-/// Adds the facts from the headers of a replica that shows `secret` to its forwarded request. Returns whether all
-/// required headers are present.
-pub fn note(request: &mut Request, secret: &PeerSecret) -> bool {
+/// Whether the sender of a request is a replica.
+pub fn is_admitted(trust: &PeerTrust, request: &Request) -> bool {
+    let shown = request.headers().get(SECRET).map(HeaderValue::as_bytes);
+    proof(request).is_some_and(|proof| trust.admits_request(proof, shown))
+}
+
+/// Adds the facts from the headers of a replica to its forwarded request. Returns whether all required headers are
+/// present.
+pub fn note(request: &mut Request) -> bool {
     let Some((id, from, waited)) = error_body(request.headers()) else { return false };
-    let source = unsealed(request.headers(), &id, secret);
+    let is_told = matches!(proof(request), Some(PeerProof::Certificate(_)));
+    let source = request.headers().get(SOURCE).filter(|_| is_told);
+    let source: Option<Source> = source.and_then(|source| source.to_str().ok()?.parse().ok());
     let earlier = EarlierAttempts { are_in_doubt: request.headers().contains_key(DOUBT) };
     let extensions = request.extensions_mut();
     // The source of this connection is the other replica, not the client.
@@ -235,6 +230,8 @@ fn error_body(headers: &HeaderMap) -> Option<(RequestId, PeerOrigin, WaitedTime)
 
 #[cfg(test)]
 mod tests {
+    use angarium_cluster::identity::Fingerprint;
+    use angarium_core::access::PeerSecret;
     use axum::body::Body;
 
     use super::*;
@@ -245,17 +242,21 @@ mod tests {
         ForwardedRequest { identity, source: None, id, waited, max_wait, earlier: EarlierAttempts::default() }
     }
 
+    fn certificate() -> PeerProof {
+        PeerProof::Certificate(Fingerprint::parse(&"0f".repeat(32)).unwrap())
+    }
+
     #[test]
     fn earlier_attempts_are_told_and_acknowledged() {
         for are_in_doubt in [false, true] {
-            let (earlier, secret) = (EarlierAttempts { are_in_doubt }, PeerSecret::new("s"));
+            let earlier = EarlierAttempts { are_in_doubt };
             let project = ProjectId::new("p").unwrap();
             let identity = Identity { project, role: Role::Admin, name: None, is_anonymous: false };
             let id = RequestId("req-1".into());
             let facts = ForwardedRequest { earlier, ..forwarded(&identity, &id) };
             let mut request = Request::new(Body::empty());
-            *request.headers_mut() = passed_on(&HeaderMap::new(), &secret, &facts);
-            assert!(note(&mut request, &secret));
+            *request.headers_mut() = passed_on(&HeaderMap::new(), &facts);
+            assert!(note(&mut request));
             assert_eq!(request.extensions().get(), Some(&earlier));
             let mut answer = with_earlier(Response::new(Body::empty()), earlier);
             assert_eq!(take_earlier(answer.headers_mut()), earlier);
@@ -270,7 +271,6 @@ mod tests {
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer token"));
         headers.insert(WAITED, HeaderValue::from_static("999"));
         headers.insert("x-angarium-other", HeaderValue::from_static("forged"));
-        let secret = PeerSecret::new("s");
         for project in ["000000000000", "a b/ü=&+%", "x@eu-west-1"] {
             let project = ProjectId::new(project).unwrap();
             let identity = Identity {
@@ -285,7 +285,7 @@ mod tests {
                 max_wait: Duration::from_secs(20),
                 ..forwarded(&identity, &id)
             };
-            let passed = passed_on(&headers, &secret, &origin);
+            let passed = passed_on(&headers, &origin);
             assert_eq!(passed.get("client-id").unwrap(), "c");
             assert!(!passed.contains_key(header::AUTHORIZATION) && !passed.contains_key("x-angarium-other"));
             let (id, from, waited) = error_body(&passed).unwrap();
@@ -308,37 +308,57 @@ mod tests {
         forged.insert(SOURCE, HeaderValue::from_static("https 192.0.2.66"));
         for told in [Some("https 203.0.113.9"), Some("http unknown"), None] {
             let source: Option<Source> = told.map(|source| source.parse().unwrap());
-            let (secret, id) = (PeerSecret::new("s"), RequestId("req-1".into()));
+            let id = RequestId("req-1".into());
             let origin = ForwardedRequest { source, ..forwarded(&identity, &id) };
-            let passed = passed_on(&forged, &secret, &origin);
+            let passed = passed_on(&forged, &origin);
             let mut request = Request::new(Body::empty());
             *request.headers_mut() = passed;
             request.extensions_mut().insert(Source::new([10, 0, 0, 1].into(), true));
-            assert!(note(&mut request, &secret));
+            request.extensions_mut().insert(certificate());
+            assert!(note(&mut request));
             assert_eq!(request.extensions().get::<Source>().copied(), source);
         }
     }
 
+    /// A program without certificates adds no source, and forwards the header of its client.
     #[test]
-    fn unsealed_source_is_unknown() {
+    fn source_in_clear_text_is_unknown() {
         let identity = Identity {
             project: ProjectId::new("p").unwrap(),
             role: Role::Member,
             name: None,
             is_anonymous: false,
         };
-        let (secret, id) = (PeerSecret::new("s"), RequestId("req-1".into()));
-        let told: Source = "https 192.0.2.66".parse().unwrap();
-        let of_another = sealed(told, &RequestId("req-2".into()), &secret);
-        let of_nobody = sealed(told, &id, &PeerSecret::new("guessed"));
-        for forged in [told.to_string(), of_another, of_nobody, String::new()] {
+        let id = RequestId("req-1".into());
+        for (proof, told, source) in [
+            (Some(PeerProof::ClearText), "https 192.0.2.66", None),
+            (None, "https 192.0.2.66", None),
+            (Some(certificate()), "no source", None),
+            (Some(certificate()), "https 192.0.2.66", Some("https 192.0.2.66")),
+        ] {
             let mut request = Request::new(Body::empty());
-            // An older replica adds no source and forwards the client's header.
-            *request.headers_mut() = passed_on(&HeaderMap::new(), &secret, &forwarded(&identity, &id));
-            request.headers_mut().insert(SOURCE, forged.parse().unwrap());
-            assert!(note(&mut request, &secret));
-            assert_eq!(request.extensions().get::<Source>(), None, "{forged}");
+            *request.headers_mut() = passed_on(&HeaderMap::new(), &forwarded(&identity, &id));
+            request.headers_mut().insert(SOURCE, told.parse().unwrap());
+            proof.map(|proof| request.extensions_mut().insert(proof));
+            assert!(note(&mut request));
+            let found = request.extensions().get::<Source>().map(Source::to_string);
+            assert_eq!(found.as_deref(), source, "{proof:?}");
         }
+    }
+
+    #[test]
+    fn request_is_admitted_by_its_connection_alone() {
+        let trust = PeerTrust::default();
+        let request = |proof: Option<PeerProof>| {
+            let mut request = Request::new(Body::empty());
+            request.headers_mut().insert(SECRET, HeaderValue::from_static("s"));
+            proof.map(|proof| request.extensions_mut().insert(proof));
+            request
+        };
+        assert!(is_admitted(&trust, &request(Some(certificate()))));
+        assert!(!is_admitted(&trust, &request(None)));
+        trust.learn_secret(PeerSecret::new("s"));
+        assert!(!is_admitted(&trust, &request(Some(PeerProof::ClearText))), "no program needs it");
     }
 
     #[test]

@@ -62,8 +62,10 @@ struct PoolMapEntry {
     held: f64,
     /// `active`, or `draining`.
     state: &'static str,
-    /// Queues whose new messages it takes.
+    /// Queues whose new messages it takes, those of subscriptions included.
     queues: u64,
+    /// How many of these `queues` are of subscriptions.
+    subscription_queues: u64,
     /// What it holds. Absent when it has never answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -159,7 +161,8 @@ impl From<PoolMap> for MapReply {
             share: part(one, &weight),
             held: part(one, &bytes),
             state: one.pool.state.as_str(),
-            queues: one.queues,
+            queues: one.queues.all,
+            subscription_queues: one.queues.of_subscriptions,
             usage: one.usage.last.map(|(usage, _)| PoolUsage {
                 queues: usage.queues,
                 messages: usage.messages,

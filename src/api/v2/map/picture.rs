@@ -72,7 +72,11 @@ fn draw_pool(drawing: &mut String, top: usize, pool: &PoolMapEntry) {
         Some(usage) => format!("{} messages, {}", grouped(usage.messages), size(usage.bytes)),
         None => "what it holds is not known".to_owned(),
     };
-    let line = format!("{}, {held}, {}", queues(pool.queues), pool.state);
+    let mut count = queues(pool.queues);
+    if pool.subscription_queues > 0 {
+        let _ = write!(count, " ({} of subscriptions)", grouped(pool.subscription_queues));
+    }
+    let line = format!("{count}, {held}, {}", pool.state);
     text(drawing, at(BAR_LEFT, top + 48), "small", &line);
     if !pool.answer.given {
         text(drawing, at(24, top + 50), "silent", "does not answer");

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use thiserror::Error as ThisError;
 use uuid::Uuid;
 
+use super::imported_holds::{ImportedTransfers, TransferHolds};
 use super::{Catalogue, Schema, System, failed, from_json, layout, to_json};
 use angarium_coordination::{Fence, Node, Op};
 use angarium_core::error::Error;
@@ -26,7 +27,7 @@ const COMMIT_BYTES: usize = limits::TREE_BATCH_BYTES / 2;
 
 /// Errors of an export or an import.
 #[derive(Debug, ThisError)]
-pub enum BackupError {
+pub enum ExportError {
     #[error("the tree could not be used: {}", cause(.0))]
     Tree(#[from] Error),
     /// The lines could not be read or written.
@@ -55,7 +56,7 @@ fn cause(error: &Error) -> String {
 
 /// Result of an export or an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backup {
+pub struct TreeExport {
     /// The installation as it is in the tree now.
     pub system: System,
     /// Number of nodes.
@@ -64,7 +65,7 @@ pub struct Backup {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum BackupLine<'a> {
+enum ExportLine<'a> {
     Tree {
         form: u32,
         system: System,
@@ -81,14 +82,20 @@ enum BackupLine<'a> {
 }
 
 impl Catalogue {
-    /// Passes every line, with its line end, to `write`. Concurrent changes may be included or not; a queue, a claim or
-    /// a pool is included whole or not at all.
+    /// Returns whether a service has begun the tree.
+    pub async fn is_begun(&self) -> Result<bool, Error> {
+        Ok(self.node(layout::SYSTEM).await?.is_some())
+    }
+
+    /// Passes every line, with its line end, to `write`. Sealed values stay sealed, so no key is needed.
+    ///
+    /// Concurrent changes may be included or not; a queue, a claim or a pool is included whole or not at all.
     pub async fn export(
         &self,
         write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
-    ) -> Result<Backup, BackupError> {
-        let system: System = from_json(&self.node(layout::SYSTEM).await?.ok_or(BackupError::Empty)?)?;
-        put(write, &BackupLine::Tree { form: FORM, system: system.clone() })?;
+    ) -> Result<TreeExport, ExportError> {
+        let system: System = from_json(&self.node(layout::SYSTEM).await?.ok_or(ExportError::Empty)?)?;
+        put(write, &ExportLine::Tree { form: FORM, system: system.clone() })?;
         let mut nodes = 0;
         self.walk(&mut |path, node| {
             nodes += 1;
@@ -99,65 +106,75 @@ impl Catalogue {
                 [] => None,
                 data => Some(serde_json::from_slice(data).map_err(wrong)?),
             };
-            put(write, &BackupLine::Node { path: path.into(), data })
+            put(write, &ExportLine::Node { path: path.into(), data })
         })
         .await?;
-        put(write, &BackupLine::End { nodes })?;
-        Ok(Backup { system, nodes })
+        put(write, &ExportLine::End { nodes })?;
+        Ok(TreeExport { system, nodes })
     }
 
     /// Imports the lines into an empty tree. The generation becomes `generation`, or that of the lines plus one if that
-    /// is greater. The last commit creates the installation: an interrupted import may be repeated, and until then no
-    /// service starts on the tree.
+    /// is greater; `transfers` are those of the imported queues. The last commit creates the installation: an interrupted
+    /// import may be repeated, and until then no service starts on the tree.
     pub async fn import(
         &self,
         lines: &mut (dyn Iterator<Item = io::Result<String>> + Send),
         generation: u32,
-    ) -> Result<Backup, BackupError> {
+        transfers: ImportedTransfers,
+    ) -> Result<TreeExport, ExportError> {
         if let Some(node) = self.node(layout::SYSTEM).await? {
-            return Err(BackupError::NotEmpty(from_json::<System>(&node)?.id));
+            return Err(ExportError::NotEmpty(from_json::<System>(&node)?.id));
         }
         let mut lines = (1..).zip(lines);
         let mut system = head(lines.next())?;
         system.generation = system.generation.saturating_add(1).max(generation);
         let mut batch = self.begin_import().await?;
+        let mut holds = TransferHolds::new(transfers, &mut system);
+        for op in holds.directories() {
+            batch.add(self, op).await?;
+        }
         let mut nodes = 0;
         for (line, text) in &mut lines {
             let text = text?;
             match parsed(line, &text)? {
-                BackupLine::Node { path, data } if layout::outlives(&path) => {
+                ExportLine::Node { path, data } if layout::outlives(&path) => {
                     nodes += 1;
                     let data = data.map_or(String::new(), |data| data.get().to_owned());
-                    batch.add(self, Op::create(path, data)).await?;
+                    if holds.keeps(&path, &data) {
+                        batch.add(self, Op::create(path, data)).await?;
+                    }
                 }
-                BackupLine::End { nodes: written } if written == nodes => {
+                ExportLine::End { nodes: written } if written == nodes => {
                     if lines.next().is_some() {
-                        return Err(BackupError::Damaged { line: line + 1, why: "more than the end".into() });
+                        return Err(ExportError::Damaged { line: line + 1, why: "more than the end".into() });
+                    }
+                    for op in holds.ops() {
+                        batch.add(self, op).await?;
                     }
                     batch.finish(self, &system).await?;
-                    return Ok(Backup { system, nodes });
+                    return Ok(TreeExport { system, nodes });
                 }
-                BackupLine::End { .. } => {
-                    return Err(BackupError::Damaged {
+                ExportLine::End { .. } => {
+                    return Err(ExportError::Damaged {
                         line,
                         why: "lines are missing before the end".into(),
                     });
                 }
-                BackupLine::Node { .. } | BackupLine::Tree { .. } => {
-                    return Err(BackupError::Damaged { line, why: "it has no place here".into() });
+                ExportLine::Node { .. } | ExportLine::Tree { .. } => {
+                    return Err(ExportError::Damaged { line, why: "it has no place here".into() });
                 }
             }
         }
-        Err(BackupError::Damaged { line: nodes + 2, why: "the end is missing".into() })
+        Err(ExportError::Damaged { line: nodes + 2, why: "the end is missing".into() })
     }
 
     /// Marks the tree as being imported, and deletes the nodes that an interrupted import left.
-    async fn begin_import(&self) -> Result<RestoreBatch, BackupError> {
+    async fn begin_import(&self) -> Result<ImportBatch, ExportError> {
         self.create_missing(&layout::ROOTS.map(str::to_owned)).await?;
         self.create_missing(&[layout::IMPORT.to_owned()]).await?;
         // Of two concurrent imports, this makes the earlier one fail.
         let mark = Op::Set { path: layout::IMPORT.into(), data: "{}".into(), version: None };
-        let marked = self.tree.commit(&[], &[mark]).await.map_err(failed)?;
+        let marked = self.tree.stored().commit(&[], &[mark]).await.map_err(failed)?;
         let version = marked.first().copied().flatten().map_or(0, |stat| stat.version);
         let mut leftover = Vec::new();
         self.walk(&mut |path, _| {
@@ -168,7 +185,7 @@ impl Catalogue {
         })
         .await?;
         let mut batch =
-            RestoreBatch { fence: Fence { path: layout::IMPORT.into(), version }, ops: Vec::new(), bytes: 0 };
+            ImportBatch { fence: Fence { path: layout::IMPORT.into(), version }, ops: Vec::new(), bytes: 0 };
         for path in leftover.into_iter().rev() {
             batch.add(self, Op::Delete { path }).await?;
         }
@@ -181,7 +198,7 @@ impl Catalogue {
     async fn walk(
         &self,
         visit: &mut (dyn FnMut(&str, &Node) -> io::Result<()> + Send),
-    ) -> Result<(), BackupError> {
+    ) -> Result<(), ExportError> {
         let mut directories = Vec::new();
         for root in layout::ROOTS {
             if let Some(node) = self.node(root).await? {
@@ -192,12 +209,16 @@ impl Catalogue {
         while let Some(directory) = directories.pop() {
             let mut after: Option<String> = None;
             loop {
-                let names =
-                    self.tree.children_behind(&directory, after.as_deref(), PAGE).await.map_err(failed)?;
+                let names = self
+                    .tree
+                    .stored()
+                    .children_behind(&directory, after.as_deref(), PAGE)
+                    .await
+                    .map_err(failed)?;
                 let paths = names.iter().map(|name| format!("{directory}/{name}"));
                 let paths: Vec<String> = paths.filter(|path| layout::outlives(path)).collect();
                 for paths in paths.chunks(limits::TREE_BATCH_OPS) {
-                    let nodes = self.tree.get_many(paths).await.map_err(failed)?;
+                    let nodes = self.tree.stored().get_many(paths).await.map_err(failed)?;
                     // A node that was deleted meanwhile is left out.
                     for (path, node) in paths.iter().zip(nodes).filter_map(|(path, node)| Some((path, node?)))
                     {
@@ -218,15 +239,15 @@ impl Catalogue {
 }
 
 /// Pending operations of an import.
-struct RestoreBatch {
+struct ImportBatch {
     /// Makes commits fail when another import has started.
     fence: Fence,
     ops: Vec<Op>,
     bytes: usize,
 }
 
-impl RestoreBatch {
-    async fn add(&mut self, catalogue: &Catalogue, op: Op) -> Result<(), BackupError> {
+impl ImportBatch {
+    async fn add(&mut self, catalogue: &Catalogue, op: Op) -> Result<(), ExportError> {
         // The roots were created with the mark.
         if layout::ROOTS.contains(&op.path()) {
             return Ok(());
@@ -239,42 +260,42 @@ impl RestoreBatch {
         Ok(())
     }
 
-    async fn flush(&mut self, catalogue: &Catalogue) -> Result<(), BackupError> {
+    async fn flush(&mut self, catalogue: &Catalogue) -> Result<(), ExportError> {
         let ops = std::mem::take(&mut self.ops);
         self.bytes = 0;
         if ops.is_empty() {
             return Ok(());
         }
-        catalogue.tree.commit(std::slice::from_ref(&self.fence), &ops).await.map_err(failed)?;
+        catalogue.tree.stored().commit(std::slice::from_ref(&self.fence), &ops).await.map_err(failed)?;
         Ok(())
     }
 
     /// Completes the import: creates the installation and removes the mark.
-    async fn finish(mut self, catalogue: &Catalogue, system: &System) -> Result<(), BackupError> {
+    async fn finish(mut self, catalogue: &Catalogue, system: &System) -> Result<(), ExportError> {
         self.flush(catalogue).await?;
         let create = Op::create(layout::SYSTEM, to_json(system));
         let unmark = Op::Delete { path: layout::IMPORT.into() };
-        catalogue.tree.commit(&[self.fence], &[create, unmark]).await.map_err(failed)?;
+        catalogue.tree.stored().commit(&[self.fence], &[create, unmark]).await.map_err(failed)?;
         Ok(())
     }
 }
 
-fn put(write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send), line: &BackupLine<'_>) -> io::Result<()> {
+fn put(write: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send), line: &ExportLine<'_>) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     write(&text)
 }
 
-fn parsed(line: u64, text: &str) -> Result<BackupLine<'_>, BackupError> {
-    serde_json::from_str(text).map_err(|error| BackupError::Damaged { line, why: error.to_string() })
+fn parsed(line: u64, text: &str) -> Result<ExportLine<'_>, ExportError> {
+    serde_json::from_str(text).map_err(|error| ExportError::Damaged { line, why: error.to_string() })
 }
 
 /// Returns the installation of the first line, if this program can import it.
-fn head(first: Option<(u64, io::Result<String>)>) -> Result<System, BackupError> {
-    let damaged = |why: String| BackupError::Damaged { line: 1, why };
+fn head(first: Option<(u64, io::Result<String>)>) -> Result<System, ExportError> {
+    let damaged = |why: String| ExportError::Damaged { line: 1, why };
     let Some((line, text)) = first else { return Err(damaged("there is none".into())) };
     let text = text?;
-    let BackupLine::Tree { form, system } = parsed(line, &text)? else {
+    let ExportLine::Tree { form, system } = parsed(line, &text)? else {
         return Err(damaged("it does not say which installation it is".into()));
     };
     let slots = usize::try_from(system.slots).ok();

@@ -1,0 +1,54 @@
+//! The option `rate` of subscriptions to which the service delivers.
+
+use std::time::Duration;
+
+use angarium_broker::NewSubscription;
+use angarium_core::names::QueueRef;
+use angarium_core::subscription::SubscriptionChange;
+use tokio::time::Instant;
+
+use super::subscriptions::{new, options};
+use super::transfers::until;
+use super::{Whole, queue, whole};
+
+impl Whole {
+    async fn number_in(&self, at: &QueueRef) -> u64 {
+        self.broker.queue_stats(at).await.map_or(0, |stats| stats.free)
+    }
+}
+
+#[tokio::test]
+async fn transfers_with_rate_are_spread_over_seconds() {
+    let (whole, q) = (whole().await, queue("q"));
+    let paced = NewSubscription { options: options(r#"{"rate": 20}"#), ..new("queue:slow") };
+    let id = whole.broker.subscription_create(&q, paced).await.unwrap().id;
+    whole.subscribe(&q, "queue:fast").await;
+    let begin = Instant::now();
+    whole.post_bodies(&q, 200, 3_600).await;
+    until("the other queue", async || whole.number_in(&queue("fast")).await == 200).await;
+    while begin.elapsed() < Duration::from_secs(2) {
+        let number = whole.number_in(&queue("slow")).await;
+        // 10 at the begin, and 10 after each half second.
+        let most = 10 * (1 + begin.elapsed().as_millis() as u64 / 500);
+        assert!(number <= most, "{number} after {:?}", begin.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(whole.number_in(&queue("slow")).await >= 20);
+    let change = SubscriptionChange { options: Some(options("{}")), ..SubscriptionChange::default() };
+    whole.broker.subscription_change(&q, id, change).await.unwrap();
+    until("the rest", async || whole.number_in(&queue("slow")).await == 200).await;
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn messages_posted_one_by_one_keep_to_the_rate() {
+    let (whole, q) = (whole().await, queue("q"));
+    let paced = NewSubscription { options: options(r#"{"rate": 2}"#), ..new("queue:slow") };
+    whole.broker.subscription_create(&q, paced).await.unwrap();
+    let begin = Instant::now();
+    for _ in 0..4 {
+        whole.post_bodies(&q, 1, 3_600).await;
+    }
+    until("the last one", async || whole.number_in(&queue("slow")).await == 4).await;
+    assert!(begin.elapsed() >= Duration::from_millis(1_490), "{:?}", begin.elapsed());
+}

@@ -1,0 +1,57 @@
+//! Topics, and subscriptions of them and of queues.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{ApiRequest, LONG_TTL, path_of};
+use crate::history::{Bound, SubscriptionTerms};
+
+/// A subscription to create.
+#[derive(Clone, Debug)]
+pub struct NewSubscription {
+    /// Who gets the copies.
+    pub subscriber: String,
+    /// Its terms.
+    pub terms: SubscriptionTerms,
+}
+
+impl NewSubscription {
+    fn body(&self) -> Value {
+        let mut options = json!({});
+        if let Some(kind) = self.terms.filter {
+            options["filter"] = json!({"kind": [kind]});
+            options["filter_scope"] = json!("body");
+        }
+        if self.terms.is_from_oldest {
+            options["from"] = json!("oldest");
+        }
+        if let Some(Bound { messages, overflow }) = self.terms.bound {
+            options["max_messages"] = json!(messages);
+            options["overflow"] = json!(overflow.name());
+        }
+        let ttl = self.terms.ttl.unwrap_or(LONG_TTL);
+        json!({"subscriber": self.subscriber, "ttl": ttl, "options": options})
+    }
+}
+
+impl ApiRequest {
+    /// Creates or changes a topic.
+    pub fn put_topic(topic: &str, attributes: Value) -> Self {
+        Self::new(Method::PUT, path_of(topic), Some(attributes))
+    }
+
+    /// Creates a subscription of a queue or a topic.
+    pub fn create_subscription(source: &str, new: &NewSubscription) -> Self {
+        Self::new(Method::POST, format!("{}/subscriptions", path_of(source)), Some(new.body()))
+    }
+
+    /// Deletes a subscription.
+    pub fn delete_subscription(address: &str) -> Self {
+        Self::new(Method::DELETE, path_of(address), None)
+    }
+
+    /// Lists the subscriptions of a queue or a topic.
+    pub fn list_subscriptions(source: &str) -> Self {
+        Self::new(Method::GET, format!("{}/subscriptions?limit=20", path_of(source)), None)
+    }
+}
