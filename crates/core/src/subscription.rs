@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(rate("{}").unwrap(), None);
         assert_eq!(rate(r#"{"rate": 1}"#).unwrap().map(NonZeroU32::get), Some(1));
         assert_eq!(rate(r#"{"rate": 10000}"#).unwrap().map(NonZeroU32::get), Some(10_000));
-        for wrong in ["0", "-1", "1.5", "1e2", "10001", "\"5\"", "null", "+5", "[]"] {
+        for wrong in ["0", "-1", "1.5", "1e2", "10001", "\"5\"", "null", "[]"] {
             assert!(rate(&format!(r#"{{"rate": {wrong}}}"#)).is_err(), "{wrong}");
         }
     }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use zookeeper_client::{Acls, CreateMode};
 
-use super::access::{Logins, acls, brief, open, open_nodes, raw, root};
+use super::access::{Logins, acls, brief, open, open_nodes, patient, raw, root};
 use super::support::{Tree, commit, create, create_with, set};
 use angarium_testbed::zookeeper::ZooKeeper;
 
@@ -19,7 +19,7 @@ const LOGIN: &str = "digest angarium:secret";
 const RAW: &[(&str, &str)] = &[("digest", "angarium:secret")];
 
 async fn bare(address: &Address) -> Tree {
-    Arc::new(ZooKeeperTree::open(address.clone(), brief()).await.unwrap())
+    Arc::new(ZooKeeperTree::open(address.clone(), patient()).await.unwrap())
 }
 
 /// An open tree of `/t` with nodes below it, without a session.
