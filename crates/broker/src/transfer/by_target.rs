@@ -52,6 +52,8 @@ pub(crate) struct Transfers {
     /// Messages that wait behind a transfer to their target: they are not read again before it has ended. Only messages
     /// that memory knows to be in transfer.
     behind: HashMap<MessageId, QueueRef>,
+    /// The last message that a pass at a rate has examined. The next pass begins behind it.
+    examined: Option<MessageId>,
     /// Whether a transfer has succeeded since [`Transfers::take_moved`].
     has_moved: bool,
     /// Whether a transfer has failed since [`Transfers::finish`].
@@ -67,6 +69,16 @@ impl Transfers {
     /// counts as in progress until the entries were examined, so that none of them is sent twice.
     pub(crate) fn collect(&mut self) {
         self.poll_ended(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// Returns the last message that a pass at a rate has examined; none when the next one begins with the first.
+    pub(crate) fn examined(&self) -> Option<MessageId> {
+        self.examined
+    }
+
+    /// Records the last message that a pass at a rate has examined; none when that was the last of all.
+    pub(crate) fn note_examined(&mut self, last: Option<MessageId>) {
+        self.examined = last;
     }
 
     /// Whether a transfer is in progress.

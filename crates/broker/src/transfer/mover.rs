@@ -35,7 +35,7 @@ use crate::transfer::MessageTransfers;
 use crate::transfer::by_target::{FailedTransfer, Pass, Transfers, worse};
 use crate::transfer::lost_targets::{check_target, is_kept_in_transfer};
 use crate::transfer::made_targets::{MadeTarget, is_ordered_by_source, needs_quota, retention_of};
-use crate::transfer::paced::{paced, paced_page};
+use crate::transfer::paced::{paced, paced_begin, paced_page};
 use crate::transfer::peers::{OutgoingMessages, PeerTransfers, PreparedMessages, by_peer};
 use crate::transfer::publication::AdmittedArrivals;
 use crate::transfer::remote::answer_of;
@@ -112,21 +112,27 @@ impl MessageTransfers {
             }
             return worse(pass, Ok(transfers.finish(&[]).await));
         }
-        let (mut after, mut pass) = (None, Ok(Pass::Idle));
+        let (begin, mut pass) = (paced_begin(queue, transfers), Ok(Pass::Idle));
+        let mut after = begin;
         loop {
             let Some(most) = paced_page(queue, transfers) else {
                 return worse(pass, Ok(transfers.finish(&[]).await.max(Pass::Moved)));
             };
-            let page = side.store.scan(queue.id(), Order::Aside, Direction::Up, after, most).await?;
+            let from = after.map(Position::id);
+            let page = side.store.scan(queue.id(), Order::Aside, Direction::Up, from, most).await?;
             queue.deliveries_began(page.messages.len());
-            after = page.messages.last().map(|message| Position::id(message.header.id));
+            after = page.messages.last().map(|message| message.header.id);
+            transfers.note_examined(after);
             pass = worse(pass, self.move_page(&side, page.messages, transfers).await);
             if page.is_last {
                 break;
             }
         }
-        if let Ok(Pass::Idle) = &pass {
-            queue.clear_all_in_transfer(count);
+        transfers.note_examined(None);
+        match pass {
+            Ok(Pass::Idle) if begin.is_some() => return Ok(Pass::Moved),
+            Ok(Pass::Idle) => queue.clear_all_in_transfer(count),
+            _ => {}
         }
         pass
     }

@@ -1,4 +1,5 @@
-//! Transfers out of a subscription with a rate: a batch of them, a wait, and the next batch, in the order of their ids.
+//! Transfers out of a subscription with a rate: a batch of them, a wait, and the next batch, in the order of their ids,
+//! round and round: a message that cannot leave holds up no other, unless the queue keeps the order of groups.
 
 use angarium_core::ids::MessageId;
 
@@ -31,7 +32,12 @@ pub(crate) fn paced(queue: &QueueHandle, transfers: &mut Transfers, known: Vec<M
         PaceRoom::Unbounded => return due,
         PaceRoom::AtMost(most) if !transfers.are_in_progress() => {
             due.sort_unstable();
+            if !queue.is_ordered() {
+                let begin = transfers.examined().map_or(0, |last| due.partition_point(|id| *id <= last));
+                due.rotate_left(begin);
+            }
             due.truncate(most);
+            transfers.note_examined(due.last().copied());
         }
         PaceRoom::AtMost(_) | PaceRoom::After(_) => due.clear(),
     }
@@ -47,4 +53,11 @@ pub(crate) fn paced_page(queue: &QueueHandle, transfers: &Transfers) -> Option<P
         PaceRoom::AtMost(_) | PaceRoom::After(_) => return None,
     };
     Some(PageBound { messages: most, bytes: limits::MOVE_BYTES })
+}
+
+/// Returns the message behind which a pass over all messages in transfer begins; none for the first one. The messages up to
+/// it are examined by the next pass.
+pub(crate) fn paced_begin(queue: &QueueHandle, transfers: &Transfers) -> Option<MessageId> {
+    let is_paced = queue.transfer_room() != PaceRoom::Unbounded;
+    transfers.examined().filter(|_| is_paced && !queue.is_ordered())
 }

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use angarium_broker::NewSubscription;
 use angarium_core::names::QueueRef;
-use angarium_core::subscription::SubscriptionChange;
+use angarium_core::subscription::{Subscriber, SubscriptionChange};
 use tokio::time::Instant;
 
+use super::deadletters::Lives;
 use super::subscriptions::{new, options};
+use super::topics::topic;
 use super::transfers::until;
-use super::{Whole, queue, whole};
+use super::{Whole, metadata, queue, whole};
 
 impl Whole {
     async fn number_in(&self, at: &QueueRef) -> u64 {
@@ -51,4 +53,26 @@ async fn messages_posted_one_by_one_keep_to_the_rate() {
     }
     until("the last one", async || whole.number_in(&queue("slow")).await == 4).await;
     assert!(begin.elapsed() >= Duration::from_millis(1_490), "{:?}", begin.elapsed());
+}
+
+/// The copies for the first address cannot leave, and have the least ids.
+#[tokio::test]
+async fn stuck_transfers_hold_up_no_other_at_a_rate() {
+    let (lives, q) = (Lives::new(), queue("q"));
+    let (whole, _) = lives.whole().await;
+    let paced = NewSubscription { options: options(r#"{"rate": 4}"#), ..new("queue:a") };
+    let id = whole.broker.subscription_create(&q, paced).await.unwrap().id;
+    whole.broker.queue_create(&topic("a"), metadata("{}")).await.unwrap();
+    whole.post_bodies(&q, 5, 3_600).await;
+    let subscriber = Some(Subscriber::new("queue:b").unwrap());
+    let change = SubscriptionChange { subscriber, ..SubscriptionChange::default() };
+    whole.broker.subscription_change(&q, id, change).await.unwrap();
+    whole.post_bodies(&q, 3, 3_600).await;
+    until("the messages for the other queue", async || whole.number_in(&queue("b")).await == 3).await;
+    // A replica that has just begun looks for them in the pool.
+    whole.broker.stop().await;
+    let (whole, _) = lives.whole().await;
+    whole.post_bodies(&q, 3, 3_600).await;
+    until("the messages after a restart", async || whole.number_in(&queue("b")).await == 6).await;
+    assert_eq!(whole.broker.queue_stats(&q.of_subscription(id)).await.unwrap().in_transfer, 5);
 }
