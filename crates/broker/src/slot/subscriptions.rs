@@ -282,9 +282,12 @@ impl SlotState {
         let webhooks: Vec<SubscriptionId> =
             subscriptions.iter().filter(is_webhook).map(KnownSubscription::id).collect();
         let noted = self.fills.get(at).map(Vec::as_slice).unwrap_or_default();
-        let fills = subscriptions
-            .iter()
-            .filter(|known| known.subscription.is_from_oldest || noted.contains(&known.id()));
+        // An unconfirmed one is filled from its confirmation on.
+        let is_filled = |known: &&KnownSubscription| {
+            let subscription = &known.subscription;
+            (subscription.is_from_oldest && subscription.is_confirmed()) || noted.contains(&known.id())
+        };
+        let fills = subscriptions.iter().filter(is_filled);
         let fills: Vec<SubscriptionId> = fills.map(KnownSubscription::id).collect();
         if fills.is_empty() {
             self.fills.remove(at);
