@@ -90,6 +90,7 @@ impl WebhookSender for HttpWebhooks {
         let delivery = delivery(target, message).map_err(|reason| WebhookFailure {
             kind: WebhookFailureKind::Forbidden,
             reason,
+            answer: String::new(),
             retry_after: None,
         })?;
         self.client.deliver(&delivery).await.map(drop).map_err(failure)
@@ -126,9 +127,6 @@ fn failure(error: DeliveryError) -> WebhookFailure {
         DeliveryError::TimedOut(_) => WebhookFailureKind::TimedOut,
         DeliveryError::Forbidden { .. } => WebhookFailureKind::Forbidden,
     };
-    let reason = match error.answer() {
-        Some(answer) if !answer.is_empty() => format!("{error}: {answer}"),
-        _ => error.to_string(),
-    };
-    WebhookFailure { kind, reason, retry_after: error.retry_after() }
+    let answer = error.answer().unwrap_or_default().to_owned();
+    WebhookFailure { kind, reason: error.to_string(), answer, retry_after: error.retry_after() }
 }

@@ -305,10 +305,9 @@ impl ConfirmationText<'_> {
             subscription_id: id.to_string(),
         };
         let text = serde_json::to_string(&body).ok()?;
-        Some(match &options.template {
-            Some(template) => template.replace(TEMPLATE_PART, &text).into(),
-            None => text.into(),
-        })
+        // A template without the place would hide the request, and let the member of a project write all of it.
+        let template = options.template.as_ref().filter(|template| template.contains(TEMPLATE_PART));
+        Some(template.map_or_else(|| text.clone(), |template| template.replace(TEMPLATE_PART, &text)).into())
     }
 }
 

@@ -291,9 +291,10 @@ impl Subscriptions {
                 slot.set_attributes(own.at(), entry.record.id, metadata.attributes());
                 slot.set_bounds(own.at(), known.bounds);
                 slot.set_delivery_pace(own.at(), &known.subscription);
-                let entered = source.enter_subscription(known);
-                self.0.webhooks.wake(id);
-                return entered;
+                let subscriber = known.subscription.subscriber.clone();
+                source.enter_subscription(known)?;
+                self.0.webhooks.follow(id, &subscriber);
+                return Ok(());
             }
         }
         Err(Error::unavailable(Part::Coordination, "the subscription changed each time"))

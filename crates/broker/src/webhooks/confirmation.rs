@@ -11,7 +11,6 @@ use tracing::{info, warn};
 use angarium_core::backoff::Backoff;
 use angarium_core::confirmation::{Confirmation, ConfirmationText, ConfirmationUrl, DueConfirmation};
 use angarium_core::error::Error;
-use angarium_core::outcome::Reason;
 use angarium_core::subscription::Subscription;
 use angarium_core::time::Timestamp;
 
@@ -27,6 +26,8 @@ pub(in crate::webhooks) struct ConfirmationAttempts {
     attempts: u32,
     /// When the next one may begin.
     next: Timestamp,
+    /// Until when the subscriber wants no request at all, also none with another number.
+    unwanted_until: Timestamp,
 }
 
 impl Deliverer {
@@ -42,17 +43,16 @@ impl Deliverer {
             return Ok(());
         };
         let now = self.webhooks.0.replica.clock.now();
-        if let Some(attempts) = self.attempts_of(request)
-            && now < attempts.next
-        {
-            self.sleep(Duration::from_millis(attempts.next.as_millis() - now.as_millis())).await;
+        if let Some(next) = self.next_attempt(request).filter(|next| now < *next) {
+            self.sleep(Duration::from_millis(next.as_millis() - now.as_millis())).await;
             return Ok(());
         }
         let permit = self.webhooks.0.permits.take(&self.source.project).await?;
         let sent = self.send_request(terms, confirmation, request).await;
         drop(permit);
         let failure = sent.err();
-        let reason = failure.as_ref().and_then(|failure| Reason::cut(&failure.reason));
+        // The subscriber's answer may repeat the signature, and members of the project read the reason.
+        let reason = failure.as_ref().and_then(WebhookFailure::without_answer);
         self.note(&terms.subscription, failure.as_ref().map(|failure| failure.kind), reason.as_ref(), None);
         if !self.may_ask_again(request, failure.as_ref()) {
             self.end_request(&terms.subscription, request, failure.as_ref()).await?;
@@ -60,9 +60,15 @@ impl Deliverer {
         Ok(())
     }
 
-    fn attempts_of(&self, request: DueConfirmation) -> Option<ConfirmationAttempts> {
-        let served = self.webhooks.0.served.lock();
-        served.get(&self.id)?.confirmation.filter(|attempts| attempts.request == request)
+    /// Returns the attempts since the address is this one; of this request or of one before.
+    fn attempts(&self) -> Option<ConfirmationAttempts> {
+        self.webhooks.0.served.lock().get(&self.id)?.confirmation
+    }
+
+    /// Returns when the next attempt of a request may begin.
+    fn next_attempt(&self, request: DueConfirmation) -> Option<Timestamp> {
+        let attempts = self.attempts()?;
+        Some(if attempts.request == request { attempts.next } else { attempts.unwanted_until })
     }
 
     async fn send_request(
@@ -80,7 +86,8 @@ impl Deliverer {
         };
         let Some(body) = text.content(confirmation, &terms.options) else {
             let reason = "the request has no JSON form".to_owned();
-            return Err(WebhookFailure { kind: WebhookFailureKind::Refused, reason, retry_after: None });
+            let (kind, answer) = (WebhookFailureKind::Refused, String::new());
+            return Err(WebhookFailure { kind, reason, answer, retry_after: None });
         };
         let message = WebhookMessage {
             account: self.webhooks.0.permits.account_of(&self.source.project),
@@ -94,15 +101,17 @@ impl Deliverer {
 
     /// Counts an attempt, and sets the time of the next one. Returns false when there is to be none.
     fn may_ask_again(&self, request: DueConfirmation, failure: Option<&WebhookFailure>) -> bool {
-        let attempts = self.attempts_of(request).map_or(0, |attempts| attempts.attempts).saturating_add(1);
+        let before = self.attempts().filter(|attempts| attempts.request == request);
+        let attempts = before.map_or(0, |attempts| attempts.attempts).saturating_add(1);
         let replica = &self.webhooks.0.replica;
         let pause = Backoff::WEBHOOK.seconds(attempts, replica.random.clone().random());
         let wanted = failure.and_then(|failure| failure.retry_after).unwrap_or_default();
-        let wanted = wanted.min(limits::WEBHOOK_RETRY_AFTER).as_secs();
-        let next = replica.clock.now().plus_seconds(pause.max(u32::try_from(wanted).unwrap_or(u32::MAX)));
+        let wanted = u32::try_from(wanted.min(limits::WEBHOOK_RETRY_AFTER).as_secs()).unwrap_or(u32::MAX);
+        let now = replica.clock.now();
+        let (next, unwanted_until) = (now.plus_seconds(pause.max(wanted)), now.plus_seconds(wanted));
         // Also behind the last one, whose end may not be stored at once.
         if let Some(webhook) = self.webhooks.0.served.lock().get_mut(&self.id) {
-            webhook.confirmation = Some(ConfirmationAttempts { request, attempts, next });
+            webhook.confirmation = Some(ConfirmationAttempts { request, attempts, next, unwanted_until });
         }
         let may_pass = failure.is_some_and(|failure| failure.kind != WebhookFailureKind::Refused);
         may_pass && attempts < limits::CONFIRMATION_ATTEMPTS

@@ -187,6 +187,9 @@ impl Deliverer {
     /// Reads the subscription, and claims messages of its queue. None when it has ended.
     async fn try_claim(&self, in_flight: u32) -> Result<Option<Vec<Chain>>, Error> {
         let Some(terms) = self.terms().await? else { return Ok(None) };
+        if let Some(webhook) = self.webhooks.0.served.lock().get_mut(&self.id) {
+            webhook.be_about(&terms.subscription.subscriber);
+        }
         if !terms.subscription.is_confirmed() {
             self.ask(&terms).await?;
             return Ok(Some(Vec::new()));
@@ -313,10 +316,11 @@ impl Deliverer {
             None => Err(WebhookFailure {
                 kind: WebhookFailureKind::Refused,
                 reason: "the body of the message is no JSON text".to_owned(),
+                answer: String::new(),
                 retry_after: None,
             }),
         };
-        let reason = sent.as_ref().err().and_then(|failure| Reason::cut(&failure.reason));
+        let reason = sent.as_ref().err().and_then(WebhookFailure::with_answer);
         let now = self.webhooks.0.replica.clock.now();
         let wanted = sent.as_ref().err().and_then(|failure| failure.retry_after);
         let wanted = wanted.map(|wanted| SubscriberPause::of(wanted, view.expires, now));
@@ -354,6 +358,10 @@ impl Deliverer {
         replica.meter.note_webhook(&own, failure.map_or("delivered", WebhookFailureKind::label));
         let mut served = self.webhooks.0.served.lock();
         let Some(webhook) = served.get_mut(&self.id) else { return };
+        // The state of an address that the webhook has left concerns it no more.
+        if webhook.subscriber.as_ref().is_some_and(|present| *present != subscription.subscriber) {
+            return;
+        }
         let was_broken = webhook.breaker.is_broken();
         match failure {
             // A subscriber that refuses one message works.

@@ -57,6 +57,8 @@ struct WebhooksParts {
 /// The state of a webhook in memory.
 #[derive(Clone, Debug, Default)]
 struct ServedWebhook {
+    /// The subscriber that the rest is about; none before its subscription is read here.
+    subscriber: Option<Subscriber>,
     breaker: Breaker,
     /// Messages that may be in delivery at the same time; zero until its options are read.
     max_in_flight: u32,
@@ -130,6 +132,14 @@ impl Webhooks {
         sender.ok_or_else(|| Error::invalid(InvalidPart::Limit, "subscriber", why))?.check(&target)
     }
 
+    /// Forgets the failures of a webhook's former address, and has its deliveries look at its subscription again.
+    pub(crate) fn follow(&self, id: SubscriptionId, subscriber: &Subscriber) {
+        if let Some(webhook) = self.0.served.lock().get_mut(&id) {
+            webhook.be_about(subscriber);
+        }
+        self.wake(id);
+    }
+
     /// Has the deliveries of a webhook look at its subscription again.
     pub(crate) fn wake(&self, id: SubscriptionId) {
         if let Some(webhook) = self.0.served.lock().get(&id) {
@@ -177,6 +187,16 @@ impl Webhooks {
             None => queue.slot().webhooks_of(queue.at()),
         };
         ids.into_iter().filter_map(|id| Some((id, self.status(id)?))).collect()
+    }
+}
+
+impl ServedWebhook {
+    /// Begins anew when this is another subscriber than before.
+    fn be_about(&mut self, subscriber: &Subscriber) {
+        if self.subscriber.as_ref().is_some_and(|former| former != subscriber) {
+            (self.breaker, self.failing, self.confirmation) = (Breaker::default(), None, None);
+        }
+        self.subscriber = Some(subscriber.clone());
     }
 }
 

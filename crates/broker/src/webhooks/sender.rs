@@ -10,6 +10,7 @@ use angarium_core::confirmation::ConfirmationRule;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, SubscriptionId};
 use angarium_core::names::ProjectId;
+use angarium_core::outcome::Reason;
 use angarium_core::time::Timestamp;
 use angarium_core::webhook::{WebhookSecret, WebhookUrl};
 
@@ -99,10 +100,27 @@ impl WebhookFailureKind {
 pub struct WebhookFailure {
     /// Its cause.
     pub kind: WebhookFailureKind,
-    /// The cause in words, with the status and the beginning of the answer if there was one.
+    /// The cause in words, with the status if there was an answer. It has no text of the subscriber.
     pub reason: String,
+    /// The beginning of the answer; empty without one.
+    pub answer: String,
     /// How long the subscriber does not want another request.
     pub retry_after: Option<Duration>,
+}
+
+impl WebhookFailure {
+    /// Returns the cause with the beginning of the answer.
+    pub(in crate::webhooks) fn with_answer(&self) -> Option<Reason> {
+        match self.answer.as_str() {
+            "" => Reason::cut(&self.reason),
+            answer => Reason::cut(&format!("{}: {answer}", self.reason)),
+        }
+    }
+
+    /// Returns the cause without text of the subscriber.
+    pub(in crate::webhooks) fn without_answer(&self) -> Option<Reason> {
+        Reason::cut(&self.reason)
+    }
 }
 
 /// Sends messages to webhooks. It refuses addresses that the service may not reach.

@@ -29,6 +29,8 @@ use super::{Whole, other_replica, queue, whole};
 struct AskingSender {
     rule: Option<ConfirmationRule>,
     failures: Mutex<VecDeque<WebhookFailureKind>>,
+    /// How long a subscriber that fails wants no other request.
+    retry_after: Mutex<Option<Duration>>,
     asked: Mutex<Vec<(WebhookId, String, Value)>>,
     sent: Mutex<Vec<String>>,
 }
@@ -49,9 +51,12 @@ impl WebhookSender for AskingSender {
             self.sent.lock().push(body["body"].to_string());
             return Ok(());
         }
+        // Some frameworks repeat a request that they do not understand.
+        let answer = body.to_string();
         self.asked.lock().push((message.id, target.url.as_str().to_owned(), body));
         let failure = self.failures.lock().pop_front();
-        let failed = |kind| WebhookFailure { kind, reason: "answered 503".to_owned(), retry_after: None };
+        let retry_after = *self.retry_after.lock();
+        let failed = |kind| WebhookFailure { kind, reason: "answered 503".to_owned(), answer, retry_after };
         failure.map_or(Ok(()), |kind| Err(failed(kind)))
     }
 }
@@ -59,7 +64,8 @@ impl WebhookSender for AskingSender {
 impl AskingSender {
     fn new(rule: Option<ConfirmationRule>, failures: &[WebhookFailureKind]) -> Arc<Self> {
         let failures = Mutex::new(failures.iter().copied().collect());
-        Arc::new(Self { rule, failures, asked: Mutex::default(), sent: Mutex::default() })
+        let (asked, sent, retry_after) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self { rule, failures, retry_after, asked, sent })
     }
 
     /// Waits for so many requests for a confirmation. Returns the headers of the last one.
@@ -321,7 +327,7 @@ async fn webhook_is_asked_until_it_answers_and_after_a_restart() {
     whole.clock.advance(2_000);
     let second = fails.asked(2).await;
     let view = whole.broker.webhook_status(id).unwrap();
-    assert_eq!(view.failures, 2);
+    assert_eq!((view.failures, view.reason.as_str()), (2, "answered 503"), "the answer has the signature");
     whole.broker.stop().await;
     let (whole, _) = lives.whole().await;
     // The rule of the next replica does not matter.
@@ -363,6 +369,34 @@ async fn webhook_is_asked_a_bounded_number_of_times() {
     whole.broker.subscription_create(&q, to_webhook("{}", 60)).await.unwrap();
     until("the refusal", is_over).await;
     assert_eq!(sender.asked.lock().len(), most + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriber_with_a_pause_is_not_asked_by_another_number() {
+    let (whole, q) = (whole().await, queue("q"));
+    let failures = [WebhookFailureKind::Unavailable, WebhookFailureKind::Refused];
+    let sender = AskingSender::new(Some(ConfirmationRule::Subscriber), &failures);
+    *sender.retry_after.lock() = Some(Duration::from_secs(600));
+    whole.broker.webhooks_send_by(Arc::clone(&sender) as Arc<dyn WebhookSender>);
+    whole.broker.subscription_create(&q, to_webhook("{}", 1 << 20)).await.unwrap();
+    sender.asked(1).await;
+    for _ in 0..3 {
+        whole.broker.subscription_create(&q, to_webhook("{}", 1 << 20)).await.unwrap();
+    }
+    tokio::time::sleep(3 * angarium_broker::limits::WEBHOOKS_TICK).await;
+    sender.asked(1).await;
+    whole.clock.advance(600_000);
+    assert!(matches!(sender.asked(2).await.id, WebhookId::Confirmation(_, 4)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn template_without_place_leaves_the_request_whole() {
+    let (whole, sender) = (whole().await, AskingSender::new(Some(ConfirmationRule::Subscriber), &[]));
+    let q = queue("q");
+    let id = whole.asking(&q, &sender, r#"{"post_data": "{\"text\": \"of the member\"}"}"#).await;
+    let asked = sender.asked(1).await;
+    assert_eq!(asked.body["text"], Value::Null);
+    whole.confirm(&q, id, true, &asked.signature()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,7 +68,8 @@ impl ScriptedSender {
     fn fails(self, results: &[WebhookFailureKind]) -> Arc<Self> {
         let failure = |kind: &WebhookFailureKind| WebhookFailure {
             kind: *kind,
-            reason: "answered 503: closed".to_owned(),
+            reason: "answered 503".to_owned(),
+            answer: "closed".to_owned(),
             retry_after: None,
         };
         self.results.lock().extend(results.iter().map(failure));
@@ -92,6 +93,16 @@ impl ScriptedSender {
 
 fn to_webhook(json: &str) -> NewSubscription {
     NewSubscription { options: options(json), ..new("https://a.example/hook") }
+}
+
+/// The answer of a subscriber that wants no request for so many seconds.
+fn unavailable_for(seconds: u64) -> WebhookFailure {
+    WebhookFailure {
+        kind: WebhookFailureKind::Unavailable,
+        reason: "answered 503".to_owned(),
+        answer: String::new(),
+        retry_after: Some(Duration::from_secs(seconds)),
+    }
 }
 
 impl Whole {
@@ -253,13 +264,7 @@ async fn group_follows_a_change_of_its_subscription() {
 async fn success_ends_a_pause_for_the_next_message() {
     let (whole, q) = (whole().await, queue("orders"));
     let pause = Duration::from_millis(600);
-    let wait = Some(Duration::from_secs(600));
-    let unavailable = WebhookFailure {
-        kind: WebhookFailureKind::Unavailable,
-        reason: "answered 503".to_owned(),
-        retry_after: wait,
-    };
-    let results = Mutex::new(VecDeque::from([unavailable]));
+    let results = Mutex::new(VecDeque::from([unavailable_for(600)]));
     let sender = Arc::new(ScriptedSender { pause, results, ..ScriptedSender::default() });
     let own = whole.hook(&q, &sender, "{}").await;
     whole.post_bodies(&q, 1, 3_600).await;
@@ -274,14 +279,26 @@ async fn success_ends_a_pause_for_the_next_message() {
 }
 
 #[tokio::test]
+async fn moved_webhook_leaves_its_pause_behind() {
+    let (whole, q) = (whole().await, queue("orders"));
+    let results = Mutex::new(VecDeque::from([unavailable_for(3_600)]));
+    let sender = Arc::new(ScriptedSender { results, ..ScriptedSender::default() });
+    let id = whole.hook(&q, &sender, "{}").await.name.subscription().unwrap();
+    whole.post_bodies(&q, 1, 7_200).await;
+    until("the failure", async || whole.broker.webhook_status(id).is_some()).await;
+    let subscriber = Some(Subscriber::new("https://b.example/hook").unwrap());
+    let change = SubscriptionChange { subscriber, ..SubscriptionChange::default() };
+    whole.broker.subscription_change(&q, id, change).await.unwrap();
+    assert!(whole.broker.webhook_status(id).is_none(), "the failure was that of the former address");
+    whole.post_bodies(&q, 1, 7_200).await;
+    until("the second message", async || sender.sent.lock().len() == 2).await;
+    assert_eq!(*sender.last.lock(), "https://b.example/hook");
+}
+
+#[tokio::test]
 async fn message_is_sent_once_more_before_its_life_ends() {
     let (whole, q) = (whole().await, queue("orders"));
-    let unavailable = WebhookFailure {
-        kind: WebhookFailureKind::Unavailable,
-        reason: "answered 503".to_owned(),
-        retry_after: Some(Duration::from_secs(3_600)),
-    };
-    let results = Mutex::new(VecDeque::from([unavailable]));
+    let results = Mutex::new(VecDeque::from([unavailable_for(3_600)]));
     let sender = Arc::new(ScriptedSender { results, ..ScriptedSender::default() });
     let own = whole.hook(&q, &sender, "{}").await;
     whole.post_bodies(&q, 1, 600).await;
