@@ -83,35 +83,47 @@ fn failure(error: ReadError) -> Failure {
     Failure::Found(format!("there is no backup: {text}"))
 }
 
-/// A reader of at most so many bytes in a second, over the whole stream.
+/// Max time without reading that later reads make up for. After a longer stall the service must not be read without a
+/// bound.
+const READ_CREDIT: Duration = Duration::from_secs(1);
+
+/// A reader of at most so many bytes in a second.
 struct PacedReader<R> {
     source: R,
     /// Bytes in a second; 0 for no bound.
     rate: u64,
     began: Instant,
-    read: u64,
+    /// Time after the begin at which the rate allows the next bytes.
+    due: Duration,
 }
 
 impl<R> PacedReader<R> {
     fn new(source: R, rate: u64) -> Self {
-        Self { source, rate, began: Instant::now(), read: 0 }
+        Self { source, rate, began: Instant::now(), due: Duration::ZERO }
     }
 
-    /// How long the next bytes must wait, `elapsed` after the begin.
-    fn pause(&self, elapsed: Duration) -> Duration {
+    /// Returns how long the next bytes must wait, `elapsed` after the begin.
+    fn pause(&mut self, elapsed: Duration) -> Duration {
         if self.rate == 0 {
             return Duration::ZERO;
         }
-        let due = u128::from(self.read) * 1_000_000 / u128::from(self.rate);
-        Duration::from_micros(u64::try_from(due).unwrap_or(u64::MAX)).saturating_sub(elapsed)
+        self.due = self.due.max(elapsed.saturating_sub(READ_CREDIT));
+        self.due.saturating_sub(elapsed)
+    }
+
+    /// Notes bytes that were read.
+    fn note_read(&mut self, bytes: usize) {
+        let nanos = (bytes as u128 * 1_000_000_000).checked_div(u128::from(self.rate)).unwrap_or(0);
+        self.due = self.due.saturating_add(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
     }
 }
 
 impl<R: Read> Read for PacedReader<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        sleep(self.pause(self.began.elapsed()));
+        let elapsed = self.began.elapsed();
+        sleep(self.pause(elapsed));
         let read = self.source.read(bytes)?;
-        self.read += read as u64;
+        self.note_read(read);
         Ok(read)
     }
 }
@@ -142,5 +154,16 @@ mod tests {
         assert_eq!((reader.pause(elapsed(0)), reader.pause(elapsed(400))), (elapsed(1_000), elapsed(600)));
         assert_eq!(reader.pause(elapsed(5_000)), Duration::ZERO);
         assert_eq!(PacedReader { rate: 0, ..reader }.pause(elapsed(0)), Duration::ZERO);
+    }
+
+    #[test]
+    fn stall_is_made_up_for_by_one_second_of_reading() {
+        let mut reader = PacedReader::new(io::empty(), 1_000_000);
+        let stalled = Duration::from_secs(60);
+        assert_eq!(reader.pause(stalled), Duration::ZERO);
+        reader.note_read(1_000_000);
+        assert_eq!(reader.pause(stalled), Duration::ZERO);
+        reader.note_read(500_000);
+        assert_eq!(reader.pause(stalled), Duration::from_millis(500));
     }
 }
