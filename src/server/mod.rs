@@ -53,7 +53,7 @@ use angarium_cluster::replicas::Replica;
 use angarium_cluster::tls::PeerTls;
 use angarium_coordination::embedded::EmbeddedTree;
 use angarium_coordination::{Coordination, TreeError};
-use angarium_core::error::Error;
+use angarium_core::error::{Error, Part};
 use angarium_core::names::PoolName;
 use angarium_core::pool::PoolUri;
 use angarium_journal::{Journal, JournalOptions, OpenError};
@@ -261,6 +261,9 @@ impl Server {
         let quotas = face.quotas.clone();
         let broker =
             Broker::start_within(catalogue, &settings, replica, clock.clone(), limits, quotas).await?;
+        if let Some(journal) = &journal {
+            end_restore(journal, &clock).await?;
+        }
         let backups = journal.map(|journal| {
             let tree = (JOURNAL.to_owned(), journal);
             Arc::new(HotBackups::new(tree, opener, clock.clone(), broker.meter().backups()))
@@ -398,6 +401,13 @@ fn journal_options(config: &Config) -> JournalOptions {
 /// Opens the embedded tree in a journal.
 async fn embedded_tree(journal: Journal) -> Result<Arc<dyn Coordination>, TreeError> {
     Ok(Arc::new(EmbeddedTree::open(journal).await?))
+}
+
+/// Ends the restore of the tree's journal, if it is of one. Until then each start continues at the moment of the
+/// backup, so one that fails costs no message a part of its life.
+async fn end_restore(journal: &Journal, clock: &Clock) -> Result<(), StartError> {
+    let ended = journal.end_restore(clock).await;
+    ended.map_err(|error| StartError::Stores(Error::unavailable(Part::Storage, error)))
 }
 
 /// Opens the tree, and the journal that it is in. A tree on ZooKeeper has no journal: a pool at the path of the journal

@@ -3,10 +3,19 @@
 //!
 //! | key of `Meta` | value |
 //! |---|---|
-//! | `restored` | empty; from the restore until the first open |
+//! | `restored` | empty; from the restore until the first start that succeeds |
 //! | `behind` | milliseconds by which tree time is behind the machine's clock since then (8 bytes, big endian) |
 //!
-//! Tree time stays behind by that much, over restarts too, until an operator accepts the machine's clock.
+//! ```text
+//! restore ──▶ restored ──open──▶ restored, time continues from the last write ──end_restore──▶ behind
+//!                ▲                          │ failed start, crash, tool
+//!                └──────────────────────────┘
+//! ```
+//!
+//! While there is the mark `restored`, each open continues from the last write: time between two opens does not count.
+//! So a start that fails, or a tool that opens the tree, does not begin the life of the messages. The first start that
+//! succeeds replaces the mark by `behind` in one commit. From then on tree time stays behind by that much, over
+//! restarts too, until an operator accepts the machine's clock.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +24,7 @@ use bytes::Bytes;
 use fjall::{OwnedWriteBatch, PersistMode};
 
 use super::store::{CHECKED_KEY, Store};
-use super::{OpenError, Space, Txn};
+use super::{Journal, JournalError, OpenError, Space, Txn};
 use angarium_clock::Clock;
 
 const RESTORED_KEY: &[u8] = b"restored";
@@ -26,9 +35,32 @@ pub fn note_restored(txn: &mut Txn<'_>) {
     txn.put(Space::Meta, Bytes::from_static(RESTORED_KEY), Bytes::new());
 }
 
+impl Journal {
+    /// Ends a restore, if the journal is of one: from now on tree time is behind the machine's clock by as much as it
+    /// is in this process, over restarts too. To be called when a service has started on the journal, with the clock that
+    /// was given to [`Journal::open_with`]. The outcome is durable.
+    pub async fn end_restore(&self, clock: &Clock) -> Result<(), JournalError> {
+        if self.read(|journal| journal.get(Space::Meta, RESTORED_KEY)).await??.is_none() {
+            return Ok(());
+        }
+        let behind = clock.behind();
+        self.commit(move |txn| {
+            txn.remove(Space::Meta, Bytes::from_static(RESTORED_KEY));
+            let key = Bytes::from_static(BEHIND_KEY);
+            match behind.and_then(|behind| u64::try_from(behind.as_millis()).ok()) {
+                Some(millis) => {
+                    txn.put(Space::Meta, key, Bytes::copy_from_slice(&millis.to_be_bytes()));
+                }
+                None => txn.remove(Space::Meta, key),
+            }
+        })
+        .await
+    }
+}
+
 impl Store {
-    /// Lets `clock` run behind the machine's clock as far as an earlier restore asks for. The first open after a restore
-    /// determines how far, and records it.
+    /// Lets `clock` run behind the machine's clock as far as an earlier restore asks for. If an operator accepts the
+    /// machine's clock, the restore is forgotten.
     pub(super) fn apply_restore(&self, path: &Path, clock: &Clock) -> Result<(), OpenError> {
         let failed = |source| OpenError::Store { path: path.to_owned(), source };
         let meta = self.space(Space::Meta);
@@ -37,21 +69,19 @@ impl Store {
         if !is_restored && known.is_none() {
             return Ok(());
         }
-        let millis = if clock.accepts() {
-            0
-        } else if is_restored {
+        let mut batch = self.uncheck(is_restored);
+        if clock.accepts() {
+            // Both keys change together, and before any caller acts on the time.
+            batch.remove(meta, RESTORED_KEY);
+            batch.remove(meta, BEHIND_KEY);
+            return batch.commit().map_err(failed);
+        }
+        let millis = if is_restored {
+            batch.commit().map_err(failed)?;
             clock.wall().as_millis().saturating_sub(self.last_write(path)?.as_millis())
         } else {
             known.and_then(|known| Some(u64::from_be_bytes((*known).try_into().ok()?))).unwrap_or(0)
         };
-        // Both keys change together, and before any caller acts on the time.
-        let mut batch = self.forget(is_restored);
-        if millis == 0 {
-            batch.remove(meta, BEHIND_KEY);
-        } else {
-            batch.insert(meta, BEHIND_KEY, millis.to_be_bytes());
-        }
-        batch.commit().map_err(failed)?;
         clock.run_behind(Duration::from_millis(millis));
         Ok(())
     }
@@ -59,20 +89,21 @@ impl Store {
     /// Prepares the first open of a journal that was restored beside the first one, which determines the time.
     pub(super) fn apply_restore_beside(&self, path: &Path) -> Result<(), OpenError> {
         let failed = |source| OpenError::Store { path: path.to_owned(), source };
-        if !self.space(Space::Meta).contains_key(RESTORED_KEY).map_err(failed)? {
+        let meta = self.space(Space::Meta);
+        if !meta.contains_key(RESTORED_KEY).map_err(failed)? {
             return Ok(());
         }
-        self.forget(true).commit().map_err(failed)
+        let mut batch = self.uncheck(true);
+        batch.remove(meta, RESTORED_KEY);
+        batch.commit().map_err(failed)
     }
 
-    /// Begins a batch that removes the note of a restore. Restored contents were not checked: they may have the wrong
-    /// totals of a store that had crashed before its backup.
-    fn forget(&self, is_restored: bool) -> OwnedWriteBatch {
-        let meta = self.space(Space::Meta);
+    /// Begins a durable batch that notes restored contents as unchecked: they may have the wrong totals of a store that
+    /// had crashed before its backup.
+    fn uncheck(&self, is_restored: bool) -> OwnedWriteBatch {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
         if is_restored {
-            batch.remove(meta, RESTORED_KEY);
-            batch.remove(meta, CHECKED_KEY);
+            batch.remove(self.space(Space::Meta), CHECKED_KEY);
         }
         batch
     }
@@ -81,7 +112,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Journal, JournalOptions};
+    use crate::JournalOptions;
     use angarium_core::time::Timestamp;
 
     const HOUR: u64 = 3_600_000;
@@ -110,6 +141,7 @@ mod tests {
             assert_eq!(clock.wall(), Timestamp::from_millis(POINT + age));
             assert_eq!((clock.doubt(), clock.behind().is_some()), (None, age > 0));
             assert!(!journal.is_checked());
+            journal.end_restore(&clock).await.unwrap();
             clock.advance(HOUR);
             journal.commit(|txn| txn.put(Space::Tree, "k".into(), "v".into())).await.unwrap();
             drop(journal);
@@ -120,10 +152,38 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn time_continues_at_the_first_start_that_succeeds() {
+        let directory = tempfile::tempdir().unwrap();
+        restore(directory.path()).await;
+        // A failed start, or a tool that only reads the tree.
+        drop(open(directory.path(), POINT + HOUR));
+        let (journal, clock) = open(directory.path(), POINT + 20 * HOUR);
+        assert_eq!(clock.now(), Timestamp::from_millis(POINT));
+        // A start that writes, notes its contents as checked, and is killed before it serves.
+        clock.advance(1_000);
+        journal.commit(|txn| txn.put(Space::Tree, "k".into(), "v".into())).await.unwrap();
+        journal.note_checked();
+        drop(journal);
+        let (journal, clock) = open(directory.path(), POINT + 40 * HOUR);
+        assert_eq!(clock.now(), Timestamp::from_millis(POINT + 1_000));
+        assert!(!journal.is_checked());
+        journal.end_restore(&clock).await.unwrap();
+        drop(journal);
+        for hours in [1, 2] {
+            let (journal, clock) = open(directory.path(), POINT + (40 + hours) * HOUR);
+            assert_eq!(clock.now(), Timestamp::from_millis(POINT + 1_000 + hours * HOUR));
+            // A later start has no restore to end.
+            journal.end_restore(&clock).await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn accepted_clock_ends_the_lag_of_a_restore() {
         let directory = tempfile::tempdir().unwrap();
         restore(directory.path()).await;
-        drop(open(directory.path(), POINT + 20 * HOUR));
+        let (journal, clock) = open(directory.path(), POINT + 20 * HOUR);
+        journal.end_restore(&clock).await.unwrap();
+        drop(journal);
         let clock = Clock::manual(POINT + 21 * HOUR);
         clock.accept_steps();
         let journal = Journal::open(directory.path(), &clock).unwrap();
