@@ -231,13 +231,13 @@ struct BackupSending {
     looked: Option<Instant>,
     /// Bytes that were sent.
     bytes: u64,
-    /// Whether only the reason of the end is still to be sent.
+    /// Whether its last piece is sent, or only the reason of its end is still to be sent.
     is_ending: bool,
 }
 
 impl BackupSending {
-    /// Sends the whole backup, or a part of it and the reason why there is no more. `turn` is held until the stores are
-    /// free.
+    /// Sends the whole backup, or a part of it and the reason why there is no more. `turn` is held until the client has
+    /// it.
     fn run(self, head: &Head, views: Vec<View>, turn: OwnedSemaphorePermit) {
         let (began, stopped_us) = (self.began, head.stopped_us);
         info!(stopped_us, journals = views.len(), "backup begun");
@@ -246,9 +246,12 @@ impl BackupSending {
         // From here on the stores may remove what the views have kept.
         drop(views);
         writer.receiver().journals.clear();
+        let sent = written.and_then(|manifest| {
+            writer.receiver().await_sent().map(|()| manifest).map_err(WriteError::Ended)
+        });
         let (bytes, place, took_ms) =
             (writer.receiver().bytes, writer.place().to_owned(), millis(began.elapsed()));
-        match written {
+        match sent {
             Ok(manifest) => {
                 info!(bytes, pairs = manifest.pairs(), stopped_us, took_ms, "backup written");
                 let seconds = writer.receiver().clock.wall().as_millis() / 1_000;
@@ -262,12 +265,34 @@ impl BackupSending {
                     error => error.to_string(),
                 };
                 warn!(error = why, bytes, place, took_ms, "backup broken off");
-                writer.receiver().is_ending = true;
-                // A client that has left learns it from the missing manifest.
-                let _ = writer.abort(&format!("{why}; {bytes} bytes were written, up to {place}"));
+                // Nothing may follow a manifest.
+                if !writer.receiver().is_ending {
+                    writer.receiver().is_ending = true;
+                    // A client that has left learns it from the missing manifest.
+                    let _ = writer.abort(&format!("{why}; {bytes} bytes were written, up to {place}"));
+                }
             }
         }
         drop(turn);
+    }
+
+    /// Waits until the connection of the client has taken all pieces, behind the manifest. Nothing is sent after it: a
+    /// client that is too slow may still get what waits.
+    fn await_sent(&mut self) -> Result<(), BackupEnd> {
+        self.is_ending = true;
+        let begun = Instant::now();
+        loop {
+            let is_stopping = self.stop.is_cancelled() && begun.elapsed() > limits::BACKUP_LAST_WORD;
+            if is_stopping || self.began.elapsed() > core_limits::BACKUP_DEADLINE {
+                return Err(BackupEnd::BrokenOff("the client has not taken the end of it".to_owned()));
+            }
+            let all = self.sender.reserve_many(limits::BACKUP_PIECES);
+            match self.runtime.block_on(timeout(limits::BACKUP_LOOK, all)) {
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(_)) => return Err(BackupEnd::ClientLeft),
+                Err(_) => {}
+            }
+        }
     }
 
     /// Looks around, unless the last look was a moment ago.
@@ -310,6 +335,39 @@ impl BackupReceiver for BackupSending {
                 }
                 Ok(Err(_)) => return Err(BackupEnd::ClientLeft),
                 Err(_) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn backup_is_sent_when_its_client_has_every_piece() {
+        for is_read in [true, false] {
+            let (sender, mut receiver) = channel(limits::BACKUP_PIECES);
+            sender.send(Bytes::from_static(b"the manifest")).await.unwrap();
+            let mut sending = BackupSending {
+                journals: Vec::new(),
+                running: None,
+                clock: Clock::manual(1_000),
+                sender,
+                runtime: Handle::current(),
+                stop: CancellationToken::new(),
+                began: Instant::now(),
+                looked: None,
+                bytes: 0,
+                is_ending: false,
+            };
+            let waiting = tokio::task::spawn_blocking(move || sending.await_sent().is_ok());
+            if is_read {
+                assert!(receiver.recv().await.is_some());
+                assert!(waiting.await.unwrap());
+            } else {
+                drop(receiver);
+                assert!(!waiting.await.unwrap());
             }
         }
     }
