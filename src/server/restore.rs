@@ -5,8 +5,9 @@
 //! continues from the moment of the backup. If it has pools that are stored elsewhere, which are of another moment, no
 //! message leaves a pool until an operator has released it (P5).
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use thiserror::Error as ThisError;
 use tokio::runtime::Handle;
 
 use super::instance::Instance;
-use super::{JOURNAL, StartError, embedded_tree, limits, open_data, open_instance};
+use super::{JOURNAL, StartError, embedded_tree, limits, open_instance};
 use angarium_backup::{BackupSink, DirectoryError, Head, Manifest, PartPlace, ReadError};
 use angarium_catalogue::{Catalogue, ImportedTransfers, NewGeneration, Schema};
 use angarium_clock::Clock;
@@ -99,25 +100,39 @@ pub fn restore(
     let name = data.file_name().ok_or_else(|| failed(data)(io::Error::other("it has no name")))?;
     let mut name = name.to_owned();
     name.push(UNFINISHED);
-    let unfinished = data.with_file_name(name);
-    if unfinished.exists() {
-        let why = "an earlier restore was interrupted, or another one is running: remove it first";
-        return Err(failed(&unfinished)(io::Error::other(why)));
-    }
-    let unfinished = open_data(&unfinished)?;
-    let restored = fill(source, &unfinished, keys, runtime).and_then(|done| {
+    let parent = data.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let unfinished = create_unfinished(parent, &data.with_file_name(name))?;
+    let filled = fill(source, &unfinished, keys, runtime).and_then(|done| {
         sync_all(&unfinished).map_err(failed(&unfinished))?;
         fs::rename(&unfinished, data).map_err(failed(data))?;
-        let parent = data.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed(parent))?;
         Ok(done)
     });
-    if restored.is_err() {
-        // Its name shows that it is not whole.
+    if filled.is_err() {
+        // It is not whole. No other restore can have created it, because it was not renamed.
         let _ = fs::remove_dir_all(&unfinished);
     }
-    restored
+    let done = filled?;
+    File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed(parent))?;
+    Ok(done)
+}
+
+/// Creates the directory that is filled, below `parent`. It did not exist before, so no other restore uses it.
+fn create_unfinished(parent: &Path, unfinished: &Path) -> Result<PathBuf, RestoreError> {
+    let failed = |cause| RestoreError::File { path: unfinished.to_owned(), cause };
+    // Messages are private to the user of the service.
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder.recursive(true).create(parent).map_err(failed)?;
+    match builder.recursive(false).create(unfinished) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let why = "an earlier restore was interrupted, or another one is running: remove it first";
+            return Err(failed(io::Error::other(why)));
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    unfinished.canonicalize().map_err(failed)
 }
 
 fn fill(

@@ -422,6 +422,27 @@ fn backup_of_sealed_tree_needs_its_keys() {
 }
 
 #[test]
+fn restore_removes_only_its_own_directory() {
+    let place = BackupPlace::new();
+    is_done(&place.backup(&place.serve("data"), "backup"));
+    let other = place.path("restored.unfinished");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("kept"), "").unwrap();
+    let refused = place.restore("backup", "restored");
+    assert!(refused.code == 1 && refused.err.contains("another one is running"), "{refused:?}");
+    assert!(other.join("kept").exists());
+    fs::remove_dir_all(&other).unwrap();
+    // Of two restores at once the first one is undisturbed.
+    let ended = std::thread::scope(|scope| {
+        let restores = [(), ()].map(|()| scope.spawn(|| place.restore("backup", "restored")));
+        restores.map(|restore| restore.join().unwrap())
+    });
+    assert_eq!(ended.iter().filter(|ended| ended.code == 0).count(), 1, "{ended:?}");
+    assert_eq!(place.names(), ["backup", "data", "restored"]);
+    assert!(place.serve("restored").client().get("/readyz").unwrap().status.is_success());
+}
+
+#[test]
 fn restore_of_clear_tree_with_keys_names_the_seal() {
     let place = BackupPlace::new();
     fs::write(place.path("keys"), "2026-11 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
