@@ -18,7 +18,8 @@ use angarium_core::limits;
 use angarium_core::receipt::{EarlierReceiptKey, ReceiptKey};
 use angarium_core::time::Timestamp;
 
-/// Max earlier keys that are kept: after restores the latest ones. A rotation beyond it waits until one has expired.
+/// Max earlier keys that are kept: after restores the latest valid ones. A rotation beyond it waits until one has
+/// expired.
 const EARLIER_KEYS: usize = 8;
 
 /// Max attempts of a rotation when the record changes at the same time.
@@ -44,6 +45,13 @@ struct EarlierKeyRecord {
     /// Likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires: Option<u64>,
+}
+
+impl EarlierKeyRecord {
+    /// Whether receipts of the key are valid at a time in milliseconds since the Unix epoch.
+    fn is_valid(&self, now: u64) -> bool {
+        self.expires.is_none_or(|expires| expires > now)
+    }
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -125,15 +133,23 @@ impl Catalogue {
         until: Timestamp,
     ) -> Result<Option<Op>, Error> {
         let Some(node) = self.node(layout::RECEIPTS).await? else { return Ok(None) };
-        let KeyRecord { key, mut earlier, .. } = from_json(&node)?;
-        let until = until.as_millis();
-        earlier.insert(0, EarlierKeyRecord { key, until, expires: None });
-        // A rotation of the backup may be in its first phase.
-        earlier.iter_mut().for_each(|earlier| earlier.until = earlier.until.min(until));
-        earlier.truncate(EARLIER_KEYS);
-        let data = to_json(&KeyRecord { key: fresh, since: 0, earlier });
+        let data = to_json(&restored(from_json(&node)?, fresh, until));
         Ok(Some(Op::Set { path: layout::RECEIPTS.into(), data, version: Some(node.version) }))
     }
+}
+
+/// Returns the record in which `fresh` replaces the key of `record` after a restore, and the keys so far are valid for
+/// receives up to `until` only. Keys that have expired then are left out. Of more than [`EARLIER_KEYS`] valid ones the
+/// oldest are dropped.
+fn restored(record: KeyRecord, fresh: [u8; 32], until: Timestamp) -> KeyRecord {
+    let KeyRecord { key, mut earlier, .. } = record;
+    let until = until.as_millis();
+    earlier.retain(|earlier| earlier.is_valid(until));
+    earlier.insert(0, EarlierKeyRecord { key, until, expires: None });
+    // A rotation of the backup may be in its first phase.
+    earlier.iter_mut().for_each(|earlier| earlier.until = earlier.until.min(until));
+    earlier.truncate(EARLIER_KEYS);
+    KeyRecord { key: fresh, since: 0, earlier }
 }
 
 /// Returns the record in which `fresh` follows the key of `record`.
@@ -148,7 +164,7 @@ fn rotated(
         let why = format!("the key of receipts is being changed: receipts have the new one from {since} on");
         return Err(Error::Conflict(why));
     }
-    earlier.retain(|earlier| earlier.expires.is_none_or(|expires| expires > now.as_millis()));
+    earlier.retain(|earlier| earlier.is_valid(now.as_millis()));
     if earlier.len() >= EARLIER_KEYS {
         let first = earlier.iter().filter_map(|earlier| earlier.expires).min();
         // Keys from before restores alone are replaced.
@@ -222,5 +238,23 @@ mod tests {
         let (next, rotation) = rotated(record, [1; 32], Timestamp::from_millis(1_000)).unwrap();
         assert_eq!(next.earlier.len(), EARLIER_KEYS);
         assert!(next.earlier.iter().all(|earlier| earlier.expires == Some(rotation.expires.as_millis())));
+    }
+
+    #[test]
+    fn restore_drops_expired_keys_before_valid_ones() {
+        let earlier = |number: u8, expires| EarlierKeyRecord { key: [number; 32], until: 9_000, expires };
+        let keys =
+            |record: KeyRecord| record.earlier.iter().map(|earlier| earlier.key[0]).collect::<Vec<_>>();
+        let mut record = first();
+        record.earlier.push(earlier(1, Some(20_000)));
+        record.earlier.extend((2..9).map(|number| earlier(number, Some(10_000))));
+        record.earlier.push(earlier(9, None));
+        let now = Timestamp::from_millis(10_000);
+        assert_eq!(keys(restored(record, [10; 32], now)), [0, 1, 9]);
+        // Of more valid keys than are kept the oldest are dropped.
+        let earlier = (1..12).map(|number| earlier(number, Some(20_000))).collect();
+        let next = restored(KeyRecord { earlier, ..first() }, [12; 32], now);
+        assert_eq!((next.key, next.since), ([12; 32], 0));
+        assert_eq!(keys(next), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }
