@@ -12,9 +12,10 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-const FILE: &str = "instance";
-const COPY: &str = "instance.copy";
-const UNFINISHED: &str = "instance.copy.unfinished";
+use angarium_core::data_files::{
+    INSTANCE as FILE, INSTANCE_COPY as COPY, UNFINISHED_INSTANCE_COPY as UNFINISHED,
+};
+
 /// Max bytes read from a file: more than an undamaged file has.
 const BYTES: u64 = 64;
 /// A directory that every embedded store has, and the depth below the data directory to which it is searched.

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tracing::{info, warn};
 
-const FILE: &str = "location";
-const UNFINISHED: &str = "location.unfinished";
+use angarium_core::data_files::{LOCATION as FILE, UNFINISHED_LOCATION as UNFINISHED};
+
 /// Max bytes read from the file, and from that of the machine id: more than a whole one has.
 const BYTES: u64 = 1_024;
 /// The id of the machine, which systemd or dbus makes at the first start of a system.

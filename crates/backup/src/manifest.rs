@@ -7,13 +7,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::limits;
+use angarium_core::data_files;
 use angarium_journal::Space;
 
 /// The form of backups that this program writes and reads.
 pub const FORM: u32 = 1;
-
-/// Files of a data directory that no journal may replace.
-const RESERVED: [&str; 2] = ["instance", "instance.copy"];
 
 /// What a backup is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,7 +162,7 @@ fn is_plain(path: &str) -> bool {
         && !path.is_empty()
         && path.chars().count() <= limits::BACKUP_PATH_CHARS
         && !path.chars().any(char::is_control)
-        && !spelling.first().is_some_and(|first| RESERVED.contains(first))
+        && !spelling.first().is_some_and(|first| data_files::ALL.contains(first))
 }
 
 /// Whether a text can be shown as it is.

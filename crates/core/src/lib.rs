@@ -12,6 +12,7 @@ pub mod attributes;
 pub mod backoff;
 pub mod claim;
 pub mod confirmation;
+pub mod data_files;
 pub mod dedup;
 pub mod delay;
 pub mod durability;
