@@ -22,16 +22,30 @@ pub(super) async fn open(config: &Config, address: &Address) -> Result<ZooKeeper
     Ok(ZooKeeperTree::open_with(address.clone(), access, max_wait).await?)
 }
 
-/// Refuses or reports an open tree. One on servers of this machine, used without an identity, is a trial and is not
-/// reported.
+/// Refuses or reports a tree that is not closed. An open one on servers of this machine, used without an identity, is a
+/// trial and is not reported.
 pub(super) async fn judge(
     config: &Config,
     address: &Address,
     tree: &ZooKeeperTree,
 ) -> Result<(), StartError> {
-    if tree.protection() == Some(Protection::Closed) {
-        return if config.zookeeper.require_secure_tree { check_whole(address, tree).await } else { Ok(()) };
+    let is_strict = config.zookeeper.require_secure_tree;
+    match tree.protection() {
+        Some(Protection::Closed) if is_strict => check_whole(address, tree).await,
+        Some(Protection::Closed) => Ok(()),
+        Some(Protection::Shared) if is_strict => Err(StartError::OpenTree(format!(
+            "another identity has rights to upper nodes of the tree at {address}, and --require-secure-tree is set: close \
+             it with `angarium tree secure`"
+        ))),
+        Some(Protection::Shared) => {
+            warn!(%address, "zookeeper tree shared with another identity");
+            Ok(())
+        }
+        Some(Protection::Open) | None => judge_open(config, address),
     }
+}
+
+fn judge_open(config: &Config, address: &Address) -> Result<(), StartError> {
     let has_identity = config.zookeeper.chosen().is_ok_and(|access| access.name_an_identity());
     let next_step = if has_identity {
         "close it with `angarium tree secure`"

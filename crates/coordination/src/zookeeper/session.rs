@@ -71,7 +71,7 @@ pub(super) struct Session {
     pub(super) directories: Directories,
     /// The ids of the session; none when it is not authenticated.
     pub(super) identity: Option<Identity>,
-    /// The last known protection of the tree. An open tree may be closed, and a closed one stays closed.
+    /// The last known protection of the tree. It only grows: an open tree may be closed, and a closed one stays closed.
     protection: watch::Sender<Protection>,
     states: States,
     /// Cancelled when the session has ended, so that its users drop it.
@@ -110,11 +110,7 @@ impl Session {
             let new = if has_identity { Protection::of_new_tree(&client).await? } else { Protection::Open };
             new.create(&client).await?;
         }
-        let (writer, protection) = create_writer(&client, has_identity).await?;
-        let identity = if has_identity { Some(Identity::read(&client, writer.path()).await?) } else { None };
-        if let (Some(identity), Protection::Closed) = (&identity, protection) {
-            protection::close_top(&client, identity).await?;
-        }
+        let SessionWriter { writer, identity, protection } = create_writer(&client, has_identity).await?;
         let (directories, ended) = (Directories::default(), CancellationToken::new());
         let protection = watch::Sender::new(protection);
         Ok((Self { client, directories, identity, protection, states, ended }, writer))
@@ -132,17 +128,20 @@ impl Session {
         }
     }
 
-    /// Follows the protection of a tree that is open, if the session can create closed nodes. Cancel safe.
+    /// Follows the protection of a tree that is not closed, if the session can create closed nodes. Cancel safe.
     pub(super) async fn follow_protection(&self) -> Infallible {
         let pause = self.client.session_timeout() / 6;
-        while self.identity.is_some() && self.protection() == Protection::Open {
+        let Some(identity) = &self.identity else { return std::future::pending().await };
+        while self.protection() != Protection::Closed {
             tokio::time::sleep(pause).await;
-            match Protection::read(&self.client).await {
-                Ok(Protection::Closed) => {
-                    info!("zookeeper tree closed to other clients");
-                    self.protection.send_replace(Protection::Closed);
+            match Protection::read(&self.client, Some(identity)).await {
+                Ok(protection) if protection > self.protection() => {
+                    if protection == Protection::Closed {
+                        info!("zookeeper tree closed to other clients");
+                    }
+                    self.protection.send_replace(protection);
                 }
-                Ok(Protection::Open) => {}
+                Ok(_) => {}
                 Err(error) => debug!(%error, "protection of the tree not read"),
             }
         }
@@ -170,21 +169,34 @@ impl Session {
     }
 }
 
+/// The writer's node of a new session, and what it shows about the session.
+struct SessionWriter {
+    writer: Writer,
+    /// None for a session that is not authenticated.
+    identity: Option<Identity>,
+    protection: Protection,
+}
+
 /// Creates the writer's node for the protection of the tree.
 ///
-/// The protection is read after the node exists. The session that closes the tree looks at the nodes after its
-/// declaration. So either it finds this node, or this session finds the declaration.
-async fn create_writer(client: &Client, has_identity: bool) -> Result<(Writer, Protection), ZkError> {
-    let mut expected = Protection::read(client).await?;
+/// The protection is read after the node exists, because the node shows the ids of the session. The session that closes
+/// the tree looks at the nodes after its declaration. So either it finds this node, or this session finds the
+/// declaration.
+async fn create_writer(client: &Client, has_identity: bool) -> Result<SessionWriter, ZkError> {
+    let mut expected = Protection::read(client, None).await?;
     loop {
         if !has_identity && expected == Protection::Closed {
             return Err(ZkError::NoAuth);
         }
         let writer = Writer::create(client, has_identity, expected).await?;
         client.sync("/").await?;
-        let protection = Protection::read(client).await?;
+        let identity = if has_identity { Some(Identity::read(client, writer.path()).await?) } else { None };
+        if identity.is_some() && expected != Protection::Open {
+            protection::close_top(client).await?;
+        }
+        let protection = Protection::read(client, identity.as_ref()).await?;
         if protection == expected {
-            return Ok((writer, protection));
+            return Ok(SessionWriter { writer, identity, protection });
         }
         client.delete(writer.path(), None).await?;
         expected = protection;

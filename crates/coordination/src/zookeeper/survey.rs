@@ -25,14 +25,21 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Survey(Mutex<Option<Census>>);
 
 impl Survey {
-    /// Returns a warning if the tree is open, or nodes of a closed tree are. `session` is the current one.
+    /// Returns a warning if the tree is open or shared, or nodes of a closed tree are open. `session` is the current one.
     pub(super) fn warning(&self, session: Option<&Session>) -> Option<String> {
         const MEND: &str = "run `angarium tree secure`";
-        if let Some(session) = session
-            && session.protection() == Protection::Open
-        {
-            let mend = if session.identity.is_some() { MEND } else { "see the page Security" };
-            return Some(format!("the tree in ZooKeeper is open to every client of the ensemble: {mend}"));
+        match session.map(Session::protection) {
+            Some(Protection::Open) => {
+                let has_identity = session.is_some_and(|session| session.identity.is_some());
+                let mend = if has_identity { MEND } else { "see the page Security" };
+                return Some(format!(
+                    "the tree in ZooKeeper is open to every client of the ensemble: {mend}"
+                ));
+            }
+            Some(Protection::Shared) => {
+                return Some(format!("another identity has rights to the tree in ZooKeeper: {MEND}"));
+            }
+            Some(Protection::Closed) | None => {}
         }
         let (open, first) = open_nodes(self.0.lock().clone()?)?;
         Some(format!(

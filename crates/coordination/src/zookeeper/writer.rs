@@ -47,14 +47,14 @@ impl Writer {
         has_identity: bool,
         protection: Protection,
     ) -> Result<Self, ZkError> {
-        let end = if protection == Protection::Closed { CLOSED } else { "" };
+        let end = if protection == Protection::Open { "" } else { CLOSED };
         let path = format!("{WRITERS}/{}{end}", Uuid::new_v4());
         let acls = if has_identity { Acls::creator_all() } else { Acls::anyone_all() };
         client.create(&path, b"", &CreateMode::Ephemeral.with_acls(acls)).await?;
         Ok(Self { path, version: 0, number: 1, protection })
     }
 
-    /// Returns the protection that the name of a writer's node shows.
+    /// Returns the protection that the name of a writer's node shows: open, or closed for all others.
     pub(super) fn shown_by(name: &str) -> Protection {
         if name.ends_with(CLOSED) { Protection::Closed } else { Protection::Open }
     }

@@ -9,7 +9,7 @@ use angarium_coordination::zookeeper::{
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use zookeeper_client::{Acls, CreateMode};
+use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
 use super::access::{Logins, acls, brief, open, open_nodes, patient, raw, root};
 use super::support::{Tree, commit, create, create_with, set};
@@ -169,7 +169,9 @@ async fn login_is_replaced_in_two_steps() {
     let old = open(&address, &Logins::new(LOGIN).files).await;
     commit(&(Arc::clone(&old) as Tree), &[create("/t")]).await;
     let both = Logins::new("digest angarium:fresh\ndigest angarium:secret");
-    let replica: Tree = open(&address, &both.files).await;
+    let replica = open(&address, &both.files).await;
+    assert_eq!(replica.protection(), Some(Protection::Closed));
+    let replica: Tree = replica;
     old.close().await;
     drop(old);
     // A replica that has the old login alone would lose its nodes, so the new one alone is too early.
@@ -177,6 +179,9 @@ async fn login_is_replaced_in_two_steps() {
     assert!(ZooKeeperTree::open_with(address.clone(), fresh.files.clone(), brief()).await.is_err());
     open(&address, &both.files).await.secure(&mut |_| {}).await.unwrap();
     let securer = open(&address, &fresh.files).await;
+    // The old login has rights still, and might be that of a stranger.
+    assert_eq!(securer.protection(), Some(Protection::Shared));
+    assert!(securer.warning().unwrap().contains("another identity has rights"));
     commit(&replica, &[create("/t/a")]).await;
     drop(replica);
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
@@ -186,6 +191,7 @@ async fn login_is_replaced_in_two_steps() {
     let admin = raw(ZooKeeper::shared(), &[("digest", "angarium:fresh")]).await;
     let nodes = acls(&admin, &root(&address)).await;
     assert!(nodes.len() > 4 && nodes.iter().all(|(_, acl)| acl.len() == 1), "{nodes:?}");
+    assert_eq!(open(&address, &fresh.files).await.protection(), Some(Protection::Closed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -213,6 +219,94 @@ async fn root_with_nodes_of_others_is_not_new() {
         let tree = open(&address, &logins.files).await;
         assert_eq!(tree.protection(), Some(Protection::Open), "{prepared}");
     }
+}
+
+/// An ACL for every client with an IPv4 address, which names no client.
+fn any_address() -> Vec<Acl> {
+    vec![Acl::new(Permission::ALL, AuthId::new("ip", "0.0.0.0/0"))]
+}
+
+/// The ACL of the nodes that a session with this login creates. A login is used once.
+async fn own_acl(user: &str, login: &str) -> Vec<Acl> {
+    let (client, path) = (raw(ZooKeeper::shared(), &[("digest", login)]).await, format!("/own-acl-{user}"));
+    prepare(&client, &path, b"", &Acls::creator_all()).await;
+    client.get_acl(&path).await.unwrap().0
+}
+
+/// An ACL for the service and for a stranger.
+async fn acl_of_both() -> Vec<Acl> {
+    [own_acl("service", RAW[0].1).await, own_acl("stranger", "stranger:words").await].concat()
+}
+
+/// Creates a node with this ACL, whose parent exists.
+async fn prepare(client: &Client, path: &str, data: &[u8], acl: &[Acl]) {
+    let options = CreateMode::Persistent.with_acls(Acls::new(acl));
+    client.create(path, data, &options).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn root_prepared_for_any_address_is_not_new() {
+    let (server, logins, acl) = (ZooKeeper::shared(), Logins::new(LOGIN), any_address());
+    let stranger = raw(server, &[]).await;
+    for (number, prepared) in
+        [&["/run"][..], &["/run", "/run/00"], &["/meta", "/run"]].into_iter().enumerate()
+    {
+        let top = format!("/any-address-{number}");
+        prepare(&stranger, &top, b"", &acl).await;
+        for path in prepared {
+            prepare(&stranger, &format!("{top}{path}"), b"", &acl).await;
+        }
+        let address: Address = format!("zookeeper://{}{top}", server.endpoint()).parse().unwrap();
+        let tree = open(&address, &logins.files).await;
+        assert_eq!(tree.protection(), Some(Protection::Open), "{prepared:?}");
+        tree.secure(&mut |_| {}).await.unwrap();
+        assert_eq!(
+            open(&address, &logins.files).await.protection(),
+            Some(Protection::Closed),
+            "{prepared:?}"
+        );
+        assert_eq!(open_count(&address).await, 0, "{prepared:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tree_prepared_for_two_identities_is_shared() {
+    let (server, logins, acl) = (ZooKeeper::shared(), Logins::new(LOGIN), acl_of_both().await);
+    assert_eq!(acl.len(), 2);
+    let stranger = raw(server, &[("digest", "stranger:words")]).await;
+    let nodes: [(&str, &[u8]); 3] = [("", b""), ("/run", b""), ("/run/writers", b"closed")];
+    // Only the root, with the directory below it, and a whole declaration.
+    for count in 1..=nodes.len() {
+        let top = format!("/two-identities-{count}");
+        for (path, data) in &nodes[..count] {
+            prepare(&stranger, &format!("{top}{path}"), data, &acl).await;
+        }
+        let address: Address = format!("zookeeper://{}{top}", server.endpoint()).parse().unwrap();
+        let tree = open(&address, &logins.files).await;
+        assert_eq!(tree.protection(), Some(Protection::Shared), "{count}");
+        assert!(tree.warning().unwrap().contains("another identity has rights"), "{count}");
+        // Nothing that it creates is open.
+        commit(&(Arc::clone(&tree) as Tree), &[create("/t")]).await;
+        assert!(stranger.get_data(&format!("{top}/t")).await.is_err(), "{count}");
+        tree.secure(&mut |_| {}).await.unwrap();
+        assert_eq!(open(&address, &logins.files).await.protection(), Some(Protection::Closed), "{count}");
+        assert_eq!(open_count(&address).await, 0, "{count}");
+    }
+}
+
+/// A stranger prepares the root, and adds a directory when the service has begun.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_upper_node_of_a_stranger_is_noticed() {
+    let (server, logins, acl) = (ZooKeeper::shared(), Logins::new(LOGIN), any_address());
+    let (stranger, admin) = (raw(server, &[]).await, raw(server, RAW).await);
+    prepare(&stranger, "/late-upper", b"", &acl).await;
+    let address: Address = format!("zookeeper://{}/late-upper", server.endpoint()).parse().unwrap();
+    let tree = open(&address, &logins.files).await;
+    assert_eq!((tree.protection(), open_count(&address).await), (Some(Protection::Closed), 0));
+    // As if the root had not been closed in time.
+    admin.set_acl("/late-upper", &acl, None).await.unwrap();
+    prepare(&stranger, "/late-upper/meta", b"", &acl).await;
+    assert_eq!(open(&address, &logins.files).await.protection(), Some(Protection::Shared));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
