@@ -21,6 +21,7 @@ use super::{Catalogue, Registry, Schema, System, failed, layout, to_json};
 use angarium_coordination::{Fence, Node, Op, Refusal, TreeError};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::Slot;
+use angarium_core::limits;
 use angarium_sealing::{DataKey, KeyRing, SealedDataKey, is_sealed};
 
 /// Max attempts when the registry changes at the same time.
@@ -92,6 +93,17 @@ impl Catalogue {
         self.tree.unlocked().await.map(drop).map_err(failed)
     }
 
+    /// Checks the key as [`Catalogue::check_key`] before the first use of a tree, and that the record of the data key was
+    /// not lost, if a key is named.
+    ///
+    /// # Errors
+    ///
+    /// As [`Catalogue::check_key`], and the name of a node with a sealed value when there is no record.
+    pub(super) async fn check_key_at_start(&self) -> Result<(), Error> {
+        self.check_key().await?;
+        if self.tree.keys().is_some() { self.check_record().await } else { Ok(()) }
+    }
+
     /// Returns a warning about secrets in the clear although a key is named.
     pub fn sealing_warning(&self) -> Option<String> {
         self.tree.clear_warning()
@@ -115,8 +127,9 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// While a registered replica has not shown that it has the key; then nothing was written. For a sealed value that
-    /// does not open, and for a tree or file that cannot be used.
+    /// While a registered replica has not shown that it has the key, and for sealed values without the record of their
+    /// data key; then nothing was written. For a sealed value that does not open, and for a tree or file that cannot be
+    /// used.
     pub async fn seal(&self, sealed: &mut (dyn FnMut(&str) + Send)) -> Result<SealedSecrets, Error> {
         let unavailable = |why: &str| Error::unavailable(Part::Coordination, why.to_owned());
         let ring = self.tree.keys().ok_or_else(|| unavailable("no key is named"))?;
@@ -151,6 +164,9 @@ impl Catalogue {
             registry.schema().check_known()?;
             check_replicas(&registry, ring)?;
             let stored = self.tree.stored().get(layout::SEAL).await.map_err(failed)?;
+            if stored.is_none() {
+                self.check_record().await?;
+            }
             let (record, version) = match &stored {
                 Some(node) => (Some(SealRecord::read(node).map_err(failed)?), Some(node.version)),
                 None => (None, None),
@@ -231,6 +247,79 @@ impl Catalogue {
         }
         Ok(())
     }
+}
+
+/// The search for sealed values whose data key was lost.
+impl Catalogue {
+    /// Checks that no value is sealed while there is no record of the data key. Reads all secret nodes if there is none.
+    async fn check_record(&self) -> Result<(), Error> {
+        if self.has_record().await? {
+            return Ok(());
+        }
+        let Some(path) = self.sealed_node().await? else { return Ok(()) };
+        // A sealing may have begun meanwhile. Its record is older than each sealed value.
+        if self.has_record().await? { Ok(()) } else { Err(failed(lost_record(&path))) }
+    }
+
+    async fn has_record(&self) -> Result<bool, Error> {
+        Ok(self.tree.stored().get(layout::SEAL).await.map_err(failed)?.is_some())
+    }
+
+    /// Returns the path of a node with a sealed value; none if there is none.
+    async fn sealed_node(&self) -> Result<Option<String>, Error> {
+        let single = [layout::PEER_SECRET, layout::RECEIPTS].map(str::to_owned);
+        if let Some(path) = self.sealed_among(&single).await? {
+            return Ok(Some(path));
+        }
+        if let Some(path) = self.sealed_child(layout::POOLS).await? {
+            return Ok(Some(path));
+        }
+        for slot in Slot::all() {
+            let queues = layout::slot_queues(slot);
+            for project in self.tree.children(&queues).await.map_err(failed)? {
+                if let Some(path) = self.sealed_child(&format!("{queues}/{project}")).await? {
+                    return Ok(Some(path));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn sealed_child(&self, directory: &str) -> Result<Option<String>, Error> {
+        let mut after: Option<String> = None;
+        loop {
+            let names = self.tree.children_behind(directory, after.as_deref(), PAGE).await.map_err(failed)?;
+            let paths = names.iter().map(|name| format!("{directory}/{name}"));
+            let paths: Vec<String> = paths.filter(|path| layout::is_secret(path)).collect();
+            if let Some(path) = self.sealed_among(&paths).await? {
+                return Ok(Some(path));
+            }
+            match names.into_iter().nth(PAGE - 1) {
+                Some(last) => after = Some(last),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn sealed_among(&self, paths: &[String]) -> Result<Option<String>, Error> {
+        for paths in paths.chunks(limits::TREE_BATCH_OPS) {
+            let nodes = self.tree.stored().get_many(paths).await.map_err(failed)?;
+            for (path, node) in paths.iter().zip(nodes) {
+                if node.is_some_and(|node| is_sealed(&node.data)) {
+                    return Ok(Some(path.clone()));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn lost_record(path: &str) -> TreeError {
+    TreeError::Damaged(format!(
+        "the value of the node {path} is sealed, and the record of its data key, {}, is missing: another client of the \
+         tree has deleted it. Restore the tree from a backup or an export",
+        layout::SEAL
+    ))
 }
 
 enum Sealed {

@@ -61,7 +61,7 @@ impl Catalogue {
         let node = self.node(layout::SYSTEM).await?.ok_or_else(none)?;
         let system: System = from_json(&node)?;
         Schema(system.schema).check_known()?;
-        self.check_key().await?;
+        self.check_key_at_start().await?;
         let generation = system.generation.saturating_add(1).max(new.least);
         let mut raised = System { generation, ..system };
         new.transfers.raise(&mut raised);
@@ -80,7 +80,7 @@ impl Catalogue {
         if let Some(system) = self.recorded_system().await? {
             // Older trees have no registry.
             self.create_missing(&[layout::COMPONENTS.to_owned(), layout::REPLICAS.to_owned()]).await?;
-            self.check_key().await?;
+            self.check_key_at_start().await?;
             return Ok(system);
         }
         if self.node(layout::IMPORT).await?.is_some() {
@@ -126,7 +126,7 @@ impl Catalogue {
                 let gone =
                     || Error::unavailable(Part::Coordination, "the record of the installation is gone");
                 let system = self.recorded_system().await?.ok_or_else(gone)?;
-                self.check_key().await?;
+                self.check_key_at_start().await?;
                 Ok(system)
             }
             Err(error) => Err(failed(error)),

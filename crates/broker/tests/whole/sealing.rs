@@ -253,6 +253,45 @@ async fn secret_in_the_clear_is_refused_in_a_sealed_tree() {
     assert!(refused.contains("does not open with the key 'old': it was changed"), "{refused}");
 }
 
+/// A client that may write the tree deletes the record of the data key, and puts secrets of its own in the tree.
+#[tokio::test]
+async fn sealed_value_without_its_data_key_is_refused() {
+    let scene = Scene::new().await;
+    fill(&scene, &scene.begun("").await.unwrap()).await;
+    let shows = |data: &str| SECRETS.iter().any(|secret| data.contains(secret));
+    let clear: Vec<(String, String)> =
+        scene.dump().await.into_iter().filter(|(_, data)| shows(data)).collect();
+    seal(&scene.begun(OLD).await.unwrap()).await.unwrap();
+    let record = scene.tree.get("/meta/seal").await.unwrap().unwrap();
+    scene.tree.commit(&[], &[Op::Delete { path: "/meta/seal".into() }]).await.unwrap();
+    let mut sealed = Vec::new();
+    for (path, data) in &clear {
+        sealed.push(scene.tree.get(path).await.unwrap().unwrap());
+        scene.put(path, data.as_bytes()).await;
+    }
+    assert_eq!(sealed.len(), 4);
+    // A single value that is left shows it.
+    for ((path, data), node) in clear.iter().zip(&sealed) {
+        scene.put(path, &node.data).await;
+        let errors = [scene.begun(OLD).await.err().unwrap(), seal(&scene.catalogue(OLD)).await.unwrap_err()];
+        for refused in errors {
+            let why = refused.detail();
+            assert!(
+                refused.is_damaged() && why.contains(path) && why.contains("/meta/seal, is missing"),
+                "{why}"
+            );
+        }
+        assert!(scene.tree.get("/meta/seal").await.unwrap().is_none());
+        scene.put(path, data.as_bytes()).await;
+    }
+    // The tree from a backup.
+    scene.tree.commit(&[], &[Op::create("/meta/seal", record.data)]).await.unwrap();
+    for ((path, _), node) in clear.iter().zip(&sealed) {
+        scene.put(path, &node.data).await;
+    }
+    check(&scene, &scene.begun(OLD).await.unwrap()).await;
+}
+
 #[tokio::test]
 async fn interrupted_sealing_continues_after_any_commit() {
     for fault in [Fault::NotSent, Fault::UnknownAfter] {
