@@ -35,7 +35,7 @@ use crate::migration::Migrations;
 use crate::open_queues::lookup::{PlacedQueue, no_queue};
 use crate::slot::migration::{Migration, MovingQueue};
 use crate::slot::queue_family::QueueFamily;
-use crate::slot::queue_handle::QueueHandle;
+use crate::slot::queue_handle::{QueueHandle, closed};
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use crate::stores::table::{CHANGE_TRIES, OpenPool};
@@ -97,7 +97,10 @@ impl Migrations {
             let _gate = queue.hold_gate().await;
             let begun = migrations.begin_migration(&queue, &to).await;
             migrations.0.slots.confirm_refusal(queue.slot(), begun)?;
-            migrations.migration_of(&queue).await.map_err(looked_too_late)
+            migrations
+                .migration_of(&queue.handle().ok_or_else(|| closed(&at))?)
+                .await
+                .map_err(looked_too_late)
         };
         self.0.replica.carry_out(migrate).await
     }
@@ -157,7 +160,7 @@ impl Migrations {
     pub async fn migration_get(&self, at: &QueueRef) -> Result<MigrationView, Error> {
         let queue = self.0.slots.queue(at).await?;
         let found = match self.0.open_queues.open(&queue).await {
-            Ok(Some(_)) => self.migration_of(&queue).await,
+            Ok(Some(open)) => self.migration_of(&open).await,
             Ok(None) => Err(no_queue(at)),
             Err(error) => Err(error),
         };
@@ -165,17 +168,16 @@ impl Migrations {
     }
 
     /// As `migration_get`, of an open queue.
-    async fn migration_of(&self, queue: &SlotQueue) -> Result<MigrationView, Error> {
-        let at = queue.at();
-        let queue = queue.handle().ok_or_else(|| no_queue(at))?;
-        let moving = queue.moving().ok_or_else(|| no_queue(at))?;
-        let MovingQueue { id, from, to, migration } = moving.ok_or_else(|| not_moving(at))?;
+    async fn migration_of(&self, queue: &QueueHandle) -> Result<MigrationView, Error> {
+        // One that was closed meanwhile may still move.
+        let moving = queue.moving().ok_or_else(|| queue.closed())?;
+        let MovingQueue { id, from, to, migration } = moving.ok_or_else(|| not_moving(queue.at()))?;
         let store = self.0.stores.pool(&from)?.store()?;
         let total = async |id| store.totals(id).await.map_err(|error| store.failed(error));
         let mut left = total(id).await?.messages;
         let MigrationRecord { started, rate, is_canceled } = migration.record;
         let mut copied = migration.copied.load(Ordering::Relaxed);
-        for copy in family_of(&queue)?.copies() {
+        for copy in family_of(queue)?.copies() {
             left += total(copy.id()).await?.messages;
             copied += copy.migration().map_or(0, |own| own.copied.load(Ordering::Relaxed));
         }
@@ -199,7 +201,10 @@ impl Migrations {
             let _gate = queue.hold_gate().await;
             let turned = migrations.cancel_gated(&queue).await;
             migrations.0.slots.confirm_refusal(queue.slot(), turned)?;
-            migrations.migration_of(&queue).await.map_err(looked_too_late)
+            migrations
+                .migration_of(&queue.handle().ok_or_else(|| closed(&at))?)
+                .await
+                .map_err(looked_too_late)
         };
         self.0.replica.carry_out(cancel).await
     }
