@@ -304,6 +304,18 @@ fn message_in_two_live_claims_is_double_claimed() {
     assert_only(&judge(&record), |v| &v.double_claimed, 1);
 }
 
+/// As from a replica that stood still for longer than the claim lasted.
+#[test]
+fn late_answer_of_an_ended_claim_is_no_double_claim() {
+    for (second, count) in [(70, 0), (50, 1)] {
+        let mut record = clean();
+        record.grant(2, "a", &[1]);
+        record.grant(second, "b", &[1]);
+        record.grants[0].span.end = at(second + 1);
+        assert_only(&judge(&record), |v| &v.double_claimed, count);
+    }
+}
+
 #[test]
 fn message_twice_in_one_claim_is_double_claimed() {
     let mut record = clean();

@@ -275,7 +275,9 @@ impl<'a> Evidence<'a> {
             grants.sort_by_key(|grant| grant.span.end);
             for (place, second) in grants.iter().enumerate() {
                 let at = second.span.end;
-                for first in grants[..place].iter().filter(|first| self.holds(first, id, at)) {
+                let is_held =
+                    |first: &&&Grant| self.holds(first, id, at) && !may_be_over_before(second, first);
+                for first in grants[..place].iter().filter(is_held) {
                     let (a, b) = (first, second);
                     faults.push(format!("{id} in {} {:?} and {} {:?}", a.claim, a.span, b.claim, b.span));
                 }
@@ -394,4 +396,9 @@ impl<'a> Evidence<'a> {
         verdict.redelivered = self.grants_of.values().map(|grants| grants.len() - 1).sum();
         verdict.duplicates = seen.values().map(|ids| ids.len() - 1).sum();
     }
+}
+
+/// Whether the claim of one grant may have ended before the other was granted: its answer was under way for so long.
+fn may_be_over_before(late: &Grant, other: &Grant) -> bool {
+    late.span.start + late.ttl <= other.span.end
 }
