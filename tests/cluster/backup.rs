@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use super::{Cluster, MAX_WAIT};
 use crate::support::client::Client;
+use crate::support::pauses::Stopper;
 use angarium_testbed::held::{wait_out, wait_until};
 use angarium_testbed::postgres::{Postgres, fresh_schema};
 use angarium_testbed::zookeeper::ZooKeeper;
@@ -126,6 +127,7 @@ fn copies_of_different_moments_miss_nothing_of_the_earliest() {
     let (log, copy) = (cluster.redis.data().join("appendonlydir"), dir.path().join("appendonlydir"));
     let (mut earliest, mut dump) = (Instant::now(), String::new());
     thread::scope(|scope| {
+        let stopper = Stopper(&stop);
         for (number, (queue, _)) in QUEUES.iter().enumerate() {
             let (client, posted, stop) = (cluster.client(number % 2), &posted, &stop);
             scope.spawn(move || work(&client, queue, posted, stop));
@@ -151,7 +153,7 @@ fn copies_of_different_moments_miss_nothing_of_the_earliest() {
             assert_eq!(released.status, StatusCode::NO_CONTENT);
         }
         thread::sleep(Duration::from_secs(2));
-        stop.store(true, Ordering::Relaxed);
+        drop(stopper);
     });
     for replica in &mut cluster.replicas {
         replica.server.take().unwrap().kill9();

@@ -11,7 +11,7 @@ use zookeeper_client::{Acls, Client as Raw, CreateMode, Error as ZkError, SaslOp
 
 use super::{Cluster, WATCHED, queues};
 use crate::support::client::Client;
-use crate::support::pauses::{NOISE, watch};
+use crate::support::pauses::{noise, watch};
 use crate::support::server::ServerBuilder;
 use angarium_testbed::held::wait_until;
 use angarium_testbed::zookeeper::ZooKeeper;
@@ -235,7 +235,7 @@ fn open_cluster_is_secured_under_load() {
         let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         assert!(done.status.success() && out.contains("nodes are closed"), "{out}{err}");
     });
-    traffic.assert_kept("closing of the tree", hand_over + NOISE, &cluster.client(0));
+    traffic.assert_kept("closing of the tree", hand_over + noise(), &cluster.client(0));
     let admin = Session::with_digest(&zookeeper, "angarium:secret");
     let nodes = admin.closed_nodes(root(&cluster), "digest");
     Session::open(&zookeeper, None).assert_gets_nothing(&nodes, &admin);

@@ -29,7 +29,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::client::Client;
-use crate::support::pauses::{HAND_OVER, Route, watch};
+use crate::support::pauses::{Route, max_hand_over, watch};
 use crate::support::server::{Server, ServerBuilder};
 use angarium_testbed::redis::{Redis, SYNCED};
 use angarium_testbed::zookeeper::ZooKeeper;
@@ -143,7 +143,7 @@ impl Cluster {
     fn hand_over(&mut self, number: usize) -> Duration {
         let routes = self.routes();
         let ((), traffic) = watch(&routes, WATCHED, || self.restart_with(number, |builder| builder));
-        traffic.assert_kept("hand-over", HAND_OVER, &self.client(number));
+        traffic.assert_kept("hand-over", max_hand_over(), &self.client(number));
         traffic.longest()
     }
 

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use super::{Cluster, WATCHED, queues, slot_of};
 use crate::support::client::Client;
-use crate::support::pauses::{HAND_OVER, watch};
+use crate::support::pauses::{max_hand_over, watch};
 use angarium_testbed::held::{free_port, wait_until};
 use angarium_testbed::zookeeper::ZooKeeper;
 
@@ -275,7 +275,7 @@ fn certificate_of_files_is_replaced_under_load() {
         wait_until("the next certificate is shown", || shows(second));
         assert!(!shows(first[0]));
     });
-    traffic.assert_kept("rotation of peer certificates", HAND_OVER, &cluster.client(0));
+    traffic.assert_kept("rotation of peer certificates", max_hand_over(), &cluster.client(0));
     assert_eq!((traffic.failed, traffic.unanswered), (0, 0), "{:?}", traffic.failures);
     runtime.block_on(guest.leave());
     // Each new connection has the new certificates.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::queues;
 use crate::support::client::Client;
 use crate::support::cluster::{Cluster, Part, REPLICAS};
+use crate::support::pauses::Stopper;
 use angarium_testbed::held::wait_until;
 use angarium_testbed::proxy::Wire;
 
@@ -60,6 +61,7 @@ fn slots_leave_replica_cut_off_from_pools_or_peers() {
     cluster.cut(0, Part::Pool, Wire::Silent);
     let (stop, busy) = (AtomicBool::new(false), &queues[owned]);
     let acknowledged = thread::scope(|scope| {
+        let stopper = Stopper(&stop);
         let posting = scope.spawn(|| {
             let posts = (1_000..).take_while(|_| !stop.load(Ordering::Relaxed));
             let done = |number: &usize| {
@@ -70,7 +72,7 @@ fn slots_leave_replica_cut_off_from_pools_or_peers() {
         });
         await_left(&cluster, 0);
         assert!(post(&client, busy, 100));
-        stop.store(true, Ordering::Relaxed);
+        drop(stopper);
         posting.join().unwrap()
     });
     cluster.heal();

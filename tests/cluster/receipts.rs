@@ -13,7 +13,7 @@ use zookeeper_client::Client as Raw;
 
 use super::Cluster;
 use crate::support::client::Client;
-use crate::support::pauses::{HAND_OVER, Pause, Stopper};
+use crate::support::pauses::{Pause, Stopper, max_hand_over};
 
 /// Sends a request to SQS, and returns the answer of success.
 fn sqs(client: &Client, operation: &str, queue: &str, mut body: Value) -> Value {
@@ -87,7 +87,7 @@ fn receipt_key_is_replaced_under_load() {
         for running in running {
             let (kept, last, pause) = running.join().unwrap();
             eprintln!("rotation of the key of receipts: {pause:.2?} at most between two deletions");
-            assert!(pause <= HAND_OVER, "{pause:?}");
+            assert!(pause <= max_hand_over(), "{pause:?}");
             assert!(is_known(&key, &last) && !is_known(&key, &kept));
         }
     });

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Cluster, queues};
 use crate::support::client::{Client, Reply};
-use crate::support::pauses::HAND_OVER;
+use crate::support::pauses::{Stopper, max_hand_over};
 use angarium_testbed::held::free_port;
 use angarium_testbed::zookeeper::ZooKeeper;
 
@@ -32,7 +32,7 @@ impl Traffic {
         self.requests += 1;
         let is_good = reply.as_ref().is_ok_and(|answer| answer.status == wanted);
         self.longest = self.longest.max(began.elapsed());
-        if !is_good || began.elapsed() > HAND_OVER {
+        if !is_good || began.elapsed() > max_hand_over() {
             self.failures.push(format!("{what}, {:?}: {reply:?}", began.elapsed()));
         }
         reply
@@ -71,6 +71,7 @@ fn rolling_restart_costs_others_no_request_and_no_time() {
         let clients: Vec<Client> = others.iter().map(|replica| cluster.client(*replica)).collect();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
+            let stopper = Stopper(&stop);
             let (clients, stop) = (&clients, &stop);
             let run = |queue| scope.spawn(move || Traffic::run(clients, queue, stop));
             let running: Vec<_> = queues.iter().map(|queue| run(queue)).collect();
@@ -81,7 +82,7 @@ fn rolling_restart_costs_others_no_request_and_no_time() {
             cluster.replicas[restarted].server = Some(cluster.replicas[restarted].builder.start());
             cluster.wait_until_shared();
             thread::sleep(Duration::from_secs(1));
-            stop.store(true, Ordering::Relaxed);
+            drop(stopper);
             let traffic: Vec<_> = running.into_iter().map(|running| running.join().unwrap()).collect();
             let longest = traffic.iter().map(|traffic| traffic.longest).max();
             eprintln!("restart of replica {restarted}: {:.2?} at most for a request", longest.unwrap());

@@ -12,7 +12,7 @@ use zookeeper_client::Client as Raw;
 
 use super::{Cluster, WATCHED};
 use crate::support::client::Client;
-use crate::support::pauses::{NOISE, watch};
+use crate::support::pauses::{noise, watch};
 use crate::support::server::ServerBuilder;
 use angarium_testbed::held::wait_until;
 use angarium_testbed::redis::{Redis, SYNCED};
@@ -142,9 +142,9 @@ fn cluster_is_sealed_while_it_serves_and_its_key_replaced() {
     let hand_over = cluster.hand_over(0);
     let routes = cluster.routes();
     let ((), traffic) = watch(&routes, WATCHED, || seal_all(&mut cluster, &files, &receipt, &made));
-    traffic.assert_kept("sealing", hand_over + NOISE, &cluster.client(0));
+    traffic.assert_kept("sealing", hand_over + noise(), &cluster.client(0));
     let ((), traffic) = watch(&routes, WATCHED, || replace_key(&mut cluster, &files, &receipt));
-    traffic.assert_kept("rotation of the secret key", hand_over + NOISE, &cluster.client(0));
+    traffic.assert_kept("rotation of the secret key", hand_over + noise(), &cluster.client(0));
     assert_eq!(shown(&address, &made), [""; 0]);
 
     let (old, new) = (files.path("old"), files.path("new"));

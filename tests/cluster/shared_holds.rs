@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, queues, slot_of};
 use crate::support::client::{Answer, Client};
+use crate::support::pauses::Stopper;
 use angarium_testbed::held::wait_until;
 
 const POOL: &str = "/v2/pools/default/hold";
@@ -173,6 +174,7 @@ fn hold_during_hand_over_bars_every_later_request() {
     let (is_held, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let clients = [cluster.client(0), cluster.client(1)];
     thread::scope(|scope| {
+        let stopper = Stopper(&is_over);
         let workers: Vec<_> = clients
             .iter()
             .map(|client| {
@@ -198,7 +200,7 @@ fn hold_during_hand_over_bars_every_later_request() {
         hold(&clients[1], POOL);
         is_held.store(true, Ordering::SeqCst);
         thread::sleep(Duration::from_secs(8));
-        is_over.store(true, Ordering::SeqCst);
+        drop(stopper);
         for worker in workers {
             let (stored, late) = worker.join().unwrap();
             assert!(stored > 0);

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, MAX_WAIT, queues, slot_of};
 use crate::support::client::Client;
+use crate::support::pauses::Stopper;
 use angarium_testbed::held::wait_until;
 
 /// Claims all that queues hold, until a claim of each finds nothing. A claim that is refused for now is made again.
@@ -171,6 +172,7 @@ fn added_and_stopped_replicas_cost_no_request() {
     let stop = AtomicBool::new(false);
     let queues = queues(6);
     thread::scope(|scope| {
+        let stopper = Stopper(&stop);
         let working: Vec<_> =
             queues.iter().map(|queue| scope.spawn(|| work(&clients, queue, &stop))).collect();
         cluster.add();
@@ -179,7 +181,7 @@ fn added_and_stopped_replicas_cost_no_request() {
         assert!(ended.success(), "{ended:?}");
         cluster.wait_until_shared();
         thread::sleep(Duration::from_millis(500));
-        stop.store(true, Ordering::Relaxed);
+        drop(stopper);
         for working in working {
             let (done, failures) = working.join().unwrap();
             assert_eq!(failures, [""; 0], "beside {done} that were done");
@@ -193,11 +195,12 @@ fn stopping_one_of_two_replicas_costs_no_request() {
     let mut cluster = Cluster::start(2);
     let (clients, stop, queues) = ([cluster.client(0)], AtomicBool::new(false), queues(6));
     thread::scope(|scope| {
+        let stopper = Stopper(&stop);
         let working: Vec<_> =
             queues.iter().map(|queue| scope.spawn(|| work(&clients, queue, &stop))).collect();
         thread::sleep(Duration::from_millis(300));
         assert!(cluster.replicas[1].server.take().unwrap().terminate().success());
-        stop.store(true, Ordering::Relaxed);
+        drop(stopper);
         for working in working {
             let (done, failures) = working.join().unwrap();
             assert_eq!(failures, [""; 0], "beside {done} that were done");

@@ -17,6 +17,7 @@ use super::history::History;
 use super::load::Load;
 use super::verdict::judge;
 use crate::support::server::{Server, ServerBuilder};
+use angarium_testbed::held::START;
 use angarium_testbed::settings;
 use angarium_testbed::zookeeper::{Ensemble, ZooKeeper};
 
@@ -167,7 +168,7 @@ fn leader_death_loses_nothing_and_service_resumes() {
             let client = server.client();
             client.post_messages("after", &[json!(round)]).unwrap();
             while client.claim("after", 1, 60).unwrap().status != StatusCode::CREATED {
-                assert!(killed.elapsed() < Duration::from_secs(60), "no claim is granted any more");
+                assert!(killed.elapsed() < START, "no claim is granted any more");
                 thread::sleep(Duration::from_millis(20));
             }
             eprintln!("leader killed: the next claim was granted after {:?}", killed.elapsed());

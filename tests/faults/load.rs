@@ -15,6 +15,7 @@ use rand::{Rng, SeedableRng};
 
 use super::history::{History, Outcome, SettledMessage, Tag};
 use crate::support::client::{Answer, Claim, Client, Reply};
+use crate::support::pauses::Stopper;
 
 /// The first two have one producer each, so that their order can be judged.
 pub const QUEUES: [&str; 4] = ["orders", "letters", "chores", "scraps"];
@@ -128,6 +129,7 @@ impl Load {
         let round =
             &Round { base, breaks, history, backlog, claim_ttl, purges, settles, forwarded, doubtful, over };
         thread::scope(|scope| {
+            let stopper = Stopper(&round.over);
             for producer in &mut self.producers {
                 let dice = StdRng::from_rng(dice);
                 scope.spawn(move || producer.run(round, dice));
@@ -141,7 +143,7 @@ impl Load {
             }
             drop(doomed);
             fault();
-            round.over.store(true, Ordering::Relaxed);
+            drop(stopper);
         });
     }
 }

@@ -20,7 +20,7 @@ use super::load::Load;
 use super::verdict::judge;
 use crate::support::client::{Answer, Client};
 use crate::support::cluster::{Cluster, REPLICAS};
-use crate::support::pauses::{HAND_OVER, NOISE, Route, watch};
+use crate::support::pauses::{Route, max_hand_over, noise, watch};
 use crate::support::server::ServerBuilder;
 use angarium_testbed::held::wait_until;
 use angarium_testbed::settings::{self, earlier_program};
@@ -53,7 +53,7 @@ fn rolling_upgrade_and_downgrade_lose_nothing() {
                 assert_reached(&cluster);
             }
         });
-        traffic.assert_kept("upgrade and downgrade", hand_over + NOISE, &cluster.client());
+        traffic.assert_kept("upgrade and downgrade", hand_over + noise(), &cluster.client());
     });
     drain(&cluster.client(), &history);
     assert_kept("upgrade of a cluster", 1, &judge(&history.record()));
@@ -72,7 +72,7 @@ fn change(cluster: &mut Cluster, replica: usize, own: impl Fn(ServerBuilder) -> 
 fn hand_over(cluster: &mut Cluster) -> Duration {
     let routes = [Route::Balancer(cluster.balancer.base())];
     let ((), traffic) = watch(&routes, WATCHED, || change(cluster, 0, |builder| builder));
-    traffic.assert_kept("hand-over", HAND_OVER, &cluster.client());
+    traffic.assert_kept("hand-over", max_hand_over(), &cluster.client());
     traffic.longest()
 }
 
@@ -110,7 +110,7 @@ fn upgrade_to_closed_tree_pauses_no_longer_than_hand_over() {
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
             thread::sleep(SIDE_BY_SIDE);
         });
-        traffic.assert_kept("upgrade to a closed tree", hand_over + NOISE, &cluster.client());
+        traffic.assert_kept("upgrade to a closed tree", hand_over + noise(), &cluster.client());
     });
     let client = cluster.client();
     wait_until("no replica warns", || {

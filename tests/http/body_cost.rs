@@ -23,6 +23,9 @@ fn forget_peak(server: &Server) {
     std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
 }
 
+/// How often a cost is measured. What else a process does at that moment only adds to it, so the least counts.
+const MEASURES: usize = 3;
+
 /// Sends a request some times, and states what it costs at most.
 fn cost(server: &Server, send: impl Fn() -> (StatusCode, HeaderMap, String)) -> usize {
     let send = || {
@@ -31,10 +34,13 @@ fn cost(server: &Server, send: impl Fn() -> (StatusCode, HeaderMap, String)) -> 
     };
     // What the first ones leave in the store and in the windows is not theirs alone.
     (0..3).for_each(|_| send());
-    let before = server.memory_at_rest();
-    forget_peak(server);
-    (0..3).for_each(|_| send());
-    peak(server).saturating_sub(before)
+    let measure = |_| {
+        let before = server.memory_at_rest();
+        forget_peak(server);
+        (0..3).for_each(|_| send());
+        peak(server).saturating_sub(before)
+    };
+    (0..MEASURES).map(measure).min().unwrap()
 }
 
 fn assert_small(what: &str, cost: usize, bytes: usize) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use http::StatusCode;
+use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -31,8 +32,11 @@ fn check_copy(uri: &str) {
     earlier.kill9();
     let earlier = start(&original, uri);
     assert_eq!(post(&earlier, "q"), StatusCode::CREATED);
-    let copied = Command::new("cp").arg("-a").args([&original, &copy]).status().unwrap();
-    assert!(copied.success());
+    // Files of a running service may go while they are copied.
+    earlier.signal(Signal::STOP);
+    let copied = Command::new("cp").arg("-a").args([&original, &copy]).output().unwrap();
+    earlier.signal(Signal::CONT);
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
     let later = start(&copy, uri);
     let process = format!("process {} of host", later.pid());
     let told = |server: &Server| server.last_lines().contains("pool used by copy of this installation");

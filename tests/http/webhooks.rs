@@ -15,7 +15,7 @@ use sha2::Sha256;
 use super::subscriptions::total;
 use super::{Service, service};
 use crate::support::client::Client;
-use crate::support::pauses::HAND_OVER;
+use crate::support::pauses::max_hand_over;
 use crate::support::server::ServerBuilder;
 use crate::support::sink::{Sink, WebhookRequest};
 use angarium_testbed::held::wait_until;
@@ -116,7 +116,7 @@ fn webhook_secret_is_replaced_without_a_pause() {
     assert!(received[4 * EACH..].iter().all(|received| !is_signed(received, SECRET)));
     let pause = received.windows(2).map(|pair| pair[1].at - pair[0].at).max().unwrap();
     eprintln!("rotation of the secret of a webhook: {pause:.2?} at most between two deliveries");
-    assert!(pause <= HAND_OVER, "{pause:?}");
+    assert!(pause <= max_hand_over(), "{pause:?}");
 }
 
 #[test]

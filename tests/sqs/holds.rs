@@ -8,6 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::wire::{NONE, Service};
+use crate::support::pauses::Stopper;
 use angarium_testbed::held::wait_until;
 
 #[test]
@@ -154,6 +155,7 @@ fn hold_discards_under_load_exactly_its_requests() {
     let is_over = AtomicBool::new(false);
     let mut holds: Vec<(Instant, Instant)> = Vec::new();
     let (posts, sends) = thread::scope(|scope| {
+        let stopper = Stopper(&is_over);
         let posts = [0, 1_000_000].map(|first| {
             scope.spawn({
                 let (service, is_over) = (&service, &is_over);
@@ -170,7 +172,7 @@ fn hold_discards_under_load_exactly_its_requests() {
             holds.push((held, Instant::now()));
             assert_eq!(client.delete(HOLD).unwrap().status, StatusCode::NO_CONTENT);
         }
-        is_over.store(true, Ordering::SeqCst);
+        drop(stopper);
         (
             posts.map(|posts| posts.join().unwrap()).into_iter().flatten().collect::<Vec<_>>(),
             sends.join().unwrap(),

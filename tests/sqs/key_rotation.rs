@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::signing::{Signer, Transport};
 use crate::support::cluster::{Cluster, REPLICAS};
-use crate::support::pauses::{HAND_OVER, Pause, Stopper};
+use crate::support::pauses::{Pause, Stopper, max_hand_over};
 use angarium_testbed::held::wait_until;
 
 const ACCOUNT: &str = "111111111111";
@@ -79,7 +79,7 @@ fn signing_key_is_replaced_under_load() {
         for (pause, refusals) in sending.into_iter().map(|one| one.join().unwrap()) {
             eprintln!("rotation of a signing key: {pause:.2?} at most between two messages");
             assert_eq!(refusals, [""; 0]);
-            assert!(pause <= HAND_OVER, "{pause:?}");
+            assert!(pause <= max_hand_over(), "{pause:?}");
         }
     });
 }

@@ -10,16 +10,28 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::client::{Answer, Client, Reply};
+use angarium_testbed::settings;
 
-/// Max pause of a hand-over on a busy machine: less than the timeout of a request between replicas.
-pub const HAND_OVER: Duration = Duration::from_secs(4);
-/// What a busy machine may add to the pause of a change, beside that of a hand-over in the same test.
-pub const NOISE: Duration = Duration::from_secs(3);
+/// Max pause of a hand-over, in seconds, on a machine that is busy with other tests. On a quiet one 4 are kept.
+const HAND_OVER: u64 = 20;
+/// What such a machine may add to the pause of a change, beside that of a hand-over in the same test, in seconds. On a quiet one
+/// 3 are kept.
+const NOISE: u64 = 15;
+
+/// Returns the max pause of a hand-over.
+pub fn max_hand_over() -> Duration {
+    Duration::from_secs(settings::number("ANGARIUM_HAND_OVER", HAND_OVER))
+}
+
+/// Returns what may be added to the pause of a change, beside that of a hand-over in the same test.
+pub fn noise() -> Duration {
+    Duration::from_secs(settings::number("ANGARIUM_HAND_OVER_NOISE", NOISE))
+}
 
 /// Time between two cycles of a client: it leaves the machine to others.
 const REST: Duration = Duration::from_millis(10);
 /// Timeout of a request: longer than any pause that a test allows.
-const ATTEMPT: Duration = Duration::from_secs(30);
+const ATTEMPT: Duration = Duration::from_secs(60);
 /// Seconds that a claim lasts: longer than a test.
 const CLAIM: u64 = 3_600;
 /// Failures that are kept of each client.

@@ -15,6 +15,7 @@ use crate::faults::history::{
     Delete, Grant, History, LostGrant, Moment, Outcome, Post, Release, ShownMessage, Span, Tag,
 };
 use crate::support::client::Reply;
+use crate::support::pauses::Stopper;
 
 /// The first has one producer, so that its order can be judged; the last is in order of groups.
 pub const QUEUES: [&str; 3] = ["letters", "chores", FIFO];
@@ -49,6 +50,7 @@ impl<'a> Load<'a> {
     /// Runs all clients until `faults` has returned.
     pub fn run_while(&self, dice: &mut StdRng, faults: impl FnOnce()) {
         thread::scope(|scope| {
+            let stopper = Stopper(&self.over);
             for (id, queue) in (0..).zip(PRODUCER_QUEUES) {
                 let (client, dice) = (Sqs::new(self.base), StdRng::from_rng(dice));
                 scope.spawn(move || Producer { load: self, client, id, queue, next: 0 }.run(dice));
@@ -58,7 +60,7 @@ impl<'a> Load<'a> {
                 scope.spawn(move || Consumer { load: self, client, id, late: VecDeque::new() }.run(dice));
             }
             faults();
-            self.over.store(true, Ordering::Relaxed);
+            drop(stopper);
         });
     }
 
