@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn time_continues_at_the_first_start_that_succeeds() {
+    async fn time_continues_at_the_first_start_without_failure() {
         let directory = tempfile::tempdir().unwrap();
         restore(directory.path()).await;
         // A failed start, or a tool that only reads the tree.

@@ -191,7 +191,7 @@ impl Webhooks {
 }
 
 impl ServedWebhook {
-    /// Begins anew when this is another subscriber than before.
+    /// Begins with no failures when this is another subscriber than before.
     fn be_about(&mut self, subscriber: &Subscriber) {
         if self.subscriber.as_ref().is_some_and(|former| former != subscriber) {
             (self.breaker, self.failing, self.confirmation) = (Breaker::default(), None, None);
