@@ -234,7 +234,7 @@ pub struct ConfirmationText<'a> {
     pub service: Option<&'a str>,
     /// When the headers expire.
     pub expires: Timestamp,
-    /// What is asked.
+    /// The kind of the request.
     pub kind: ConfirmationKind,
 }
 

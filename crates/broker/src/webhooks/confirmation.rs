@@ -54,7 +54,7 @@ impl Deliverer {
         // The subscriber's answer may repeat the signature, and members of the project read the reason.
         let reason = failure.as_ref().and_then(WebhookFailure::without_answer);
         self.note(&terms.subscription, failure.as_ref().map(|failure| failure.kind), reason.as_ref(), None);
-        if !self.may_ask_again(request, failure.as_ref()) {
+        if !self.may_ask_again(&terms.subscription, request, failure.as_ref()) {
             self.end_request(&terms.subscription, request, failure.as_ref()).await?;
         }
         Ok(())
@@ -100,7 +100,12 @@ impl Deliverer {
     }
 
     /// Counts an attempt, and sets the time of the next one. Returns false when there is to be none.
-    fn may_ask_again(&self, request: DueConfirmation, failure: Option<&WebhookFailure>) -> bool {
+    fn may_ask_again(
+        &self,
+        subscription: &Subscription,
+        request: DueConfirmation,
+        failure: Option<&WebhookFailure>,
+    ) -> bool {
         let before = self.attempts().filter(|attempts| attempts.request == request);
         let attempts = before.map_or(0, |attempts| attempts.attempts).saturating_add(1);
         let replica = &self.webhooks.0.replica;
@@ -110,7 +115,10 @@ impl Deliverer {
         let now = replica.clock.now();
         let (next, unwanted_until) = (now.plus_seconds(pause.max(wanted)), now.plus_seconds(wanted));
         // Also behind the last one, whose end may not be stored at once.
-        if let Some(webhook) = self.webhooks.0.served.lock().get_mut(&self.id) {
+        if let Some(webhook) = self.webhooks.0.served.lock().get_mut(&self.id)
+            // An address that the webhook has left meanwhile has no wishes for the new one.
+            && webhook.subscriber.as_ref() == Some(&subscription.subscriber)
+        {
             webhook.confirmation = Some(ConfirmationAttempts { request, attempts, next, unwanted_until });
         }
         let may_pass = failure.is_some_and(|failure| failure.kind != WebhookFailureKind::Refused);

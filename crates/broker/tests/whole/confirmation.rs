@@ -54,6 +54,9 @@ impl WebhookSender for AskingSender {
         // Some frameworks repeat a request that they do not understand.
         let answer = body.to_string();
         self.asked.lock().push((message.id, target.url.as_str().to_owned(), body));
+        if target.url.as_str().contains("slow") {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
         let failure = self.failures.lock().pop_front();
         let retry_after = *self.retry_after.lock();
         let failed = |kind| WebhookFailure { kind, reason: "answered 503".to_owned(), answer, retry_after };
@@ -387,6 +390,22 @@ async fn subscriber_with_a_pause_is_not_asked_by_another_number() {
     sender.asked(1).await;
     whole.clock.advance(600_000);
     assert!(matches!(sender.asked(2).await.id, WebhookId::Confirmation(_, 4)));
+}
+
+/// The webhook moves while its former address is asked, which then wants no request for a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn wish_of_a_former_address_leaves_the_new_one_alone() {
+    let (whole, q) = (whole().await, queue("q"));
+    let sender = AskingSender::new(Some(ConfirmationRule::Subscriber), &[WebhookFailureKind::Unavailable]);
+    *sender.retry_after.lock() = Some(Duration::from_secs(600));
+    whole.broker.webhooks_send_by(Arc::clone(&sender) as Arc<dyn WebhookSender>);
+    let slow = NewSubscription { ..new("https://slow.example/") };
+    let id = whole.broker.subscription_create(&q, slow).await.unwrap().id;
+    sender.asked(1).await;
+    let subscriber = Some(Subscriber::new("https://b.example/hook").unwrap());
+    let change = SubscriptionChange { subscriber, ..SubscriptionChange::default() };
+    whole.broker.subscription_change(&q, id, change).await.unwrap();
+    assert_eq!(sender.asked(2).await.url, "https://b.example/hook");
 }
 
 #[tokio::test(flavor = "multi_thread")]
