@@ -77,7 +77,7 @@ def main(base):
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     receiver = Receiver(0, secret)
     threading.Thread(target=receiver.server.serve_forever, daemon=True).start()
-    hook = subscribe(topic, receiver.url, secret)
+    hook = subscribe(topic, receiver.url, secret, _backoff={"first": 1, "factor": 2, "max": 8})
 
     step(f"{ORDERS // 2} orders are published. When a post is answered, each reader has its copy on disk.")
     publish(topic, everything[:ORDERS // 2])
@@ -106,7 +106,7 @@ def main(base):
         assert orders == expected, (name, orders)
         show(f"{name}: {len(orders)} orders")
 
-    step("The webhook gets what it has failed again, a little later each time.")
+    step("The webhook gets what it has failed again, a little later each time, by 8 seconds at most.")
     deadline = time.monotonic() + SECONDS
     while len(receiver.done) < ORDERS or call("GET", f"{hook}/stats")["messages"]["total"]:
         assert time.monotonic() < deadline, call("GET", hook)
