@@ -221,8 +221,14 @@ impl MessageHistory {
 
     /// Whether the message may arrive in a queue, from another one.
     pub(super) fn arrives(&self, queue: usize) -> bool {
-        let arrives = |arrival: &Arrival| arrival.certainty != Certainty::NotDone && arrival.queue == queue;
-        self.arrivals.iter().any(arrives)
+        self.arrivals_at(queue).next().is_some()
+    }
+
+    /// The arrivals in a queue that may have happened.
+    pub(super) fn arrivals_at(&self, queue: usize) -> impl Iterator<Item = &Arrival> {
+        let arrives =
+            move |arrival: &&Arrival| arrival.certainty != Certainty::NotDone && arrival.queue == queue;
+        self.arrivals.iter().filter(arrives)
     }
 
     /// Whether the message may have arrived at the queue of a delete after that delete.

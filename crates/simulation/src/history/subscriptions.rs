@@ -331,6 +331,8 @@ impl History {
                 }
             }
         }
+        let (arrived, undelivered_arrivals) = self.arrivals_of(number, one);
+        (possible, undelivered) = (possible + arrived, undelivered + undelivered_arrivals);
         if let Some(source) = passed_over {
             return Some(format!("subscription {number} lacks message {source}, which its queue has"));
         }
@@ -348,6 +350,21 @@ impl History {
                 "subscription {number} counts {left_out} left out, {dropped} dropped, of {possible}, {undelivered} undelivered"
             )
         })
+    }
+
+    /// The messages that may have moved to the source of a subscription from another queue: how often, and how often without
+    /// a delivery of a copy.
+    fn arrivals_of(&self, number: usize, one: &SubscriptionHistory) -> (u64, u64) {
+        let of_others = self.messages.iter().filter(|(_, message)| message.terms.queue != one.terms.source);
+        let (mut arrived, mut undelivered) = (0, 0);
+        for (source, message) in of_others.filter(|(source, _)| one.accepts(**source)) {
+            let times = count(message.arrivals_at(one.terms.source));
+            let copy = self.messages.get(&copy_number(number, *source));
+            let is_delivered = copy.is_some_and(|copy| !copy.deliveries.is_empty());
+            arrived += times;
+            undelivered += times.saturating_sub(is_delivered.into());
+        }
+        (arrived, undelivered)
     }
 
     /// Whether a subscription that is there at the end must have had a copy of a message of its source.

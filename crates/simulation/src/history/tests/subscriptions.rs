@@ -160,6 +160,24 @@ fn numbers_of_full_subscription_are_compared() {
 }
 
 #[test]
+fn message_moved_from_another_queue_may_be_left_out() {
+    let bound = Some(Bound { messages: 1, overflow: FullEffect::Suspend });
+    let history = || {
+        let mut history = subscription(SubscriptionTerms { bound, ..terms() }, (1, 2));
+        history.begin_post(0, &PostTerms { queue: 1, ..PostTerms::default() }, at(3));
+        history.end_post(0, at(4), Certainty::Done);
+        history.deliver(1, &claim_of("a", &[0]), span(10, 11), at(60), 60);
+        let effect = Effect::Moved(0);
+        let terms = SettleTerms { queue: 1, claim: "a".into(), number: 0, effect, forwards: Vec::new() };
+        let entry = history.begin_settle(terms, at(20));
+        history.answer_settle(entry, at(21), EntryAnswer::Applied(Vec::new()));
+        history
+    };
+    assert_eq!(judged(history(), 1, 0), [""; 0]);
+    assert_eq!(judged(history(), 2, 0).len(), 1);
+}
+
+#[test]
 fn staying_message_is_caught_up_with() {
     for (messages, overflow, is_deleted, count) in [
         (3, FullEffect::Suspend, false, 1),
