@@ -2,7 +2,7 @@
 
 use tokio_util::task::TaskTracker;
 
-use angarium_catalogue::{QueueRecord, SubscriptionRecord};
+use angarium_catalogue::{QueueEntry, QueueRecord, SubscriptionRecord};
 use angarium_core::error::{Error, Part};
 use angarium_core::ids::SubscriptionId;
 use angarium_core::names::QueueRef;
@@ -19,11 +19,9 @@ use crate::slot::queue_handle::QueueHandle;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::subscriptions::{FannedSubscription, KnownSubscription};
 use crate::stores::queue_store::QueueStore;
+use crate::stores::table::CHANGE_TRIES;
 use crate::writer::notes::{FILL_KIND, FillProgress, OMISSIONS_KIND, OmissionsNote, read_fill_note};
 use crate::writer::pending::settled;
-
-/// Attempts of a change when the record changes meanwhile.
-const AMEND_TRIES: usize = 8;
 
 impl OpenQueues {
     /// Opens the queues of subscriptions. If one is gone, the source learns its present subscriptions.
@@ -99,7 +97,31 @@ pub(crate) enum AmendResult {
     Changed,
 }
 
+/// A subscription that lives, for a change of its record.
+pub(crate) struct RecordedSubscription {
+    pub(crate) source: QueueHandle,
+    pub(crate) entry: QueueEntry,
+    pub(crate) subscription: Subscription,
+    /// When it was read.
+    pub(crate) now: Timestamp,
+}
+
 impl OpenQueues {
+    /// Reads a subscription for a change; none if no such one lives. The caller holds the gates of its source and of its
+    /// own queue.
+    pub(crate) async fn recorded_subscription(
+        &self,
+        queue: &SlotQueue,
+        own: &SlotQueue,
+    ) -> Result<Option<RecordedSubscription>, Error> {
+        let Some(source) = self.open_gated(queue).await? else { return Ok(None) };
+        let Some(entry) = own.entry().await? else { return Ok(None) };
+        let now = self.0.replica.clock.now();
+        let found = entry.record.as_subscription(&own.at().name)?;
+        let live = found.filter(|found| found.source == source.id() && found.is_live(now));
+        Ok(live.map(|subscription| RecordedSubscription { source, entry, subscription, now }))
+    }
+
     /// Changes a subscription in the tree, then in memory. The caller holds the gate of its source.
     pub(crate) async fn amend_subscription(
         &self,
@@ -110,13 +132,11 @@ impl OpenQueues {
         let (slot, catalogue) = (queue.slot(), &self.0.replica.catalogue);
         let own = slot.queue(&queue.at().of_subscription(id));
         let _own_gate = own.hold_gate().await;
-        for _ in 0..AMEND_TRIES {
-            let Some(source) = self.open_gated(queue).await? else { return Ok(AmendResult::Missing) };
-            let Some(mut entry) = own.entry().await? else { return Ok(AmendResult::Missing) };
-            let now = self.0.replica.clock.now();
-            let found = entry.record.as_subscription(&own.at().name)?;
-            let live = found.filter(|found| found.source == source.id() && found.is_live(now));
-            let Some(mut subscription) = live else { return Ok(AmendResult::Missing) };
+        for _ in 0..CHANGE_TRIES {
+            let Some(recorded) = self.recorded_subscription(queue, &own).await? else {
+                return Ok(AmendResult::Missing);
+            };
+            let RecordedSubscription { source, mut entry, mut subscription, now } = recorded;
             if !amend(&mut subscription, now)? {
                 return Ok(AmendResult::Unchanged);
             }
@@ -128,8 +148,13 @@ impl OpenQueues {
                 return Ok(AmendResult::Changed);
             }
         }
-        Err(Error::unavailable(Part::Coordination, "the subscription changed each time"))
+        Err(changed_each_time())
     }
+}
+
+/// The error of a change that others were quicker than, each time.
+pub(crate) fn changed_each_time() -> Error {
+    Error::unavailable(Part::Coordination, "the subscription changed each time")
 }
 
 /// Reads the filters of stored subscriptions. A filter that this version does not understand makes the queue unavailable:

@@ -26,7 +26,7 @@ use angarium_engine::placement::Algorithm;
 use angarium_storage::open::{Opener, PoolOpenError};
 use angarium_storage::{PoolStore, Stamp, StoreError, Tenant};
 
-/// Attempts of a change of pools or flavors when another caller changes them meanwhile.
+/// Attempts to change a record that others change meanwhile.
 pub(crate) const CHANGE_TRIES: usize = 8;
 
 /// The first pool of an installation that has none.

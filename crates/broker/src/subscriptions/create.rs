@@ -1,4 +1,4 @@
-//! Creating and changing subscriptions.
+//! Creating subscriptions, and what their options and subscribers must fit.
 
 use rand::RngCore as _;
 use tracing::info;
@@ -11,21 +11,18 @@ use angarium_core::names::QueueRef;
 use angarium_core::overflow::Overflow;
 use angarium_core::queue::Metadata;
 use angarium_core::quota::Quota;
-use angarium_core::subscription::{Subscriber, Subscription, SubscriptionChange, SubscriptionOptions};
+use angarium_core::subscription::{Subscriber, Subscription, SubscriptionOptions};
 use angarium_core::webhook::WebhookSecret;
 
 use crate::open_queues::lookup::PlacedQueue;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::slot_queue::SlotQueue;
 use crate::slot::subscriptions::KnownSubscription;
+use crate::stores::table::CHANGE_TRIES;
 use crate::subscriptions::Subscriptions;
-use crate::subscriptions::lookup::no_subscription;
 
 /// The option that names the queue for dead letters.
-const DEAD_LETTERS: &str = "options._dead_letter_queue";
-
-/// Attempts of a change when a record changes meanwhile.
-const TRIES: usize = 8;
+pub(in crate::subscriptions) const DEAD_LETTERS: &str = "options._dead_letter_queue";
 
 /// A subscription to create.
 #[derive(Clone, Debug)]
@@ -64,9 +61,9 @@ impl Subscriptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, unless it has yet to confirm that one: then it
-    /// is asked again; [`Error::Invalid`] for a queue that is its own subscriber, and for a topic; [`Error::NotFound`] below a topic that does not exist; [`Error::TooMany`] when the queue has
-    /// as many subscriptions as it may.
+    /// [`Error::Conflict`] when the subscriber has a subscription of the queue, unless it has yet to confirm that one: then
+    /// it is asked again; [`Error::Invalid`] for a queue that is its own subscriber, and for a topic; [`Error::NotFound`]
+    /// below a topic that does not exist; [`Error::TooMany`] when the queue has as many subscriptions as it may.
     pub(crate) async fn create(
         &self,
         at: &QueueRef,
@@ -113,7 +110,7 @@ impl Subscriptions {
         let confirmation = self.new_confirmation(&new.subscriber);
         let needs = confirmation.as_ref().map_or(Schema::SUBSCRIPTIONS, |_| Schema::CONFIRMATIONS);
         catalogue.schema_reach(needs).await?;
-        for _ in 0..TRIES {
+        for _ in 0..CHANGE_TRIES {
             let PlacedQueue { entry, placement } = self.0.open_queues.placed(queue).await?;
             let source = queue.with_id(entry.record.id);
             if let Some(id) = self.ask_again(queue, &source, &new.subscriber).await? {
@@ -174,7 +171,11 @@ impl Subscriptions {
     }
 
     /// Checks that a queue which subscribes is no topic.
-    async fn check_keeps(&self, at: &QueueRef, subscriber: &Subscriber) -> Result<(), Error> {
+    pub(in crate::subscriptions) async fn check_keeps(
+        &self,
+        at: &QueueRef,
+        subscriber: &Subscriber,
+    ) -> Result<(), Error> {
         let Subscriber::Queue(name) = subscriber else { return Ok(()) };
         let target = QueueRef { project: at.project.clone(), name: name.clone() };
         self.0.open_queues.check_target(&target, "subscriber").await
@@ -192,7 +193,11 @@ impl Subscriptions {
     }
 
     /// Checks that a subscriber has no subscription of a queue.
-    fn check_free(&self, source: &QueueHandle, subscriber: &Subscriber) -> Result<(), Error> {
+    pub(in crate::subscriptions) fn check_free(
+        &self,
+        source: &QueueHandle,
+        subscriber: &Subscriber,
+    ) -> Result<(), Error> {
         let now = self.0.replica.clock.now();
         let all = source.subscriptions().ok_or_else(|| source.closed())?;
         if all
@@ -203,106 +208,13 @@ impl Subscriptions {
         }
         Ok(())
     }
-
-    /// Changes a subscription.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotFound`] when there is none; [`Error::Conflict`] when the new subscriber has a subscription of the
-    /// queue; [`Error::Invalid`] when it is of another kind, or the queue itself.
-    pub(crate) async fn change(
-        &self,
-        at: &QueueRef,
-        id: SubscriptionId,
-        change: SubscriptionChange,
-    ) -> Result<(), Error> {
-        let (subscriptions, at) = (self.clone(), at.clone());
-        let change = async move {
-            let queue = subscriptions.0.slots.queue(&at).await?;
-            if change.subscriber.as_ref().is_some_and(|new| subscriptions.new_confirmation(new).is_some()) {
-                subscriptions.0.replica.catalogue.schema_reach(Schema::CONFIRMATIONS).await?;
-            }
-            let _gate = queue.hold_gate().await;
-            let changed = subscriptions.change_gated(&queue, id, change).await;
-            subscriptions.0.slots.confirm_refusal(queue.slot(), changed)
-        };
-        self.0.replica.carry_out(change).await
-    }
-
-    async fn change_gated(
-        &self,
-        queue: &SlotQueue,
-        id: SubscriptionId,
-        change: SubscriptionChange,
-    ) -> Result<(), Error> {
-        let (slot, catalogue) = (queue.slot(), &self.0.replica.catalogue);
-        let own = slot.queue(&queue.at().of_subscription(id));
-        let _own_gate = own.hold_gate().await;
-        for _ in 0..TRIES {
-            let Some(source) = self.0.open_queues.open_gated(queue).await? else {
-                return Err(no_subscription(id));
-            };
-            let (Some(mut entry), Some(above)) = (own.entry().await?, queue.record().await?) else {
-                return Err(no_subscription(id));
-            };
-            let now = self.0.replica.clock.now();
-            let found = entry.record.as_subscription(&own.at().name)?;
-            let live = found.filter(|found| found.source == source.id() && found.is_live(now));
-            let mut subscription = live.ok_or_else(|| no_subscription(id))?;
-            if let Some(subscriber) =
-                change.subscriber.as_ref().filter(|new| **new != subscription.subscriber)
-            {
-                check_other(queue.at(), subscriber)?;
-                check_kind(&subscription.subscriber, subscriber)?;
-                self.check_keeps(queue.at(), subscriber).await?;
-                self.check_free(&source, subscriber)?;
-                subscription.subscriber = subscriber.clone();
-                subscription.confirmation = self.confirmation_at_new_address(&subscription);
-            }
-            if let Some(ttl) = change.ttl {
-                (subscription.ttl, subscription.renewed) = (ttl, now);
-            }
-            if let Some(options) = &change.options {
-                subscription.options = options.clone();
-            }
-            if let Some(secrets) = &change.secrets {
-                subscription.secrets = secrets.clone();
-            }
-            // A longer life is possible also when the settings do not allow its address any more.
-            if change.subscriber.is_some() || change.options.is_some() || change.secrets.is_some() {
-                self.0.webhooks.check(&subscription)?;
-            }
-            let known = KnownSubscription::new(queue.at(), subscription)?;
-            check_fit(&known)?;
-            if change.options.is_some() {
-                check_options(&source, &known)?;
-            }
-            let subscription = &known.subscription;
-            let metadata = subscription.options.metadata(&Metadata::stored(above.metadata)?)?;
-            if change.options.is_some() {
-                let (open_queues, project) = (&self.0.open_queues, &queue.at().project);
-                open_queues.check_dead_letters(project, metadata.attributes(), DEAD_LETTERS).await?;
-            }
-            entry.record.metadata = metadata.as_raw().to_owned();
-            entry.record.modified = Some(now.as_millis());
-            entry.record.subscription = Some(SubscriptionRecord::from(&**subscription));
-            let set = catalogue.queue_set(&slot.owned, own.at(), &entry).await;
-            if slot.note_placed(set)? {
-                slot.set_attributes(own.at(), entry.record.id, metadata.attributes());
-                slot.set_bounds(own.at(), known.bounds);
-                slot.set_delivery_pace(own.at(), &known.subscription);
-                let subscriber = known.subscription.subscriber.clone();
-                source.enter_subscription(known)?;
-                self.0.webhooks.follow(id, &subscriber);
-                return Ok(());
-            }
-        }
-        Err(Error::unavailable(Part::Coordination, "the subscription changed each time"))
-    }
 }
 
 /// Checks that the options of all subscriptions of a queue, with this new or changed one, are within their bound.
-fn check_options(source: &QueueHandle, known: &KnownSubscription) -> Result<(), Error> {
+pub(in crate::subscriptions) fn check_options(
+    source: &QueueHandle,
+    known: &KnownSubscription,
+) -> Result<(), Error> {
     let all = source.subscriptions().ok_or_else(|| source.closed())?;
     let bytes = |known: &KnownSubscription| known.subscription.options.as_raw().get().len();
     let others: usize = all.iter().filter(|other| other.id() != known.id()).map(bytes).sum();
@@ -317,7 +229,7 @@ fn check_options(source: &QueueHandle, known: &KnownSubscription) -> Result<(), 
 
 /// Checks that the options suit the subscriber. The copies for another queue are in transfer from the first moment, so none
 /// is dropped, and the service has no part in the pace of consumers.
-fn check_fit(known: &KnownSubscription) -> Result<(), Error> {
+pub(in crate::subscriptions) fn check_fit(known: &KnownSubscription) -> Result<(), Error> {
     let subscriber = &known.subscription.subscriber;
     if matches!(subscriber, Subscriber::Pull(_)) && known.subscription.options.rate()?.is_some() {
         let why = "it is for webhooks and queue:, to which the service delivers; consumers of pull: have their own pace";
@@ -344,18 +256,9 @@ fn check_order(subscription: &Subscription, metadata: &Metadata) -> Result<(), E
 }
 
 /// Checks that a queue is not its own subscriber.
-fn check_other(at: &QueueRef, subscriber: &Subscriber) -> Result<(), Error> {
+pub(in crate::subscriptions) fn check_other(at: &QueueRef, subscriber: &Subscriber) -> Result<(), Error> {
     if matches!(subscriber, Subscriber::Queue(name) if *name == at.name) {
         let why = "a queue is no subscriber of itself";
-        return Err(Error::invalid(InvalidPart::Limit, "subscriber", why));
-    }
-    Ok(())
-}
-
-fn check_kind(old: &Subscriber, new: &Subscriber) -> Result<(), Error> {
-    if std::mem::discriminant(old) != std::mem::discriminant(new) {
-        let old = old.logged();
-        let why = format!("it is {old}, and stays of this kind: create another subscription");
         return Err(Error::invalid(InvalidPart::Limit, "subscriber", why));
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! ([`crate::slot::subscriptions`]). Its record is beside that of the source. A change holds the gate of the source, so
 //! that memory has what the tree has.
 
+pub(crate) mod change;
 pub(crate) mod confirm;
 pub(crate) mod create;
 pub(crate) mod end;
