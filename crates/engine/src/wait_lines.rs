@@ -84,6 +84,11 @@ impl<N: Eq + Hash + Clone, T> WaitLines<N, T> {
         self.lines.get(name).map_or(0, VecDeque::len)
     }
 
+    /// Number of waiters behind the first one of their line, of all lines.
+    pub fn behind(&self) -> usize {
+        self.waiting - self.lines.len()
+    }
+
     /// Number of waiters of all lines.
     pub fn len(&self) -> usize {
         self.waiting
@@ -144,5 +149,17 @@ mod tests {
         let new = lines.join(&"q", "new");
         assert_eq!(lines.leave(&"q", old), None);
         assert_eq!(lines.get_mut(&"q", new), Some(&mut "new"));
+    }
+
+    #[test]
+    fn first_waiter_of_a_line_is_behind_no_other() {
+        let mut lines = WaitLines::default();
+        for (name, behind) in [("a", 0), ("b", 0), ("a", 1), ("c", 1), ("a", 2)] {
+            lines.join(&name, ());
+            assert_eq!(lines.behind(), behind, "{name}");
+        }
+        lines.take_first(&"a");
+        lines.take_first(&"b");
+        assert_eq!((lines.behind(), lines.len()), (1, 3));
     }
 }

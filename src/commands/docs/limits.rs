@@ -164,7 +164,10 @@ fn claims() -> Vec<Bound> {
         Bound("grace", seconds(bounds::CLAIM_GRACE), year(), "`--min-claim-grace`, `--max-claim-grace`"),
         fixed("`wait`", seconds(bounds::CLAIM_WAIT)),
         fixed("claims that wait for one queue (429)", count(bounds::QUEUE_WAITERS)),
-        fixed("claims that wait for the queues of one slot (429)", count(bounds::SLOT_WAITERS)),
+        fixed(
+            "claims that wait behind the first of their queue, in one slot (429)",
+            count(bounds::SLOT_WAITERS),
+        ),
         fixed("claims of the queues of one slot (429)", count(bounds::SLOT_CLAIMS)),
     ]
 }

@@ -289,7 +289,11 @@ pub(super) fn slot_limits(load: SlotLoad) -> Vec<ReachedLimit> {
         reached("claims in the slot of the queue", claims, core_limits::SLOT_CLAIMS, LimitEffect::Claims);
     let waits = LimitEffect::WaitingClaims;
     let queue = reached("claims that wait for the queue", queue_waiters, core_limits::QUEUE_WAITERS, waits);
-    let slot =
-        reached("claims that wait in the slot of the queue", slot_waiters, core_limits::SLOT_WAITERS, waits);
+    let slot = reached(
+        "claims that wait behind others in the slot of the queue",
+        slot_waiters,
+        core_limits::SLOT_WAITERS,
+        waits,
+    );
     claims.into_iter().chain(queue).chain(slot).collect()
 }

@@ -153,7 +153,7 @@ impl Slot {
         SlotLoad {
             claims: state.live_claims,
             queue_waiters: state.lines.len_of(at),
-            slot_waiters: state.lines.len(),
+            slot_waiters: state.lines.behind(),
         }
     }
 }

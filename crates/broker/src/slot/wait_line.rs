@@ -120,11 +120,12 @@ pub(crate) enum ChoiceAttempt {
 }
 
 impl SlotState {
-    /// Adds a claim to the line of a queue.
+    /// Adds a claim to the line of a queue. The first one always has a place, so that waiting webhooks, of which each is
+    /// the only one of its line, take none from consumers of other queues of the slot.
     fn join(&mut self, at: &QueueRef, waiter: Waiter) -> Result<LinePosition, Error> {
-        if self.lines.len() >= core_limits::SLOT_WAITERS {
+        if self.lines.len_of(at) > 0 && self.lines.behind() >= core_limits::SLOT_WAITERS {
             return Err(Error::TooMany {
-                what: "claims that wait in one slot",
+                what: "claims that wait behind others in one slot",
                 bound: core_limits::SLOT_WAITERS,
             });
         }
