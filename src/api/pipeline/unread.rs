@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{Version, header};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
@@ -25,10 +25,12 @@ struct PartialBody {
     read: usize,
 }
 
-/// Watches the body of a request. Returns none when there is no body, or when the client waits for `100 Continue`: such
-/// a client sends no body after a refusal.
+/// Watches the body of a request. Returns none when there is no body; when the client waits for `100 Continue`: such a
+/// client sends no body after a refusal; and in HTTP/2, where an early answer ends the stream alone (RFC 9113, 8.1).
+/// There a refused request that waited would be memory of the service that no bound counts.
 pub fn watch(request: Request) -> (Request, Option<UnreadBodies>) {
-    if request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
+    let is_stream = request.version() == Version::HTTP_2;
+    if is_stream || request.body().is_end_stream() || request.headers().contains_key(header::EXPECT) {
         return (request, None);
     }
     let (home, unread) = oneshot::channel();
@@ -154,7 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_a_body_are_not_watched() {
+    fn requests_without_a_body_and_streams_are_not_watched() {
         assert!(watch(Request::new(Body::empty())).1.is_none());
+        let mut stream = Request::new(Body::from("text"));
+        *stream.version_mut() = Version::HTTP_2;
+        assert!(watch(stream).1.is_none());
     }
 }
