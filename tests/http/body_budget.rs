@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -285,4 +286,50 @@ fn waiting_receive_holds_no_body() {
     let message = json!({"QueueUrl": url(&server, account), "MessageBody": "m"});
     assert!(call(&server, "SendMessage", account, &message.to_string()).starts_with("HTTP/1.1 200"));
     assert!(answer(&waiting).contains("ReceiptHandle"));
+}
+
+/// Who has no token, and a signature that may be one of the service, is held to the same.
+#[test]
+fn forged_confirmations_of_one_address_take_a_quarter() {
+    let data = tempfile::tempdir().unwrap();
+    let tokens = data.path().join("tokens");
+    let admin = Command::new(env!("CARGO_BIN_EXE_angarium"))
+        .args(["token", "new", "--project", "operators", "--role", "admin", "--tokens"])
+        .arg(&tokens)
+        .output()
+        .unwrap();
+    let admin = String::from_utf8(admin.stdout).unwrap();
+    let (server, _data) = start(&["--tokens", tokens.to_str().unwrap(), "--max-requests=8"]);
+    let host = server.base().trim_start_matches("http://");
+    let forged = |length: usize| {
+        format!(
+            "PUT /v2/queues/q/subscriptions/00000000-0000-4000-8000-000000000000/confirm?wait=9 HTTP/1.1\r\n\
+             host: {host}\r\nurl-signature: {}\r\nurl-expires: 2099-01-01T00:00:00\r\nurl-methods: PUT\r\n\
+             url-paths: /\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n",
+            "0".repeat(64)
+        )
+    };
+    let asks = format!("{}expect: 100-continue\r\n", forged(100));
+    let since = Instant::now();
+    let sockets: Vec<_> = (0..4).map(|_| sending(&server, &asks, 0)).collect();
+    let (let_in, refused): (Vec<_>, Vec<_>) =
+        sockets.iter().map(|socket| (socket, answer(socket))).partition(|(_, said)| said.contains(" 100 "));
+    assert!(
+        refused.len() == 2 && refused.iter().all(|(_, said)| said.starts_with("HTTP/1.1 503")),
+        "{refused:?}"
+    );
+    for (socket, _) in let_in {
+        let late = answer(socket);
+        assert!(late.starts_with("HTTP/1.1 408"), "{late}");
+    }
+    assert!(since.elapsed() < Duration::from_secs(25), "as long as a client that is known");
+    let body = r#"{"confirmed": true}"#;
+    let mut socket = sending(&server, &forged(body.len()), 0);
+    socket.write_all(body.as_bytes()).unwrap();
+    let said = answer(&socket);
+    assert!(said.starts_with("HTTP/1.1 404"), "{said}");
+    let admin = server.client().with_header("Authorization", &format!("Bearer {}", admin.trim()));
+    let page = admin.get("/metrics").unwrap().text();
+    let counted = "angarium_authentication_failures_total{reason=\"signature_mismatch\"} 1";
+    assert!(page.lines().any(|line| line == counted), "{page}");
 }

@@ -118,7 +118,9 @@ impl AdmissionControl {
         Self { limits, requests, long_polls, counted, used, accounts, clock }
     }
 
-    /// Admits a request if there is room for it. Its sender is authenticated, so its project is charged at once.
+    /// Admits a request if there is room for it. Its sender is authenticated, so its project is charged at once. With
+    /// `is_signed` it has a signature that its handler checks; until then it counts as in [`Self::screen`], and never as
+    /// a long poll.
     ///
     /// # Errors
     ///
@@ -127,15 +129,19 @@ impl AdmissionControl {
         &self,
         kind: PlaceKind,
         identity: &Identity,
+        is_signed: bool,
         extensions: &Extensions,
     ) -> Result<AdmissionPermit<'_>, Error> {
+        let kind = if is_signed { PlaceKind::Request } else { kind };
+        let unproven = || self.unproven(kind, client_address(extensions));
+        let unproven = is_signed.then(unproven).transpose()?;
         let forwarded = self.forwarded(extensions)?;
         let place = self.place(kind)?;
         // A client without a token cannot use up the rate of a project by naming it.
         if !identity.is_anonymous {
             self.spend(&identity.project)?;
         }
-        Ok(AdmissionPermit { place, kind, unproven: None, _forwarded: forwarded })
+        Ok(AdmissionPermit { place, kind, unproven, _forwarded: forwarded })
     }
 
     /// Admits a request whose body is still to be read, if there is room for it. The project is not charged before

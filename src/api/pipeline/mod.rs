@@ -33,13 +33,15 @@ mod unread;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::api::extract::SIGNATURE;
 use admission::{AdmissionControl, AdmissionPermit};
-use angarium_metrics::Meter;
+use angarium_metrics::{AuthenticationFailure, Meter};
 use bodies::{BodyBudget, BodyCharge};
 use failures::FailureLog;
 use forward::Relay;
@@ -100,7 +102,16 @@ impl Pipeline {
         let began = Instant::now();
         let mut operation = self.protocols.operation(protocol, &head);
         let response = match self.admit(protocol, &head, body, &mut operation).await {
-            Ok(admission) => self.serve(head, admission).await,
+            Ok(admission) => {
+                let signed = is_signed(&head, &admission.identity).then(|| head.extensions.clone());
+                let kind = self.protocols.path_kind(protocol, head.uri.path());
+                let response = self.serve(head, admission).await;
+                // The handler answers a signature that proves nothing as a resource that does not exist.
+                if let Some(extensions) = signed.filter(|_| response.status() == StatusCode::NOT_FOUND) {
+                    self.failures.note(AuthenticationFailure::SignatureMismatch, &extensions, kind);
+                }
+                response
+            }
             Err(refusal) => self.refuse(protocol, &head, refusal),
         };
         operation.meter.note(response.status().as_u16(), began.elapsed());
@@ -119,6 +130,7 @@ impl Pipeline {
         let permit = self.permit(protocol, head, &sender)?;
         let (body, charge) = self.bodies.charge(body, || sender.body_owner(&head.extensions))?;
         let screened = ScreenedRequest { sender, body, permit, charge };
+        let screened = screened.paced();
         match protocol.body_reader() {
             BodyReader::Handler => Ok(screened.unread()),
             BodyReader::Pipeline(parser) => self.resolve(parser, head, screened, operation).await,
@@ -137,7 +149,10 @@ impl Pipeline {
         }
         let kind = self.protocols.place_kind(protocol, head);
         let permit = match protocol.body_reader() {
-            BodyReader::Handler => self.admission.admit(kind, &sender.identity, &head.extensions)?,
+            BodyReader::Handler => {
+                let is_signed = is_signed(head, &sender.identity);
+                self.admission.admit(kind, &sender.identity, is_signed, &head.extensions)?
+            }
             BodyReader::Pipeline(_) => self.admission.screen(kind, sender, &head.extensions)?,
         };
         Ok(Some(permit))
@@ -178,7 +193,19 @@ impl Pipeline {
     }
 }
 
+/// Whether a request has a signature of the service in place of a token.
+fn is_signed(head: &Parts, identity: &Identity) -> bool {
+    identity.is_anonymous && head.headers.contains_key(SIGNATURE)
+}
+
 impl<'a> ScreenedRequest<'a> {
+    /// Bounds the time of the body of an unauthenticated sender: it must not hold the place of a request for long.
+    fn paced(self) -> Self {
+        let is_unproven = self.permit.as_ref().is_some_and(AdmissionPermit::is_unproven);
+        let body = if is_unproven { bodies::paced(self.body) } else { self.body };
+        Self { body, ..self }
+    }
+
     /// Admits the request without reading its body, which the handler reads.
     fn unread(self) -> Admission<'a> {
         Admission {

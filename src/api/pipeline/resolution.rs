@@ -4,7 +4,7 @@
 use axum::body::Body;
 use axum::http::request::Parts;
 
-use super::bodies::{self, BodyOwner};
+use super::bodies::BodyOwner;
 use super::protocol::{BodyParser, RequestedOperation, ResolvedCall};
 use super::refusal::AdmissionRefusal;
 use super::{Admission, Pipeline, ScreenedRequest};
@@ -20,9 +20,6 @@ impl Pipeline {
         operation: &mut RequestedOperation<'a>,
     ) -> Result<Admission<'a>, AdmissionRefusal> {
         let ScreenedRequest { sender, body, permit, charge } = screened;
-        // A slow body of an unauthenticated sender must not hold the place of a request for long.
-        let is_unproven = permit.as_ref().is_some_and(|permit| permit.is_unproven());
-        let body = if is_unproven { bodies::paced(body) } else { body };
         let bytes = json::read(body, parser.most_bytes(head)).await?;
         let parsed = self.protocols.parse(parser, head, bytes.clone())?;
         operation.meter = self.protocols.meter(&parsed).unwrap_or(operation.meter);

@@ -28,6 +28,18 @@ pub enum ConfirmationSender {
     Signed(UrlSignature),
 }
 
+impl ConfirmationSender {
+    /// Returns the error of a look-up that this sender may see. A sender who has proven nothing yet does not learn which
+    /// queues and topics there are.
+    fn shown(&self, error: Error, id: SubscriptionId) -> Error {
+        match (self, error) {
+            (Self::Signed(_), Error::NotFound { .. }) => no_subscription(id),
+            (Self::Signed(_), Error::Unavailable { part, .. }) => Error::Unavailable { part, cause: None },
+            (_, error) => error,
+        }
+    }
+}
+
 /// A confirmation, or its withdrawal.
 struct ConfirmationAct<'a> {
     url: ConfirmationUrl<'a>,
@@ -71,7 +83,8 @@ impl Subscriptions {
             rule: self.0.webhooks.confirmation().rule,
             key: self.random_key(),
         };
-        let mut found = self.get(at, id).await?.subscription;
+        let found = self.get(at, id).await.map_err(|error| act.sender.shown(error, id))?;
+        let mut found = found.subscription;
         let is_change = act.apply(&mut found, self.0.replica.clock.now())?;
         if !is_change {
             return Ok(());

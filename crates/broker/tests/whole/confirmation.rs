@@ -453,3 +453,23 @@ async fn unconfirmed_webhook_waits_for_older_replicas() {
     let refused = whole.broker.subscription_create(&q, to_webhook("{}", 60)).await.unwrap_err();
     assert!(refused.detail().contains("does not know records of form 16"), "{}", refused.detail());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_signature_shows_no_queue_and_no_topic() {
+    let (whole, sender) = (whole().await, AskingSender::new(Some(ConfirmationRule::Project), &[]));
+    let q = queue("orders");
+    let id = whole.asking(&q, &sender, "{}").await;
+    let mut forged = sender.asked(1).await;
+    forged.body["URL-Signature"] = "0".repeat(64).into();
+    let there = QueueRef { name: QueueName::topic("orders").unwrap(), ..q.clone() };
+    let nowhere = QueueRef { name: QueueName::topic("others").unwrap(), ..q.clone() };
+    let mut answers = Vec::new();
+    for at in [&q, &there, &nowhere, &queue("others")] {
+        let refused = whole.confirm(at, id, true, &forged.signature()).await.unwrap_err();
+        answers.push(refused.to_string());
+    }
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    // A member may know.
+    let shown = whole.confirm(&there, id, true, &MEMBER).await.unwrap_err().to_string();
+    assert_ne!(shown, answers[0]);
+}
