@@ -17,6 +17,12 @@ pub const PEEK_WORK: Duration = Duration::from_millis(1);
 pub const PEEK_PAUSE: u32 = 3;
 /// The longest pause of a peek: a slow pool is no reason to be slower still.
 pub const PEEK_PAUSE_MAX: Duration = Duration::from_millis(50);
+/// Max wait for a page of one source before the pages of others are copied beside it.
+pub const FILL_WAIT: Duration = Duration::from_secs(1);
+/// The same while others take long already.
+pub const FILL_WAIT_BESIDE: Duration = Duration::from_millis(100);
+/// Time for which filters look at messages before other tasks may run.
+pub const FILTER_WORK: Duration = Duration::from_millis(1);
 /// Names of queues that one page of a listing reads. Then the page ends with a link to continue. Reading the names
 /// takes four reads of each of the 256 directories.
 pub const LISTING_NAMES: usize = 100_000;

@@ -6,7 +6,7 @@ use crate::decimal::Decimal;
 use crate::elements::Scalar;
 use crate::json::Json;
 use crate::location::Location;
-use crate::sets::{PrefixSet, SuffixSet, TextSet, fold};
+use crate::sets::{FoldedSet, PrefixSet, SuffixSet, TextSet};
 
 /// The excluded values. A value of another type is never excluded. A check costs one search, however many there are.
 #[derive(Clone, Debug)]
@@ -16,8 +16,7 @@ pub enum AnythingBut {
     Numbers(Vec<Decimal>),
     Prefixes(PrefixSet),
     Suffixes(SuffixSet),
-    /// Folded texts.
-    IgnoreCase(TextSet),
+    IgnoreCase(FoldedSet),
 }
 
 const FORM: &str = "a string, a number, an array of one of them, or an object as {\"prefix\": \"a\"}";
@@ -49,10 +48,7 @@ impl AnythingBut {
         match operator {
             "prefix" => Ok(Self::Prefixes(affixes(operand, at)?.into_iter().collect())),
             "suffix" => Ok(Self::Suffixes(affixes(operand, at)?.into_iter().collect())),
-            "equals-ignore-case" => {
-                let folded: Vec<String> = texts(operand, at)?.into_iter().map(fold).collect();
-                Ok(Self::IgnoreCase(folded.iter().map(String::as_str).collect()))
-            }
+            "equals-ignore-case" => Ok(Self::IgnoreCase(texts(operand, at)?.into_iter().collect())),
             _ => Err(
                 at.invalid("anything-but takes prefix, suffix or equals-ignore-case, and no other operator")
             ),
@@ -65,7 +61,7 @@ impl AnythingBut {
             (Self::Texts(texts), Scalar::Text(text)) => texts.contains(text),
             (Self::Prefixes(prefixes), Scalar::Text(text)) => prefixes.begins(text.as_bytes()),
             (Self::Suffixes(suffixes), Scalar::Text(text)) => suffixes.ends(text),
-            (Self::IgnoreCase(texts), Scalar::Text(text)) => texts.contains(&fold(text)),
+            (Self::IgnoreCase(texts), Scalar::Text(text)) => texts.contains(text),
             (Self::Numbers(numbers), Scalar::Number(number)) => numbers.binary_search(number).is_ok(),
             _ => false,
         };

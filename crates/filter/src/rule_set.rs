@@ -6,14 +6,18 @@ use crate::decimal::Decimal;
 use crate::elements::Scalar;
 use crate::json::Json;
 use crate::location::Location;
-use crate::rule::Rule;
-use crate::sets::TextSet;
+use crate::rule::{Operator, Rule};
+use crate::sets::{FoldedSet, PrefixSet, SuffixSet, TextSet};
 
-/// The array of a key.
+/// The array of a key. One search finds a rule of each kind that a message could meet many times.
 #[derive(Clone, Debug)]
 pub struct RuleSet {
     /// Exact strings.
     texts: TextSet,
+    /// Strings in any case.
+    folded: FoldedSet,
+    prefixes: PrefixSet,
+    suffixes: SuffixSet,
     /// Exact numbers, in order.
     numbers: Vec<Decimal>,
     others: Vec<Rule>,
@@ -26,7 +30,8 @@ impl RuleSet {
         if rules.is_empty() {
             return Err(at.invalid("the array is empty: no value would be accepted"));
         }
-        let mut texts = Vec::new();
+        let (mut texts, mut folded) = (Vec::new(), Vec::new());
+        let (mut prefixes, mut suffixes) = (Vec::new(), Vec::new());
         let mut numbers = Vec::new();
         let mut others = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -38,13 +43,13 @@ impl RuleSet {
                     numbers.push(Decimal::parse(text).ok_or_else(|| at.mismatch("a number", rule))?);
                 }
                 Json::Text(text) => texts.push(text.as_ref()),
-                Json::Object(object) => {
-                    let rule = Rule::parse(object, &at)?;
-                    match rule.exact_number() {
-                        Some(number) => numbers.push(number.clone()),
-                        None => others.push(rule),
-                    }
-                }
+                Json::Object(object) => match Operator::parse(object, &at)? {
+                    Operator::Prefix(text) => prefixes.push(text),
+                    Operator::Suffix(text) => suffixes.push(text),
+                    Operator::EqualsIgnoreCase(text) => folded.push(text),
+                    Operator::Number(number) => numbers.push(number),
+                    Operator::Other(rule) => others.push(rule),
+                },
                 Json::Array(_) => {
                     return Err(
                         at.mismatch("a string, number, boolean, null or object with an operator", rule)
@@ -54,7 +59,15 @@ impl RuleSet {
         }
         numbers.sort();
         let accepts_absence = others.iter().any(|rule| matches!(rule, Rule::Exists(false)));
-        Ok(Self { texts: texts.into_iter().collect(), numbers, others, accepts_absence })
+        Ok(Self {
+            texts: texts.into_iter().collect(),
+            folded: folded.into_iter().collect(),
+            prefixes: prefixes.into_iter().collect(),
+            suffixes: suffixes.into_iter().collect(),
+            numbers,
+            others,
+            accepts_absence,
+        })
     }
 
     /// Whether a key without a value is accepted.
@@ -64,11 +77,18 @@ impl RuleSet {
 
     /// Whether a rule accepts the value.
     pub fn accepts(&self, scalar: &Scalar) -> bool {
-        let is_exact = match scalar {
-            Scalar::Text(text) => self.texts.contains(text),
+        let is_found = match scalar {
+            Scalar::Text(text) => self.accepts_text(text),
             Scalar::Number(number) => self.numbers.binary_search(number).is_ok(),
             Scalar::Null | Scalar::Bool(_) => false,
         };
-        is_exact || self.others.iter().any(|rule| rule.accepts(scalar))
+        is_found || self.others.iter().any(|rule| rule.accepts(scalar))
+    }
+
+    fn accepts_text(&self, text: &str) -> bool {
+        self.texts.contains(text)
+            || self.prefixes.begins(text.as_bytes())
+            || self.suffixes.ends(text)
+            || self.folded.contains(text)
     }
 }

@@ -10,7 +10,19 @@ pub struct PrefixSet(Vec<Box<[u8]>>);
 
 /// Suffixes, as prefixes of the reversed bytes.
 #[derive(Clone, Debug, Default)]
-pub struct SuffixSet(PrefixSet);
+pub struct SuffixSet {
+    reversed: PrefixSet,
+    /// Bytes of the longest one.
+    longest: usize,
+}
+
+/// Texts of which upper and lower case are the same.
+#[derive(Clone, Debug, Default)]
+pub struct FoldedSet {
+    folded: TextSet,
+    /// Bytes of the longest one.
+    longest: usize,
+}
 
 impl TextSet {
     pub fn contains(&self, text: &str) -> bool {
@@ -30,7 +42,16 @@ impl PrefixSet {
 impl SuffixSet {
     /// Whether the text ends with one of the suffixes.
     pub fn ends(&self, text: &str) -> bool {
-        self.0.begins(&reversed(text))
+        let tail = &text.as_bytes()[text.len().saturating_sub(self.longest)..];
+        self.reversed.begins(&reversed(tail))
+    }
+}
+
+impl FoldedSet {
+    /// Whether the text is one of them. A text that is too long is not folded: a character has at most four bytes, and
+    /// each is folded to at least one.
+    pub fn contains(&self, text: &str) -> bool {
+        text.len() <= 4 * self.longest && self.folded.contains(&fold(text))
     }
 }
 
@@ -59,17 +80,28 @@ impl<'a> FromIterator<&'a str> for PrefixSet {
 
 impl<'a> FromIterator<&'a str> for SuffixSet {
     fn from_iter<I: IntoIterator<Item = &'a str>>(suffixes: I) -> Self {
-        Self(suffixes.into_iter().map(reversed).collect())
+        let reversed: Vec<Box<[u8]>> =
+            suffixes.into_iter().map(|suffix| reversed(suffix.as_bytes())).collect();
+        let longest = reversed.iter().map(|suffix| suffix.len()).max().unwrap_or(0);
+        Self { reversed: reversed.into_iter().collect(), longest }
+    }
+}
+
+impl<'a> FromIterator<&'a str> for FoldedSet {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(texts: I) -> Self {
+        let folded: Vec<String> = texts.into_iter().map(fold).collect();
+        let longest = folded.iter().map(String::len).max().unwrap_or(0);
+        Self { folded: folded.iter().map(String::as_str).collect(), longest }
     }
 }
 
 /// Returns the text in lower case, character by character, so that the case of one has no effect on another.
-pub fn fold(text: &str) -> String {
+fn fold(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-fn reversed(text: &str) -> Box<[u8]> {
-    text.bytes().rev().collect()
+fn reversed(bytes: &[u8]) -> Box<[u8]> {
+    bytes.iter().rev().copied().collect()
 }
 
 #[cfg(test)]
@@ -91,6 +123,15 @@ mod tests {
             prop_assert_eq!(prefixes.begins(text.as_bytes()), affixes.iter().any(|affix| text.starts_with(affix)));
             let suffixes: SuffixSet = affixes.iter().copied().collect();
             prop_assert_eq!(suffixes.ends(&text), affixes.iter().any(|affix| text.ends_with(affix)));
+        }
+
+        #[test]
+        fn folded_texts_are_found_whatever_their_length(
+            texts in prop::collection::vec("[aAéÉİKſ]{0,3}", 0..6),
+            text in "[aAéÉİKſ]{0,6}",
+        ) {
+            let set: FoldedSet = texts.iter().map(String::as_str).collect();
+            prop_assert_eq!(set.contains(&text), texts.iter().any(|own| fold(own) == fold(&text)));
         }
     }
 }

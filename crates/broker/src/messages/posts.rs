@@ -145,7 +145,8 @@ impl Messages {
                 PostStart::Unprepared { messages: again, room: held } => (messages, room) = (again, held),
             }
             let bodies: Vec<_> = messages.iter().map(|message| message.body.clone()).collect();
-            fan_out = queue.fan_out(&bodies, self.0.replica.clock.now()).ok_or_else(|| queue.closed())?;
+            let found = queue.fan_out(&bodies, self.0.replica.clock.now()).await;
+            fan_out = found.ok_or_else(|| queue.closed())?;
             self.0.open_queues.open_subscriptions(queue, &fan_out.fanned).await?;
             queue.weigh(&mut fan_out);
             fan_out.check_bounds()?;

@@ -16,6 +16,7 @@ pub(crate) mod delete;
 pub(crate) mod delivery_pace;
 pub(crate) mod expiry;
 pub(crate) mod explain;
+pub(crate) mod fan_out;
 pub(crate) mod fencing;
 pub(crate) mod figure_sums;
 pub(crate) mod figures;

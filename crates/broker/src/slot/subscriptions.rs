@@ -9,24 +9,20 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use angarium_core::envelope::Envelope;
 use angarium_core::error::{Error, InvalidPart};
 use angarium_core::ids::{MessageId, SubscriptionId};
 use angarium_core::limits as core_limits;
 use angarium_core::maps::HashMap;
-use angarium_core::message::{Message, State};
+use angarium_core::message::Message;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
 use angarium_core::overflow::{CopyBounds, Overflow};
 use angarium_core::quota::Amount;
-use angarium_core::subscription::{FilterOption, Subscriber, Subscription, filtered_body};
+use angarium_core::subscription::{FilterOption, Subscriber, Subscription};
 use angarium_core::time::Timestamp;
 use angarium_filter::{FilterPolicy, FilterScope, MessageView};
 
 use crate::slot::backlog::{Backlog, Fate, LeftOutPost, amount_of};
-use crate::slot::commit::count;
 use crate::slot::post::TopicCounts;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::state::{OpenQueue, Slot, SlotState};
@@ -41,7 +37,7 @@ pub(crate) struct KnownSubscription {
     pub(crate) at: QueueRef,
     pub(crate) bounds: CopyBounds,
     /// None when it gets a copy of each message.
-    filter: Option<Arc<FilterPolicy>>,
+    pub(in crate::slot) filter: Option<Arc<FilterPolicy>>,
 }
 
 impl KnownSubscription {
@@ -84,23 +80,23 @@ pub(crate) struct FannedSubscription {
     /// Its queue.
     pub(crate) at: QueueRef,
     /// Whether it accepts each message of the post. None when it accepts all.
-    accepts: Option<Vec<bool>>,
+    pub(in crate::slot) accepts: Option<Vec<bool>>,
     /// The messages that it accepts.
-    amount: Amount,
+    pub(in crate::slot) amount: Amount,
     /// Whether the post leaves it out, because it is suspended or the copies do not fit.
-    is_left_out: bool,
+    pub(in crate::slot) is_left_out: bool,
     /// Whether the message arrives from another queue: no client is there to be refused.
-    is_arrival: bool,
+    pub(in crate::slot) is_arrival: bool,
     /// Whether the message arrives from the queue of the subscription itself. It has left room there, and would wait for
     /// ever if it were refused: the subscription may contain only messages like it.
-    is_return: bool,
+    pub(in crate::slot) is_return: bool,
 }
 
 /// The subscriptions that a post is for, as they were when it began.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FanOut {
     /// The subscriptions of the queue, ended ones too.
-    table: Arc<[KnownSubscription]>,
+    pub(in crate::slot) table: Arc<[KnownSubscription]>,
     /// The subscriptions that get a copy of some of the messages.
     pub(crate) fanned: Vec<FannedSubscription>,
     /// The copies together, without those for subscriptions that are left out.
@@ -169,58 +165,6 @@ impl QueueHandle {
         all.push(subscription);
         self.set_subscriptions(all);
         Ok(())
-    }
-
-    /// Returns the subscriptions that accept messages with these bodies. None when the queue is closed.
-    pub(crate) fn fan_out(&self, bodies: &[Bytes], now: Timestamp) -> Option<FanOut> {
-        let table = self.subscriptions()?;
-        if table.is_empty() {
-            return Some(FanOut { table, ..FanOut::default() });
-        }
-        let has_filters = table.iter().any(|known| known.filter.is_some());
-        let split: Vec<(Envelope, Bytes)> = bodies
-            .iter()
-            .filter(|_| has_filters)
-            .map(|body| Envelope::split(body.clone()))
-            .map(|(envelope, body)| (envelope, filtered_body(body)))
-            .collect();
-        let views: Vec<MessageView<'_>> =
-            split.iter().map(|(envelope, body)| MessageView::new(&envelope.attributes, body)).collect();
-        let whole = amount_of_bodies(bodies);
-        let mut fanned = Vec::with_capacity(table.len());
-        for known in table.iter().filter(|known| known.gets_copies(now)) {
-            let is_filtered = known.filter.is_some();
-            let accepts: Option<Vec<bool>> =
-                is_filtered.then(|| views.iter().map(|view| known.accepts(view)).collect());
-            let amount = accepts.as_ref().map_or(whole, |accepts| {
-                amount_of_bodies(
-                    bodies.iter().zip(accepts).filter(|(_, accepts)| **accepts).map(|(body, _)| body),
-                )
-            });
-            if amount != Amount::default() {
-                fanned.push(FannedSubscription {
-                    subscription: Arc::clone(&known.subscription),
-                    at: known.at.clone(),
-                    accepts,
-                    amount,
-                    is_left_out: false,
-                    is_arrival: false,
-                    is_return: false,
-                });
-            }
-        }
-        Some(FanOut { table, fanned, amount: Amount::default() })
-    }
-
-    /// As `fan_out`, for one prepared message, which arrives from another queue.
-    pub(crate) fn fan_out_arrival(&self, message: &Message, now: Timestamp) -> Option<FanOut> {
-        let mut fan_out = self.fan_out(std::slice::from_ref(&message.body), now)?;
-        for fanned in &mut fan_out.fanned {
-            fanned.is_arrival = true;
-            fanned.is_return =
-                matches!(&message.header.state, State::Prepared(source) if source.at == fanned.at);
-        }
-        Some(fan_out)
     }
 
     /// Checks whether the copies of an arriving message fit, beside those of other ones that are about to arrive: their
@@ -490,10 +434,4 @@ impl FannedSubscription {
             may_fit: backlog.bounds.fit(copies),
         }
     }
-}
-
-fn amount_of_bodies<'a>(bodies: impl IntoIterator<Item = &'a Bytes>) -> Amount {
-    bodies
-        .into_iter()
-        .fold(Amount::default(), |sum, body| sum.plus(Amount { messages: 1, bytes: count(body) }))
 }

@@ -1,0 +1,103 @@
+//! Which subscriptions of a queue get copies of new messages.
+//!
+//! A filter may have to look at each value of a long body, and a queue may have a thousand filters. So the search pauses
+//! for other tasks, and ends with its request.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use angarium_core::envelope::Envelope;
+use angarium_core::message::{Message, State};
+use angarium_core::quota::Amount;
+use angarium_core::subscription::filtered_body;
+use angarium_core::time::Timestamp;
+use angarium_filter::MessageView;
+
+use crate::limits;
+use crate::slot::commit::count;
+use crate::slot::queue_handle::QueueHandle;
+use crate::slot::subscriptions::{FanOut, FannedSubscription};
+
+/// Lets other tasks run after each [`limits::FILTER_WORK`] of work.
+pub(crate) struct WorkPauses {
+    busy_since: Instant,
+}
+
+impl WorkPauses {
+    pub(crate) fn begin() -> Self {
+        Self { busy_since: Instant::now() }
+    }
+
+    /// Pauses if it is time.
+    pub(crate) async fn pause(&mut self) {
+        if self.busy_since.elapsed() >= limits::FILTER_WORK {
+            tokio::task::yield_now().await;
+            self.busy_since = Instant::now();
+        }
+    }
+}
+
+impl QueueHandle {
+    /// Returns the subscriptions that accept messages with these bodies. None when the queue is closed.
+    pub(crate) async fn fan_out(&self, bodies: &[Bytes], now: Timestamp) -> Option<FanOut> {
+        let table = self.subscriptions()?;
+        if table.is_empty() {
+            return Some(FanOut { table, ..FanOut::default() });
+        }
+        let has_filters = table.iter().any(|known| known.filter.is_some());
+        let split: Vec<(Envelope, Bytes)> = bodies
+            .iter()
+            .filter(|_| has_filters)
+            .map(|body| Envelope::split(body.clone()))
+            .map(|(envelope, body)| (envelope, filtered_body(body)))
+            .collect();
+        let views: Vec<MessageView<'_>> =
+            split.iter().map(|(envelope, body)| MessageView::new(&envelope.attributes, body)).collect();
+        let (whole, mut pauses) = (amount_of_bodies(bodies), WorkPauses::begin());
+        let mut fanned = Vec::with_capacity(table.len());
+        for known in table.iter().filter(|known| known.gets_copies(now)) {
+            let (mut accepts, mut amount) = (None, whole);
+            if known.filter.is_some() {
+                let mut each = Vec::with_capacity(views.len());
+                for view in &views {
+                    each.push(known.accepts(view));
+                    pauses.pause().await;
+                }
+                let accepted = bodies.iter().zip(&each).filter(|(_, accepts)| **accepts);
+                amount = amount_of_bodies(accepted.map(|(body, _)| body));
+                accepts = Some(each);
+            }
+            if amount != Amount::default() {
+                fanned.push(FannedSubscription {
+                    subscription: Arc::clone(&known.subscription),
+                    at: known.at.clone(),
+                    accepts,
+                    amount,
+                    is_left_out: false,
+                    is_arrival: false,
+                    is_return: false,
+                });
+            }
+        }
+        Some(FanOut { table, fanned, amount: Amount::default() })
+    }
+
+    /// As `fan_out`, for one prepared message, which arrives from another queue.
+    pub(crate) async fn fan_out_arrival(&self, message: &Message, now: Timestamp) -> Option<FanOut> {
+        let mut fan_out = self.fan_out(std::slice::from_ref(&message.body), now).await?;
+        for fanned in &mut fan_out.fanned {
+            fanned.is_arrival = true;
+            fanned.is_return =
+                matches!(&message.header.state, State::Prepared(source) if source.at == fanned.at);
+        }
+        Some(fan_out)
+    }
+}
+
+fn amount_of_bodies<'a>(bodies: impl IntoIterator<Item = &'a Bytes>) -> Amount {
+    bodies
+        .into_iter()
+        .fold(Amount::default(), |sum, body| sum.plus(Amount { messages: 1, bytes: count(body) }))
+}
