@@ -21,8 +21,8 @@ const MANIFEST: &str = "manifest.json";
 const UNFINISHED: &str = ".unfinished-";
 /// Bytes that are read or written at a time.
 const BUFFER: usize = limits::BACKUP_BLOCK_BYTES;
-/// Bytes after which the stream is synced.
-const SYNC_BYTES: usize = 4 << 20;
+/// Bytes after which the stream is synced: so few that a commit of the service which waits for them does not wait long.
+const SYNC_BYTES: usize = 1 << 20;
 
 /// Why a backup is not in its directory.
 #[derive(Debug, ThisError)]
