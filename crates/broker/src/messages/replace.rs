@@ -63,6 +63,10 @@ impl Messages {
         when: Requeue,
         body: Bytes,
     ) -> Result<MessageId, Error> {
+        for own in queue.closed_fills() {
+            // Only an open one shows whether it has yet to copy the message.
+            self.0.open_queues.open_if_there(&queue.slot().queue(&own)).await?;
+        }
         queue.begin_requeue(id).map_err(begin_error)?;
         let found = async { queue.store()?.get(queue.id(), &[id]).await };
         let old = match found.await {
@@ -79,7 +83,9 @@ impl Messages {
         let stored = old.header.clone();
         match self.replacement(queue, old, when, body).await {
             Ok(Replacement { message, pool, room }) => {
-                let (id, outcome) = queue.submit_replacement(&stored, message, &pool, room)?;
+                let submitted = queue.submit_replacement(&stored, message, &pool, room);
+                let show = |_: &Error| queue.show_selected(std::iter::once(&stored), &[]);
+                let (id, outcome) = submitted.inspect_err(show)?;
                 settled(outcome).await.map(|()| id)
             }
             Err(error) => {

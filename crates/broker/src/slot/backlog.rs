@@ -205,7 +205,8 @@ impl Backlog {
 
     /// The stored copies beyond the bounds.
     pub(crate) fn excess(&self) -> Amount {
-        if self.bounds.overflow == Overflow::DropOldest {
+        // What could not be counted may have been removed by a consumer.
+        if self.bounds.overflow == Overflow::DropOldest && !self.is_uncounted {
             self.stored.minus(self.bounds.most)
         } else {
             Amount::default()
@@ -323,9 +324,23 @@ impl Backlog {
         self.is_uncounted
     }
 
-    /// Whether a post could reach the bounds, whatever else a slot writer has to write.
+    /// Whether a post could reach the bounds, whatever else a slot writer has to write; or a fill from the oldest message
+    /// could wait for room.
     fn is_near(&self) -> bool {
-        self.is_suspended || self.is_uncounted || !self.bounds.fit(self.held().plus(limits::BACKLOG_NEAR))
+        let held = self.held();
+        let is_filling = !self.filled.is_over() && self.filled.pass.is_none();
+        self.is_suspended
+            || self.is_uncounted
+            || !self.bounds.fit(held.plus(limits::BACKLOG_NEAR))
+            || is_filling && !self.bounds.fit(held.plus(held))
+    }
+
+    /// Applies changed bounds. What is stored is counted again if it may be too much for them: removals far from the former
+    /// bounds were not counted.
+    fn set_bounds(&mut self, bounds: CopyBounds) {
+        self.bounds = bounds;
+        self.is_uncounted |= self.is_near();
+        self.resume();
     }
 }
 
@@ -406,9 +421,8 @@ impl Slot {
     pub(crate) fn set_bounds(self: &Arc<Self>, at: &QueueRef, bounds: CopyBounds) {
         let mut state = self.lock();
         let Some(backlog) = state.queues.get_mut(at).and_then(|queue| queue.backlog.as_mut()) else { return };
-        backlog.bounds = bounds;
-        backlog.resume();
-        if backlog.may_catch_up() {
+        backlog.set_bounds(bounds);
+        if backlog.is_uncounted || backlog.may_catch_up() {
             state.note_fill(at);
         }
     }

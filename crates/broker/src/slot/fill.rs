@@ -17,10 +17,9 @@ use angarium_core::ids::{MessageId, SubscriptionId};
 use angarium_core::message::{Message, Retention};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
-use angarium_core::quota::Amount;
 
 use crate::ledger::quota_ledger::Reservation;
-use crate::slot::backlog::Backlog;
+use crate::slot::backlog::{Backlog, amount_of};
 use crate::slot::locked::LockedSlot;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::removal_watch::RemovalWatch;
@@ -59,6 +58,11 @@ pub(crate) struct FillPage {
 }
 
 impl FillPage {
+    /// Whether the first copy fits into no empty subscription: to wait for room would be in vain.
+    fn is_beyond(&self, backlog: &Backlog) -> bool {
+        !backlog.bounds.fit(amount_of(self.copies.first()))
+    }
+
     /// Leaves out the messages that have left their queue.
     fn leave_out(&mut self, removals: &RemovalWatch) {
         let all = std::mem::take(&mut self.messages).into_iter().zip(std::mem::take(&mut self.copies));
@@ -155,7 +159,7 @@ impl QueueHandle {
                 backlog.room_for(&page.copies, page.progress.pass).is_some_and(|most| {
                     // One that no bounds have room for is left out when it is submitted.
                     page.keep(most.max(1));
-                    most > 0 || backlog.written() == Amount::default()
+                    most > 0 || page.is_beyond(backlog)
                 })
             }
             Some(_) | None => true,
@@ -185,7 +189,7 @@ impl QueueHandle {
             if is_bounded {
                 let Some(most) = backlog.room_for(&page.copies, progress.pass) else { return Ok(None) };
                 if most < page.copies.len() {
-                    if page.copies.len() > 1 || backlog.written() != Amount::default() {
+                    if page.copies.len() > 1 || !page.is_beyond(backlog) {
                         return Ok(None);
                     }
                     page.copies.clear();
@@ -224,13 +228,9 @@ impl QueueHandle {
 }
 
 impl Slot {
-    /// Returns the subscriptions that may have to be filled, with their sources.
-    pub(crate) fn fills(self: &Arc<Self>) -> Vec<(QueueRef, SubscriptionId)> {
-        let state = self.lock();
-        let of = |(at, ids): (&QueueRef, &Vec<SubscriptionId>)| -> Vec<_> {
-            ids.iter().map(|id| (at.clone(), *id)).collect()
-        };
-        state.fills.iter().flat_map(of).collect()
+    /// Returns the subscriptions that may have to be filled, by their source.
+    pub(crate) fn fills(self: &Arc<Self>) -> Vec<(QueueRef, Vec<SubscriptionId>)> {
+        self.lock().fills.iter().map(|(at, ids)| (at.clone(), ids.clone())).collect()
     }
 
     /// Notes that the queue of a subscription is filled, unless there is more by now.

@@ -15,8 +15,10 @@
 //! A message that arrived from another queue has an id before the ones of its time. What tells whether it was left out is
 //! the position at which it arrived; a pass begins to read where the least of these ids are.
 
+use std::sync::Arc;
+
 use angarium_core::error::Error;
-use angarium_core::ids::MessageId;
+use angarium_core::ids::{MessageId, SubscriptionId};
 use angarium_core::message::{Header, Message};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
@@ -210,6 +212,13 @@ impl OpenQueue {
 }
 
 impl QueueHandle {
+    /// Returns the closed queues of subscriptions that may have to be filled with messages of the queue.
+    pub(crate) fn closed_fills(&self) -> Vec<QueueRef> {
+        let state = self.slot.lock();
+        let own = state.fills.get(&self.at).into_iter().flatten().map(|id| self.at.of_subscription(*id));
+        own.filter(|own| !state.queues.contains_key(own)).collect()
+    }
+
     /// Begins the next pass over the gap of a suspended subscription, if there is room. The caller holds the gate of the queue.
     pub(crate) fn begin_pass(&self) -> Result<Option<BegunPass>, Error> {
         let now = self.slot.around.replica.clock.now();
@@ -253,6 +262,28 @@ impl SlotState {
         if !ids.contains(&id) {
             ids.push(id);
         }
+    }
+
+    /// Whether a message of a queue is still to be copied for a subscription by a fill that has begun. With another id it
+    /// would be behind the end of that fill, and not be copied.
+    pub(in crate::slot) fn is_awaited_by_fill(&self, source: &QueueRef, stored: &Header) -> bool {
+        // A fill copies no message that has an outcome.
+        let ids = self.fills.get(source).filter(|_| !stored.state.is_kept());
+        let subscriptions = self.queues.get(source).map(|queue| Arc::clone(&queue.subscriptions));
+        let is_confirmed = |id: &SubscriptionId| {
+            let known = subscriptions.iter().flat_map(|all| all.iter()).find(|known| known.id() == *id);
+            known.is_some_and(|known| known.subscription.is_confirmed())
+        };
+        ids.into_iter().flatten().filter(|id| is_confirmed(id)).any(|id| {
+            let Some(own) = self.queues.get(&source.of_subscription(*id)) else { return true };
+            match own.fill {
+                Some(Fill::Running(progress)) => {
+                    stored.id > progress.after && progress.covers(position(stored))
+                }
+                Some(Fill::Joining) => true,
+                Some(Fill::Due) | None => false,
+            }
+        })
     }
 
     /// Whether the open queue of a subscription is to be filled.

@@ -14,6 +14,9 @@ use crate::slot::state::SlotState;
 use crate::writer::change::Change;
 use crate::writer::pending::{SlotWriter, WriteOutcome};
 
+/// The text of an error, see [`Error::Busy`].
+const AWAITED: &str = "a subscription has yet to copy the message";
+
 impl QueueHandle {
     /// Hides a message to make it available again.
     pub(crate) fn begin_requeue(&self, id: MessageId) -> Result<(), Error> {
@@ -50,6 +53,7 @@ impl QueueHandle {
     ) -> Result<(MessageId, WriteOutcome), Error> {
         let now = self.slot.around.replica.clock.now();
         let mut locked = self.slot.lock();
+        let is_awaited = locked.is_awaited_by_fill(&self.at, stored);
         let state: &mut SlotState = &mut locked;
         let SlotState { queues, writers, ids, .. } = state;
         let queue =
@@ -57,6 +61,7 @@ impl QueueHandle {
         let open = writers.get(pool).map_or_else(|| Err(self.closed()), SlotWriter::check_open);
         // A migration may have begun or been canceled since the pool was found; the message stays in that pool.
         let route = open.and_then(|()| route_to(&queue.placement, pool).ok_or_else(|| self.closed()));
+        let route = if is_awaited { Err(Error::Busy(AWAITED)) } else { route };
         let route = route.inspect_err(|_| queue.engine.leave_selected_as_is(stored))?;
         // Kept messages are outside the groups.
         if !stored.state.is_kept() {

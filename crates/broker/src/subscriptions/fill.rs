@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use angarium_core::envelope::Envelope;
 use angarium_core::error::Error;
 use angarium_core::ids::{MessageId, SubscriptionId};
+use angarium_core::maps::HashMap;
 use angarium_core::message::Message;
 use angarium_core::names::QueueRef;
 use angarium_core::subscription::filtered_body;
@@ -17,6 +20,7 @@ use angarium_filter::MessageView;
 use crate::limits;
 use crate::messages::pool_page::{EntriesById, PoolPage};
 use crate::slot::backlog::amount_of;
+use crate::slot::fan_out::WorkPauses;
 use crate::slot::fill::{BegunFill, Fill, FillPage};
 use crate::slot::gaps::{BegunPass, position};
 use crate::slot::queue_handle::QueueHandle;
@@ -24,16 +28,21 @@ use crate::slot::slot_queue::SlotQueue;
 use crate::slot::state::Slot;
 use crate::stores::queue_store::PageBound;
 use crate::subscriptions::Subscriptions;
+use crate::writer::change::Change;
 use crate::writer::notes::FillProgress;
 use crate::writer::pending::settled;
+
+/// The pages under way that take long, by their source.
+type SlowFills = HashMap<QueueRef, JoinHandle<bool>>;
 
 impl Subscriptions {
     /// Fills the queues of subscriptions until the service stops.
     pub(crate) async fn fill_queues(&self) {
         let mut pause = limits::FILL_TICK;
+        let mut slow = SlowFills::default();
         // One page of each in turn, so that a long fill delays no other, nor the end of the service.
         while self.0.replica.sleep_tick(pause).await {
-            pause = if self.fill_round().await { Duration::ZERO } else { limits::FILL_TICK };
+            pause = if self.fill_round(&mut slow).await { Duration::ZERO } else { limits::FILL_TICK };
         }
     }
 
@@ -53,17 +62,38 @@ impl Subscriptions {
         }
     }
 
-    /// Copies a page for each subscription that is to be filled. Returns whether there is more to copy at once.
-    async fn fill_round(&self) -> bool {
+    /// Copies a page for each subscription that is to be filled. Returns whether there is more to copy at once. A page that
+    /// takes long continues beside the others: its pool may hang.
+    async fn fill_round(&self, slow: &mut SlowFills) -> bool {
+        slow.retain(|_, fill| !fill.is_finished());
         let mut is_more = false;
         for slot in self.0.slots.owned() {
-            for (at, id) in slot.fills() {
-                match self.fill_some(&slot, &at, id).await {
-                    Ok(more) => is_more |= more,
-                    Err(error) => {
-                        let subject = format_args!("subscription {id} of queue {}", at.name);
-                        self.0.replica.task_failed("fill the queue of a subscription", subject, &error);
-                    }
+            for (at, ids) in slot.fills() {
+                if slow.contains_key(&at) {
+                    continue;
+                }
+                let wait = if slow.is_empty() { limits::FILL_WAIT } else { limits::FILL_WAIT_BESIDE };
+                let (subscriptions, slot, source) = (self.clone(), Arc::clone(&slot), at.clone());
+                let fill = async move { subscriptions.fill_source(&slot, &source, ids).await };
+                let mut fill = self.0.replica.tasks.spawn(fill);
+                match timeout(wait, &mut fill).await {
+                    Ok(more) => is_more |= more.unwrap_or(false),
+                    Err(_) => _ = slow.insert(at, fill),
+                }
+            }
+        }
+        is_more
+    }
+
+    /// Copies a page for each of these subscriptions of a queue. Returns whether there is more to copy.
+    async fn fill_source(&self, slot: &Arc<Slot>, at: &QueueRef, ids: Vec<SubscriptionId>) -> bool {
+        let mut is_more = false;
+        for id in ids {
+            match self.fill_some(slot, at, id).await {
+                Ok(more) => is_more |= more,
+                Err(error) => {
+                    let subject = format_args!("subscription {id} of queue {}", at.name);
+                    self.0.replica.task_failed("fill the queue of a subscription", subject, &error);
                 }
             }
         }
@@ -129,19 +159,32 @@ impl Subscriptions {
     ) -> Result<bool, Error> {
         let all = source.subscriptions().ok_or_else(|| source.closed())?;
         let Some(known) = all.iter().find(|known| known.id() == id) else { return Ok(false) };
+        if source.migration().is_some() {
+            // Messages before the end may still be on their way to the older pool.
+            settled(source.submit(Change::remove_copied(Vec::new()))?).await?;
+        }
         let FilledPage { messages, next } = self.read_page(source, progress).await?;
         let (now, retention) = (self.0.replica.clock.now(), source.retention());
-        let is_wanted = |message: &&Message| {
+        let is_wanted = |message: &Message| {
             let (envelope, body) = Envelope::split(message.body.clone());
             let body: Bytes = filtered_body(body);
             known.accepts(&MessageView::new(&envelope.attributes, &body))
                 && !retention.is_some_and(|retention| message.header.is_expired(now, retention))
                 && progress.covers(position(&message.header))
         };
-        let wanted = messages.iter().filter(is_wanted);
+        let mut pauses = WorkPauses::begin();
+        let mut wanted = Vec::new();
+        for message in &messages {
+            if is_wanted(message) {
+                wanted.push(message);
+            }
+            pauses.pause().await;
+        }
         let terms = own.copy_terms(source.at(), &known.subscription, now);
         let terms = terms.ok_or_else(|| own.closed())?;
-        let copied = wanted.filter_map(|message| Some((message.header.id, terms.waiting_copy(message, id)?)));
+        let copied = wanted
+            .into_iter()
+            .filter_map(|message| Some((message.header.id, terms.waiting_copy(message, id)?)));
         let (messages, copies): (Vec<MessageId>, Vec<Message>) = copied.unzip();
         let progress = FillProgress { after: next, ..progress };
         let mut page = FillPage { source: source.clone(), copies, messages, progress };

@@ -88,7 +88,7 @@ impl MessageTransfers {
     /// Returns the subscriptions that get copies of an arriving message, with their queues open.
     async fn fan_out(&self, queue: &QueueHandle, message: &Message) -> Result<FanOut, Error> {
         let now = self.0.replica.clock.now();
-        let mut fan_out = queue.fan_out_arrival(message, now).ok_or_else(|| queue.closed())?;
+        let mut fan_out = queue.fan_out_arrival(message, now).await.ok_or_else(|| queue.closed())?;
         self.0.open_queues.open_subscriptions(queue, &fan_out.fanned).await?;
         queue.weigh(&mut fan_out);
         fan_out.check_bounds()?;

@@ -2,21 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use angarium_broker::NewSubscription;
 use angarium_core::access::Role;
 use angarium_core::claim::Holdings;
 use angarium_core::delay::Delay;
+use angarium_core::error::ErrorCode;
 use angarium_core::group::GroupName;
 use angarium_core::limits::Limits;
 use angarium_core::message::NewMessage;
 use angarium_core::names::QueueRef;
 use angarium_core::page::PageLimit;
 use angarium_core::quota::Quota;
+use angarium_core::settle::Requeue;
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tokio::task::JoinSet;
 
 use super::deadletters::{FOR_EVER, Lives};
 use super::faulty::Fault;
@@ -366,4 +371,80 @@ async fn random_history_of_fills_loses_and_doubles_none() {
             assert_eq!(copies.len(), distinct.len(), "some are doubled: {copies:?}");
         }
     }
+}
+
+/// No consumer reads the subscription, so it is never empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn message_beyond_the_bounds_holds_up_no_fill() {
+    let (whole, q) = (whole().await, queue("q"));
+    whole.post_bodies(&q, 3, 3_600).await;
+    whole.broker.messages_post(&q, vec![with_body(&"9".repeat(500))], None).await.unwrap();
+    whole.post_bodies(&q, 3, 3_600).await;
+    let bounds = r#"{"from": "oldest", "max_messages": 20, "max_bytes": 400}"#;
+    let bounded = NewSubscription { options: options(bounds), ..new("pull:") };
+    let id = whole.broker.subscription_create(&q, bounded).await.unwrap().id;
+    until("the fill waits", async || {
+        let copies = whole.broker.queue_stats(&q.of_subscription(id)).await.unwrap().free;
+        let view = whole.broker.subscription_get(&q, id).await.unwrap();
+        copies == 6 && view.backlog.is_some_and(|backlog| backlog.omissions.left_out == 1)
+    })
+    .await;
+}
+
+/// The replacement has an id behind the end of the fill, which would pass it over.
+#[tokio::test(flavor = "multi_thread")]
+async fn message_gets_no_other_body_before_a_fill_has_copied_it() {
+    let (whole, q) = (whole().await, queue("q"));
+    let ids = whole.post(&q, 20, 3_600).await;
+    let bounded = r#"{"from": "oldest", "max_messages": 4}"#;
+    let bounded = NewSubscription { options: options(bounded), ..new("pull:") };
+    let id = whole.broker.subscription_create(&q, bounded).await.unwrap().id;
+    let own = q.of_subscription(id);
+    until("the fill waits", async || whole.broker.queue_stats(&own).await.unwrap().free >= 2).await;
+    let replace = async |id| {
+        let again = Requeue::At(Delay::Seconds(0));
+        whole.broker.message_replace(&q, id, again, "77".into()).await
+    };
+    let refused = replace(ids[19]).await.unwrap_err();
+    assert_eq!(refused.error_code(), ErrorCode::Busy, "{refused}");
+    // The first one has been copied.
+    replace(ids[0]).await.unwrap();
+    let mut copies = Vec::new();
+    until("copies are missing", async || {
+        copies.extend(whole.delete_oldest(&own, 4).await);
+        copies.len() >= 20
+    })
+    .await;
+    until("the fill does not end", async || replace(ids[19]).await.is_ok()).await;
+    assert!(!copies.contains(&"77".to_owned()));
+}
+
+/// The tasks of the broker have one thread: without pauses the post would keep all others waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn filters_of_long_bodies_let_other_tasks_run() {
+    let (whole, q) = (whole().await, queue("q"));
+    let filter = r#"{"filter_scope": "body", "filter": {"a": [{"numeric": ["<", 0]}]}}"#;
+    for number in 0..60 {
+        let filtering = NewSubscription { options: options(filter), ..new(&format!("pull:{number}")) };
+        whole.broker.subscription_create(&q, filtering).await.unwrap();
+    }
+    let body = format!(r#"{{"a": [{}0]}}"#, "1,".repeat(120_000));
+    let (broker, at, is_over) = (whole.broker.clone(), q.clone(), Arc::new(AtomicBool::new(false)));
+    let ended = Arc::clone(&is_over);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        broker.messages_post(&at, vec![with_body(&body)], None).await.unwrap();
+        ended.store(true, Ordering::Relaxed);
+        0
+    });
+    tasks.spawn(async move {
+        let mut turns = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            turns += 1;
+        }
+        turns
+    });
+    let turns: u32 = tasks.join_all().await.into_iter().sum();
+    assert!(turns >= 15, "{turns}");
 }

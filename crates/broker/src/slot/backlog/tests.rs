@@ -1,6 +1,7 @@
 //! The decisions about copies near the bounds, and the counts of those left out.
 
 use super::*;
+use crate::writer::notes::GapPass;
 
 fn amount(messages: u64) -> Amount {
     Amount { messages, bytes: 10 * messages }
@@ -123,4 +124,53 @@ fn suspension_with_messages_to_copy_lasts() {
         let next = opened(overflow, StoredBacklog { omissions, ..found(amount(0)) });
         assert_eq!(next.is_suspended(), overflow != Overflow::DropOldest, "{overflow:?}");
     }
+}
+
+/// As many copies as are far from wide bounds, and more than half of them.
+const OVER_HALF: u64 = 600_000;
+
+/// Of so many kilobytes.
+fn large(messages: u64) -> Amount {
+    Amount { messages, bytes: 1_000 * messages }
+}
+
+fn wide(messages: u64) -> CopyBounds {
+    CopyBounds { most: large(messages), overflow: Overflow::Refuse }
+}
+
+#[test]
+fn copies_are_counted_before_a_fill_waits_for_room() {
+    let begun = FillProgress { end: id(9), ..FillProgress::NONE };
+    let passing = FillProgress { pass: Some(GapPass::NONE), ..begun };
+    let ended = FillProgress { after: id(9), ..begun };
+    for (fill, stored, is_near) in [
+        (Some(begun), OVER_HALF, true),
+        (Some(begun), 400_000, false),
+        (Some(passing), OVER_HALF, false),
+        (Some(ended), OVER_HALF, false),
+        (None, OVER_HALF, false),
+    ] {
+        let backlog = Backlog::new(wide(1_000_000), StoredBacklog { fill, ..found(large(stored)) });
+        assert_eq!(backlog.is_near(), is_near, "{fill:?} {stored}");
+        assert_eq!(backlog.room_for(&[], None).is_none(), stored == OVER_HALF);
+    }
+}
+
+#[test]
+fn copies_are_counted_again_for_lower_bounds() {
+    for (messages, is_uncounted) in [(OVER_HALF, true), (900_000, false)] {
+        let mut backlog = Backlog::new(wide(1_000_000), found(large(OVER_HALF)));
+        backlog.set_bounds(wide(messages));
+        assert_eq!(backlog.is_uncounted(), is_uncounted, "{messages}");
+    }
+}
+
+#[test]
+fn uncounted_copies_are_not_dropped() {
+    let mut backlog = of_queue(Overflow::DropOldest, 12);
+    assert_eq!(backlog.excess(), amount(2));
+    backlog.is_uncounted = true;
+    assert_eq!(backlog.excess(), Amount::default());
+    backlog.learn(amount(11));
+    assert_eq!(backlog.excess(), amount(1));
 }
