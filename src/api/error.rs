@@ -232,7 +232,7 @@ const OUTAGE: (&str, &str) = (
 
 const DAMAGE: (&str, &str) = (
     "500",
-    "What is stored of this is damaged (`damaged`): it fails again when it is repeated, and nothing was written.",
+    "The stored data that the request needs is damaged (`damaged`): a repetition fails too, and nothing was written.",
 );
 
 impl IntoResponses for Errors {

@@ -29,8 +29,8 @@ pub struct QueueAttributes {
     /// Seconds that a message lives in the queue for dead letters: from 60 to 1209600 unless the service is set otherwise
     /// (`--min-message-ttl`, `--max-message-ttl`). It keeps its own life when absent.
     _dead_letter_queue_messages_ttl: Option<i64>,
-    /// How often a message may be claimed before it becomes a dead letter. It has an effect beside `_dead_letter_queue` only;
-    /// 0 is none.
+    /// How often a message may be claimed before it becomes a dead letter. Without `_dead_letter_queue` it bounds only the
+    /// attempts of messages that a holder settles as failed; 0 is none.
     #[schema(minimum = 0, maximum = 4_294_967_295_u32)]
     _max_claim_count: Option<i64>,
     /// Seconds that messages are kept after they were settled which name no `keep`: done ones with their result, failed ones

@@ -114,7 +114,7 @@ pub async fn post(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct BatchDeletionQuery {
-    /// The ids of messages, at most 20. Those that do not exist are deleted already.
+    /// The ids of messages, at most 20. An id of no message counts as deleted.
     #[param(value_type = Vec<String>, style = Form, explode = false, required = true)]
     ids: Option<String>,
     /// The claims that messages of `ids` are under, at most 20.

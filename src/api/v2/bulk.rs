@@ -173,7 +173,7 @@ async fn by_ids(broker: &Broker, asked: &QueueRequest, ids: &str) -> Result<Vec<
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DeletionQuery {
-    /// The ids of messages, at most 20. Those that do not exist are deleted already.
+    /// The ids of messages, at most 20. An id of no message counts as deleted.
     #[param(value_type = Option<Vec<String>>, style = Form, explode = false, nullable = false)]
     ids: Option<String>,
     /// The claims that messages of `ids` are under, at most 20.

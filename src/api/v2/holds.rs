@@ -149,8 +149,8 @@ impl From<AppliedHold> for HoldView {
 
 /// Hold a queue
 ///
-/// The hold replaces an earlier one. After the answer no claim request that begins later gets a message, and no post
-/// that begins later is stored, whatever fails. Claims that exist continue: they are renewed, settled, deleted and
+/// The hold replaces an earlier one. With `claim`, no claim request that begins after the answer gets a message; with
+/// `post` or `discard`, no post that begins after it is stored, whatever fails. Claims that exist continue: they are renewed, settled, deleted and
 /// released as always. Messages expire while the queue is held. Peeks, requeues, purges, migrations, and messages that
 /// arrive from other queues are not held.
 #[utoipa::path(

@@ -44,7 +44,7 @@ struct PostedMessage {
     /// Any JSON. It is kept and given back byte for byte.
     #[schema(value_type = serde_json::Value)]
     body: Box<RawValue>,
-    /// Seconds that it lives; 3600 when absent.
+    /// Seconds that it lives; the queue's `_default_message_ttl` when absent.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(minimum = 60, maximum = 1_209_600, nullable = false)]
     ttl: Option<i64>,

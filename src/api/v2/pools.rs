@@ -366,7 +366,7 @@ pub struct PoolDeleteQuery {
 /// A pool with queues is refused. The content of its storage stays, and belongs to no pool.
 ///
 /// With `force` a used pool is deleted, which need not be reachable: **the messages in it are lost**. Its queues keep
-/// their metadata and continue empty in other pools of their flavor. A queue that is being migrated keeps its
+/// their metadata and continue empty in other pools of their flavor; their subscriptions are deleted. A queue that is being migrated keeps its
 /// messages in the other pool. Discarded messages are counted in the log while the pool answers. When a queue finds no
 /// other pool, nothing is changed (409). After an answer with an unknown outcome the request can be repeated.
 #[utoipa::path(

@@ -12,7 +12,8 @@ use crate::api::json::reply;
 use angarium_broker::{Broker, QuotaView};
 
 /// What a project holds beside what it may. What is on its way in counts already, and what is on its way out still
-/// does; a message whose life has ended counts until it is removed, which takes half a minute at most.
+/// does; a message whose life has ended counts until a sweep removes it: half a minute later, and up to a thirty-second
+/// part of its ttl more.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Quota {
     /// The project.

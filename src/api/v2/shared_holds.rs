@@ -120,8 +120,8 @@ pub async fn list(
 
 /// Hold a pool
 ///
-/// The hold replaces an earlier one. After the answer no claim request that begins later gets a message of the queues in the pool,
-/// and no post to them that begins later is stored, whatever fails. A queue that moves between
+/// The hold replaces an earlier one. With `claim`, no claim request that begins after the answer gets a message of the
+/// queues in the pool; with `post` or `discard`, no post to them that begins after it is stored, whatever fails. A queue that moves between
 /// two pools is held while one of them is. The weight of the pool stays as it is. Claims that exist continue:
 /// they are renewed, settled, deleted and released as always. The answer waits until every replica that serves queues
 /// knows the hold, and until no former one can act against it, which may take as long as a session of a stopped replica
@@ -200,8 +200,8 @@ pub async fn pool_delete(
 
 /// Hold a project
 ///
-/// The hold replaces an earlier one. After the answer no claim request that begins later gets a message of the queues of the project,
-/// and no post to them that begins later is stored, whatever fails. Queues that are created later are
+/// The hold replaces an earlier one. With `claim`, no claim request that begins after the answer gets a message of the
+/// queues of the project; with `post` or `discard`, no post to them that begins after it is stored, whatever fails. Queues that are created later are
 /// held too, so the project need not have any. Claims that exist continue:
 /// they are renewed, settled, deleted and released as always. The answer waits until every replica that serves queues
 /// knows the hold, and until no former one can act against it, which may take as long as a session of a stopped replica

@@ -50,7 +50,7 @@ struct QueueTotal {
 /// How many messages there are.
 #[derive(Debug, Serialize, ToSchema)]
 struct MessageTotals {
-    /// Those that no claim holds, in any state, also kept ones and those in transfer.
+    /// Messages that no claim holds, in any state: kept ones and messages in transfer too.
     free: u64,
     /// Those under a live claim, in queues that their replicas have opened.
     claimed: u64,

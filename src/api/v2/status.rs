@@ -25,7 +25,7 @@ use angarium_core::names::QueueName;
 #[into_params(parameter_in = Query)]
 pub struct StatusQuery {
     /// Seconds to wait until the message is done, failed or gone. After them the answer has its current state. Not at
-    /// all when absent, and a message that is done or failed is not found then.
+    /// all when absent; then a message that is done or failed is found only with `X-Message-Details: true`.
     #[param(value_type = Option<u32>, minimum = 0, maximum = 20, nullable = false)]
     wait: Option<String>,
 }

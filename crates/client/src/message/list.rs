@@ -27,7 +27,7 @@ pub struct ListArgs {
     /// Claimed ones too
     #[arg(long)]
     include_claimed: bool,
-    /// Those that are not due yet too
+    /// Lists delayed messages too
     #[arg(long)]
     include_delayed: bool,
     /// Leave out what was posted under the same --client-id
