@@ -316,12 +316,16 @@ impl Redrive {
 
     /// Continues tasks that earlier owners of the slot have begun.
     pub(crate) async fn resume_tasks(&self, slot: &Arc<Slot>) -> Result<(), Error> {
+        let mut resumed = Ok(());
         for (id, at) in self.0.replica.catalogue.active_move_tasks(slot.owned.slot).await? {
             let queue = slot.queue(&at);
-            self.0.open_queues.open(&queue).await?;
-            self.carry_on_tasks(queue.with_id(id));
+            match self.0.open_queues.open_if_there(&queue).await {
+                Ok(_) => self.carry_on_tasks(queue.with_id(id)),
+                // The tasks of other queues continue.
+                Err(error) => resumed = resumed.and(Err(error)),
+            }
         }
-        Ok(())
+        resumed
     }
 
     async fn run_tasks(&self, queue: &QueueHandle) {

@@ -311,7 +311,7 @@ impl MessageTransfers {
                 absent.push(lives.arriving(message, peer));
             }
         }
-        let AdmittedArrivals { messages: absent, refusal } = self.admit_arrivals(target, absent, &ids).await;
+        let AdmittedArrivals { messages: absent, refusal } = self.admit_arrivals(&target.queue, absent).await;
         if !absent.is_empty() {
             headers.extend(absent.iter().map(|message| message.header.clone()));
             target.queue.transfer_change(Change::prepare(absent)).await?;
@@ -370,7 +370,7 @@ impl MessageTransfers {
     /// there any more, or put them back.
     async fn open_source(&self, peer: &Peer) -> Result<Option<QueueHandle>, Error> {
         let queue = self.0.slots.queue(&peer.at).await?;
-        self.0.open_queues.open(&queue).await
+        self.0.open_queues.open_if_there(&queue).await
     }
 }
 

@@ -210,7 +210,7 @@ impl MessageTransfers {
         let _outgoing = self.0.slots.hold_outgoing(&at).await;
         self.check_owner(departure.owner).await?;
         let queue = self.0.slots.queue(&at).await?;
-        let Some(queue) = self.0.open_queues.open(&queue).await? else { return Ok(()) };
+        let Some(queue) = self.0.open_queues.open_if_there(&queue).await? else { return Ok(()) };
         if queue.id() != departure.source_id {
             return Ok(());
         }
