@@ -61,9 +61,10 @@ async fn gap_outlives_a_restart(stores: &Stores, whole: Whole, uri: &str) {
     let whole = start(stores).await;
     let mut copies: Vec<usize> = Vec::new();
     until("it does not catch up", async || {
+        let is_filling = backlog(&whole, &q, id).await.is_filling;
         let taken = take(&whole, &own, 20).await;
         copies.extend(&taken);
-        taken.is_empty() && !backlog(&whole, &q, id).await.is_filling
+        taken.is_empty() && !is_filling
     })
     .await;
     assert_eq!(copies, (20..60).collect::<Vec<_>>(), "{uri}");

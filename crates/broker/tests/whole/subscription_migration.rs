@@ -240,9 +240,10 @@ async fn fill_and_gap_copy_once_in_a_migration() {
         let (whole, _) = pools.start().await;
         let mut copies = Vec::new();
         until("it does not catch up", async || {
+            let is_filling = backlog(&whole, &q, gap).await.is_filling;
             let taken = take(&whole, &suspended, 20).await;
             copies.extend(&taken);
-            taken.is_empty() && !backlog(&whole, &q, gap).await.is_filling
+            taken.is_empty() && !is_filling
         })
         .await;
         whole.arrived(&q).await;
