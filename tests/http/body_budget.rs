@@ -288,7 +288,7 @@ fn waiting_receive_holds_no_body() {
     assert!(answer(&waiting).contains("ReceiptHandle"));
 }
 
-/// Who has no token, and a signature that may be one of the service, is held to the same.
+/// A client without a token, whose signature may be one of the service, is held to the same bounds.
 #[test]
 fn forged_confirmations_of_one_address_take_a_quarter() {
     let data = tempfile::tempdir().unwrap();

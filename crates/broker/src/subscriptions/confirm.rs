@@ -29,8 +29,8 @@ pub enum ConfirmationSender {
 }
 
 impl ConfirmationSender {
-    /// Returns the error of a look-up that this sender may see. A sender who has proven nothing yet does not learn which
-    /// queues and topics there are.
+    /// Returns the error of a look-up as this sender may see it. Without a proof a sender does not learn which queues and
+    /// topics there are.
     fn shown(&self, error: Error, id: SubscriptionId) -> Error {
         match (self, error) {
             (Self::Signed(_), Error::NotFound { .. }) => no_subscription(id),
