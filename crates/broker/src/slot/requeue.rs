@@ -43,7 +43,7 @@ impl QueueHandle {
     }
 
     /// Submits a new message in the place of a hidden one, which the pool has with the header `stored`. Returns the id of
-    /// the new message.
+    /// the new message. After an error the caller shows the hidden one again.
     pub(crate) fn submit_replacement(
         &self,
         stored: &Header,
@@ -53,16 +53,16 @@ impl QueueHandle {
     ) -> Result<(MessageId, WriteOutcome), Error> {
         let now = self.slot.around.replica.clock.now();
         let mut locked = self.slot.lock();
-        let is_awaited = locked.is_awaited_by_fill(&self.at, stored);
+        if locked.is_awaited_by_fill(&self.at, stored) {
+            return Err(Error::Busy(AWAITED));
+        }
         let state: &mut SlotState = &mut locked;
         let SlotState { queues, writers, ids, .. } = state;
         let queue =
             queues.get_mut(&self.at).filter(|queue| queue.id == self.id).ok_or_else(|| self.closed())?;
         let open = writers.get(pool).map_or_else(|| Err(self.closed()), SlotWriter::check_open);
         // A migration may have begun or been canceled since the pool was found; the message stays in that pool.
-        let route = open.and_then(|()| route_to(&queue.placement, pool).ok_or_else(|| self.closed()));
-        let route = if is_awaited { Err(Error::Busy(AWAITED)) } else { route };
-        let route = route.inspect_err(|_| queue.engine.leave_selected_as_is(stored))?;
+        let route = open.and_then(|()| route_to(&queue.placement, pool).ok_or_else(|| self.closed()))?;
         // Kept messages are outside the groups.
         if !stored.state.is_kept() {
             queue.engine.requeue_read(stored);
