@@ -145,6 +145,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "server/restore.rs",
             // What tells a fence from another one.
             "storage/redis/stored.rs",
+            "storage/shared.rs",
         ],
     ),
     ("rcgen", &["cluster/identity.rs"]),

@@ -261,6 +261,8 @@ mutations! {
     CopyBeforeFillBegins = "copy-before-fill-begins", "P16";
     /// What a full subscription does not get is not counted.
     CountNoOmission = "count-no-omission", "P16";
+    /// The first message that is removed takes away the body that it shares with others.
+    RemoveSharedBody = "remove-shared-body", "P16";
     /// The note of a deleted queue is removed before its subscriptions are deleted.
     ForgetDroppedSubscriptions = "forget-dropped-subscriptions", "P16";
 }

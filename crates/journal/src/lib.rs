@@ -91,9 +91,13 @@ pub enum Space {
     Kept = 12,
     /// Kept messages by the time when they were settled.
     Settled = 13,
+    /// Bodies that several messages share.
+    Bodies = 14,
+    /// For each of these bodies: how many messages have it.
+    Readers = 15,
 }
 
-const SPACES: [(Space, &str); 14] = [
+const SPACES: [(Space, &str); 16] = [
     (Space::Meta, "meta"),
     (Space::Tree, "tree"),
     (Space::Records, "records"),
@@ -108,6 +112,8 @@ const SPACES: [(Space, &str); 14] = [
     (Space::Groups, "groups"),
     (Space::Kept, "kept"),
     (Space::Settled, "settled"),
+    (Space::Bodies, "bodies"),
+    (Space::Readers, "readers"),
 ];
 
 impl Space {

@@ -23,7 +23,10 @@ pub struct Txn<'a> {
 }
 
 fn is_read_back(space: Space) -> bool {
-    matches!(space, Space::Tree | Space::Records | Space::Totals | Space::Stamps | Space::Buckets)
+    matches!(
+        space,
+        Space::Tree | Space::Records | Space::Totals | Space::Stamps | Space::Buckets | Space::Readers
+    )
 }
 
 impl<'a> Txn<'a> {

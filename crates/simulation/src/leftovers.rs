@@ -56,6 +56,9 @@ fn leftovers(cluster: &Cluster, keeps_abandoned: bool) -> Vec<String> {
         left.extend(
             audit.queues.iter().filter(is_left).map(|queue| format!("the embedded pool has {queue:?}")),
         );
+        if audit.shared_bodies > 0 {
+            left.push(format!("the embedded pool has {} bodies of no message", audit.shared_bodies));
+        }
         left.extend(audit.unlisted);
     }
     let tree = cluster.nodes();

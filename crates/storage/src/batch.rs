@@ -44,6 +44,11 @@ impl Batch {
     pub fn needs_room(&self) -> bool {
         self.queues.iter().any(|queue| queue.changes.needs_room())
     }
+
+    /// Whether a body that several of its appends have may be stored once.
+    pub fn shares_bodies(&self) -> bool {
+        self.queues.iter().any(|queue| queue.changes.shares_bodies)
+    }
 }
 
 /// The changes of one queue in a batch.
@@ -86,6 +91,9 @@ pub struct Changes {
     pub notes: Vec<Note>,
     /// Kinds and keys of notes to remove, before `notes` are written. An absent note does no harm.
     pub note_removes: Vec<(u8, Bytes)>,
+    /// Whether the appends are copies of those of another queue of the batch, and every program that may read the pool
+    /// knows bodies that several entries share: then a pool may store such a body once. All else is as without it.
+    pub shares_bodies: bool,
 }
 
 impl Changes {
@@ -125,6 +133,14 @@ impl Changes {
         self.len() == 0
     }
 
+    /// Returns the ids of the entries to remove, in order and each once.
+    pub fn sorted_removes(&self) -> Vec<MessageId> {
+        let mut removes = self.removes.clone();
+        removes.sort_unstable();
+        removes.dedup();
+        removes
+    }
+
     /// Bytes of the new bodies.
     pub fn bytes(&self) -> usize {
         self.appends.iter().map(|message| message.body.len()).sum()
@@ -161,6 +177,7 @@ impl Changes {
             self.notes.retain(|note| !removed.contains(&(note.kind, &note.key[..])));
         }
         self.notes.extend_from_slice(&later.notes);
+        self.shares_bodies |= later.shares_bodies;
         if is_on(Mutation::RemoveNewDedupNote) {
             self.notes.retain(|note| !self.note_removes.contains(&(note.kind, note.key.clone())));
         }

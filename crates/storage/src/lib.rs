@@ -18,6 +18,7 @@ mod page;
 pub mod postgres;
 pub mod redis;
 mod retained;
+mod shared;
 mod stamp;
 mod tenant;
 

@@ -67,7 +67,7 @@ async fn backup_is_read_as_it_was_written() {
     let mut kept = KeptPairs::default();
     assert_eq!(read(&*bytes, &mut kept).unwrap(), manifest);
     assert_eq!((manifest.pairs(), kept.0.len()), (162, 162));
-    assert_eq!(manifest.parts.len(), 26);
+    assert_eq!(manifest.parts.len(), 30);
     let entries = |journal: usize| {
         let is_there = move |part: &&(PartPlace, Bytes, Bytes)| {
             part.0 == PartPlace { journal, space: Space::Entries } && part.2.len() == 8_000

@@ -36,6 +36,8 @@ mod reopening;
 mod retained;
 #[path = "../../../storage/tests/conformance/scans.rs"]
 mod scans;
+#[path = "../../../storage/tests/conformance/shared.rs"]
+mod shared;
 #[path = "../../../storage/tests/conformance/stamps.rs"]
 mod stamps;
 #[path = "../../../storage/tests/conformance/states.rs"]

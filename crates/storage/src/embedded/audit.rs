@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::stored::{self, QueueTotals};
-use super::{batch, entries, failed, scan};
+use super::{batch, bodies, entries, failed, scan};
 use crate::{StoreError, Totals};
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
@@ -16,6 +16,8 @@ use angarium_journal::{Space, View};
 pub struct Audit {
     /// Each queue that has any key, in order of its id.
     pub queues: Vec<AuditedQueue>,
+    /// Number of bodies that several messages have, or had.
+    pub shared_bodies: u64,
     /// Reasons why queues may be missing here.
     pub unlisted: Vec<String>,
 }
@@ -62,8 +64,12 @@ pub fn audit(view: &View) -> Audit {
             audit.unlisted.push(format!("queues of key space {} are not all known: {error}", space.name()));
         }
     }
-    for space in [Space::Tree, Space::Records, Space::Stamps, Space::Buckets] {
-        if let Err(error) = read(view, space, &[]) {
+    for space in [Space::Tree, Space::Records, Space::Stamps, Space::Buckets, Space::Bodies, Space::Readers] {
+        let keys = read(view, space, &[]);
+        if let (Space::Bodies, Ok(keys)) = (space, &keys) {
+            audit.shared_bodies = *keys;
+        }
+        if let Err(error) = keys {
             audit.unlisted.push(format!("key space {} cannot be read: {error}", space.name()));
         }
     }
@@ -86,9 +92,14 @@ fn list(view: &View, space: Space, queues: &mut BTreeSet<[u8; 16]>) -> Result<()
     Ok(())
 }
 
-/// Reads all keys with `prefix`.
-fn read(view: &View, space: Space, prefix: &[u8]) -> Result<(), StoreError> {
-    view.scan(space, prefix, prefix).try_for_each(|pair| pair.map(|_| ()).map_err(failed))
+/// Reads all keys with `prefix`. Returns their number.
+fn read(view: &View, space: Space, prefix: &[u8]) -> Result<u64, StoreError> {
+    let mut keys = 0;
+    for pair in view.scan(space, prefix, prefix) {
+        pair.map_err(failed)?;
+        keys += 1;
+    }
+    Ok(keys)
 }
 
 fn audit_queue(view: &View, queue: QueueId) -> AuditedQueue {
@@ -117,18 +128,24 @@ fn count(view: &View, space: Space, queue: QueueId, totals: &mut Totals) -> Resu
     let from: Bytes = stored::entry_key(queue, MessageId::ZERO);
     for pair in view.scan(space, queue.as_bytes(), &from) {
         let (key, value) = pair.map_err(failed)?;
-        let message = entries::decode_entry(stored::entry_id(&key)?, &value)?;
+        let stored = entries::decode_entry(stored::entry_id(&key)?, &value)?;
         let state = match space {
             Space::Entries => State::Ready,
-            _ => scan::header(view, queue, &message)?.state,
+            _ => scan::header(view, queue, &stored)?.state,
         };
-        batch::count(totals, &state, message.body.len() as u64);
+        if let Some(place) = stored.body.shared()
+            && bodies::read(view, place)?.is_none()
+        {
+            return Err(stored::damaged("the body that messages share"));
+        }
+        batch::count(totals, &state, stored.body.bytes());
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::entries::StoredBody;
     use super::*;
     use angarium_clock::Clock;
     use angarium_core::message::{Header, Life};
@@ -154,12 +171,13 @@ mod tests {
             first_claimed: None,
             extras: None,
         };
-        (stored::entry_key(queue(number), id), entries::encode_entry(&header, body))
+        let body = StoredBody::Own(Bytes::copy_from_slice(body));
+        (stored::entry_key(queue(number), id), entries::encode_entry(&header, &body))
     }
 
     fn totals(messages: u64, bytes: u64) -> Bytes {
         let totals = Totals { messages, bytes, ..Totals::default() };
-        QueueTotals { totals, low: MessageId::ZERO }.encode()
+        QueueTotals { totals, low: MessageId::ZERO, shared: 0 }.encode()
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -197,7 +215,7 @@ mod tests {
                 txn.put(Space::Kept, key, value);
                 let totals =
                     Totals { messages: 1, bytes: 2, kept: 2 - u64::from(number), ..Totals::default() };
-                let value = QueueTotals { totals, low: MessageId::ZERO }.encode();
+                let value = QueueTotals { totals, low: MessageId::ZERO, shared: 0 }.encode();
                 txn.put(Space::Totals, Bytes::copy_from_slice(queue(number).as_bytes()), value);
             }
         });

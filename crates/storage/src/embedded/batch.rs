@@ -7,15 +7,18 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
+use super::bodies::{BodyPlace, GoneReaders};
 use super::buckets::TouchedBuckets;
-use super::entries;
+use super::entries::{self, StoredBody, StoredEntry};
 use super::failed;
 use super::stored::{self, QueueTotals};
 use crate::limits;
+use crate::shared::SharedBodies;
 use crate::{Changes, Note, QueueChanges, RemoveHint, StoreError, Totals};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
-use angarium_core::message::{Header, Message, State};
+use angarium_core::message::{Header, State};
+use angarium_core::small_bounds;
 use angarium_journal::{Space, Txn};
 
 /// Whether the driver also looks up entries for which the owner gave a hint, and panics at a difference: in builds for
@@ -27,8 +30,7 @@ const VERIFIES_HINTS: bool = cfg!(any(debug_assertions, feature = "verify-hints"
 pub(super) struct EncodedChanges {
     queue: QueueId,
     low: MessageId,
-    /// Header, bytes of the body, stored value.
-    appends: Vec<(Header, u64, Bytes)>,
+    appends: Vec<NewEntry>,
     updates: Vec<Header>,
     /// In order.
     removes: Vec<MessageId>,
@@ -41,6 +43,15 @@ pub(super) struct EncodedChanges {
     pub(super) last_id: MessageId,
 }
 
+/// A new entry with its stored value.
+struct NewEntry {
+    header: Header,
+    /// Bytes of its body.
+    bytes: u64,
+    is_shared: bool,
+    value: Bytes,
+}
+
 /// The stored state of an entry.
 struct StoredForm {
     group: Option<GroupName>,
@@ -48,6 +59,8 @@ struct StoredForm {
     apart: Option<Header>,
     overlay: Overlay,
     bytes: u64,
+    /// The body, if other entries have it too.
+    shared: Option<BodyPlace>,
 }
 
 impl StoredForm {
@@ -67,7 +80,7 @@ enum Overlay {
 pub(super) struct StoredKeys {
     totals: QueueTotals,
     /// With their bodies; none for an absent entry.
-    updates: Vec<Option<(StoredForm, Bytes)>>,
+    updates: Vec<Option<(StoredForm, StoredBody)>>,
     removes: Vec<Option<StoredForm>>,
     buckets: Vec<(Bytes, Bytes)>,
 }
@@ -84,20 +97,25 @@ pub(super) fn check_bounds(queue: &QueueChanges) -> Result<(), StoreError> {
 }
 
 impl EncodedChanges {
-    pub(super) fn new(queue: &QueueChanges) -> Self {
+    /// Encodes the changes of a queue in a batch whose entries share some bodies.
+    pub(super) fn new(queue: &QueueChanges, bodies: &SharedBodies<'_>) -> Self {
         let &QueueChanges { queue, low, ref changes } = queue;
-        let mut removes = changes.removes.clone();
-        removes.sort_unstable();
-        removes.dedup();
+        let removes = changes.sorted_removes();
         let stays = |id: &MessageId| removes.binary_search(id).is_err();
         let updates = changes.updates.iter().filter(|header| stays(&header.id));
         let mut updates: BTreeMap<MessageId, &Header> = updates.map(|header| (header.id, header)).collect();
         let mut touched = TouchedBuckets::default();
         let mut appends = Vec::with_capacity(changes.appends.len());
-        for Message { header, body } in changes.appends.iter().filter(|message| stays(&message.header.id)) {
-            let header = updates.remove(&header.id).unwrap_or(header);
+        for append in changes.appends.iter().filter(|append| stays(&append.header.id)) {
+            let header = updates.remove(&append.header.id).unwrap_or(&append.header);
             touched.add(queue, header);
-            appends.push((header.clone(), body.len() as u64, entries::encode_entry(header, body)));
+            let shared = bodies.of_append(append).map(BodyPlace::of);
+            let value = match shared {
+                Some(place) => entries::encode_entry(header, &StoredBody::Shared(place)),
+                None => entries::encode_own(header, &append.body),
+            };
+            let (header, bytes) = (header.clone(), append.body.len() as u64);
+            appends.push(NewEntry { header, bytes, is_shared: shared.is_some(), value });
         }
         for header in updates.values() {
             touched.add(queue, header);
@@ -117,25 +135,35 @@ impl EncodedChanges {
 
     pub(super) fn look_up(&self, txn: &Txn<'_>) -> Result<StoredKeys, StoreError> {
         let totals = txn.get(Space::Totals, self.queue.as_bytes()).map_err(failed)?;
+        let totals = QueueTotals::decode(totals.as_ref())?;
         let updates = self.updates.iter().map(|header| find(txn, self.queue, header.id));
         let removes = self.removes.iter().map(|id| match self.remove_hints.get(id) {
-            Some(hint) => find_hinted(txn, self.queue, hint).map(Some),
-            None => find(txn, self.queue, *id).map(|found| found.map(|(stored, _)| stored)),
+            // A hint does not know whether the body is shared.
+            Some(hint) if totals.shared == 0 || !may_be_shared(hint) => {
+                find_hinted(txn, self.queue, hint).map(Some)
+            }
+            _ => find(txn, self.queue, *id).map(|found| found.map(|(stored, _)| stored)),
         });
         Ok(StoredKeys {
-            totals: QueueTotals::decode(totals.as_ref())?,
+            totals,
             updates: updates.collect::<Result<_, _>>()?,
             removes: removes.collect::<Result<_, _>>()?,
             buckets: self.touched.merged(txn)?,
         })
     }
 
+    /// Adds the readers of shared bodies that are removed to `gone`.
+    pub(super) fn note_gone(known: &StoredKeys, gone: &mut GoneReaders) {
+        known.removes.iter().flatten().filter_map(|stored| stored.shared).for_each(|shared| gone.add(shared));
+    }
+
     pub(super) fn write(self, txn: &mut Txn<'_>, known: StoredKeys) {
         let queue = self.queue;
         let mut totals = known.totals;
         totals.low = totals.low.max(self.low);
-        for (header, bytes, value) in self.appends {
+        for NewEntry { header, bytes, is_shared, value } in self.appends {
             count(&mut totals.totals, &header.state, bytes);
+            totals.shared += u64::from(is_shared);
             if let Some(group) = header.group.as_ref().filter(|_| !header.state.is_kept()) {
                 txn.put(Space::Groups, stored::group_key(queue, group, header.id), Bytes::new());
             }
@@ -149,6 +177,7 @@ impl EncodedChanges {
         for (id, stored) in self.removes.into_iter().zip(known.removes) {
             if let Some(stored) = stored {
                 remove(txn, queue, id, &stored, &mut totals.totals);
+                totals.shared = totals.shared.saturating_sub(u64::from(stored.shared.is_some()));
             }
         }
         for (key, value) in known.buckets {
@@ -172,25 +201,34 @@ fn encode_notes(queue: QueueId, changes: &Changes) -> Vec<(Bytes, Option<Bytes>)
 }
 
 /// Looks up an entry in spaces entries, aside and kept.
-fn find(txn: &Txn<'_>, queue: QueueId, id: MessageId) -> Result<Option<(StoredForm, Bytes)>, StoreError> {
+fn find(
+    txn: &Txn<'_>,
+    queue: QueueId,
+    id: MessageId,
+) -> Result<Option<(StoredForm, StoredBody)>, StoreError> {
     let key = stored::entry_key(queue, id);
     if let Some(value) = txn.get(Space::Entries, &key).map_err(failed)? {
-        let Message { header, body } = entries::decode_entry(id, &value)?;
-        let (bytes, overlay) = (body.len() as u64, overlay(txn, &key)?);
-        return Ok(Some((StoredForm { group: header.group, apart: None, overlay, bytes }, body)));
+        let StoredEntry { header, body } = entries::decode_entry(id, &value)?;
+        let (bytes, shared, overlay) = (body.bytes(), body.shared(), overlay(txn, &key)?);
+        return Ok(Some((StoredForm { group: header.group, apart: None, overlay, bytes, shared }, body)));
     }
     let value = match txn.get(Space::Aside, &key).map_err(failed)? {
         Some(value) => Some(value),
         None => txn.get(Space::Kept, &key).map_err(failed)?,
     };
     let Some(value) = value else { return Ok(None) };
-    let Message { header, body } = entries::decode_entry(id, &value)?;
+    let StoredEntry { header, body } = entries::decode_entry(id, &value)?;
     let (header, overlay) = match txn.get(Space::Headers, &key).map_err(failed)? {
         Some(changed) => (entries::decode_header(id, &changed)?, Overlay::Present),
         None => (header, Overlay::None),
     };
-    let (group, bytes) = (header.group.clone(), body.len() as u64);
-    Ok(Some((StoredForm { group, apart: Some(header), overlay, bytes }, body)))
+    let (group, bytes, shared) = (header.group.clone(), body.bytes(), body.shared());
+    Ok(Some((StoredForm { group, apart: Some(header), overlay, bytes, shared }, body)))
+}
+
+/// Whether the body of a removed entry may be long enough to be shared.
+fn may_be_shared(hint: &RemoveHint) -> bool {
+    hint.bytes >= small_bounds::within(limits::SHARED_BODY_BYTES) as u64
 }
 
 /// The stored form of a ready entry by the hint of its owner. The entry is not read; only whether its header was changed
@@ -200,14 +238,17 @@ fn find_hinted(txn: &Txn<'_>, queue: QueueId, hint: &RemoveHint) -> Result<Store
         assert!(is_right(txn, queue, hint)?, "the pool has it otherwise: {hint:?}");
     }
     let overlay = overlay(txn, &stored::entry_key(queue, hint.id))?;
-    Ok(StoredForm { group: hint.group.clone(), apart: None, overlay, bytes: hint.bytes })
+    Ok(StoredForm { group: hint.group.clone(), apart: None, overlay, bytes: hint.bytes, shared: None })
 }
 
 /// Whether an entry is stored as the hint states.
 fn is_right(txn: &Txn<'_>, queue: QueueId, hint: &RemoveHint) -> Result<bool, StoreError> {
     let found = find(txn, queue, hint.id)?;
     Ok(found.is_some_and(|(stored, _)| {
-        stored.apart.is_none() && stored.group == hint.group && stored.bytes == hint.bytes
+        stored.apart.is_none()
+            && stored.shared.is_none()
+            && stored.group == hint.group
+            && stored.bytes == hint.bytes
     }))
 }
 
@@ -257,7 +298,7 @@ fn update(
     queue: QueueId,
     header: &Header,
     found: StoredForm,
-    body: &[u8],
+    body: &StoredBody,
     totals: &mut QueueTotals,
 ) {
     let (space, next) = (stored::space(found.state()), stored::space(&header.state));

@@ -4,12 +4,14 @@
 
 use bytes::Bytes;
 
+use super::bodies::GoneReaders;
 use super::buckets::Bucket;
+use super::entries::StoredEntry;
 use super::stored::{self, QueueTotals};
 use super::{batch, entries, failed, record, scan};
 use crate::{DropResult, Epoch, StoreError, Totals};
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::message::{Message, State};
+use angarium_core::message::State;
 use angarium_journal::{Space, Txn, View};
 
 /// Progress of the drop of a queue. A read that begins here does not walk over keys that were removed earlier.
@@ -28,7 +30,13 @@ const SPACES: [Space; 4] = [Space::Entries, Space::Aside, Space::Kept, Space::No
 pub(super) struct KeyRange {
     queue: QueueId,
     keys: Vec<(Space, Bytes)>,
+    /// The stored totals of the queue, when the keys were read.
+    found: Option<Bytes>,
     totals: Totals,
+    /// The readers of shared bodies among them.
+    gone: GoneReaders,
+    /// How many these are.
+    shared: u64,
     /// Lower bound of the ready entries that are left.
     low: MessageId,
     /// Progress after this removal; none when there is nothing to remove.
@@ -46,9 +54,19 @@ impl KeyRange {
         limit: usize,
         reached: Option<DropProgress>,
     ) -> Result<Self, StoreError> {
-        let low = scan::totals(view, queue)?.low;
-        let (totals, dropped) = (Totals::default(), DropResult::More);
-        let mut part = Self { queue, keys: Vec::new(), totals, low, reached: None, dropped };
+        let found = view.get(Space::Totals, queue.as_bytes()).map_err(failed)?;
+        let low = QueueTotals::decode(found.as_ref())?.low;
+        let mut part = Self {
+            queue,
+            keys: Vec::new(),
+            found,
+            totals: Totals::default(),
+            gone: GoneReaders::default(),
+            shared: 0,
+            low,
+            reached: None,
+            dropped: DropResult::More,
+        };
         if let Some(reached) = reached.filter(|reached| reached.queue == queue) {
             part.take(view, limit, reached.space, &reached.key)?;
         }
@@ -92,10 +110,14 @@ impl KeyRange {
         Ok(())
     }
 
-    fn add_entry(&mut self, view: &View, space: Space, stored: &Message) -> Result<(), StoreError> {
+    fn add_entry(&mut self, view: &View, space: Space, stored: &StoredEntry) -> Result<(), StoreError> {
         let (queue, id) = (self.queue, stored.header.id);
         let header = scan::header(view, queue, stored)?;
-        batch::count(&mut self.totals, &header.state, stored.body.len() as u64);
+        batch::count(&mut self.totals, &header.state, stored.body.bytes());
+        if let Some(place) = stored.body.shared() {
+            self.gone.add(place);
+            self.shared += 1;
+        }
         self.keys.push((Space::Headers, stored::entry_key(queue, id)));
         if let Some(group) = header.group.as_ref().filter(|_| !header.state.is_kept()) {
             self.keys.push((Space::Groups, stored::group_key(queue, group, id)));
@@ -111,13 +133,14 @@ impl KeyRange {
         Ok(())
     }
 
-    /// Removes the keys, if `epoch` is the slot's current one.
+    /// Removes the keys, if `epoch` is the slot's current one. None if the totals are others than when they were read:
+    /// then nothing is removed. All look-ups are before the first write.
     pub(super) fn remove(
         self,
         txn: &mut Txn<'_>,
         slot: Slot,
         epoch: Epoch,
-    ) -> Result<DropResult, StoreError> {
+    ) -> Result<Option<DropResult>, StoreError> {
         match record(txn, slot)? {
             Some(record) if record.epoch > epoch => return Err(StoreError::Fenced(record.epoch)),
             Some(record) if record.epoch == epoch => {}
@@ -125,23 +148,33 @@ impl KeyRange {
         }
         let key = Bytes::copy_from_slice(self.queue.as_bytes());
         let value = txn.get(Space::Totals, &key).map_err(failed)?;
+        if value != self.found {
+            // A call before this one, whose caller has left, may have removed some of the keys: their readers must not be
+            // counted as gone twice.
+            return Ok(None);
+        }
         let mut stored = QueueTotals::decode(value.as_ref())?;
+        let left = self.gone.look_up(txn)?;
+        let mut keys = Vec::with_capacity(self.keys.len());
         for (space, key) in self.keys {
             if space != Space::Headers || txn.size_of(space, &key).map_err(failed)?.is_some() {
-                txn.remove(space, key);
+                keys.push((space, key));
             }
         }
+        left.write(txn);
+        keys.into_iter().for_each(|(space, key)| txn.remove(space, key));
         let totals = &mut stored.totals;
         totals.messages = totals.messages.saturating_sub(self.totals.messages);
         totals.bytes = totals.bytes.saturating_sub(self.totals.bytes);
         totals.scheduled = totals.scheduled.saturating_sub(self.totals.scheduled);
         totals.in_transfer = totals.in_transfer.saturating_sub(self.totals.in_transfer);
         totals.kept = totals.kept.saturating_sub(self.totals.kept);
+        stored.shared = stored.shared.saturating_sub(self.shared);
         stored.low = stored.low.max(self.low);
         match self.dropped {
             DropResult::Done => txn.remove(Space::Totals, key),
             DropResult::More => txn.put(Space::Totals, key, stored.encode()),
         }
-        Ok(self.dropped)
+        Ok(Some(self.dropped))
     }
 }

@@ -3,13 +3,14 @@
 use bytes::Bytes;
 
 use super::buckets::{Bucket, BucketKind, Extent};
+use super::entries::StoredEntry;
 use super::failed;
 use super::scan;
 use super::stored;
 use crate::limits;
 use crate::{Position, StoreError};
 use angarium_core::ids::{MessageId, QueueId, Slot};
-use angarium_core::message::{Header, Message, State};
+use angarium_core::message::{Header, State};
 use angarium_core::time::Timestamp;
 use angarium_journal::{ReadPair, Space, Txn, View};
 
@@ -91,8 +92,8 @@ pub(super) fn schedule(
     places.sort_unstable();
     places.truncate(limit);
     for (_, queue, _, key) in places {
-        let message = scan::scheduled(view, queue, Ok((key, Bytes::new())))?;
-        result.found.push((queue, message.header));
+        let stored = scan::scheduled(view, queue, Ok((key, Bytes::new())))?;
+        result.found.push((queue, stored.header));
     }
     Ok(result)
 }
@@ -181,8 +182,8 @@ impl<'a> DueScan<'a> {
         last: Position,
     ) -> Result<Option<BucketRange>, StoreError> {
         let mut left: BucketRange = None;
-        for message in within(self.view, bucket, first, last)? {
-            let Message { header, .. } = message?;
+        for stored in within(self.view, bucket, first, last)? {
+            let StoredEntry { header, .. } = stored?;
             if Bucket::of_expiry(bucket.queue, &header) != *bucket {
                 continue;
             }
@@ -219,7 +220,7 @@ fn behind(place: Position) -> Position {
 }
 
 /// Entries of a queue, in some order.
-type Entries<'a> = Box<dyn Iterator<Item = Result<Message, StoreError>> + 'a>;
+type Entries<'a> = Box<dyn Iterator<Item = Result<StoredEntry, StoreError>> + 'a>;
 
 /// The entries between two places of a bucket, in their order: a bucket of kept entries has no others.
 fn within<'a>(

@@ -1,29 +1,93 @@
 //! Headers and entries in their stored form, described in `stored.rs`.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use super::bodies::BodyPlace;
+use super::stored;
 use crate::StoreError;
 use crate::header::{HEAD_BYTES, HeaderForm, TimeOrder};
 use angarium_core::ids::MessageId;
-use angarium_core::message::{Header, Message};
+use angarium_core::message::Header;
 
 const HEADER_FORM: HeaderForm = HeaderForm { first_tag: 2, times: TimeOrder::CreatedFirst };
+/// Added to the tag of an entry whose body is stored beside it.
+const SHARED: u8 = 8;
+/// Bytes of the place of such a body.
+const PLACE_BYTES: usize = 16 + 4;
 
-pub(super) fn encode_entry(header: &Header, body: &[u8]) -> Bytes {
+/// An entry as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StoredEntry {
+    pub(super) header: Header,
+    pub(super) body: StoredBody,
+}
+
+/// The body of an entry, or where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StoredBody {
+    Own(Bytes),
+    Shared(BodyPlace),
+}
+
+impl StoredBody {
+    /// Bytes of the body.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Own(body) => body.len() as u64,
+            Self::Shared(place) => place.bytes.into(),
+        }
+    }
+
+    /// Where a body is that other entries have too.
+    pub(super) fn shared(&self) -> Option<BodyPlace> {
+        match self {
+            Self::Own(_) => None,
+            Self::Shared(place) => Some(*place),
+        }
+    }
+}
+
+pub(super) fn encode_entry(header: &Header, body: &StoredBody) -> Bytes {
+    let place = match body {
+        StoredBody::Own(body) => return encode_own(header, body),
+        StoredBody::Shared(place) => place,
+    };
+    let mut value = BytesMut::with_capacity(HEAD_BYTES + PLACE_BYTES);
+    HEADER_FORM.put(&mut value, header);
+    value[0] += SHARED;
+    value.put_slice(&place.id);
+    value.put_u32(place.bytes);
+    value.freeze()
+}
+
+/// The form of an entry with a body of its own.
+pub(super) fn encode_own(header: &Header, body: &[u8]) -> Bytes {
     let mut value = BytesMut::with_capacity(HEAD_BYTES + body.len());
     HEADER_FORM.put(&mut value, header);
     value.put_slice(body);
     value.freeze()
 }
 
-pub(super) fn decode_entry(id: MessageId, value: &Bytes) -> Result<Message, StoreError> {
+pub(super) fn decode_entry(id: MessageId, value: &Bytes) -> Result<StoredEntry, StoreError> {
     let mut rest = value.clone();
+    let shared_tag = rest.first().and_then(|tag| tag.checked_sub(SHARED));
+    let Some(tag) = shared_tag.filter(|tag| *tag >= HEADER_FORM.first_tag) else {
+        let header = HEADER_FORM.take(id, &mut rest)?;
+        return Ok(StoredEntry { header, body: StoredBody::Own(rest) });
+    };
+    rest.advance(1);
+    let head = [tag];
+    let mut rest = (&head[..]).chain(rest);
     let header = HEADER_FORM.take(id, &mut rest)?;
-    Ok(Message { header, body: rest })
+    if rest.remaining() != PLACE_BYTES {
+        return Err(stored::damaged("the place of a body"));
+    }
+    let place = BodyPlace { id: rest.get_u128().to_be_bytes(), bytes: rest.get_u32() };
+    Ok(StoredEntry { header, body: StoredBody::Shared(place) })
 }
 
 pub(super) fn encode_header(header: &Header) -> Bytes {
-    encode_entry(header, &[])
+    encode_own(header, &[])
 }
 
 pub(super) fn decode_header(id: MessageId, value: &Bytes) -> Result<Header, StoreError> {
@@ -47,7 +111,7 @@ mod tests {
         Arc::new(Peer { at: QueueRef { project, name }, queue })
     }
 
-    fn message(state: State) -> Message {
+    fn entry(state: State) -> StoredEntry {
         let header = Header {
             id: MessageId::from_bytes([7; 16]),
             created: Timestamp::from_millis(1),
@@ -61,7 +125,11 @@ mod tests {
             first_claimed: None,
             extras: None,
         };
-        Message { header, body: Bytes::from_static(b"{}") }
+        StoredEntry { header, body: StoredBody::Own(Bytes::from_static(b"{}")) }
+    }
+
+    fn shared() -> StoredBody {
+        StoredBody::Shared(BodyPlace { id: [5; 16], bytes: 700 })
     }
 
     #[test]
@@ -76,21 +144,24 @@ mod tests {
             State::Done,
             State::Failed,
         ] {
-            let message = message(state);
-            let value = encode_entry(&message.header, &message.body);
-            assert_eq!(decode_entry(message.header.id, &value).unwrap(), message);
+            let plain = entry(state);
             let life = Life::Retained { since: Timestamp::from_millis(3) };
-            let retained = Message { header: Header { life, ..message.header.clone() }, ..message.clone() };
-            let value = encode_entry(&retained.header, &retained.body);
-            assert_eq!(decode_entry(retained.header.id, &value).unwrap(), retained);
-            let alone = encode_header(&message.header);
-            assert_eq!(decode_header(message.header.id, &alone).unwrap(), message.header);
+            let retained = StoredEntry { header: Header { life, ..plain.header.clone() }, ..plain.clone() };
+            for entry in [plain.clone(), retained] {
+                for body in [entry.body, shared()] {
+                    let entry = StoredEntry { header: entry.header.clone(), body };
+                    let value = encode_entry(&entry.header, &entry.body);
+                    assert_eq!(decode_entry(entry.header.id, &value).unwrap(), entry);
+                }
+            }
+            let alone = encode_header(&plain.header);
+            assert_eq!(decode_header(plain.header.id, &alone).unwrap(), plain.header);
         }
     }
 
     #[test]
     fn group_and_first_claim_survive_at_no_cost_when_absent() {
-        let plain = message(State::Moving(peer(None)));
+        let plain = entry(State::Moving(peer(None)));
         let group = Some(GroupName::new("a:b", "group").unwrap());
         for (group, first_claimed) in [
             (group.clone(), None),
@@ -98,20 +169,32 @@ mod tests {
             (None, Some(plain.header.created)),
         ] {
             let header = Header { group, first_claimed, ..plain.header.clone() };
-            let value = encode_entry(&header, &plain.body);
-            assert_eq!(decode_entry(header.id, &value).unwrap().header, header);
+            for body in [&plain.body, &shared()] {
+                let value = encode_entry(&header, body);
+                assert_eq!(decode_entry(header.id, &value).unwrap().header, header);
+            }
         }
-        let value = encode_entry(&message(State::Ready).header, &plain.body);
-        assert_eq!(value.len(), HEAD_BYTES + plain.body.len());
+        let value = encode_entry(&entry(State::Ready).header, &plain.body);
+        assert_eq!(value.len(), HEAD_BYTES + 2);
+    }
+
+    #[test]
+    fn stored_place_of_a_shared_body_never_changes() {
+        let value = encode_entry(&entry(State::Ready).header, &shared());
+        assert_eq!((value[0], value.len()), (10, HEAD_BYTES + 20));
+        assert_eq!(value[HEAD_BYTES..], [&[5; 16][..], &700_u32.to_be_bytes()].concat());
+        for length in 0..value.len() {
+            assert!(decode_entry(MessageId::ZERO, &value.slice(..length)).is_err(), "{length}");
+        }
     }
 
     #[test]
     fn truncated_header_is_damaged() {
-        let mut message = message(State::Moving(peer(None)));
-        message.header.group = Some(GroupName::new("g", "group").unwrap());
-        let value = encode_header(&message.header);
+        let mut entry = entry(State::Moving(peer(None)));
+        entry.header.group = Some(GroupName::new("g", "group").unwrap());
+        let value = encode_header(&entry.header);
         for length in 0..value.len() {
-            assert!(decode_header(message.header.id, &value.slice(..length)).is_err(), "{length}");
+            assert!(decode_header(entry.header.id, &value.slice(..length)).is_err(), "{length}");
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod audit;
 mod batch;
+mod bodies;
 mod buckets;
 mod drop;
 mod due;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::shared::SharedBodies;
 use super::{
     Batch, Direction, DropResult, Due, Epoch, GroupHead, Health, Note, Order, Page, PoolDeadlines, PoolReads,
     PoolStore, PoolWrites, Position, Recount, RetainedEntries, RetainedPlace, Shortage, Stamp, StoreError,
@@ -36,6 +38,7 @@ use angarium_core::time::Timestamp;
 use angarium_journal::{Journal, JournalError, Room, Space, Txn, View};
 pub use audit::{Audit, AuditedQueue, audit};
 use batch::EncodedChanges;
+use bodies::{GoneReaders, NewBodies};
 use drop::{DropProgress, KeyRange};
 use due::{BucketUpdate, DueCursor};
 use scan::Bounds;
@@ -119,12 +122,11 @@ impl PoolStore for EmbeddedPool {
             self.journal.note_checked();
         }
         *self.counted.lock() = Some(progress);
-        let found = found?;
-        if let Some(correction) = found {
-            let correct = move |txn: &mut Txn<'_>| recount::correct(txn, &correction);
-            self.journal.commit_as(Durability::Relaxed, correct).await.map_err(failed)??;
-        }
-        Ok(Recount::More(found.into_iter().collect()))
+        let Some(counted) = found? else { return Ok(Recount::More(Vec::new())) };
+        let correction = counted.correction();
+        let correct = move |txn: &mut Txn<'_>| recount::correct(txn, &counted);
+        self.journal.commit_as(Durability::Relaxed, correct).await.map_err(failed)??;
+        Ok(Recount::More(correction.into_iter().collect()))
     }
 
     fn reach(&self) -> Durability {
@@ -184,13 +186,20 @@ impl PoolWrites for EmbeddedPool {
         let (slot, epoch, seq) = (batch.slot, batch.epoch, batch.seq);
         batch.queues.iter().try_for_each(batch::check_bounds)?;
         let needs_room = batch.needs_room();
-        let queues: Vec<EncodedChanges> = batch.queues.iter().map(EncodedChanges::new).collect();
+        let shared = SharedBodies::of(batch);
+        let encoded = batch.queues.iter().map(|queue| EncodedChanges::new(queue, &shared));
+        let (queues, bodies): (Vec<EncodedChanges>, _) = (encoded.collect(), NewBodies::of(&shared));
         let work = move |txn: &mut Txn<'_>| {
             let Some(mut record) = next(record(txn, slot)?, epoch, seq)? else { return Ok(()) };
             if needs_room && txn.room() == Room::Reserved {
                 return Err(StoreError::Full);
             }
             let known = queues.iter().map(|queue| queue.look_up(txn)).collect::<Result<Vec<_>, _>>()?;
+            let mut gone = GoneReaders::default();
+            known.iter().for_each(|known| EncodedChanges::note_gone(known, &mut gone));
+            let left = gone.look_up(txn)?;
+            bodies.write(txn);
+            left.write(txn);
             record.seq = seq;
             for (queue, known) in queues.into_iter().zip(known) {
                 record.last_id = record.last_id.max(queue.last_id);
@@ -216,6 +225,8 @@ impl PoolWrites for EmbeddedPool {
         let reached = part.reached.clone();
         let dropped =
             self.journal.commit(move |txn| part.remove(txn, slot, epoch)).await.map_err(failed)??;
+        // Without a removal the next part begins at the head.
+        let Some(dropped) = dropped else { return Ok(DropResult::More) };
         if let (DropResult::More, Some(reached)) = (dropped, reached) {
             self.drops.lock().insert(slot, reached);
         }

@@ -72,11 +72,26 @@ impl Progress {
 struct QueueCount {
     view: View,
     queue: QueueId,
-    stored: Totals,
-    counted: Totals,
+    stored: QueueTotals,
+    counted: QueueTotals,
     /// The index in [`SPACES`], and the first key that is not counted.
     space: usize,
     from: Bytes,
+}
+
+/// The counted totals of a queue, which differ from the stored ones of the same view.
+pub(super) struct CountedQueue {
+    queue: QueueId,
+    before: QueueTotals,
+    after: QueueTotals,
+}
+
+impl CountedQueue {
+    /// The correction as a caller sees it; none if only what the driver alone knows was wrong.
+    pub(super) fn correction(&self) -> Option<Correction> {
+        let (before, after) = (self.before.totals, self.after.totals);
+        (before != after).then_some(Correction { queue: self.queue, before, after })
+    }
 }
 
 /// The rest of what one step may read.
@@ -98,7 +113,7 @@ impl Budget {
 
 /// Continues the count, up to the bounds of a step or to the first wrong totals, which it returns as a correction.
 /// After an error the progress is unchanged.
-pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<Correction>, StoreError> {
+pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<CountedQueue>, StoreError> {
     let mut budget = Budget { entries: limits::RECOUNT_ENTRIES, bytes: limits::RECOUNT_BYTES };
     while !budget.is_spent() {
         let Some(mut counting) = next(journal, progress)? else {
@@ -120,9 +135,9 @@ pub(super) fn step(journal: &Journal, progress: &mut Progress) -> Result<Option<
             }
         }
         let QueueCount { queue, stored: before, counted: after, .. } = counting;
-        if before != after {
+        if (before.totals, before.shared) != (after.totals, after.shared) {
             progress.note_corrected(queue);
-            return Ok(Some(Correction { queue, before, after }));
+            return Ok(Some(CountedQueue { queue, before, after }));
         }
         progress.pass(queue);
     }
@@ -155,7 +170,8 @@ impl QueueCount {
     fn new(view: View, queue: QueueId, found: &QueueTotals) -> Self {
         // Keys below the head were removed, so the count begins at the head.
         let from = stored::entry_key(queue, found.low);
-        Self { view, queue, stored: found.totals, counted: Totals::default(), space: 0, from }
+        let counted = QueueTotals { totals: Totals::default(), shared: 0, ..*found };
+        Self { view, queue, stored: *found, counted, space: 0, from }
     }
 
     /// Counts until the budget is spent. Returns whether the whole queue is counted.
@@ -168,12 +184,13 @@ impl QueueCount {
                     return Ok(false);
                 }
                 budget.take(value.len());
-                let message = entries::decode_entry(stored::entry_id(&key)?, &value)?;
+                let stored = entries::decode_entry(stored::entry_id(&key)?, &value)?;
                 let state = match space {
                     Space::Entries => State::Ready,
-                    _ => scan::header(&self.view, self.queue, &message)?.state,
+                    _ => scan::header(&self.view, self.queue, &stored)?.state,
                 };
-                batch::count(&mut self.counted, &state, message.body.len() as u64);
+                batch::count(&mut self.counted.totals, &state, stored.body.bytes());
+                self.counted.shared += u64::from(stored.body.shared().is_some());
             }
             self.space += 1;
             self.from = Bytes::copy_from_slice(self.queue.as_bytes());
@@ -183,12 +200,13 @@ impl QueueCount {
 }
 
 /// Corrects the totals of a queue, unless it was dropped meanwhile.
-pub(super) fn correct(txn: &mut Txn<'_>, correction: &Correction) -> Result<(), StoreError> {
-    let Correction { queue, before, after } = correction;
+pub(super) fn correct(txn: &mut Txn<'_>, counted: &CountedQueue) -> Result<(), StoreError> {
+    let CountedQueue { queue, before, after } = counted;
     let Some(value) = txn.get(Space::Totals, queue.as_bytes()).map_err(failed)? else { return Ok(()) };
     let mut stored = QueueTotals::decode(Some(&value))?;
     let by = |now: u64, before: u64, after: u64| now.saturating_add(after).saturating_sub(before);
-    let now = &mut stored.totals;
+    stored.shared = by(stored.shared, before.shared, after.shared);
+    let (now, before, after) = (&mut stored.totals, &before.totals, &after.totals);
     now.messages = by(now.messages, before.messages, after.messages);
     now.bytes = by(now.bytes, before.bytes, after.bytes);
     now.scheduled = by(now.scheduled, before.scheduled, after.scheduled);

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
+use super::entries::{self, StoredBody, StoredEntry};
 use super::stored::{self, QueueTotals};
-use super::{entries, failed};
+use super::{bodies, failed};
 use crate::{Direction, GroupHead, Note, Order, Page, Position, StoreError, Usage};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId};
@@ -52,50 +53,71 @@ pub(super) fn usage(view: &View) -> Result<Usage, StoreError> {
 }
 
 /// The current header of an entry: the changed one in headers if there is one, otherwise the one in its value.
-pub(super) fn header(view: &View, queue: QueueId, message: &Message) -> Result<Header, StoreError> {
-    let id = message.header.id;
+pub(super) fn header(view: &View, queue: QueueId, stored: &StoredEntry) -> Result<Header, StoreError> {
+    let id = stored.header.id;
     match view.get(Space::Headers, &stored::entry_key(queue, id)).map_err(failed)? {
         Some(changed) => entries::decode_header(id, &changed),
-        None => Ok(message.header.clone()),
+        None => Ok(stored.header.clone()),
     }
 }
 
-/// The entry of a key and value in entries, aside or kept.
-pub(super) fn entry(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
+/// The entry of a key and value in entries, aside or kept, with its current header.
+pub(super) fn entry(view: &View, queue: QueueId, pair: ReadPair) -> Result<StoredEntry, StoreError> {
     let (key, value) = pair.map_err(failed)?;
-    let mut message = entries::decode_entry(stored::entry_id(&key)?, &value)?;
-    message.header = header(view, queue, &message)?;
-    Ok(message)
+    let mut stored = entries::decode_entry(stored::entry_id(&key)?, &value)?;
+    stored.header = header(view, queue, &stored)?;
+    Ok(stored)
+}
+
+/// The message of an entry, with its body. None if that is lost: the message is, as one whose entry is lost.
+fn message(view: &View, stored: StoredEntry) -> Result<Option<Message>, StoreError> {
+    let body = match stored.body {
+        StoredBody::Own(body) => Some(body),
+        StoredBody::Shared(place) => bodies::read(view, place)?,
+    };
+    Ok(body.map(|body| Message { header: stored.header, body }))
 }
 
 /// The entry of a key in the schedule.
-pub(super) fn scheduled(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
+pub(super) fn scheduled(view: &View, queue: QueueId, pair: ReadPair) -> Result<StoredEntry, StoreError> {
     let (key, _) = pair.map_err(failed)?;
     let missing = || stored::damaged("the schedule of a queue");
     in_place(view, Space::Aside, queue, stored::place(&key)?.id)?.ok_or_else(missing)
 }
 
 /// The entry of a key in settled.
-pub(super) fn settled(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
+pub(super) fn settled(view: &View, queue: QueueId, pair: ReadPair) -> Result<StoredEntry, StoreError> {
     let (key, _) = pair.map_err(failed)?;
     let missing = || stored::damaged("the kept messages of a queue");
     in_place(view, Space::Kept, queue, stored::place(&key)?.id)?.ok_or_else(missing)
 }
 
-fn in_place(view: &View, space: Space, queue: QueueId, id: MessageId) -> Result<Option<Message>, StoreError> {
+fn in_place(
+    view: &View,
+    space: Space,
+    queue: QueueId,
+    id: MessageId,
+) -> Result<Option<StoredEntry>, StoreError> {
     let key = stored::entry_key(queue, id);
     let value = view.get(space, &key).map_err(failed)?;
     value.map(|value| entry(view, queue, Ok((key, value)))).transpose()
 }
 
+/// The entry of an id in any state.
+fn find(view: &View, queue: QueueId, id: MessageId) -> Result<Option<StoredEntry>, StoreError> {
+    for space in [Space::Entries, Space::Aside, Space::Kept] {
+        if let Some(stored) = in_place(view, space, queue, id)? {
+            return Ok(Some(stored));
+        }
+    }
+    Ok(None)
+}
+
 pub(super) fn get(view: &View, queue: QueueId, ids: &[MessageId]) -> Result<Vec<Message>, StoreError> {
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
-        for space in [Space::Entries, Space::Aside, Space::Kept] {
-            if let Some(message) = in_place(view, space, queue, *id)? {
-                found.push(message);
-                break;
-            }
+        if let Some(stored) = find(view, queue, *id)? {
+            found.extend(message(view, stored)?);
         }
     }
     Ok(found)
@@ -135,23 +157,24 @@ pub(super) fn page(
     }
     let beyond = move |pair: &ReadPair| pair.as_ref().map_or(true, |(key, _)| Some(key) != after.as_ref());
     let range = view.range(space, &first, &last);
-    let message = |pair| match order {
+    let stored = |pair| match order {
         Order::Ready | Order::Aside => entry(view, queue, pair),
         Order::Schedule => scheduled(view, queue, pair),
         Order::Kept => settled(view, queue, pair),
     };
+    let read = |pair| stored(pair).and_then(|stored| message(view, stored)).transpose();
     match direction {
-        Direction::Up => fill(range.filter(beyond).map(message), bounds),
-        Direction::Down => fill(range.rev().filter(beyond).map(message), bounds),
+        Direction::Up => fill(range.filter(beyond).filter_map(read), bounds),
+        Direction::Down => fill(range.rev().filter(beyond).filter_map(read), bounds),
     }
 }
 
-/// The entry of a key in groups.
-fn grouped(view: &View, queue: QueueId, pair: ReadPair) -> Result<Message, StoreError> {
+/// The message of a key in groups. None if its body is lost.
+fn grouped(view: &View, queue: QueueId, pair: ReadPair) -> Result<Option<Message>, StoreError> {
     let (key, _) = pair.map_err(failed)?;
     let (_, id) = stored::group_place(&key)?;
-    let found = get(view, queue, &[id])?.into_iter().next();
-    found.ok_or_else(|| stored::damaged("a group of a queue"))
+    let missing = || stored::damaged("a group of a queue");
+    message(view, find(view, queue, id)?.ok_or_else(missing)?)
 }
 
 pub(super) fn group(
@@ -168,7 +191,8 @@ pub(super) fn group(
     };
     let (first, last) =
         (stored::group_key(queue, group, first), stored::group_key(queue, group, MessageId::MAX));
-    fill(view.range(Space::Groups, &first, &last).map(|pair| grouped(view, queue, pair)), bounds)
+    let pairs = view.range(Space::Groups, &first, &last);
+    fill(pairs.filter_map(|pair| grouped(view, queue, pair).transpose()), bounds)
 }
 
 pub(super) fn groups(
@@ -199,7 +223,7 @@ pub(super) fn groups(
             if heads.len() >= limit {
                 break 'groups;
             }
-            head = Some((group, grouped(view, queue, Ok((key, value)))?));
+            head = grouped(view, queue, Ok((key, value)))?.map(|message| (group, message));
         }
         heads.extend(head.map(|(_, message)| GroupHead { message, is_only: true }));
         break;

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | stamps | `pool` | installation, pool (16 + 16) | for ever |
 //! | records | slot (1) | generation, transaction, seq, last id (4 + 8 + 8 + 16) | for ever |
-//! | totals | queue id (16) | messages, bytes, scheduled, aside, low id, kept (8 + 8 + 8 + 8 + 16 + 8) | of the queue |
+//! | totals | queue id (16) | messages, bytes, scheduled, aside, low id, kept, shared (8 + 8 + 8 + 8 + 16 + 8 + 8) | of the queue |
 //! | entries | queue id, message id (16 + 16) | header, body | of the message, while it is ready |
 //! | aside | queue id, message id (16 + 16) | header, body | of the message, while it is neither ready nor kept |
 //! | kept | queue id, message id (16 + 16) | header, body | of the message, while it is done or failed |
@@ -14,13 +14,20 @@
 //! | buckets | slot, kind, end, queue id, ttl (1 + 1 + 8 + 16 + 4) | first place, last place, touches (16 + 16 + 4 or
 //! 24 + 24 + 4) | until a look-up of the due bucket finds it empty |
 //! | groups | queue id, group, 0, message id (16 + any + 1 + 16) | nothing | of the message, if it has a group, unless kept |
+//! | bodies | body id (16) | body | while an entry has it |
+//! | readers | body id (16) | number of entries (8) | of the body |
 //! | notes | queue id, kind, key (16 + 1 + any) | expires, value (8 + any) | until the owner removes it |
 //!
 //! A ready message has one key, because a second one would halve the rate of posts; one with a group has two. When an
 //! entry becomes ready or kept, or stops being so, it moves between entries, aside and kept with its body. A header in
 //! headers replaces the one before the body. The ready time of a kept message is when it was settled.
 //!
-//! Totals end with the low id while no message is kept, as in versions that know no kept messages.
+//! Totals end with the low id while no message is kept, as in versions that know no kept messages, and with the kept ones
+//! while no entry shares its body.
+//!
+//! A body that several entries of one batch have is stored once, under an id of its own (`crate::shared`). Instead of it
+//! their values have this id and the bytes of the body (16 + 4), and 8 more in their tags. A header in headers has the tag
+//! of one without that.
 //!
 //! Buckets tell where to find due entries, each for many messages at once: kind 0 for entries that become ready, kind 1
 //! for entries that expire, kind 2 for kept entries that expire, each within a span of time that ends before `end`.
@@ -34,6 +41,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
 pub(super) use crate::header::damaged;
+use crate::shared::BodyId;
 use crate::{Epoch, Note, Position, Stamp, StoreError, Totals, header};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
@@ -90,35 +98,45 @@ pub(super) struct QueueTotals {
     pub(super) totals: Totals,
     /// Lower bound of the ids of the ready entries.
     pub(super) low: MessageId,
+    /// Entries whose bodies are stored beside them.
+    pub(super) shared: u64,
 }
 
 impl QueueTotals {
     pub(super) fn encode(&self) -> Bytes {
-        let mut value = BytesMut::with_capacity(TOTALS_BYTES + 8);
+        let mut value = BytesMut::with_capacity(TOTALS_BYTES + 16);
         value.put_u64(self.totals.messages);
         value.put_u64(self.totals.bytes);
         value.put_u64(self.totals.scheduled);
         value.put_u64(self.totals.in_transfer);
         value.put_slice(self.low.as_bytes());
-        if self.totals.kept > 0 {
+        if self.totals.kept > 0 || self.shared > 0 {
             value.put_u64(self.totals.kept);
+        }
+        if self.shared > 0 {
+            value.put_u64(self.shared);
         }
         value.freeze()
     }
 
     /// Reads totals; a queue without a value is empty.
     pub(super) fn decode(value: Option<&Bytes>) -> Result<Self, StoreError> {
-        let Some(value) = value else { return Ok(Self { totals: Totals::default(), low: MessageId::ZERO }) };
+        let Some(value) = value else {
+            return Ok(Self { totals: Totals::default(), low: MessageId::ZERO, shared: 0 });
+        };
         let mut rest = &value[..];
-        let has_kept = rest.len() == TOTALS_BYTES + 8;
-        if rest.len() != TOTALS_BYTES && !has_kept {
-            return Err(damaged("the totals of a queue"));
-        }
+        let (has_kept, has_shared) = match rest.len().checked_sub(TOTALS_BYTES) {
+            Some(0) => (false, false),
+            Some(8) => (true, false),
+            Some(16) => (true, true),
+            _ => return Err(damaged("the totals of a queue")),
+        };
         let (messages, bytes, scheduled, in_transfer) =
             (rest.get_u64(), rest.get_u64(), rest.get_u64(), rest.get_u64());
         let low = take_id(&mut rest);
         let kept = if has_kept { rest.get_u64() } else { 0 };
-        Ok(Self { totals: Totals { messages, bytes, scheduled, in_transfer, kept }, low })
+        let shared = if has_shared { rest.get_u64() } else { 0 };
+        Ok(Self { totals: Totals { messages, bytes, scheduled, in_transfer, kept }, low, shared })
     }
 }
 
@@ -226,6 +244,21 @@ pub(super) fn decode_note(key: &Bytes, value: &Bytes) -> Result<Note, StoreError
     Ok(Note { kind, key: key.slice(17..), value: value.slice(8..), expires })
 }
 
+/// The key of a body in bodies and readers.
+pub(super) fn body_key(id: BodyId) -> Bytes {
+    Bytes::copy_from_slice(&id)
+}
+
+/// The form of a value in readers.
+pub(super) fn encode_count(count: u64) -> Bytes {
+    Bytes::copy_from_slice(&count.to_be_bytes())
+}
+
+pub(super) fn decode_count(value: &[u8]) -> Result<u64, StoreError> {
+    let count = value.try_into().map_err(|_| damaged("the number of messages with a body"))?;
+    Ok(u64::from_be_bytes(count))
+}
+
 pub(super) fn take_id(rest: &mut &[u8]) -> MessageId {
     MessageId::from_bytes(rest.get_u128().to_be_bytes())
 }
@@ -234,27 +267,28 @@ pub(super) fn take_id(rest: &mut &[u8]) -> MessageId {
 mod tests {
     use super::*;
 
-    fn encoded(kept: u64) -> Bytes {
+    fn encoded(kept: u64, shared: u64) -> Bytes {
         let totals = Totals { messages: 1, bytes: 2, scheduled: 3, in_transfer: 4, kept };
-        QueueTotals { totals, low: MessageId::from_bytes([9; 16]) }.encode()
+        QueueTotals { totals, low: MessageId::from_bytes([9; 16]), shared }.encode()
     }
 
     #[test]
-    fn totals_without_kept_messages_have_the_earlier_form() {
+    fn totals_without_kept_or_shared_messages_have_the_earlier_form() {
         let earlier = [&[1, 2, 3, 4_u64].map(u64::to_be_bytes).concat()[..], &[9; 16]].concat();
-        assert_eq!(encoded(0), earlier);
-        assert_eq!(encoded(5), [&earlier[..], &5_u64.to_be_bytes()].concat());
+        assert_eq!(encoded(0, 0), earlier);
+        assert_eq!(encoded(5, 0), [&earlier[..], &5_u64.to_be_bytes()].concat());
+        assert_eq!(encoded(0, 6), [&earlier[..], &0_u64.to_be_bytes(), &6_u64.to_be_bytes()].concat());
     }
 
     #[test]
-    fn totals_of_both_forms_are_read() {
-        for kept in [0, 1, u64::MAX] {
-            let read = QueueTotals::decode(Some(&encoded(kept))).unwrap();
-            assert_eq!((read.totals.kept, read.totals.in_transfer), (kept, 4));
+    fn totals_of_all_forms_are_read() {
+        for (kept, shared) in [(0, 0), (1, 0), (u64::MAX, 0), (0, 1), (2, u64::MAX)] {
+            let read = QueueTotals::decode(Some(&encoded(kept, shared))).unwrap();
+            assert_eq!((read.totals.kept, read.totals.in_transfer, read.shared), (kept, 4, shared));
             assert_eq!(read.low, MessageId::from_bytes([9; 16]));
         }
-        for length in [0, 40, 47, 49, 55] {
-            assert!(QueueTotals::decode(Some(&encoded(7).slice(..length))).is_err(), "{length}");
+        for length in [0, 40, 47, 49, 55, 57, 63] {
+            assert!(QueueTotals::decode(Some(&encoded(7, 7).slice(..length))).is_err(), "{length}");
         }
     }
 }

@@ -10,6 +10,7 @@ use super::stored::{
     encode_extras, encode_peer, id_key, life_columns, millis, number, queue_key, seq, state_number,
 };
 use crate::limits;
+use crate::shared::SharedBodies;
 use crate::{Batch, Note, QueueChanges, StoreError};
 use angarium_core::ids::{MessageId, QueueId, Slot};
 use angarium_core::message::{Header, State};
@@ -105,6 +106,26 @@ struct Notes<'a> {
     expires: Vec<i64>,
 }
 
+/// Bodies that several appends share, one array for each column.
+#[derive(Default)]
+struct NewBodies<'a> {
+    slot: Vec<i16>,
+    id: Vec<Uuid>,
+    readers: Vec<i32>,
+    body: Vec<&'a [u8]>,
+}
+
+impl<'a> NewBodies<'a> {
+    fn push(&mut self, slot: Slot, bodies: &SharedBodies<'a>) {
+        for shared in bodies.iter() {
+            self.slot.push(slot.0.into());
+            self.id.push(Uuid::from_bytes(shared.id));
+            self.readers.push(shared.lasting.cast_signed());
+            self.body.push(shared.body);
+        }
+    }
+}
+
 /// The arrays of batches of different slots. Each id is in only one of appends, updates and removes: a message that a
 /// batch appends and removes is only removed, and one that it appends and updates is appended with the update. The same
 /// applies to notes.
@@ -113,7 +134,11 @@ pub(super) struct Arrays<'a> {
     records: Records,
     queues: Queues,
     appends: Headers,
-    bodies: Vec<&'a [u8]>,
+    /// The bodies of the appends; none for a shared one.
+    bodies: Vec<Option<&'a [u8]>>,
+    /// The ids of the shared bodies of the appends; none for an own one.
+    shared: Vec<Option<Uuid>>,
+    new_bodies: NewBodies<'a>,
     updates: Headers,
     remove_slots: Vec<i16>,
     remove_queues: Vec<Uuid>,
@@ -134,14 +159,16 @@ impl<'a> Arrays<'a> {
         let appended = batch.queues.iter().flat_map(|queue| &queue.changes.appends);
         let last_id = appended.map(|message| message.header.id).max();
         self.records.last_id.push(last_id.map_or(Uuid::nil(), id_key));
+        let bodies = SharedBodies::of(batch);
         for changes in &batch.queues {
-            self.add_entries(batch.slot, changes);
+            self.add_entries(batch.slot, changes, &bodies);
             self.add_notes(batch.slot, changes);
         }
+        self.new_bodies.push(batch.slot, &bodies);
         Ok(())
     }
 
-    fn add_entries(&mut self, slot: Slot, queue: &'a QueueChanges) {
+    fn add_entries(&mut self, slot: Slot, queue: &'a QueueChanges, bodies: &SharedBodies<'_>) {
         let &QueueChanges { queue, low, ref changes } = queue;
         let removes: HashSet<MessageId> = changes.removes.iter().copied().collect();
         let stays = |header: &&Header| !removes.contains(&header.id);
@@ -157,7 +184,9 @@ impl<'a> Arrays<'a> {
                 min_ready = min_ready.min(header.id);
             }
             self.appends.push(slot, queue, header);
-            self.bodies.push(&message.body);
+            let shared = bodies.of_append(message).map(|shared| Uuid::from_bytes(shared.id));
+            self.bodies.push(shared.is_none().then_some(&message.body[..]));
+            self.shared.push(shared);
         }
         for header in updates.into_values() {
             if header.state == State::Ready {
@@ -192,10 +221,13 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// Whether the batches only post and delete.
+    /// Whether the batches only post and delete, and their posts share no bodies.
     pub(super) fn is_plain(&self) -> bool {
-        let Self { updates, notes, note_removes, .. } = self;
-        updates.id.is_empty() && notes.key.is_empty() && note_removes.key.is_empty()
+        let Self { updates, notes, note_removes, new_bodies, .. } = self;
+        updates.id.is_empty()
+            && notes.key.is_empty()
+            && note_removes.key.is_empty()
+            && new_bodies.id.is_empty()
     }
 
     /// The parameters of the statement, in its order, for the pool and the commit mode.
@@ -211,7 +243,7 @@ impl<'a> Arrays<'a> {
         columns.extend([slot as &(dyn ToSql + Sync), queue, low, min_ready]);
         columns.extend([&self.remove_slots as &(dyn ToSql + Sync), &self.remove_queues, &self.removes]);
         columns.extend(self.appends.columns());
-        columns.extend([&self.appends.group as &(dyn ToSql + Sync), &self.bodies]);
+        columns.extend([&self.appends.group as &(dyn ToSql + Sync), &self.bodies, &self.shared]);
         if self.is_plain() {
             return columns;
         }
@@ -220,6 +252,8 @@ impl<'a> Arrays<'a> {
         columns.extend([slot as &(dyn ToSql + Sync), queue, kind, key, value, expires]);
         let Notes { slot, queue, kind, key, .. } = &self.note_removes;
         columns.extend([slot as &(dyn ToSql + Sync), queue, kind, key]);
+        let NewBodies { slot, id, readers, body } = &self.new_bodies;
+        columns.extend([slot as &(dyn ToSql + Sync), id, readers, body]);
         columns
     }
 }

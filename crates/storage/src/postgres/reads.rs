@@ -23,15 +23,32 @@ macro_rules! header {
 }
 pub(super) use header;
 
+/// The body of a row: its own, or the one that it shares; null if that one is missing. It is looked up for the rows of
+/// the result that share one, and not by a join, so the reads of the rows and their bounds do not depend on it.
+macro_rules! body {
+    ($row:literal) => {
+        concat!(
+            "COALESCE(",
+            $row,
+            ".body, (SELECT b.body FROM bodies b WHERE b.id = ",
+            $row,
+            ".shared)) AS body"
+        )
+    };
+}
+
 /// A page: rows whose predecessors do not exceed the bytes with their bodies, and the number of rows without that
-/// bound.
+/// bound. The size of an entry with a shared body is that of the body.
 macro_rules! page {
     ($which:literal, $order:literal) => {
         concat!(
             "SELECT ",
             header!(),
-            ", body, found FROM (
-                SELECT e.*, count(*) OVER () AS found, COALESCE(sum(octet_length(e.body) + COALESCE(octet_length(e.extras), 0)) OVER (
+            ", ",
+            body!("pages"),
+            ", found FROM (
+                SELECT e.*, count(*) OVER () AS found, COALESCE(sum(
+                    COALESCE(octet_length(e.body), e.size) + COALESCE(octet_length(e.extras), 0)) OVER (
                     ORDER BY ",
             $order,
             " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
@@ -79,7 +96,9 @@ const HEADS: &str = concat!(
     )
     SELECT ",
     header!(),
-    ", body, NOT EXISTS (
+    ", ",
+    body!("first"),
+    ", NOT EXISTS (
         SELECT FROM entries o
         WHERE o.queue = $1::uuid AND o.state < 5 AND o.grouped = first.grouped AND o.id > first.id) AS is_only
     FROM named, LATERAL (
@@ -91,8 +110,9 @@ const HEADS: &str = concat!(
 const GET: &str = concat!(
     "SELECT ",
     header!(),
-    ", body
-    FROM (
+    ", ",
+    body!("entries"),
+    " FROM (
         SELECT asked.place, found.*
         FROM unnest($2::uuid[]) WITH ORDINALITY AS asked (id, place), unnest('{f,t}'::boolean[]) AS part (aside),
             LATERAL (

@@ -8,7 +8,8 @@
 //! | `stamp` | one row | version of the tables, installation, pool | for ever |
 //! | `records` | slot | pool, epoch, number of the last batch, number of fences, greatest id | for ever; made at registration |
 //! | `queues` | queue id | messages, bytes, scheduled, aside, kept, low id | of the queue |
-//! | `entries` | queue id, whether it is not ready, message id | header, body | of the message |
+//! | `entries` | queue id, whether it is not ready, message id | header, body or id of a shared body | of the message |
+//! | `bodies` | id | number of its entries, body | while an entry has it |
 //! | `notes` | queue id, kind, key | value, expires | until the owner removes it |
 //!
 //! An entry that lives by queue has ttl 0, which no other entry has, and its place of [`crate::retained`] in `expires`:
@@ -28,6 +29,11 @@
 //! `entries_aside` that are not scheduled, and `kept` those of `entries_kept`. Times are milliseconds, ttl is seconds.
 //! Bodies are never compressed, and those of more than 2 kB are stored out of line, so that a new header does not rewrite
 //! them.
+//!
+//! A body that several entries of one batch have is stored once, in `bodies` under an id of its own. These
+//! entries have that id in `shared`, and null in `body`; their `size` is the number of its bytes, and totals and pages
+//! count it for each of them. All entries of a body are in one slot, and a statement that removes any has locked the
+//! record of the slot before: so no two statements count its readers at the same time.
 
 use bytes::Bytes;
 use tokio_postgres::Row;
@@ -151,7 +157,9 @@ pub(super) fn header(row: &Row) -> Result<Header, StoreError> {
 }
 
 pub(super) fn message(row: &Row) -> Result<Message, StoreError> {
-    Ok(Message { header: header(row)?, body: Bytes::copy_from_slice(column(row, "body")?) })
+    let body: Option<&[u8]> = column(row, "body")?;
+    let body = body.ok_or_else(|| damaged("the body that messages share"))?;
+    Ok(Message { header: header(row)?, body: Bytes::copy_from_slice(body) })
 }
 
 pub(super) fn note(row: &Row, kind: u8) -> Result<Note, StoreError> {

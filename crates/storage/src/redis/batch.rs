@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use redis::Cmd;
 
 use super::scripts::{APPEND, COMMIT, Script};
-use super::stored::{self, Bucket, HEADER_FORM, Keys, Numbering, QUEUE_KEYS};
+use super::stored::{self, Bucket, HEADER_FORM, Keys, Numbering, QUEUE_KEYS, SLOT_KEYS, StoredBody};
 use crate::limits;
+use crate::shared::SharedBodies;
 use crate::{Batch, Changes, Note, Position, QueueChanges, StoreError, header};
 use angarium_core::ids::QueueId;
 use angarium_core::message::{Header, State};
@@ -36,7 +37,7 @@ pub(super) fn repeat(batch: &Batch, own: Option<Numbering>, keys: &Keys) -> (&'s
 
 /// `own` is the numbering that this process began when it fenced the slot.
 fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) -> Cmd {
-    let mut names = Vec::with_capacity(4 + QUEUE_KEYS * batch.queues.len());
+    let mut names = Vec::with_capacity(SLOT_KEYS + QUEUE_KEYS * batch.queues.len());
     names.extend(keys.slot_keys(batch.slot));
     names.extend(batch.queues.iter().flat_map(|queue| keys.queue_keys(queue.queue)));
     let mut call = script.call(&names);
@@ -48,21 +49,31 @@ fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) 
         .arg(stored::encode_seq(batch.seq))
         .arg(max.map(stored::encode_hex_id).unwrap_or_default())
         .arg(own.map(Numbering::encode).unwrap_or_default());
+    let bodies = SharedBodies::of(batch);
+    call.arg(bodies.len());
+    for shared in bodies.iter() {
+        // The script writes all appends, and subtracts those that the batch removes.
+        call.arg(&shared.id[..]).arg(shared.appends).arg(&shared.body[..]);
+    }
     for changes in &batch.queues {
-        add_queue(&mut call, changes);
+        add_queue(&mut call, changes, &bodies);
     }
     call
 }
 
-fn add_queue(call: &mut Cmd, queue: &QueueChanges) {
+/// Adds the changes of a queue in a batch whose entries share some bodies.
+fn add_queue(call: &mut Cmd, queue: &QueueChanges, bodies: &SharedBodies<'_>) {
     let QueueChanges { queue, changes, .. } = queue;
     call.arg(&queue.as_bytes()[..]).arg(changes.bytes());
     let mut value = Vec::new();
     call.arg(changes.appends.len());
     for message in &changes.appends {
         value.clear();
-        HEADER_FORM.put_head(&mut value, &message.header);
-        value.extend_from_slice(&message.body);
+        let body = match bodies.of_append(message) {
+            Some(shared) => StoredBody::Shared(shared.id),
+            None => StoredBody::Own(&message.body),
+        };
+        stored::put_entry(&mut value, &message.header, body);
         call.arg(&message.header.id.as_bytes()[..]).arg(&value[..]);
     }
     let headers = || changes.appends.iter().map(|message| &message.header);
@@ -79,9 +90,7 @@ fn add_queue(call: &mut Cmd, queue: &QueueChanges) {
         HEADER_FORM.put(&mut value, header);
         call.arg(&header.id.as_bytes()[..]).arg(&value[..]);
     }
-    let mut removes = changes.removes.clone();
-    removes.sort_unstable();
-    removes.dedup();
+    let removes = changes.sorted_removes();
     call.arg(removes.len());
     for id in &removes {
         call.arg(&id.as_bytes()[..]);

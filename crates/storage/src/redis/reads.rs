@@ -121,8 +121,7 @@ impl RedisPool {
             Order::Kept => ("kept", 9),
         };
         let (command, first, last) = request.range(after);
-        let names = ["entries", "headers", order].map(|what| session.keys.of_queue(request.queue, what));
-        let mut call = SCAN.call(&names);
+        let mut call = SCAN.call(&session.keys.order_keys(request.queue, order));
         call.arg(command).arg(first).arg(last);
         call.arg(messages).arg(bytes_left.min(limits::PAGE_BYTES)).arg(skip).arg(limits::PAGE_BYTES);
         add_entries(self.reads.read(session, &SCAN, &call).await?, page)?;
@@ -176,8 +175,7 @@ impl PoolReads for RedisPool {
                 None => [b"[", &prefix[..]].concat(),
             };
             let session = self.reads.session().await?;
-            let mut call =
-                SCAN.call(&["entries", "headers", "groups"].map(|what| session.keys.of_queue(queue, what)));
+            let mut call = SCAN.call(&session.keys.order_keys(queue, "groups"));
             call.arg("ZRANGEBYLEX").arg(bound).arg(&last[..]);
             call.arg(many).arg((bytes - read).min(limits::PAGE_BYTES)).arg(prefix.len() + 1);
             call.arg(limits::PAGE_BYTES);
@@ -203,8 +201,7 @@ impl PoolReads for RedisPool {
             let bound =
                 after.map_or_else(|| b"-".to_vec(), |after| [b"[", after.as_str().as_bytes(), &[1]].concat());
             let session = self.reads.session().await?;
-            let mut call =
-                GROUPS.call(&["entries", "headers", "groups"].map(|what| session.keys.of_queue(queue, what)));
+            let mut call = GROUPS.call(&session.keys.order_keys(queue, "groups"));
             call.arg(bound).arg(many);
             let mut answer = list(self.reads.read(session, &GROUPS, &call).await?)?.into_iter();
             let known = heads.len();
@@ -226,7 +223,7 @@ impl PoolReads for RedisPool {
         let mut found = Vec::with_capacity(ids.len());
         for ids in ids.chunks(limits::GET) {
             let session = self.reads.session().await?;
-            let mut call = GET.call(&["entries", "headers"].map(|what| session.keys.of_queue(queue, what)));
+            let mut call = GET.call(&session.keys.entry_keys(queue));
             ids.iter().for_each(|id| {
                 call.arg(&id.as_bytes()[..]);
             });

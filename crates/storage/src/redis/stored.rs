@@ -12,7 +12,9 @@
 //! | `T:bytes` | hash | queue id → bytes of its bodies | of the queue's messages |
 //! | `T:schedule` | sorted set | ready, queue id, message id (8 + 16 + 16) | of the message, while it is scheduled |
 //! | `T:buckets` | sorted set | end, queue id, ttl, 1 if of kept entries (8 + 16 + 4 + 0 or 1) | until a look-up of the due bucket, or of the first one of a queue, finds it empty |
-//! | `T:entries:Q` | hash | message id → head of the header, body | of the message |
+//! | `T:bodies` | hash | body id (16) → body | while an entry has it |
+//! | `T:readers` | hash | body id (16) → number of the entries that have it, in decimal digits | of the body |
+//! | `T:entries:Q` | hash | message id → head of the header, body or body id | of the message |
 //! | `T:headers:Q` | hash | message id → header | from the first change of the message (from its begin if its head is not all of it, or it is not ready) to its end |
 //! | `T:ready:Q` | sorted set | message id | of the message, while it is ready |
 //! | `T:aside:Q` | sorted set | message id | of the message, while it is neither ready nor kept |
@@ -26,6 +28,10 @@
 //! All scores are 0, so members are in the order of their bytes. A header in headers replaces the one in entries. An
 //! entry that is not ready, or has more than a head, always has one there.
 //!
+//! A body that several entries of one batch have is stored once, in bodies, under an id of its own. The values
+//! of these entries, its readers, have this id in place of the body, and 8 more in their tags. The script that removes
+//! the last reader also removes the body. The bytes of a queue count the whole body for each reader.
+//!
 //! A bucket has the entries of one queue and ttl that expire within one span of time, up to `end`; its range has the
 //! smallest and the greatest id of them. Kept entries have buckets of their own, whose ranges have members of `kept`:
 //! their ids are spread over the queue, but the times when they were settled are as close as those when they expire.
@@ -33,8 +39,9 @@
 //! For entries that live by queue, end and ttl are those of [`crate::retained`].
 //!
 //! Headers have the form of `crate::header`, with the tags 1 to 8 and the times in the order ready, expires, created;
-//! entries have the head only. Scripts read the tag, the state, the times and the ttl from it, and the group behind it.
-//! The ready time of a kept entry is when it was settled. Numbers are big-endian; times are milliseconds, ttl seconds.
+//! entries have the head only, and the tags 9 to 16 with a body id. Scripts read the tag, the state, the times and the
+//! ttl from it, and the group behind it. The ready time of a kept entry is when it was settled. Numbers are big-endian;
+//! times are milliseconds, ttl seconds.
 
 use std::sync::Arc;
 
@@ -43,6 +50,7 @@ use uuid::Uuid;
 
 pub(super) use crate::header::{HEAD_BYTES, damaged};
 use crate::header::{HeaderForm, TimeOrder};
+use crate::shared::BodyId;
 use crate::{Epoch, Note, Position, Stamp, StoreError, retained};
 use angarium_core::group::GroupName;
 use angarium_core::ids::{MessageId, QueueId, Slot};
@@ -54,7 +62,11 @@ pub(super) const HEADER_FORM: HeaderForm = HeaderForm { first_tag: 1, times: Tim
 /// Milliseconds of the shortest span of a bucket.
 const MIN_SPAN: u64 = 8_000;
 
+pub(super) const SLOT_KEYS: usize = 6;
 pub(super) const QUEUE_KEYS: usize = 10;
+
+/// Added to the tag of an entry with the id of a body.
+const SHARED: u8 = 8;
 
 /// The names of all keys of a pool.
 #[derive(Clone, Debug)]
@@ -80,14 +92,26 @@ impl Keys {
     }
 
     /// The keys of a slot that every writing script names first.
-    pub(super) fn slot_keys(&self, slot: Slot) -> [String; 4] {
-        ["record", "bytes", "schedule", "buckets"].map(|what| self.of_slot(slot, what))
+    pub(super) fn slot_keys(&self, slot: Slot) -> [String; SLOT_KEYS] {
+        ["record", "bytes", "schedule", "buckets", "bodies", "readers"].map(|what| self.of_slot(slot, what))
     }
 
     /// The keys of a queue, in the order of the scripts.
     pub(super) fn queue_keys(&self, queue: QueueId) -> [String; QUEUE_KEYS] {
         ["entries", "headers", "ready", "aside", "scheduled", "ranges", "notes", "names", "groups", "kept"]
             .map(|what| self.of_queue(queue, what))
+    }
+
+    /// The keys from which scripts read entries of a queue with their bodies: entries, headers, bodies.
+    pub(super) fn entry_keys(&self, queue: QueueId) -> [String; 3] {
+        let [entries, headers] = ["entries", "headers"].map(|what| self.of_queue(queue, what));
+        [entries, headers, self.of_slot(queue.slot(), "bodies")]
+    }
+
+    /// The same keys, then an order of the queue.
+    pub(super) fn order_keys(&self, queue: QueueId, order: &str) -> [String; 4] {
+        let [entries, headers, bodies] = self.entry_keys(queue);
+        [entries, headers, bodies, self.of_queue(queue, order)]
     }
 }
 
@@ -293,6 +317,26 @@ pub(super) fn decode_note(name: Bytes, value: Bytes) -> Result<Note, StoreError>
     Ok(Note { kind, key: name.slice(1..), value: value.slice(8..), expires })
 }
 
+/// The body in the value of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StoredBody<'a> {
+    Own(&'a [u8]),
+    Shared(BodyId),
+}
+
+/// Appends the value of an entry: the head of its header, then its body or the id of its body.
+pub(super) fn put_entry(value: &mut Vec<u8>, header: &Header, body: StoredBody<'_>) {
+    let begin = value.len();
+    HEADER_FORM.put_head(value, header);
+    match body {
+        StoredBody::Own(body) => value.extend_from_slice(body),
+        StoredBody::Shared(id) => {
+            value[begin] += SHARED;
+            value.extend_from_slice(&id);
+        }
+    }
+}
+
 pub(super) fn decode_header(id: MessageId, mut value: &[u8]) -> Result<Header, StoreError> {
     HEADER_FORM.take(id, &mut value)
 }
@@ -364,8 +408,32 @@ mod tests {
         let tag = |key: &str| key.split_once('}').unwrap().0.to_owned();
         let record = keys.record(Slot(0xab));
         assert_eq!(tag(&record), format!("{{p:{:032x}:{:032x}:ab", 1, 2));
-        for key in keys.queue_keys(queue).iter().chain(&keys.slot_keys(Slot(0xab))) {
+        let all = keys.queue_keys(queue).into_iter().chain(keys.slot_keys(Slot(0xab)));
+        let all: Vec<String> = all.collect();
+        for key in &all {
             assert_eq!(tag(key), tag(&record), "{key}");
+        }
+        // The keys of reads are among those of the scripts that write.
+        let read = keys.order_keys(queue, "kept");
+        assert!(read.iter().all(|key| all.contains(key)), "{read:?}");
+        assert!(read.starts_with(&keys.entry_keys(queue)), "{read:?}");
+    }
+
+    #[test]
+    fn stored_values_of_entries_never_change() {
+        let own = header(State::Ready);
+        let life = Life::Retained { since: Timestamp::from_millis(9) };
+        for (header, tag) in [(Header { life, ..own.clone() }, 3), (own, 1)] {
+            let (mut value, mut shared) = (Vec::new(), Vec::new());
+            put_entry(&mut value, &header, StoredBody::Own(b"{}"));
+            put_entry(&mut shared, &header, StoredBody::Shared([7; 16]));
+            assert_eq!((value[0], shared[0]), (tag, tag + 8));
+            assert_eq!((value.len(), shared.len()), (HEAD_BYTES + 2, HEAD_BYTES + 16));
+            assert_eq!((&value[HEAD_BYTES..], &shared[HEAD_BYTES..]), (&b"{}"[..], &[7; 16][..]));
+            assert_eq!(value[1..HEAD_BYTES], shared[1..HEAD_BYTES]);
+            assert_eq!(decode_header(header.id, &value).unwrap(), header);
+            // Scripts answer a value with the body and the tag of a header.
+            assert!(decode_header(header.id, &shared).is_err());
         }
     }
 

@@ -50,6 +50,12 @@ macro_rules! facts {
             bodies_of_any_size_come_back_whole
             bodies_of_any_bytes_come_back_whole
         }
+        shared {
+            shared_body_stays_until_its_last_message_is_removed
+            message_with_shared_body_keeps_it_in_every_state
+            copies_outlive_the_queues_that_are_dropped
+            message_that_its_batch_removes_leaves_the_body_to_others
+        }
         scans {
             upwards_is_from_the_oldest
             downwards_is_from_the_newest

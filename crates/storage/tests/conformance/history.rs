@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -20,7 +21,7 @@ use angarium_storage::{
 
 use angarium_testbed::drivers::Storage;
 use angarium_testbed::naive::{Answer, NaivePool};
-use angarium_testbed::owner::{SLOT, all_extras, claimed_again, epoch, id, message, peer, queue};
+use angarium_testbed::owner::{SLOT, all_extras, claimed_again, epoch, id, message, peer, queue, with_body};
 use angarium_testbed::settings;
 
 const SLOTS: [Slot; 2] = [SLOT, Slot(SLOT.0 + 1)];
@@ -67,13 +68,24 @@ struct History {
     used: Vec<(QueueId, MessageId)>,
     up: u64,
     down: u64,
+    /// A body that several messages of the batch may share.
+    shared: Bytes,
 }
 
 impl History {
     fn new(seed: u64) -> Self {
         let queues = vec![queue(SLOTS[0], 1), queue(SLOTS[0], 2), queue(SLOTS[1], 3)];
         let (dice, naive) = (SmallRng::seed_from_u64(seed), NaivePool::default());
-        Self { dice, naive, queues, numbers: [(0, 0); 2], used: Vec::new(), up: FIRST_RANK, down: FIRST_RANK }
+        Self {
+            dice,
+            naive,
+            queues,
+            numbers: [(0, 0); 2],
+            used: Vec::new(),
+            up: FIRST_RANK,
+            down: FIRST_RANK,
+            shared: Bytes::new(),
+        }
     }
 
     async fn fence(&mut self, store: &dyn PoolStore) {
@@ -101,6 +113,7 @@ impl History {
         let of_slot: Vec<_> =
             self.queues.iter().copied().filter(|queue| queue.slot() == SLOTS[slot]).collect();
         let mut queues = Vec::new();
+        self.shared = Bytes::from(vec![b's'; self.dice.random_range(0..2_000)]);
         for queue in of_slot {
             if self.dice.random_ratio(2, 3) {
                 queues.push(self.changes(queue));
@@ -124,6 +137,7 @@ impl History {
         if self.dice.random_ratio(1, 2) {
             changes.low = oldest.unwrap_or(MessageId::ZERO);
         }
+        changes.changes.shares_bodies = self.dice.random_bool(0.5);
         for _ in 0..self.dice.random_range(0..4) {
             let message = self.new_message();
             self.used.push((queue, message.header.id));
@@ -279,7 +293,11 @@ impl History {
             self.up += 1;
             self.up
         };
-        let Message { header, body } = message(rank, &"m".repeat(length));
+        let Message { header, body } = if self.dice.random_ratio(1, 3) {
+            with_body(rank, self.shared.clone())
+        } else {
+            message(rank, &"m".repeat(length))
+        };
         let group = ["a", "b", "ab", ""][self.dice.random_range(0..4)];
         let group = GroupName::new(group, "group").ok();
         Message { header: Header { group, ..self.in_some_state(header) }, body }

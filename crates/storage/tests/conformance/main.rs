@@ -12,6 +12,7 @@ mod changes;
 mod classes;
 mod drops;
 mod due;
+mod embedded_bodies;
 mod extras;
 mod fences;
 mod groups;
@@ -30,6 +31,7 @@ mod redis;
 mod reopening;
 mod retained;
 mod scans;
+mod shared;
 mod stamps;
 mod states;
 

@@ -1,5 +1,6 @@
 //! The PostgreSQL driver beyond the promises of every pool, and regressions of fencing (P1) that were found there.
 
+mod bodies;
 mod migrated;
 mod plans;
 

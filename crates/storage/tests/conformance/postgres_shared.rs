@@ -7,7 +7,8 @@ use angarium_core::ids::Slot;
 use angarium_storage::{Batch, Changes, PoolStore, QueueChanges, StoreError};
 
 use super::postgres::Scene;
-use angarium_testbed::owner::{Owner, appends, both, epoch, id, messages, queue, removes};
+use super::shared::{body, copies_to};
+use angarium_testbed::owner::{Owner, appends, both, epoch, id, messages, queue, removes, with_body};
 
 const SLOTS: u8 = 40;
 
@@ -144,6 +145,32 @@ async fn only_replaced_owner_in_statement_is_refused() {
         } else {
             result.unwrap();
             assert_eq!(written, 1);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_batch_in_statement_leaves_no_shared_body() {
+    let mut crowd = Crowd::new().await;
+    let other = crowd.scene.pool().await;
+    crowd.batches.clear();
+    for owner in &crowd.owners {
+        let body = body(owner.slot.0);
+        let copy = |at| copies_to(queue(owner.slot, at), &[with_body(1, body.clone())]);
+        crowd.batches.push(owner.batch(1, vec![copy(1), copy(2)]));
+    }
+    for slot in (0..SLOTS).step_by(7) {
+        other.fence(Slot(slot), epoch(2)).await.unwrap();
+    }
+    let mut applied = 0;
+    for (place, result) in crowd.commit().await.into_iter().enumerate() {
+        assert_eq!(result.is_err(), place % 7 == 0, "{result:?}");
+        applied += usize::from(result.is_ok());
+    }
+    assert_eq!(crowd.scene.readers(), vec!["2"; applied].join(" "));
+    for owner in crowd.owners.iter().filter(|owner| owner.slot.0 % 7 != 0) {
+        for at in [1, 2] {
+            assert_eq!(owner.all(queue(owner.slot, at)).await, [with_body(1, body(owner.slot.0))]);
         }
     }
 }

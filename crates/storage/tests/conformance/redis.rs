@@ -5,18 +5,21 @@ use std::path::Path;
 use std::process::Command;
 
 use angarium_core::durability::Durability;
+use angarium_core::group::GroupName;
 use angarium_core::ids::MessageId;
 use angarium_core::message::{Message, State};
 use angarium_core::outcome::{Extras, Outcome};
-use angarium_storage::{Due, Order, Stamp, StoreError};
+use angarium_storage::{Changes, Direction, Due, Order, RemoveHint, Stamp, StoreError};
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::groups::of_group;
+use crate::shared::{COPIES, body, copies_to, copy, letters, post};
 use angarium_testbed::drivers::{STAMP, opened, registered};
 use angarium_testbed::held::wait_until;
 use angarium_testbed::owner::{
-    Owner, SLOT, appends, epoch, id, ids, in_state, living, message, messages, peer, queue, settled, start,
-    with_extras,
+    Owner, SLOT, appends, changes, claimed_again, epoch, id, ids, in_state, living, message, messages, peer,
+    queue, retained, settled, start, with_body, with_extras,
 };
 use angarium_testbed::redis::{Redis, SYNCED};
 
@@ -335,4 +338,129 @@ async fn reads_of_large_results_are_joined_of_several_calls() {
     assert!(owner.get(queue(SLOT, 1), &ids(&sent[..200])).await == sent[..200]);
     owner.drop_queue(queue(SLOT, 1), 5_000).await;
     assert_eq!(owner.totals(queue(SLOT, 1)).await, (0, 0));
+}
+
+/// The key of a slot with these data.
+fn slot_key(data: &str) -> String {
+    format!("{{angarium:{}:{}:{SLOT}}}:{data}", STAMP.system.simple(), STAMP.pool.simple())
+}
+
+/// Numbers of readers of the bodies that the server stores beside their entries, in order.
+fn readers(redis: &Redis) -> Vec<u64> {
+    let mut connection = redis.connect();
+    let bodies: usize = redis::cmd("HLEN").arg(slot_key("bodies")).query(&mut connection).unwrap();
+    let mut readers: Vec<u64> = redis::cmd("HVALS").arg(slot_key("readers")).query(&mut connection).unwrap();
+    assert_eq!(bodies, readers.len());
+    readers.sort_unstable();
+    readers
+}
+
+#[tokio::test]
+async fn server_stores_a_shared_body_once() {
+    let redis = Redis::start(SYNCED);
+    let mut owner = Owner::fence(&registered(&redis.uri("")).await, SLOT, 1).await;
+    owner.apply(post()).await;
+    assert_eq!(readers(&redis), [COPIES; 2]);
+    // As the owner of ready entries removes them.
+    for at in 2..=COPIES {
+        let known = owner.all(queue(SLOT, at)).await;
+        let remove_hints = known.iter().map(|message| RemoveHint::of(&message.header)).collect();
+        let gone = Changes { remove_hints, ..Changes::removes(ids(&known)) };
+        owner.apply(vec![changes(queue(SLOT, at), gone)]).await;
+        assert_eq!(readers(&redis), [COPIES + 1 - at; 2]);
+        assert_eq!(owner.totals(queue(SLOT, at)).await, (0, 0));
+    }
+    let sent = owner.all(queue(SLOT, 1)).await;
+    owner.update(queue(SLOT, 1), &[settled(sent[0].clone(), State::Done, 30).header]).await;
+    owner.remove(queue(SLOT, 1), &[copy(1, 1), copy(1, 1)]).await;
+    assert_eq!(readers(&redis), [1_u64]);
+    assert_eq!(letters(&owner, 1).await, *b"1");
+    assert_eq!(owner.in_order(queue(SLOT, 1), Order::Kept).await, [copy(1, 0)]);
+    owner.drop_queue(queue(SLOT, 1), 1).await;
+    assert!(readers(&redis).is_empty());
+}
+
+#[tokio::test]
+async fn readers_are_exact_after_a_batch_with_removes() {
+    let redis = Redis::start(SYNCED);
+    let mut owner = Owner::fence(&registered(&redis.uri("")).await, SLOT, 1).await;
+    let mut batch = post();
+    for at in [1, 2] {
+        batch[at - 1].changes.merge(&Changes::removes(vec![copy(at as u64, 0)]));
+    }
+    owner.apply(batch.clone()).await;
+    assert_eq!(readers(&redis), [COPIES - 2, COPIES]);
+    owner.send(owner.seq, batch).await.unwrap();
+    assert_eq!(readers(&redis), [COPIES - 2, COPIES]);
+    // Some at a time, so that the parts of a drop count nothing twice.
+    for at in 1..=COPIES {
+        owner.drop_queue(queue(SLOT, at), 1).await;
+    }
+    assert!(readers(&redis).is_empty());
+}
+
+#[tokio::test]
+async fn server_shares_no_body_without_need() {
+    let redis = Redis::start(SYNCED);
+    let mut owner = Owner::fence(&registered(&redis.uri("")).await, SLOT, 1).await;
+    // Not all programs that read the pool know shared bodies.
+    let mut apart = post();
+    apart.iter_mut().for_each(|queue| queue.changes.shares_bodies = false);
+    owner.apply(apart).await;
+    // A short body, equal bodies of two posts, and a body whose other entry is removed at once.
+    let (short, rest) = (Bytes::from_static(b"short"), body(b'3'));
+    let copies = |at: u64| {
+        let bodies = [short.clone(), body(b'1'), rest.clone()];
+        let all: Vec<_> = (at * 10..).zip(bodies).map(|(rank, body)| with_body(rank, body)).collect();
+        copies_to(queue(SLOT, at), &all)
+    };
+    let mut batch = vec![copies(5), copies(6)];
+    batch[0].changes.merge(&Changes::removes(vec![id(52)]));
+    owner.apply(batch).await;
+    // The value of such an entry is as long as one with the id of a body.
+    let alike = [1, 2, 3].map(|rank| message(rank, "0123456789abcdef"));
+    owner.append(queue(SLOT, 7), &alike).await;
+    owner.remove(queue(SLOT, 7), &[id(1)]).await;
+    assert_eq!(owner.totals(queue(SLOT, 7)).await, (2, 32));
+    owner.update(queue(SLOT, 7), &[claimed_again(&alike[2].header)]).await;
+    owner.remove(queue(SLOT, 7), &[id(2)]).await;
+    assert_eq!(owner.totals(queue(SLOT, 7)).await, (1, 16));
+    assert_eq!(owner.all(queue(SLOT, 7)).await[0].body, alike[2].body);
+    let mut exists = redis::cmd("EXISTS");
+    exists.arg(slot_key("bodies")).arg(slot_key("readers"));
+    let keys: u64 = exists.query(&mut redis.connect()).unwrap();
+    assert_eq!(keys, 0);
+}
+
+#[tokio::test]
+async fn reads_of_shared_bodies_are_as_of_others() {
+    let redis = Redis::start(SYNCED);
+    let mut owner = Owner::fence(&registered(&redis.uri("")).await, SLOT, 1).await;
+    let mut batch = post();
+    for queue in &mut batch {
+        let [one, two] = &mut queue.changes.appends[..] else { panic!("a post has two messages") };
+        *one = retained(one.clone(), start());
+        *two = of_group(two.clone(), "a");
+    }
+    let sent = batch[0].changes.appends.clone();
+    owner.apply(batch).await;
+    let (at, group, bytes) = (queue(SLOT, 1), GroupName::new("a", "group").unwrap(), sent[0].body.len());
+    assert_eq!(owner.all(at).await, sent);
+    // A page ends once its bodies exceed the bound.
+    let page = owner.store.scan(at, Order::Ready, Direction::Up, None, 10, bytes - 1).await.unwrap();
+    assert!(page.messages == sent[..1] && !page.is_last);
+    assert!(owner.store.group(at, &group, None, 10, bytes).await.unwrap().messages == sent[1..]);
+    assert!(owner.store.groups(at, None, 10).await.unwrap()[0].message == sent[1]);
+    let later = start().plus_seconds(100_000);
+    let due = owner.store.due(SLOT, Due::Expiry, later, 100).await.unwrap();
+    assert!(due.contains(&(at, sent[1].header.clone())), "{due:?}");
+    assert_eq!(due.len() as u64, COPIES);
+    let found = owner.store.retained(at, None, later, 10).await.unwrap().found;
+    assert_eq!(found, [sent[0].header.clone()]);
+    // Without its body a message is damaged, and not absent.
+    let _: u64 = redis::cmd("DEL").arg(slot_key("bodies")).query(&mut redis.connect()).unwrap();
+    for message in &sent {
+        let read = owner.store.get(at, &[message.header.id]).await;
+        assert!(matches!(read, Err(StoreError::Damaged(_))), "{read:?}");
+    }
 }

@@ -4,7 +4,8 @@
 -- of the table, and both are looked up by their whole keys; then the row is changed by its place. OFFSET 0 keeps the planner
 -- from a join instead: it would scan the whole table for that, if the table was empty when it planned.
 -- This text posts and deletes, which is all that most batches do. rest.sql has the other changes, and is inserted at the two
--- marks: parts without any work cost as much as the work itself.
+-- marks: parts without any work cost as much as the work itself. An entry without a body of its own shares one, which has
+-- as many bytes as the size of the entry.
 WITH record AS (
     UPDATE records r
     SET seq = b.seq, last_id = GREATEST(r.last_id, b.last_id)
@@ -33,18 +34,33 @@ WITH record AS (
         WHERE get_bit((SELECT slots FROM matched), r.slot) = 1
         OFFSET 0) AS r
     WHERE e.ctid = r.place
-    RETURNING e.queue, e.state, octet_length(e.body)::int8 AS bytes
+    RETURNING e.queue, e.state, COALESCE(octet_length(e.body), e.size)::int8 AS bytes, e.shared
+), lowered AS (
+    -- The shared bodies of removed entries, and how many readers each keeps. A drop of another queue may have counted
+    -- them while this statement waited for the record, after its snapshot: the lock reads each row as it is now.
+    SELECT b.id, b.readers - gone.readers AS readers
+    FROM (SELECT shared, count(*)::int4 AS readers FROM removed WHERE shared IS NOT NULL GROUP BY shared) AS gone,
+        LATERAL (SELECT o.id, o.readers FROM bodies o WHERE o.id = gone.shared FOR UPDATE) AS b
+), counted_down AS (
+    -- Each row is there and locked, so each insert conflicts, and finds it by its key. For an update by a join the
+    -- planner may scan the whole table, and the place of a row changes with each count.
+    INSERT INTO bodies (id, readers)
+    SELECT id, readers FROM lowered WHERE readers > 0
+    ON CONFLICT (id) DO UPDATE SET readers = excluded.readers
+), unread AS (
+    DELETE FROM bodies WHERE id = ANY (ARRAY(SELECT id FROM lowered WHERE readers <= 0))
 ), appended AS (
     INSERT INTO entries (queue, aside, id, slot, state, created, ready, expires, ttl, attempts, size, client, peer,
-        first_claimed, extras, grouped, body)
+        first_claimed, extras, grouped, body, shared)
     SELECT a.queue, a.state <> 0, a.id, a.slot, a.state, a.created, a.ready, a.expires, a.ttl, a.attempts, a.size,
-        a.client, a.peer, a.first_claimed, a.extras, a.grouped, a.body
+        a.client, a.peer, a.first_claimed, a.extras, a.grouped, a.body, a.shared
     FROM unnest($16::int2[], $17::uuid[], $18::uuid[], $19::int2[], $20::int8[], $21::int8[], $22::int8[], $23::int4[],
-            $24::int4[], $25::int4[], $26::uuid[], $27::bytea[], $28::int8[], $29::bytea[], $30::text[], $31::bytea[])
+            $24::int4[], $25::int4[], $26::uuid[], $27::bytea[], $28::int8[], $29::bytea[], $30::text[], $31::bytea[],
+            $32::uuid[])
             AS a (slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed, extras,
-                grouped, body)
+                grouped, body, shared)
     WHERE get_bit((SELECT slots FROM matched), a.slot) = 1
-    RETURNING queue, state, octet_length(body)::int8 AS bytes
+    RETURNING queue, state, COALESCE(octet_length(body), size)::int8 AS bytes
 -- and the rest
 ), now AS (
     SELECT queue, sum(messages)::int8 AS messages, sum(bytes)::int8 AS bytes, sum(scheduled)::int8 AS scheduled,

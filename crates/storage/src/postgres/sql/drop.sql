@@ -17,7 +17,18 @@ WITH record AS (
     DELETE FROM entries e
     USING part p
     WHERE e.ctid = p.place
-    RETURNING e.aside, e.id, e.state, octet_length(e.body)::int8 AS bytes
+    RETURNING e.aside, e.id, e.state, COALESCE(octet_length(e.body), e.size)::int8 AS bytes, e.shared
+), lowered AS (
+    -- As in commit.sql, for the batches that ran while this statement waited for the record.
+    SELECT b.id, b.readers - g.readers AS readers
+    FROM (SELECT shared, count(*)::int4 AS readers FROM gone WHERE shared IS NOT NULL GROUP BY shared) AS g,
+        LATERAL (SELECT o.id, o.readers FROM bodies o WHERE o.id = g.shared FOR UPDATE) AS b
+), counted_down AS (
+    INSERT INTO bodies (id, readers)
+    SELECT id, readers FROM lowered WHERE readers > 0
+    ON CONFLICT (id) DO UPDATE SET readers = excluded.readers
+), unread AS (
+    DELETE FROM bodies WHERE id = ANY (ARRAY(SELECT id FROM lowered WHERE readers <= 0))
 ), names AS (
     SELECT n.ctid AS place FROM record, notes n WHERE n.queue = $5::uuid ORDER BY n.kind, n.key LIMIT $6::int8
 ), unnoted AS (

@@ -1,4 +1,5 @@
--- The changes of a batch other than posts and deletes: updates and notes. It is inserted into commit.sql.
+-- The changes of a batch other than posts and deletes: updates, notes, and bodies that its posts share. It is inserted
+-- into commit.sql.
 ), updated AS (
     UPDATE entries e
     SET aside = u.state <> 0, state = u.state, created = u.created, ready = u.ready, expires = u.expires,
@@ -6,8 +7,8 @@
         first_claimed = u.first_claimed, extras = u.extras
     FROM (
         SELECT u.*, found.place, found.state AS old
-        FROM unnest($32::int2[], $33::uuid[], $34::uuid[], $35::int2[], $36::int8[], $37::int8[], $38::int8[], $39::int4[],
-            $40::int4[], $41::int4[], $42::uuid[], $43::bytea[], $44::int8[], $45::bytea[])
+        FROM unnest($33::int2[], $34::uuid[], $35::uuid[], $36::int2[], $37::int8[], $38::int8[], $39::int8[], $40::int4[],
+            $41::int4[], $42::int4[], $43::uuid[], $44::bytea[], $45::int8[], $46::bytea[])
             AS u (slot, queue, id, state, created, ready, expires, ttl, attempts, size, client, peer, first_claimed, extras),
             unnest('{f,t}'::boolean[]) AS part (aside),
             LATERAL (
@@ -20,10 +21,15 @@
     RETURNING e.queue, (e.state = 1)::int4 - (u.old = 1)::int4 AS scheduled,
         (e.state BETWEEN 2 AND 4)::int4 - (u.old BETWEEN 2 AND 4)::int4 AS aside,
         (e.state > 4)::int4 - (u.old > 4)::int4 AS kept
+), new_bodies AS (
+    INSERT INTO bodies (id, readers, body)
+    SELECT b.id, b.readers, b.body
+    FROM unnest($57::int2[], $58::uuid[], $59::int4[], $60::bytea[]) AS b (slot, id, readers, body)
+    WHERE get_bit((SELECT slots FROM matched), b.slot) = 1
 ), noted AS (
     INSERT INTO notes (queue, kind, key, value, expires)
     SELECT n.queue, n.kind, n.key, n.value, n.expires
-    FROM unnest($46::int2[], $47::uuid[], $48::int2[], $49::bytea[], $50::bytea[], $51::int8[])
+    FROM unnest($47::int2[], $48::uuid[], $49::int2[], $50::bytea[], $51::bytea[], $52::int8[])
         AS n (slot, queue, kind, key, value, expires)
     WHERE get_bit((SELECT slots FROM matched), n.slot) = 1
     ON CONFLICT (queue, kind, key) DO UPDATE SET value = excluded.value, expires = excluded.expires
@@ -31,7 +37,7 @@
     DELETE FROM notes n
     USING (
         SELECT found.place
-        FROM unnest($52::int2[], $53::uuid[], $54::int2[], $55::bytea[]) AS r (slot, queue, kind, key),
+        FROM unnest($53::int2[], $54::uuid[], $55::int2[], $56::bytea[]) AS r (slot, queue, kind, key),
             LATERAL (
                 SELECT o.ctid AS place FROM notes o WHERE o.queue = r.queue AND o.kind = r.kind AND o.key = r.key
                 OFFSET 0) AS found

@@ -1,8 +1,9 @@
--- Applies a batch. KEYS: record, bytes, schedule, buckets, then ten keys for each queue.
--- ARGV: epoch, previous number, number, greatest id or '', tag of the numbering or '', then for each queue: its id, the
--- bytes of its appends, and lists that begin with their length: id and value of appends, ids of the ready appends, id and
--- header of updates, ids of removes, buckets with smallest and greatest member, names of removed notes, name and value
--- of written notes.
+-- Applies a batch. KEYS: record, bytes, schedule, buckets, bodies, readers, then ten keys for each queue.
+-- ARGV: epoch, previous number, number, greatest id or '', tag of the numbering or '', the list of new bodies that
+-- entries share: id, number of readers, body. Then for each queue: its id, the bytes of its appends, and lists: id and
+-- value of appends, ids of the ready appends, id and header of updates, ids of removes, buckets with smallest and
+-- greatest member, names of removed notes, name and value of written notes. A list begins with its length.
+-- The readers of a new body are all its appends, also those of entries that the batch removes.
 -- The record is checked before the first write and written last, because scripts do not roll back.
 
 local record = redis.call('GET', KEYS[1])
@@ -68,13 +69,13 @@ local function update(keys, queue, id, header)
   redis.call('HSET', keys.headers, id, header)
 end
 
--- Removes entries and returns the bytes of their bodies.
+-- Removes entries, each named once, and returns the bytes of their bodies.
 local function remove_all(keys, queue, first, last)
   local bytes, changed = 0, redis.call('EXISTS', keys.headers) == 1
   for place = first, last do
-    local length = redis.call('HSTRLEN', keys.entries, ARGV[place])
-    if length > 0 then
-      bytes = bytes + length - HEAD
+    local released = release_body(keys, ARGV[place])
+    if released then
+      bytes = bytes + released
       if changed then remove(keys, queue, ARGV[place]) end
     end
   end
@@ -105,7 +106,15 @@ local function add_notes(keys, first, last)
   end
 end
 
-local place = 5
+local function add_bodies(first, last)
+  for place = first, last, 3 do
+    redis.call('HSET', KEYS[5], ARGV[place], ARGV[place + 2])
+    redis.call('HSET', KEYS[6], ARGV[place], ARGV[place + 1])
+  end
+end
+
+add_bodies(list(3))
+local place = 7
 while at <= #ARGV do
   local keys, queue = keys_of(place), ARGV[at]
   local bytes = tonumber(ARGV[at + 1])

@@ -6,7 +6,7 @@ local epoch = string.sub(record, 1, 24)
 if epoch > ARGV[1] then return {'fenced', epoch} end
 if epoch ~= ARGV[1] then return {'went back'} end
 
-local keys, queue, left = keys_of(5), ARGV[2], tonumber(ARGV[3])
+local keys, queue, left = keys_of(7), ARGV[2], tonumber(ARGV[3])
 
 -- Returns the first members of a set, up to the rest of the max.
 local function next_of(key)
@@ -20,7 +20,7 @@ local bytes = 0
 for _, key in ipairs({keys.ready, keys.aside, keys.kept}) do
   for _, member in ipairs(next_of(key)) do
     local id = string.sub(member, -16)
-    bytes = bytes + math.max(redis.call('HSTRLEN', keys.entries, id) - HEAD, 0)
+    bytes = bytes + (release_body(keys, id) or 0)
     remove(keys, queue, id)
   end
 end

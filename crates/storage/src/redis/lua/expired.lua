@@ -50,7 +50,7 @@ for _, text in ipairs(members) do
   local member = raw(text)
   local id = string.sub(member, -16)
   local header = redis.call('HGET', KEYS[3], id)
-  if not header then header = string.sub(redis.call('HGET', KEYS[2], id) or '', 1, HEAD) end
+  if not header then header = head_of(redis.call('HGET', KEYS[2], id) or '') end
   if #header >= HEAD and is_in(id, header) then
     first, last = first or text, text
     local state = string.byte(header, 2)

@@ -2,6 +2,8 @@
 -- Only text in hex is compared with <, never raw bytes: Redis compares strings by the locale.
 
 local HEAD = 54 -- bytes of a header before its extras and its peer
+local SHARED = 8 -- added to the tag of an entry whose value has the id of a body in place of its body
+local SHARED_LENGTH = HEAD + 16 -- bytes of such a value
 local SPAN = 8000 -- milliseconds of a bucket of many entries that live by queue
 local READY, SCHEDULED, PREPARED, MOVING, DONE, FAILED = 0, 1, 2, 3, 5, 6 -- states
 local MANY = 4000 -- max arguments of one call; Lua's stack has 8,000 places
@@ -44,6 +46,23 @@ end
 local function has_extras(header) return string.byte(header, 1) % 2 == 0 end
 local function is_retained(header) return (string.byte(header, 1) - 1) % 4 >= 2 end
 
+-- Returns the head in the value of an entry, with the tag of a header.
+local function head_of(value)
+  local tag = string.byte(value, 1) or 0
+  if tag <= SHARED then return string.sub(value, 1, HEAD) end
+  return string.char(tag - SHARED) .. string.sub(value, 2, HEAD)
+end
+
+-- Returns the value of an entry with its body. A value with the id of a body gets that body in place of it, and the tag
+-- of a header. If there is no such body, the answer is shorter than a head and not empty, so that a reader takes it for
+-- damage.
+local function with_body(bodies, value)
+  if (string.byte(value, 1) or 0) <= SHARED then return value end
+  local body = redis.call('HGET', bodies, string.sub(value, HEAD + 1))
+  if not body then return 'no body' end
+  return head_of(value) .. body
+end
+
 -- Returns the member of an entry with this header in the groups of its queue; nil when it has no group or is kept.
 local function group_place(id, header)
   local state = string.byte(header, 2)
@@ -56,7 +75,8 @@ end
 -- Returns the keys of one queue, which begin at index `at` of KEYS.
 local function keys_of(at)
   return {
-    schedule = KEYS[3], entries = KEYS[at], headers = KEYS[at + 1], ready = KEYS[at + 2], aside = KEYS[at + 3],
+    schedule = KEYS[3], bodies = KEYS[5], readers = KEYS[6],
+    entries = KEYS[at], headers = KEYS[at + 1], ready = KEYS[at + 2], aside = KEYS[at + 3],
     scheduled = KEYS[at + 4], ranges = KEYS[at + 5], notes = KEYS[at + 6], names = KEYS[at + 7],
     groups = KEYS[at + 8], kept = KEYS[at + 9],
   }
@@ -69,7 +89,24 @@ local function count_bytes(queue, bytes)
   end
 end
 
--- Removes an existing entry in any state.
+-- Prepares the removal of an entry. If its value has the id of a body, that body has one reader less, and is removed
+-- with the last of them. Returns the bytes of the entry's body; nil for an absent entry.
+local function release_body(keys, id)
+  local length = redis.call('HSTRLEN', keys.entries, id)
+  if length == 0 then return nil end
+  if length ~= SHARED_LENGTH then return length - HEAD end
+  local value = redis.call('HGET', keys.entries, id)
+  if string.byte(value, 1) <= SHARED then return length - HEAD end
+  local body = string.sub(value, HEAD + 1)
+  local bytes = redis.call('HSTRLEN', keys.bodies, body)
+  local left = redis.call('HINCRBY', keys.readers, body, -1)
+  if left <= 0 then redis.call('HDEL', keys.readers, body) end
+  -- A body without a count stays: it takes room, and no entry loses it.
+  if left == 0 then redis.call('HDEL', keys.bodies, body) end
+  return bytes
+end
+
+-- Removes an existing entry in any state, after `release_body`.
 local function remove(keys, queue, id)
   local header = redis.call('HGET', keys.headers, id)
   local set, member = place_of(keys, id, header)

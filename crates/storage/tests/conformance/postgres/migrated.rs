@@ -7,6 +7,7 @@ use angarium_storage::{Order, PoolStore, StoreError, Totals};
 
 use super::Scene;
 use crate::groups::of_group;
+use crate::shared::{letters, post};
 use angarium_testbed::drivers::opened;
 use angarium_testbed::owner::{
     Owner, SLOT, all_extras, id, ids, in_state, message, messages, peer, queue, scheduled, settled,
@@ -76,6 +77,15 @@ async fn migrated_tables_take_kept_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn migrated_tables_take_shared_bodies() {
+    let scene = of_version_two().await;
+    let mut owner = Owner::fence(&scene.pool().await, SLOT, 2).await;
+    owner.apply(post()).await;
+    assert_eq!((scene.readers(), letters(&owner, 1).await), ("4 4".to_owned(), b"12".to_vec()));
+    assert_eq!(owner.get(queue(SLOT, 1), &[id(1)]).await, messages([1]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn concurrent_replicas_migrate_tables_once() {
     let scene = of_version_two().await;
     let mut replicas = tokio::task::JoinSet::new();
@@ -84,7 +94,7 @@ async fn concurrent_replicas_migrate_tables_once() {
         replicas.spawn(async move { total(&*store).await });
     }
     assert_eq!(replicas.join_all().await, [7; 6]);
-    assert_eq!(scene.server.sql(&format!("SELECT version FROM {}.stamp", scene.schema)), "3");
+    assert_eq!(scene.server.sql(&format!("SELECT version FROM {}.stamp", scene.schema)), "4");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,16 +3,19 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+
 use angarium_core::ids::QueueId;
 use angarium_core::message::{Header, Message, State};
 use angarium_storage::{Changes, Direction, Order};
 
 use super::Scene;
 use crate::groups::of_group;
+use crate::shared::copies_to;
 use angarium_testbed::held::wait_until;
 use angarium_testbed::owner::{
     Owner, SLOT, both, changes, claimed_again, id, in_state, message, messages, peer, queue, scheduled,
-    settled,
+    settled, with_body,
 };
 
 /// Entries of the long queue, by rank: ready ones, a few of a group, a few aside, kept ones of another group.
@@ -22,6 +25,8 @@ const ASIDE: [u64; 3] = [2_004, 2_005, 2_006];
 const KEPT: u64 = 2_000;
 const FIRST_KEPT: u64 = 3_000;
 const ALL: u64 = READY + 3 + 3 + KEPT;
+/// Bodies that two messages share each, in the test of bodies.
+const SHARED: u64 = 2_000;
 
 async fn fill(owner: &mut Owner, at: QueueId) {
     let kept = |rank| of_group(settled(message(rank, "1"), State::Done, 30), "kept");
@@ -36,20 +41,34 @@ async fn fill(owner: &mut Owner, at: QueueId) {
     owner.append(at, &[scheduled(put_off, 30), moving, in_state(stuck, State::NoTarget)]).await;
 }
 
+async fn fill_shared(owner: &mut Owner, at: QueueId) {
+    for begin in (0..SHARED).step_by(500) {
+        let new = |rank| with_body(rank, Bytes::from(vec![b'1'; 600]));
+        let sent: Vec<Message> = (begin + 1..=begin + 500).map(new).collect();
+        owner.apply(vec![copies_to(at, &sent), copies_to(queue(SLOT, 3), &sent)]).await;
+    }
+}
+
 /// Checks how many index entries of messages `work` reads in the long queue, when its statements were planned without
 /// statistics of the tables, and with those of empty tables.
 async fn assert_reads(expected: Range<u64>, work: impl AsyncFn(&mut Owner, QueueId)) {
     for statistics in ["", "ANALYZE"] {
-        let reads = reads(statistics, &work).await;
+        let reads = reads("entries", statistics, fill, &work).await;
         assert!(expected.contains(&reads), "{reads} reads, and {expected:?} expected with {statistics:?}");
     }
 }
 
-async fn reads(statistics: &str, work: impl AsyncFn(&mut Owner, QueueId)) -> u64 {
+/// Number of index entries of a table that `work` and `fill` read, with the plans from when the table was empty.
+async fn reads(
+    table: &str,
+    statistics: &str,
+    fill: impl AsyncFn(&mut Owner, QueueId),
+    work: impl AsyncFn(&mut Owner, QueueId),
+) -> u64 {
     let scene = Scene::new();
     let pool = scene.pool().await;
     let (server, schema) = (scene.server, &scene.schema);
-    for table in ["entries", "queues", "notes"] {
+    for table in ["entries", "queues", "notes", "bodies"] {
         server.sql(&format!("ALTER TABLE {schema}.{table} SET (autovacuum_enabled = off)"));
         if !statistics.is_empty() {
             server.sql(&format!("{statistics} {schema}.{table}"));
@@ -63,7 +82,7 @@ async fn reads(statistics: &str, work: impl AsyncFn(&mut Owner, QueueId)) -> u64
     let sessions = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'");
     wait_until("the sessions end, and with that report what they read", || server.sql(&sessions) == "0");
     let text = format!(
-        "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = '{schema}' AND relname = 'entries'"
+        "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = '{schema}' AND relname = '{table}'"
     );
     server.sql(&text).parse().unwrap()
 }
@@ -122,4 +141,17 @@ async fn page_of_kept_entries_reads_no_others() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_bodies_are_read_and_counted_by_key() {
+    for statistics in ["", "ANALYZE"] {
+        let reads = reads("bodies", statistics, fill_shared, async |owner, at| {
+            let some: Vec<_> = (1..=100).map(id).collect();
+            owner.get(at, &some).await;
+            owner.remove(at, &some).await;
+        })
+        .await;
+        assert!((200..1_000).contains(&reads), "{reads} reads with {statistics:?}");
+    }
 }

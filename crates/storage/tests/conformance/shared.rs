@@ -1,0 +1,107 @@
+//! Bodies that entries of one batch share: a pool may store them once, and nothing shows whether it does.
+
+use bytes::Bytes;
+
+use angarium_core::ids::{MessageId, QueueId};
+use angarium_core::message::{Message, State};
+use angarium_storage::{Changes, DropResult, QueueChanges};
+
+use angarium_testbed::drivers::Storage;
+use angarium_testbed::owner::{
+    Owner, SLOT, changes, claimed_again, id, in_state, queue, removes, scheduled, settled, with_body,
+};
+
+/// Longer than what any pool would rather store again.
+const BODY_BYTES: usize = 5_000;
+/// Queues with a copy.
+pub const COPIES: u64 = 4;
+
+pub fn body(letter: u8) -> Bytes {
+    Bytes::from(vec![letter; BODY_BYTES])
+}
+
+pub fn copies_to(queue: QueueId, copies: &[Message]) -> QueueChanges {
+    changes(queue, Changes { shares_bodies: true, ..Changes::appends(copies.to_vec()) })
+}
+
+/// A queue and the copies of two of its messages: `copy(queue, message)` is their id.
+pub fn post() -> Vec<QueueChanges> {
+    let (one, two) = (body(b'1'), body(b'2'));
+    let copies = |at: u64| [with_body(at * 10, one.clone()), with_body(at * 10 + 1, two.clone())];
+    (1..=COPIES).map(|at| copies_to(queue(SLOT, at), &copies(at))).collect()
+}
+
+pub fn copy(at: u64, number: u64) -> MessageId {
+    id(at * 10 + number)
+}
+
+pub async fn letters(owner: &Owner, at: u64) -> Vec<u8> {
+    let found = owner.get(queue(SLOT, at), &[copy(at, 0), copy(at, 1)]).await;
+    let is_whole = |message: &Message| message.body.len() == BODY_BYTES;
+    assert!(found.iter().all(is_whole), "{found:?}");
+    found.iter().map(|message| message.body[0]).collect()
+}
+
+pub async fn shared_body_stays_until_its_last_message_is_removed(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    owner.apply(post()).await;
+    for at in 1..=COPIES {
+        assert_eq!(owner.all(queue(SLOT, at)).await.len(), 2);
+        assert_eq!(owner.totals(queue(SLOT, at)).await, (2, 2 * BODY_BYTES as u64));
+        owner.remove(queue(SLOT, at), &[copy(at, 0), copy(at, 0)]).await;
+        for later in at + 1..=COPIES {
+            assert_eq!(letters(&owner, later).await, *b"12");
+        }
+        assert_eq!(letters(&owner, at).await, *b"2");
+        assert_eq!(owner.totals(queue(SLOT, at)).await, (1, BODY_BYTES as u64));
+    }
+}
+
+pub async fn message_with_shared_body_keeps_it_in_every_state(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    owner.apply(post()).await;
+    let sent = owner.get(queue(SLOT, 1), &[copy(1, 0)]).await[0].clone();
+    let changed = |message: Message| claimed_again(&message.header);
+    for header in [
+        changed(scheduled(sent.clone(), 30)),
+        changed(settled(sent.clone(), State::Done, 30)),
+        changed(in_state(sent.clone(), State::NoTarget)),
+        changed(sent.clone()),
+    ] {
+        owner.update(queue(SLOT, 1), std::slice::from_ref(&header)).await;
+        let found = owner.get(queue(SLOT, 1), &[copy(1, 0)]).await;
+        assert_eq!(found, [Message { header, body: sent.body.clone() }]);
+    }
+    owner.remove(queue(SLOT, 1), &[copy(1, 0)]).await;
+    assert_eq!(letters(&owner, 1).await, *b"2");
+    assert_eq!(letters(&owner, 2).await, *b"12");
+}
+
+pub async fn copies_outlive_the_queues_that_are_dropped(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    owner.apply(post()).await;
+    for at in 1..COPIES {
+        while owner.store.drop_queue(SLOT, owner.epoch, queue(SLOT, at), 1).await.unwrap() == DropResult::More
+        {
+        }
+        assert_eq!(letters(&owner, at + 1).await, *b"12");
+    }
+    drop(owner);
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 2).await;
+    assert_eq!(letters(&owner, COPIES).await, *b"12");
+    owner.apply(post().into_iter().take(2).collect()).await;
+    assert_eq!(letters(&owner, COPIES).await, *b"12");
+}
+
+pub async fn message_that_its_batch_removes_leaves_the_body_to_others(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    let mut batch = post();
+    for at in [1, 2] {
+        let gone = Changes::removes(vec![copy(at as u64, 0)]);
+        batch[at - 1].changes.merge(&gone);
+    }
+    owner.apply(batch).await;
+    assert_eq!(letters(&owner, 1).await, *b"2");
+    owner.apply((1..COPIES).map(|at| removes(queue(SLOT, at), &[copy(at, 0), copy(at, 1)])).collect()).await;
+    assert_eq!(letters(&owner, COPIES).await, *b"12");
+}
