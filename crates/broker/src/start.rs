@@ -39,6 +39,7 @@ use crate::quotas::{QuotaCounts, QuotaCountsParts};
 use crate::redrive::{Redrive, RedriveParts};
 use crate::replica::LocalReplica;
 use crate::replica::alarm::Alarms;
+use crate::replica::forms::TriedForms;
 use crate::replica::receipt_keys::ReceiptKeys;
 use crate::replica::task_failures::TaskFailures;
 use crate::reports::overview::ReportCache;
@@ -126,6 +127,7 @@ impl Broker {
             failures: TaskFailures::new(meter.clone()),
             outages: stores.outages(),
             receipt_keys: ReceiptKeys::default(),
+            forms: TriedForms::default(),
             peer_client: OnceLock::new(),
             tasks: replica.tasks,
             stop: CancellationToken::new(),
@@ -282,7 +284,6 @@ impl LowerComponents {
             slots: self.slots.clone(),
             quotas: self.quotas.clone(),
             open_queues: self.open_queues.clone(),
-            retention_tried: Mutex::default(),
         })
     }
 

@@ -55,8 +55,10 @@ impl Schema {
     pub const SUBSCRIBED_MIGRATIONS: Self = Self(15);
     /// Webhooks that need a confirmation. Older programs would send messages to unconfirmed ones.
     pub const CONFIRMATIONS: Self = Self(16);
+    /// Bodies that several messages of a pool share. Older programs take their messages for damage.
+    pub const SHARED_BODIES: Self = Self(17);
     /// The newest format that this program knows.
-    pub const KNOWN: Self = Self::CONFIRMATIONS;
+    pub const KNOWN: Self = Self::SHARED_BODIES;
 
     /// Checks that this program can read records of this format.
     pub fn check_known(self) -> Result<(), Error> {

@@ -186,6 +186,7 @@ impl Claims {
         }
         let now = self.0.replica.clock.now();
         let mut fan_out = queue.fan_out(&bodies, now).await.ok_or_else(|| queue.closed())?;
+        fan_out.share_bodies(&self.0.replica);
         self.0.open_queues.open_subscriptions(queue, &fan_out.fanned).await?;
         queue.weigh(&mut fan_out);
         fan_out.check_bounds()?;

@@ -11,16 +11,12 @@ pub(crate) mod posts;
 pub(crate) mod recall;
 pub(crate) mod replace;
 pub(crate) mod requeue;
-pub(crate) mod retained;
 pub(crate) mod send;
 pub(crate) mod single;
 pub(crate) mod status;
 pub(crate) mod view;
 
 use std::sync::Arc;
-
-use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use crate::open_queues::OpenQueues;
 use crate::quotas::QuotaCounts;
@@ -35,8 +31,6 @@ pub(crate) struct MessagesParts {
     pub(crate) slots: Slots,
     pub(crate) quotas: QuotaCounts,
     pub(crate) open_queues: OpenQueues,
-    /// When it was last checked whether messages may be stored as retained. The lock is held for one access.
-    pub(crate) retention_tried: Mutex<Option<Instant>>,
 }
 
 impl Messages {

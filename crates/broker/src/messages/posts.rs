@@ -147,6 +147,7 @@ impl Messages {
             let bodies: Vec<_> = messages.iter().map(|message| message.body.clone()).collect();
             let found = queue.fan_out(&bodies, self.0.replica.clock.now()).await;
             fan_out = found.ok_or_else(|| queue.closed())?;
+            fan_out.share_bodies(&self.0.replica);
             self.0.open_queues.open_subscriptions(queue, &fan_out.fanned).await?;
             queue.weigh(&mut fan_out);
             fan_out.check_bounds()?;

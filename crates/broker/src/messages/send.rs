@@ -1,5 +1,6 @@
 //! Sending through SQS: each message of a batch with its own outcome, and only to a queue that exists.
 
+use angarium_catalogue::Schema;
 use angarium_core::attributes::Attributes;
 use angarium_core::delay::Delay;
 use angarium_core::error::{Error, InvalidPart, Part};
@@ -30,7 +31,7 @@ impl Messages {
     ) -> Result<Vec<Result<MessageId, Error>>, Error> {
         let attributes = self.0.open_queues.opened(at).await?.attributes;
         let most = attributes.message_bytes(self.0.replica.limits());
-        let is_retained = self.may_retain().await;
+        let is_retained = self.0.replica.may_store(Schema::RETENTION).await;
         let queue = self.0.slots.queue(at).await?;
         let has_group_holds = queue.slot().has_group_holds(at);
         let (mut refused, mut sent) =

@@ -1,6 +1,7 @@
 //! This replica as every component of the broker needs it.
 
 pub(crate) mod alarm;
+pub(crate) mod forms;
 pub(crate) mod pool_outages;
 pub(crate) mod receipt_keys;
 pub(crate) mod running;
@@ -21,6 +22,7 @@ use angarium_core::limits::Limits;
 use angarium_metrics::Meter;
 
 use crate::replica::alarm::Alarms;
+use crate::replica::forms::TriedForms;
 use crate::replica::pool_outages::PoolStates;
 use crate::replica::receipt_keys::ReceiptKeys;
 use crate::replica::successor::SuccessorProcess;
@@ -42,6 +44,7 @@ pub(crate) struct LocalReplica {
     pub(crate) failures: TaskFailures,
     pub(crate) outages: Arc<PoolStates>,
     pub(crate) receipt_keys: ReceiptKeys,
+    pub(crate) forms: TriedForms,
     /// The client for the other replicas; a single replica has none.
     pub(crate) peer_client: OnceLock<PeerClient>,
     /// Every task of the broker, so that a shutdown can wait for changes in progress.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use angarium_catalogue::Schema;
 use angarium_core::envelope::Envelope;
 use angarium_core::message::{Message, State};
 use angarium_core::quota::Amount;
@@ -16,6 +17,7 @@ use angarium_core::time::Timestamp;
 use angarium_filter::MessageView;
 
 use crate::limits;
+use crate::replica::LocalReplica;
 use crate::slot::commit::count;
 use crate::slot::queue_handle::QueueHandle;
 use crate::slot::subscriptions::{FanOut, FannedSubscription};
@@ -81,7 +83,7 @@ impl QueueHandle {
                 });
             }
         }
-        Some(FanOut { table, fanned, amount: Amount::default() })
+        Some(FanOut { table, fanned, ..FanOut::default() })
     }
 
     /// As `fan_out`, for one prepared message, which arrives from another queue.
@@ -93,6 +95,13 @@ impl QueueHandle {
                 matches!(&message.header.state, State::Prepared(source) if source.at == fanned.at);
         }
         Some(fan_out)
+    }
+}
+
+impl FanOut {
+    /// Lets the copies share the bodies of their messages, if every replica knows that form.
+    pub(crate) fn share_bodies(&mut self, replica: &Arc<LocalReplica>) {
+        self.shares_bodies = !self.fanned.is_empty() && replica.may_store_now(Schema::SHARED_BODIES);
     }
 }
 

@@ -101,6 +101,8 @@ pub(crate) struct FanOut {
     pub(crate) fanned: Vec<FannedSubscription>,
     /// The copies together, without those for subscriptions that are left out.
     pub(crate) amount: Amount,
+    /// Whether every replica knows bodies that several messages share.
+    pub(crate) shares_bodies: bool,
 }
 
 /// Messages that are about to be new in their queue.
@@ -386,7 +388,7 @@ impl FanOut {
                 if open.backlog.as_ref().is_some_and(|backlog| backlog.must_drop()) {
                     post.beyond.push(QueueHandle::new(Arc::clone(&source.slot), fanned.at.clone(), open.id));
                 }
-                Change::fan_out(copies, note)
+                Change::fan_out(copies, note).sharing_bodies(self.shares_bodies)
             };
             let at = fanned.at.clone();
             post.writes.push(WriteCopy { at, queue: open.id, change, _use: open.uses.token() });

@@ -110,6 +110,8 @@ impl Subscriptions {
         let confirmation = self.new_confirmation(&new.subscriber);
         let needs = confirmation.as_ref().map_or(Schema::SUBSCRIPTIONS, |_| Schema::CONFIRMATIONS);
         catalogue.schema_reach(needs).await?;
+        // The copies can do without it.
+        self.0.replica.may_store(Schema::SHARED_BODIES).await;
         for _ in 0..CHANGE_TRIES {
             let PlacedQueue { entry, placement } = self.0.open_queues.placed(queue).await?;
             let source = queue.with_id(entry.record.id);

@@ -89,6 +89,7 @@ impl MessageTransfers {
     async fn fan_out(&self, queue: &QueueHandle, message: &Message) -> Result<FanOut, Error> {
         let now = self.0.replica.clock.now();
         let mut fan_out = queue.fan_out_arrival(message, now).await.ok_or_else(|| queue.closed())?;
+        fan_out.share_bodies(&self.0.replica);
         self.0.open_queues.open_subscriptions(queue, &fan_out.fanned).await?;
         queue.weigh(&mut fan_out);
         fan_out.check_bounds()?;

@@ -35,6 +35,12 @@ impl Change {
         Self::of(Purpose::FanOut, Changes { notes, ..Changes::appends(copies) })
     }
 
+    /// The same change, whose copies may share their bodies with their messages and with each other.
+    pub(crate) fn sharing_bodies(mut self, shares: bool) -> Self {
+        self.changes.shares_bodies = shares;
+        self
+    }
+
     /// Removes copies beyond the bounds of a subscription, with the note of their number. Without ids it is written so that
     /// the totals are read after it.
     pub(crate) fn drop_copies(ids: Vec<MessageId>, omissions: Option<Note>) -> Self {

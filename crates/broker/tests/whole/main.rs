@@ -70,6 +70,7 @@ mod settle_notes;
 mod settle_room;
 mod settle_targets;
 mod settle_transfers;
+mod shared_bodies;
 mod shared_holds;
 mod stamps;
 mod subscription_drivers;

@@ -328,12 +328,12 @@ async fn topic_leaves_a_drained_pool_with_its_subscriptions() {
 async fn subscribed_queue_waits_for_older_replicas() {
     let (pools, q, plain) = (Pools::new(), queue("q"), queue("plain"));
     let (whole, _) = pools.start().await;
-    whole.subscribe(&q, "pull:").await;
-    whole.post(&plain, 1, 3_600).await;
-    assert_eq!(whole.claim(&plain, 1, 300).await.len(), 1, "it keeps the migration from ending");
     let (catalogue, older) = (pools.catalogue(), other_replica(Schema::TRANSFER_HOLDS));
     let seen = catalogue.registry().await.unwrap();
     catalogue.component_join(&seen, "elsewhere", &older).await.unwrap().unwrap();
+    whole.subscribe(&q, "pull:").await;
+    whole.post(&plain, 1, 3_600).await;
+    assert_eq!(whole.claim(&plain, 1, 300).await.len(), 1, "it keeps the migration from ending");
     let refused = whole.broker.queue_migrate(&q, to("b")).await.unwrap_err();
     assert!(refused.detail().contains("does not know records of form 15"), "{}", refused.detail());
     whole.broker.queue_migrate(&plain, to("b")).await.unwrap();
