@@ -1,6 +1,7 @@
 //! Claims: creation, renewal, split, release, listing, expiry; receipts (SQS).
 
 pub(crate) mod attempts;
+mod change_wait;
 pub(crate) mod create;
 pub(crate) mod expiry;
 pub(crate) mod list;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use angarium_catalogue::Schema;
 use angarium_core::delay::Delay;
-use angarium_core::error::{Error, Part};
+use angarium_core::error::Error;
 use angarium_core::ids::ClaimId;
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
@@ -17,7 +17,7 @@ use angarium_core::time::Timestamp;
 use angarium_engine::{EndedHeaders, Release, ReleaseEvent};
 
 use crate::claims::Claims;
-use crate::limits;
+use crate::claims::change_wait::ChangeWait;
 use crate::slot::claims::retry_at;
 use crate::slot::release::{BegunRelease, ClaimKey, ReleaseCause};
 use crate::slot::state::Slot;
@@ -41,6 +41,7 @@ impl Claims {
         let ending = Release { ready, ..Release::COUNTED };
         let release = async move {
             let (slot, at) = (queue.slot(), queue.at());
+            let wait = ChangeWait::begin();
             loop {
                 let released = vec![ClaimKey { queue: at.clone(), claim: id }];
                 claims.release_claims(slot, released, ending, ReleaseCause::Released).await?;
@@ -52,9 +53,7 @@ impl Claims {
                 if has_ended.ok_or_else(|| queue.closed().into_unknown())? {
                     return Ok(());
                 }
-                if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
-                    return Err(Error::unknown(Part::Storage, "a change of the claim has no outcome yet"));
-                }
+                wait.next(changed).await.map_err(Error::into_unknown)?;
             }
         };
         self.0.replica.carry_out(release).await

@@ -2,7 +2,7 @@
 
 use angarium_catalogue::{AttemptRecord, ClaimRecord, ClaimedMessage};
 use angarium_core::claim::ClaimTerms;
-use angarium_core::error::{Error, Part, Resource};
+use angarium_core::error::{Error, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
@@ -10,8 +10,8 @@ use angarium_core::outcome::Holder;
 use angarium_core::receipt::Attempt;
 
 use crate::claims::Claims;
+use crate::claims::change_wait::ChangeWait;
 use crate::claims::create::ClaimView;
-use crate::limits;
 use crate::messages::view::{MessageView, ViewedAt};
 use crate::slot::claims::{BegunRenewal, ClaimStep, NewClaim, retry_at};
 use crate::slot::queue_handle::{EngineReading, QueueHandle};
@@ -139,16 +139,14 @@ impl Claims {
 
     /// Begins a renewal as soon as no other caller is changing the claim.
     async fn begin_renew(&self, queue: &QueueHandle, id: ClaimId) -> Result<BegunRenewal, Error> {
+        let wait = ChangeWait::begin();
         loop {
             let changed = match queue.begin_renew(id, self.0.slots.claim_time())? {
                 ClaimStep::Begun(begun) => return Ok(begun),
                 ClaimStep::Ended => return Err(no_claim(id)),
                 ClaimStep::Busy(changed) => changed,
             };
-            if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
-                let why = "a change of the claim has no outcome yet";
-                return Err(Error::unavailable(Part::Coordination, why));
-            }
+            wait.next(changed).await?;
         }
     }
 }

@@ -19,6 +19,7 @@ use angarium_core::settle::{MessageState, SettleEntry, Settled};
 use angarium_engine::{ClaimRest, HeldMessage, SettleStart};
 
 use crate::claims::Claims;
+use crate::claims::change_wait::ChangeWait;
 use crate::ledger::quota_ledger::Reservation;
 use crate::limits;
 use crate::slot::claims::retry_at;
@@ -122,6 +123,7 @@ impl Claims {
         entry: SettleEntry,
     ) -> Result<BegunSettle, Error> {
         let key = SettleKey { claim, message: entry.id };
+        let wait = ChangeWait::begin();
         let held = loop {
             let changed = queue.slot().claim_changed();
             let start = queue.begin_settle(entry.id, claim, self.0.slots.claim_time());
@@ -134,10 +136,7 @@ impl Claims {
                 }
                 SettleStart::Busy => {}
             }
-            if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
-                let why = "a change of the claim has no outcome yet";
-                return Err(Error::unavailable(Part::Coordination, why));
-            }
+            wait.next(changed).await?;
         };
         let id = entry.id;
         let begun = self.submit_entry(queue, key, held, entry).await;
@@ -205,10 +204,10 @@ impl Claims {
             if let Some(rest) = queue.begin_returns(claim, ids)? {
                 break rest;
             }
-            if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
+            // Others may return messages of the claim before this one, so each change begins a new time.
+            if let Err(late) = ChangeWait::begin().next(changed).await {
                 queue.slot().lose("a settle cannot change the record of its claim");
-                let why = "a change of the claim has no outcome yet";
-                return Err(Error::unavailable(Part::Coordination, why));
+                return Err(late);
             }
         };
         let change = RecordChange { claim, ids: ids.to_vec(), rest };

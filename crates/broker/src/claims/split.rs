@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use angarium_catalogue::{ClaimRecord, ClaimedMessage, SplitPart};
 use angarium_core::claim::ClaimTerms;
-use angarium_core::error::{Error, Part, Resource};
+use angarium_core::error::{Error, Resource};
 use angarium_core::ids::{ClaimId, MessageId};
 use angarium_core::mutation::{Mutation, is_on};
 use angarium_core::names::QueueRef;
@@ -19,6 +19,7 @@ use angarium_core::time::Timestamp;
 use angarium_engine::{ClaimSnapshot, ClaimSplit};
 
 use crate::claims::Claims;
+use crate::claims::change_wait::ChangeWait;
 use crate::limits;
 use crate::slot::claims::{ClaimStep, SplitClaims, retry_at};
 use crate::slot::queue_handle::QueueHandle;
@@ -103,16 +104,14 @@ impl Claims {
         claim: ClaimId,
         messages: &[MessageId],
     ) -> Result<ClaimSplit, Error> {
+        let wait = ChangeWait::begin();
         loop {
             let changed = match queue.begin_split(claim, messages, self.0.slots.claim_time())? {
                 ClaimStep::Begun(split) => return Ok(split),
                 ClaimStep::Ended => return Ok(ClaimSplit::Ended),
                 ClaimStep::Busy(changed) => changed,
             };
-            if tokio::time::timeout(limits::CLAIM_DEADLINE, changed).await.is_err() {
-                let why = "a change of the claim has no outcome yet";
-                return Err(Error::unavailable(Part::Coordination, why));
-            }
+            wait.next(changed).await?;
         }
     }
 
