@@ -260,7 +260,8 @@ impl Queues {
         }
     }
 
-    /// Carries out the releases of the groups of a queue, one after the other.
+    /// Carries out the releases of the groups of a queue, one after the other, until another task holds the gate of the
+    /// queue: the next tick continues.
     async fn release_groups_of(&self, queue: &SlotQueue) -> Result<(), Error> {
         while let Some(group) = self.next_release(queue).await? {
             let mut is_done = false;
@@ -275,7 +276,7 @@ impl Queues {
                     return Ok(());
                 }
             }
-            let _gate = queue.hold_gate_soon().await?;
+            let Some(_gate) = queue.hold_gate_in_background().await else { return Ok(()) };
             queue.slot().check_served()?;
             // A request may have held the group again.
             if self.is_releasing(queue, &group) {
@@ -287,10 +288,11 @@ impl Queues {
         Ok(())
     }
 
-    /// Returns a group that is being released. The release of one whose hold has ended by itself begins.
+    /// Returns a group that is being released. The release of one whose hold has ended by itself begins. None while
+    /// another task holds the gate of the queue.
     async fn next_release(&self, queue: &SlotQueue) -> Result<Option<GroupName>, Error> {
         let now = self.0.replica.clock.now();
-        let _gate = queue.hold_gate_soon().await?;
+        let Some(_gate) = queue.hold_gate_in_background().await else { return Ok(None) };
         queue.slot().check_served()?;
         let mut groups = queue.slot().group_holds(queue.at());
         let ended = groups.iter().find(|(_, held)| held.is_ended(now));

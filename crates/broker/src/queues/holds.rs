@@ -155,7 +155,8 @@ impl Queues {
     }
 
     async fn end_hold(&self, queue: &SlotQueue) -> Result<(), Error> {
-        let _gate = queue.hold_gate_soon().await?;
+        // The next tick tries again.
+        let Some(_gate) = queue.try_hold_gate() else { return Ok(()) };
         queue.slot().check_served()?;
         // A request may have replaced the hold meanwhile.
         if !queue.slot().is_hold_ended(queue.at(), self.0.replica.clock.now()) {

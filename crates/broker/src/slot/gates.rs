@@ -40,6 +40,12 @@ impl<K: Clone + Eq + Hash> Gates<K> {
         gate.lock_owned().await
     }
 
+    /// Holds a gate if no other task holds it.
+    pub(crate) fn try_hold(&self, name: &K) -> Option<OwnedMutexGuard<()>> {
+        let gate = self.0.lock().gate(name);
+        gate.try_lock_owned().ok()
+    }
+
     /// Waits until every gate that is held now was released.
     pub(crate) async fn rest(&self) {
         let gates: Vec<_> = self.0.lock().gates.values().cloned().collect();

@@ -58,6 +58,16 @@ impl SlotQueue {
         timeout(limits::LEAVE_GATE, self.hold_gate()).await.map_err(|_| self.held_too_long())
     }
 
+    /// Like `hold_gate_soon`, for a background task, which tries again later: nothing is recovered.
+    pub(crate) async fn hold_gate_in_background(&self) -> Option<OwnedMutexGuard<()>> {
+        timeout(limits::LEAVE_GATE, self.hold_gate()).await.ok()
+    }
+
+    /// Holds the gate of the queue, if no other task holds it: for a background task that has other queues to do.
+    pub(crate) fn try_hold_gate(&self) -> Option<OwnedMutexGuard<()>> {
+        self.slot.queue_gates.try_hold(&self.at)
+    }
+
     /// Waits until no task changes the pools of the queue, and keeps it so. For the queue of a subscription: these are the
     /// pools of its source. Another queue needs no more than its own gate.
     pub(crate) async fn hold_placement(&self) -> Option<OwnedMutexGuard<()>> {

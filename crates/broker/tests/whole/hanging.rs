@@ -117,7 +117,7 @@ impl Whole {
 }
 
 /// Two queues of one slot.
-fn neighbours() -> (QueueRef, QueueRef) {
+pub(super) fn neighbours() -> (QueueRef, QueueRef) {
     let first = queue("n0");
     let second = (1..).map(|number| queue(&format!("n{number}"))).find(|other| other.slot() == first.slot());
     (first, second.unwrap())

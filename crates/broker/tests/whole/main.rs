@@ -17,6 +17,7 @@ mod delivery;
 mod delivery_rate;
 mod drivers;
 mod duplicates;
+mod ended_holds;
 mod expiry;
 mod explain;
 mod explain_messages;
