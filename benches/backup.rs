@@ -19,6 +19,8 @@ use support::server::{Server, ServerBuilder};
 use tempfile::TempDir;
 
 const MEGABYTES: usize = 10_000;
+/// Megabytes that a backup reads in a second, by default.
+const RATE: f64 = 32.0;
 /// Of the latencies of posts at the 99th percentile: beside a backup, at most this many times those without one.
 const LATENCY_BAR: f64 = 2.0;
 /// How long commits may be stopped while the snapshots are taken.
@@ -42,7 +44,8 @@ fn main() {
     let dir = TempDir::new().expect("a directory");
     let server = ServerBuilder::new(&dir.path().join("data")).start();
     fill(&server, megabytes * 1_000_000 / FILL_BYTES);
-    let mut rounds: Vec<Round> = (0..ROUNDS).map(|round| measure(&server, &dir, round)).collect();
+    let time = Duration::from_secs_f64(megabytes as f64 / RATE);
+    let mut rounds: Vec<Round> = (0..ROUNDS).map(|round| measure(&server, &dir, round, time)).collect();
     rounds.sort_by(|one, other| one.ratio.total_cmp(&other.ratio));
     let ratio = rounds[ROUNDS / 2].ratio;
     let stopped = rounds.iter().map(|round| round.stopped_ms).fold(0.0, f64::max);
@@ -79,9 +82,12 @@ struct Round {
     grown: usize,
 }
 
-/// Measures posts beside a backup and for the same time without one.
+/// Measures posts for the time of a backup without one, then beside one. In this order the memory of the service has grown
+/// by what posts need before it is measured.
 #[expect(clippy::print_stdout, reason = "the result is what a benchmark is for")]
-fn measure(server: &Server, dir: &TempDir, round: usize) -> Round {
+fn measure(server: &Server, dir: &TempDir, round: usize, time: Duration) -> Round {
+    let start = Instant::now();
+    let alone = post_until(server, || start.elapsed() > time);
     let (is_done, start, before) = (AtomicBool::new(false), Instant::now(), server.memory());
     let is_over = || is_done.load(Ordering::Relaxed);
     let (mut peak, mut told) = (before, String::new());
@@ -98,18 +104,17 @@ fn measure(server: &Server, dir: &TempDir, round: usize) -> Round {
         posting.join().expect("the posts succeed")
     });
     let time = start.elapsed();
-    let start = Instant::now();
-    let alone = post_until(server, || start.elapsed() > time);
     let [beside_p99, alone_p99] = [&beside, &alone].map(|times| percentile(times, 99));
     let ratio = beside_p99.as_secs_f64() / alone_p99.as_secs_f64();
     println!(
         "round {round}: {told}; it took {:.1} s; {} posts beside it: p50 {:?}, p99 {beside_p99:?}; {} without: \
-         p50 {:?}, p99 {alone_p99:?}; ratio {ratio:.2}",
+         p50 {:?}, p99 {alone_p99:?}; ratio {ratio:.2}; {} MiB more memory",
         time.as_secs_f64(),
         beside.len(),
         percentile(&beside, 50),
         alone.len(),
-        percentile(&alone, 50)
+        percentile(&alone, 50),
+        (peak - before) >> 20
     );
     Round { ratio, stopped_ms: stopped_ms(&told), grown: peak - before }
 }

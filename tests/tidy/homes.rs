@@ -157,6 +157,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "clock/lib.rs",
             "settings/files.rs",
             "journal",
+            "backup/directory.rs",
             "metrics/process.rs",
             "server",
             "bench",

@@ -6,9 +6,11 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Advice, fadvise};
 use tempfile::Builder;
 use thiserror::Error as ThisError;
 
@@ -21,8 +23,12 @@ const MANIFEST: &str = "manifest.json";
 const UNFINISHED: &str = ".unfinished-";
 /// Bytes that are read or written at a time.
 const BUFFER: usize = limits::BACKUP_BLOCK_BYTES;
-/// Bytes after which the stream is synced: so few that a commit of the service which waits for them does not wait long.
-const SYNC_BYTES: usize = 1 << 20;
+/// Bytes after which the system begins to write the stream to the disk: so few that a commit of the service, which waits
+/// for them, does not wait long.
+const BEGIN_BYTES: u64 = 256 << 10;
+/// Bytes after which the stream is synced, so that a disk which is slower than the stream slows that down. A sync has little
+/// to wait for.
+const SYNC_BYTES: u64 = 64 << 20;
 
 /// Why a backup is not in its directory.
 #[derive(Debug, ThisError)]
@@ -101,7 +107,7 @@ pub fn store(source: impl Read, directory: &Path) -> Result<Manifest, DirectoryE
 
 fn fill(source: impl Read, directory: &Path) -> Result<Manifest, DirectoryError> {
     let path = directory.join(STREAM);
-    let mut file = BufWriter::with_capacity(BUFFER, SyncedFile::new(create(&path)?));
+    let mut file = BufWriter::with_capacity(BUFFER, SteadyFile::new(create(&path)?));
     let manifest = read(Tee { source, copy: &mut file }, &mut ())?;
     let synced = file.flush().and_then(|()| file.get_ref().file.sync_all());
     synced.map_err(|cause| DirectoryError::File { path, cause })?;
@@ -118,27 +124,43 @@ fn create(path: &Path) -> Result<File, DirectoryError> {
     file.map_err(|cause| DirectoryError::File { path: path.to_owned(), cause })
 }
 
-/// A file that is synced as it grows. If it were synced at its end alone, the disk would write gigabytes at once, and the
-/// commits of a service on the same disk would wait for them.
-struct SyncedFile {
+/// A file that is written to the disk as it grows. If it were synced at its end alone, the disk would write gigabytes at once,
+/// and the commits of a service on the same disk would wait for them. If it were synced after each few bytes, they would
+/// wait for each of these syncs.
+struct SteadyFile {
     file: File,
-    /// Bytes since the last sync.
-    unsynced: usize,
+    written: u64,
+    /// Up to where the system has been told to write.
+    begun: u64,
+    synced: u64,
 }
 
-impl SyncedFile {
+impl SteadyFile {
     const fn new(file: File) -> Self {
-        Self { file, unsynced: 0 }
+        Self { file, written: 0, begun: 0, synced: 0 }
+    }
+
+    /// Tells the system that the bytes from an offset on will not be read. Without this the backup is as good, so a system
+    /// that does not know it is no error.
+    fn advise_from(&self, offset: u64) {
+        let _ = fadvise(&self.file, offset, NonZeroU64::new(self.written - offset), Advice::DontNeed);
     }
 }
 
-impl Write for SyncedFile {
+impl Write for SteadyFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
-        self.unsynced += written;
-        if self.unsynced >= SYNC_BYTES {
+        self.written += written as u64;
+        if self.written - self.begun >= BEGIN_BYTES {
+            // Pages that will not be read again are written soon, without a wait.
+            self.advise_from(self.begun);
+            self.begun = self.written;
+        }
+        if self.written - self.synced >= SYNC_BYTES {
             self.file.sync_data()?;
-            self.unsynced = 0;
+            // Now that they are on disk the pages are dropped: the cache is for others.
+            self.advise_from(self.synced);
+            self.synced = self.written;
         }
         Ok(written)
     }
@@ -151,7 +173,7 @@ impl Write for SyncedFile {
 /// A reader that writes down all that is read.
 struct Tee<'w, R> {
     source: R,
-    copy: &'w mut BufWriter<SyncedFile>,
+    copy: &'w mut BufWriter<SteadyFile>,
 }
 
 impl<R: Read> Read for Tee<'_, R> {

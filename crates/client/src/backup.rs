@@ -23,7 +23,7 @@ pub struct BackupArgs {
     target: PathBuf,
 
     /// How much is read in a second at most, so that the service has time for its clients; 0 for as much as it gives
-    #[arg(long, default_value = "50MB", value_name = "SIZE", value_parser = units::bytes)]
+    #[arg(long, default_value = "32MB", value_name = "SIZE", value_parser = units::bytes)]
     rate: u64,
 
     #[command(flatten)]
