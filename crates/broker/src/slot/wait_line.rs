@@ -313,3 +313,47 @@ impl WaiterGuard<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replica::alarm::Alarms;
+    use angarium_core::names::{ProjectId, QueueName};
+
+    /// Puts so many claims into the line of a queue.
+    fn join(state: &mut SlotState, queue: usize, claims: usize) -> Result<(), Error> {
+        let name = QueueName::new(&format!("q{queue}")).unwrap();
+        let at = QueueRef { project: ProjectId::new("").unwrap(), name };
+        (0..claims).try_for_each(|_| {
+            let (limit, answer) = (ClaimLimit::of(1), oneshot::channel().0);
+            let waiter = Waiter { limit, max_wait: WaitTimeout::Long, arrivals: Vec::new(), answer };
+            state.join(&at, waiter).map(drop)
+        })
+    }
+
+    #[test]
+    fn waiting_webhooks_take_no_places_of_consumers() {
+        let mut state = SlotState::empty(&Alarms::default());
+        // Each webhook is the only waiter of its line.
+        for queue in 0..=core_limits::SLOT_WAITERS {
+            join(&mut state, queue, 1).unwrap();
+        }
+        join(&mut state, core_limits::SLOT_WAITERS + 1, 3).unwrap();
+    }
+
+    #[test]
+    fn full_slot_has_places_for_first_waiters_alone() {
+        let mut state = SlotState::empty(&Alarms::default());
+        let (mut queue, mut left) = (0, core_limits::SLOT_WAITERS);
+        while left > 0 {
+            let behind = left.min(core_limits::QUEUE_WAITERS - 1);
+            queue += 1;
+            left -= behind;
+            join(&mut state, queue, behind + 1).unwrap();
+        }
+        let refused = join(&mut state, queue, 1).unwrap_err();
+        assert!(matches!(refused, Error::TooMany { bound: core_limits::SLOT_WAITERS, .. }), "{refused}");
+        join(&mut state, 0, 1).unwrap();
+        assert!(join(&mut state, 0, 1).is_err());
+    }
+}

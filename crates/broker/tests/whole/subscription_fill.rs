@@ -31,12 +31,12 @@ use super::transfers::until;
 use super::{Whole, limit, metadata, queue, terms, whole};
 use angarium_testbed::settings;
 
-fn from_oldest(subscriber: &str) -> NewSubscription {
+pub(super) fn from_oldest(subscriber: &str) -> NewSubscription {
     NewSubscription { options: options(r#"{"from": "oldest"}"#), ..new(subscriber) }
 }
 
 impl Whole {
-    async fn subscribe_from_oldest(&self, at: &QueueRef, subscriber: &str) -> QueueRef {
+    pub(super) async fn subscribe_from_oldest(&self, at: &QueueRef, subscriber: &str) -> QueueRef {
         let created = self.broker.subscription_create(at, from_oldest(subscriber)).await.unwrap();
         at.of_subscription(created.id)
     }
@@ -57,7 +57,7 @@ impl Whole {
     }
 
     /// Posts so many messages, more than one request may have. Returns their bodies.
-    async fn post_many(&self, at: &QueueRef, count: usize) -> Vec<String> {
+    pub(super) async fn post_many(&self, at: &QueueRef, count: usize) -> Vec<String> {
         let mut bodies = Vec::new();
         while bodies.len() < count {
             bodies.extend(self.post_bodies(at, 50.min(count - bodies.len()), 3_600).await);

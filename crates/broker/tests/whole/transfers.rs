@@ -9,6 +9,7 @@ use angarium_coordination::embedded::EmbeddedTree;
 use angarium_core::durability::Durability;
 use angarium_core::ids::{MessageId, QueueId};
 use angarium_core::message::State;
+use angarium_core::queue::CreateResult;
 use angarium_storage::embedded::EmbeddedPool;
 use angarium_storage::{Batch, Changes, Epoch, PoolReads, PoolWrites, StoreError};
 use angarium_testbed::owner::changes;
@@ -19,6 +20,7 @@ use super::faulty::Fault;
 use super::metrics::value;
 use super::outcomes::{Faulty, faulty};
 use super::recovery::{claim_when_served, take_slot_of};
+use super::topics::topic;
 use super::{MAX_WAIT, metadata, queue};
 
 /// The id of a queue, as its record has it.
@@ -205,6 +207,18 @@ async fn a_message_is_published_when_its_source_is_deleted_on_the_way() {
     deleting.spawn(async move { broker.queue_delete(&queue("q")).await });
     until("the source is not closed", async || id_of(&faulty.catalogue, "q").await.is_none()).await;
     deleting.join_next().await.unwrap().unwrap().unwrap();
+    faulty.pool.release();
+    assert_eq!(faulty.whole.claim_soon(&queue("dead"), 1).await, ids);
+}
+
+/// The topic is created while the message is prepared in its target, and its source is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn topic_with_name_of_deleted_source_delays_no_arrival() {
+    let (faulty, ids) = about_to_move(ONCE).await;
+    move_until(&faulty, 1).await;
+    let broker = &faulty.whole.broker;
+    broker.queue_delete(&queue("q")).await.unwrap();
+    assert_eq!(broker.queue_create(&topic("q"), metadata("{}")).await.unwrap(), CreateResult::New);
     faulty.pool.release();
     assert_eq!(faulty.whole.claim_soon(&queue("dead"), 1).await, ids);
 }
