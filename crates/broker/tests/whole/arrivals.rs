@@ -244,8 +244,14 @@ async fn full_subscription_accepts_messages_from_itself() {
         settle_one(&whole.broker, &own, claim, forwarding(view.id, "q")).await.unwrap();
     }
     until("they have not arrived", async || whole.stored(&q).await == 4).await;
-    until("they are in it no more", async || whole.stored(&own).await == 2).await;
-    assert_eq!(whole.take_bodies(&own, 5).await, ["\"next\"", "\"next\""]);
+    let mut copies = Vec::new();
+    until("copies are missing", async || {
+        copies.extend(whole.take_bodies(&own, 5).await);
+        copies.len() >= 2
+    })
+    .await;
+    assert_eq!(copies, ["\"next\"", "\"next\""]);
+    until("they are in it no more", async || whole.stored(&own).await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
