@@ -25,7 +25,7 @@ pub(crate) struct SharedBody<'a> {
     pub(crate) body: &'a Bytes,
     /// The appends that have it.
     pub(crate) appends: u32,
-    /// Those of them that the batch does not remove.
+    /// The appends among them that the batch does not remove.
     pub(crate) lasting: u32,
 }
 

@@ -52,7 +52,7 @@ fn call_of(script: &Script, batch: &Batch, own: Option<Numbering>, keys: &Keys) 
     let bodies = SharedBodies::of(batch);
     call.arg(bodies.len());
     for shared in bodies.iter() {
-        // The script writes all appends, and subtracts those that the batch removes.
+        // The script writes all appends, and counts the removed ones down.
         call.arg(&shared.id[..]).arg(shared.appends).arg(&shared.body[..]);
     }
     for changes in &batch.queues {

@@ -12,8 +12,8 @@ use angarium_storage::embedded::{EmbeddedPool, audit};
 use angarium_storage::{Changes, Order, PoolStore, RemoveHint};
 
 use crate::groups::of_group;
-use crate::shared::{COPIES, body, copies_to, copy, letters, post};
-use angarium_testbed::owner::{Owner, SLOT, changes, id, messages, queue, settled, with_body};
+use crate::shared::{COPIES, copy, letters, post, post_apart, post_unlike};
+use angarium_testbed::owner::{Owner, SLOT, changes, id, queue, settled};
 
 /// An embedded pool with its journal.
 struct Embedded {
@@ -68,19 +68,9 @@ async fn embedded_pool_stores_a_shared_body_once() {
 async fn embedded_pool_shares_no_body_without_need() {
     let embedded = Embedded::new();
     let mut owner = Owner::fence(&embedded.store, SLOT, 1).await;
-    // Not all programs that read the pool know shared bodies.
-    let mut apart = post();
-    apart.iter_mut().for_each(|queue| queue.changes.shares_bodies = false);
-    owner.apply(apart).await;
-    // A short body, a body of one message, and equal bodies of two posts.
-    let short = Bytes::from_static(b"short");
-    let batch = (5..=6).map(|at| {
-        let all = [with_body(at * 10, short.clone()), with_body(at * 10 + 1, body(b'1'))];
-        copies_to(queue(SLOT, at), &all)
-    });
-    owner.apply(batch.collect()).await;
+    owner.apply(post_apart()).await;
+    owner.apply(post_unlike()).await;
     assert_eq!(embedded.bodies(), 0);
-    owner.append(queue(SLOT, 1), &messages([3])).await;
 }
 
 /// As after damage of the store that an operator has accepted.

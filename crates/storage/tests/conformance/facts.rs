@@ -55,6 +55,7 @@ macro_rules! facts {
             message_with_shared_body_keeps_it_in_every_state
             copies_outlive_the_queues_that_are_dropped
             message_that_its_batch_removes_leaves_the_body_to_others
+            bodies_with_nothing_to_share_are_read_as_they_were_sent
         }
         scans {
             upwards_is_from_the_oldest

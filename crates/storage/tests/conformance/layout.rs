@@ -20,7 +20,7 @@ use angarium_testbed::owner::{
 const QUEUE: QueueId = QueueId::from_bytes([5; 16]);
 
 /// The spaces of a pool.
-const SPACES: [Space; 11] = [
+const SPACES: [Space; 13] = [
     Space::Records,
     Space::Totals,
     Space::Entries,
@@ -32,6 +32,8 @@ const SPACES: [Space; 11] = [
     Space::Groups,
     Space::Kept,
     Space::Settled,
+    Space::Bodies,
+    Space::Readers,
 ];
 
 struct Pool {

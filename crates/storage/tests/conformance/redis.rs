@@ -14,7 +14,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::groups::of_group;
-use crate::shared::{COPIES, body, copies_to, copy, letters, post};
+use crate::shared::{COPIES, body, copies_to, copy, letters, post, post_apart};
 use angarium_testbed::drivers::{STAMP, opened, registered};
 use angarium_testbed::held::wait_until;
 use angarium_testbed::owner::{
@@ -403,10 +403,7 @@ async fn readers_are_exact_after_a_batch_with_removes() {
 async fn server_shares_no_body_without_need() {
     let redis = Redis::start(SYNCED);
     let mut owner = Owner::fence(&registered(&redis.uri("")).await, SLOT, 1).await;
-    // Not all programs that read the pool know shared bodies.
-    let mut apart = post();
-    apart.iter_mut().for_each(|queue| queue.changes.shares_bodies = false);
-    owner.apply(apart).await;
+    owner.apply(post_apart()).await;
     // A short body, equal bodies of two posts, and a body whose other entry is removed at once.
     let (short, rest) = (Bytes::from_static(b"short"), body(b'3'));
     let copies = |at: u64| {

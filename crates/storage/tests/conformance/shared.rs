@@ -31,6 +31,20 @@ pub fn post() -> Vec<QueueChanges> {
     (1..=COPIES).map(|at| copies_to(queue(SLOT, at), &copies(at))).collect()
 }
 
+/// The same where not all programs that read the pool know shared bodies.
+pub fn post_apart() -> Vec<QueueChanges> {
+    let mut apart = post();
+    apart.iter_mut().for_each(|queue| queue.changes.shares_bodies = false);
+    apart
+}
+
+/// Copies in the queues 5 and 6 with nothing to share: a short body, and equal bodies of two posts.
+pub fn post_unlike() -> Vec<QueueChanges> {
+    let short = Bytes::from_static(b"short");
+    let copies = |at: u64| [with_body(at * 10, short.clone()), with_body(at * 10 + 1, body(b'1'))];
+    (5..=6).map(|at| copies_to(queue(SLOT, at), &copies(at))).collect()
+}
+
 pub fn copy(at: u64, number: u64) -> MessageId {
     id(at * 10 + number)
 }
@@ -104,4 +118,14 @@ pub async fn message_that_its_batch_removes_leaves_the_body_to_others(storage: &
     assert_eq!(letters(&owner, 1).await, *b"2");
     owner.apply((1..COPIES).map(|at| removes(queue(SLOT, at), &[copy(at, 0), copy(at, 1)])).collect()).await;
     assert_eq!(letters(&owner, COPIES).await, *b"12");
+}
+
+pub async fn bodies_with_nothing_to_share_are_read_as_they_were_sent(storage: &mut dyn Storage) {
+    let mut owner = Owner::fence(&storage.open().await, SLOT, 1).await;
+    for batch in [post_apart(), post_unlike()] {
+        owner.apply(batch.clone()).await;
+        for QueueChanges { queue, changes, .. } in batch {
+            assert_eq!(owner.all(queue).await, changes.appends);
+        }
+    }
 }

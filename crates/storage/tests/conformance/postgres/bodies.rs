@@ -1,13 +1,11 @@
 //! Bodies that messages share: PostgreSQL stores each once, as long as a message has it.
 
-use bytes::Bytes;
-
 use angarium_core::message::State;
 use angarium_storage::{Direction, DropResult, Order, StoreError};
 
 use super::Scene;
-use crate::shared::{COPIES, body, copies_to, copy, letters, post};
-use angarium_testbed::owner::{Owner, SLOT, queue, removes, settled, with_body};
+use crate::shared::{COPIES, copy, letters, post, post_apart, post_unlike};
+use angarium_testbed::owner::{Owner, SLOT, queue, removes, settled};
 
 impl Scene {
     /// How many messages have each shared body, in order of these numbers.
@@ -47,17 +45,8 @@ async fn shared_body_is_one_row_until_its_last_message_is_removed() {
 async fn ordinary_batch_stores_no_shared_body() {
     let scene = Scene::new();
     let mut owner = Owner::fence(&scene.pool().await, SLOT, 1).await;
-    // Not all programs that read the pool know shared bodies.
-    let mut apart = post();
-    apart.iter_mut().for_each(|queue| queue.changes.shares_bodies = false);
-    owner.apply(apart).await;
-    // A short body, and equal bodies of two posts.
-    let short = Bytes::from_static(b"short");
-    let batch = (5..=6).map(|at| {
-        let all = [with_body(at * 10, short.clone()), with_body(at * 10 + 1, body(b'1'))];
-        copies_to(queue(SLOT, at), &all)
-    });
-    owner.apply(batch.collect()).await;
+    owner.apply(post_apart()).await;
+    owner.apply(post_unlike()).await;
     // The batch removes all messages of a body but one.
     let mut last = post().split_off(2);
     (last[0].queue, last[1].queue) = (queue(SLOT, 7), queue(SLOT, 8));
