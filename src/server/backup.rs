@@ -7,7 +7,7 @@
 //!                             a thread reads the views, piece after piece ──▶ channel ──▶ client
 //! ```
 //!
-//! The views keep removed data on the disk, and a journal that has failed cannot be opened again while one
+//! Scans of the views keep removed data on the disk, and a journal that has failed cannot be opened again while one
 //! is there. So the thread looks around all the time, also while its client is slow, and breaks the backup off.
 
 use std::fmt;
@@ -242,9 +242,7 @@ impl BackupSending {
         let (began, stopped_us) = (self.began, head.stopped_us);
         info!(stopped_us, journals = views.len(), "backup begun");
         let mut writer = BackupWriter::new(self);
-        let written = writer.write(head, &views);
-        // From here on the stores may remove what the views have kept.
-        drop(views);
+        let written = writer.write(head, views);
         writer.receiver().journals.clear();
         let sent = written.and_then(|manifest| {
             writer.receiver().await_sent().map(|()| manifest).map_err(WriteError::Ended)

@@ -23,7 +23,7 @@ pub fn backups() -> Vec<Vec<u8>> {
         let head = Head { spaces: spaces.clone(), ..head(journals) };
         let views: Vec<_> = journals.iter().map(|_| journal.view().expect("it is open")).collect();
         let mut writer = BackupWriter::new(Memory::default());
-        writer.write(&head, &views).expect("it can be read");
+        writer.write(&head, views).expect("it can be read");
         unsealed(&writer.receiver().0)
     };
     vec![of(&["journal"]), of(&["journal", "pools/two"])]

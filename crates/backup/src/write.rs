@@ -10,7 +10,7 @@ use crate::frame::{
 };
 use crate::limits;
 use crate::manifest::{Head, Manifest, PartSum};
-use angarium_journal::{JournalError, Space, View};
+use angarium_journal::{JournalError, ReadPair, Space, View};
 
 /// Why a backup could not be written.
 #[derive(Debug, ThisError)]
@@ -92,15 +92,18 @@ impl<R: BackupReceiver> BackupWriter<R> {
         &self.place
     }
 
-    /// Writes a whole backup. `views` are those of the journals of `head`, in their order.
-    pub fn write(&mut self, head: &Head, views: &[View]) -> Result<Manifest, WriteError<R::End>> {
-        self.receiver.take(Bytes::from_static(MAGIC)).map_err(WriteError::Ended)?;
+    /// Writes a whole backup. `views` are those of the journals of `head`, in their order. They are dropped at once, since
+    /// they would keep in memory what is written during the backup: their scans are enough.
+    pub fn write(&mut self, head: &Head, views: Vec<View>) -> Result<Manifest, WriteError<R::End>> {
         let spaces = head.check().and_then(|()| head.spaces()).map_err(WriteError::Head)?;
+        let scans = |view: View| spaces.iter().map(|space| (*space, view.scan(*space, b"", b""))).collect();
+        let contents: Vec<Vec<_>> = views.into_iter().map(scans).collect();
+        self.receiver.take(Bytes::from_static(MAGIC)).map_err(WriteError::Ended)?;
         self.send(HEAD_FRAME, &json(head))?;
         let mut parts = Vec::new();
-        for (journal, view) in head.journals.iter().zip(views) {
-            for space in &spaces {
-                parts.push(self.part(journal, *space, view)?);
+        for (journal, scans) in head.journals.iter().zip(contents) {
+            for (space, pairs) in scans {
+                parts.push(self.part(journal, space, pairs)?);
             }
         }
         let manifest = Manifest { head: head.clone(), parts };
@@ -113,12 +116,17 @@ impl<R: BackupReceiver> BackupWriter<R> {
         self.send(ABORT_FRAME, why.as_bytes())
     }
 
-    fn part(&mut self, journal: &str, space: Space, view: &View) -> Result<PartSum, WriteError<R::End>> {
+    fn part(
+        &mut self,
+        journal: &str,
+        space: Space,
+        contents: impl Iterator<Item = ReadPair>,
+    ) -> Result<PartSum, WriteError<R::End>> {
         let name = PartName { journal, space: space.name() };
         self.place = format!("part {journal}/{}", space.name());
         self.send(PART_FRAME, &json(&name))?;
         let (mut sum, mut block, mut pairs) = (RunningSum::default(), Vec::new(), 0);
-        for pair in view.scan(space, b"", b"") {
+        for pair in contents {
             let (key, value) = pair.map_err(WriteError::Read)?;
             if block.len() >= limits::BACKUP_BLOCK_BYTES {
                 self.block(&mut block, &mut pairs, &mut sum)?;

@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fjall::{Readable, Snapshot as DatabaseSnapshot};
+use fjall::{AbstractTree, Readable, Snapshot as DatabaseSnapshot};
+use lsm_tree::{Guard, IterGuardImpl};
 
 use super::backend::{Pairs, Snapshot};
 use super::store::Store;
@@ -24,6 +25,9 @@ impl StoreSnapshot {
 
     /// Chains the pairs before the lost keys, one error in their place, and the pairs after them. `shown` is the last
     /// key that the caller may see.
+    ///
+    /// The pairs are those of the tree: they hold its tables of that moment, in memory and in files, but not the
+    /// database's snapshot, for whose sake it keeps the memory tables of all later writes.
     fn parts(
         &self,
         space: Space,
@@ -32,10 +36,10 @@ impl StoreSnapshot {
         shown: Option<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = ReadPair> + use<> {
         let range = |from: Bound<&[u8]>, to: Bound<&[u8]>| {
-            let damage = Arc::clone(&self.store.damage);
-            let bounds = (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
-            let pairs = self.snapshot.range::<Vec<u8>, _>(self.store.space(space), bounds);
-            pairs.map(move |guard| pair(guard).map_err(|failure| damage.judge(space, &failure)))
+            let store = Arc::clone(&self.store);
+            let tree = &store.space(space).tree;
+            let pairs = tree.range::<&[u8], _>((from, to), self.snapshot.seqno(), None);
+            pairs.map(move |guard| pair(guard).map_err(|failure| store.read_failed(space, &failure)))
         };
         let (before, lost, behind) = match self.store.lost.within(space, first, shown) {
             None => (Some(range(Bound::Included(first), last)), None, None),
@@ -86,7 +90,47 @@ fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-fn pair(guard: fjall::Guard) -> Result<(Bytes, Bytes), fjall::Error> {
+fn pair(guard: IterGuardImpl) -> Result<(Bytes, Bytes), fjall::Error> {
     let (key, value) = guard.into_inner()?;
     Ok((key.into(), value.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use angarium_core::time::Timestamp;
+
+    use super::*;
+    use crate::limits::STORE_TABLE_BYTES;
+    use crate::store::Acceptance;
+
+    /// Keys of one byte.
+    const KEYS: u8 = 100;
+
+    #[test]
+    fn scan_outlives_its_snapshot_and_keeps_no_later_writes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let store = Arc::new(Store::open(&path, Acceptance::Refuse, Timestamp::from_millis(1)).unwrap());
+        let entries = store.space(Space::Entries);
+        let write = |value: &[u8]| (0..KEYS).for_each(|key| entries.insert([key], value).unwrap());
+        write(b"first");
+        entries.rotate_memtable_and_wait().unwrap();
+        write(b"then");
+        let scan = StoreSnapshot::of(Arc::clone(&store)).scan(Space::Entries, b"", b"");
+        let value = vec![7; 64 << 10];
+        for _ in 0..15 {
+            write(&value);
+        }
+        (0..KEYS / 2).for_each(|key| entries.remove([key]).unwrap());
+        entries.rotate_memtable_and_wait().unwrap();
+        entries.major_compact().unwrap();
+        // The next rotation forgets the versions that no snapshot needs.
+        entries.insert([KEYS], b"last").unwrap();
+        entries.rotate_memtable_and_wait().unwrap();
+        let kept = entries.tree.version_memtable_size_sum();
+        assert!(kept < 2 * STORE_TABLE_BYTES, "{kept} bytes of later writes are in memory");
+        let pairs: Vec<(Bytes, Bytes)> = scan.collect::<Result<_, _>>().unwrap();
+        let expected: Vec<_> = (0..KEYS).map(|key| (vec![key].into(), Bytes::from_static(b"then"))).collect();
+        assert_eq!(pairs, expected);
+    }
 }

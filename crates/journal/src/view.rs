@@ -8,8 +8,9 @@ use super::{JournalError, Space};
 /// A key with its value, or the error of reading them.
 pub type ReadPair = Result<(Bytes, Bytes), JournalError>;
 
-/// The journal at one moment. A view keeps the files of that moment, and a failed journal cannot be opened again before
-/// the view is dropped. So a caller must not hold one for long.
+/// The journal at one moment. A view keeps the files of that moment, and all that is written after it in memory; a failed
+/// journal cannot be opened again before the view is dropped. So a caller must not hold one for long. Its scans may be
+/// held when it is dropped: they keep what was there at that moment, and nothing that is written later.
 pub struct View(Box<dyn Snapshot>);
 
 impl View {

@@ -53,7 +53,7 @@ async fn backup() -> (Vec<u8>, Manifest) {
     }
     let views: Vec<_> = journals.iter().map(|journal| journal.view().unwrap()).collect();
     let mut writer = BackupWriter::new(Memory(Vec::new()));
-    let manifest = writer.write(&head(&["journal", "pools/two"]), &views).unwrap();
+    let manifest = writer.write(&head(&["journal", "pools/two"]), views).unwrap();
     (std::mem::take(&mut writer.receiver().0), manifest)
 }
 
