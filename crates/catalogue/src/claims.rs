@@ -42,6 +42,13 @@ pub struct ClaimRecord {
     pub by: Option<String>,
 }
 
+impl ClaimRecord {
+    /// Whether the receive request that created the claim was repeated: the claim began again later than that request.
+    pub fn is_repeated(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.received < self.created)
+    }
+}
+
 /// The stored record of a receive request that may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptRecord {

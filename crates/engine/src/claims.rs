@@ -27,6 +27,8 @@ pub struct Claim {
     pub(super) ending: Option<Release>,
     /// Whether new terms are being written: meanwhile it neither ends nor is renewed again.
     pub(super) is_renewing: bool,
+    /// Whether it has had new terms: a later answer than the one that made it has named it to its holder.
+    pub(super) was_renewed: bool,
     /// The settles of its messages.
     pub(super) settles: Settles,
     /// The name that its holder gave itself.
@@ -40,8 +42,9 @@ pub struct Claim {
 impl Claim {
     pub(super) fn new(terms: ClaimTerms, expires: Timestamp, messages: BTreeSet<MessageId>) -> Self {
         let settles = Settles::default();
-        let (ending, is_renewing, by) = (None, false, None);
-        Self { terms, expires, messages, ending, is_renewing, settles, by, client: None, attempt: None }
+        let (ending, is_renewing, was_renewed) = (None, false, false);
+        let (by, client, attempt) = (None, None, None);
+        Self { terms, expires, messages, ending, is_renewing, was_renewed, settles, by, client, attempt }
     }
 
     /// When it was made, or given its last terms.
@@ -215,6 +218,18 @@ impl QueueEngine {
     /// Records the receive that made a claim, so that it can be repeated; none: it cannot be any more.
     pub fn note_attempt(&mut self, id: ClaimId, attempt: Option<Attempt>) {
         self.claims.set_attempt(id, attempt);
+    }
+
+    /// Records that a claim had new terms before it was restored.
+    pub fn note_renewed(&mut self, id: ClaimId) {
+        if let Some(claim) = self.claims.get_mut(id) {
+            claim.was_renewed = true;
+        }
+    }
+
+    /// Whether a claim has had new terms since it was made. They may be those of a renewal without an answer.
+    pub fn was_renewed(&self, id: ClaimId) -> bool {
+        self.claims.get(id).is_some_and(|claim| claim.was_renewed)
     }
 
     /// The claim of a receive that its client repeats, if all its messages are unchanged (SQS: none was deleted, and

@@ -79,6 +79,7 @@ impl QueueEngine {
     pub fn renewed(&mut self, id: ClaimId, terms: ClaimTerms, expires: Timestamp) {
         let Some(claim) = self.claims.get_mut(id) else { return };
         claim.is_renewing = false;
+        claim.was_renewed = true;
         claim.terms = terms;
         if !is_on(Mutation::RenewInRecordOnly) {
             claim.expires = expires;

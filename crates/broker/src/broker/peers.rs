@@ -89,7 +89,8 @@ impl Broker {
         self.0.claims.handover_from(address, at, claim)
     }
 
-    /// Ends a claim that its holder never got, without counting an attempt. It is no error when the claim has ended.
+    /// Ends a claim that its holder never got, without counting an attempt. It is no error when the claim has ended. A
+    /// claim that has had new terms since stays.
     pub async fn claim_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
         self.0.claims.claim_unheld(at, claim).await
     }

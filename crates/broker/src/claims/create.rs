@@ -183,6 +183,8 @@ impl Claims {
     }
 
     /// Ends a claim that its holder never got, without counting an attempt. It is no error when the claim has ended.
+    /// Only the answer to the receive that made a claim has a guard. So a claim that has had new terms since stays: the
+    /// answer to a repeated receive has perhaps delivered it.
     pub async fn claim_unheld(&self, at: QueueRef, claim: ClaimId) -> Result<(), Error> {
         let queue = self.0.slots.queue(&at).await?;
         // The slot may have been recovered since the claim was made.

@@ -69,7 +69,7 @@ impl Claims {
     ) -> Result<(), Error> {
         let _guard = slot.lost_on_panic();
         let ending = Release { event: self.event(cause), ..ending };
-        let begun = slot.begin_releases(claims, ending, self.again());
+        let begun = slot.begin_releases(claims, ending, cause, self.again());
         let outcome = self.finish_releases(slot, begun, cause).await;
         slot.changed.notify_waiters();
         outcome

@@ -107,13 +107,15 @@ impl Claims {
         let BegunRenewal { messages, client, by } = self.begin_renew(queue, id).await?;
         let now = self.0.replica.clock.now();
         let expires = now.plus_seconds(terms.ttl());
+        // A later owner knows by this that the receive was repeated, also within one millisecond.
+        let first = attempt.as_ref().map_or(0, |attempt| attempt.received.as_millis().saturating_add(1));
         let record = ClaimRecord {
             at: queue.at().clone(),
             queue: queue.id(),
             messages: messages.into_iter().map(|(id, attempt)| ClaimedMessage { id, attempt }).collect(),
             ttl: terms.ttl(),
             grace: terms.grace(),
-            created: now.as_millis(),
+            created: now.as_millis().max(first),
             expires: expires.as_millis(),
             client,
             attempt: attempt.as_ref().map(AttemptRecord::from),

@@ -164,6 +164,9 @@ async fn restore_claims(
         restored.spent.extend(engine.restore_claim(id, terms, expires, headers));
         engine.note_client(id, claim.client);
         engine.note_attempt(id, claim.attempt.as_ref().and_then(AttemptRecord::read));
+        if claim.is_repeated() {
+            engine.note_renewed(id);
+        }
         engine.note_holder(id, claim.by.as_deref().and_then(Holder::cut));
         restored.ends.push((expires, id));
     }

@@ -188,17 +188,22 @@ impl Slot {
     }
 
     /// Hides the messages of claims for good and submits their headers. Skips claims that have ended or that another
-    /// caller is ending.
+    /// caller is ending. For [`ReleaseCause::NeverHeld`] it also skips claims that have had new terms.
     pub(crate) fn begin_releases(
         self: &Arc<Self>,
         claims: Vec<ClaimKey>,
         ending: Release,
+        cause: ReleaseCause,
         again: Timestamp,
     ) -> Vec<BegunRelease> {
         let mut begun = Vec::with_capacity(claims.len());
         let mut state = self.lock();
         for key in claims {
             let Some(queue) = state.queues.get_mut(&key.queue) else { continue };
+            // The notice is of the first answer. The holder may have a later one, of a receive that it has repeated.
+            if cause == ReleaseCause::NeverHeld && queue.engine.was_renewed(key.claim) {
+                continue;
+            }
             let updates = queue.engine.begin_release(key.claim, ending);
             let Some(ReleaseUpdates { headers }) = updates else { continue };
             if headers.is_empty() {

@@ -66,3 +66,47 @@ async fn a_receive_can_be_repeated_after_a_restart() {
     assert_eq!(whole.receive("kept").await, kept);
     assert!(whole.receive("changed").await.is_empty(), "its message was given another time");
 }
+
+/// The first answer was lost between two replicas: the owner learns that late.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_notice_of_lost_answer_spares_a_repeated_receive() {
+    let (whole, at) = ordered().await;
+    whole.broker.messages_post(&at, vec![in_group("a", "1"), in_group("a", "2")], None).await.unwrap();
+    let mut lost = whole.broker.receive(&at, named("one")).await.unwrap().unwrap().delivery_guard.unwrap();
+    let (_, claim) = lost.claim().unwrap();
+    lost.done();
+    let repeated = whole.receive("one").await;
+    assert_eq!(repeated.len(), 2);
+    whole.broker.claim_unheld(at.clone(), claim).await.unwrap();
+    assert!(whole.receive("other").await.is_empty(), "the repeated receive holds them");
+    assert_eq!(whole.receive("one").await, repeated);
+    // Without a repeated receive the notice releases the messages.
+    whole.broker.messages_post(&at, vec![in_group("b", "3")], None).await.unwrap();
+    let mut lost = whole.broker.receive(&at, named("two")).await.unwrap().unwrap().delivery_guard.unwrap();
+    let (_, claim) = lost.claim().unwrap();
+    lost.done();
+    whole.broker.claim_unheld(at, claim).await.unwrap();
+    assert_eq!(whole.receive("other").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_notice_spares_a_repeated_receive_after_a_restart() {
+    let data = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_700_000_000_000);
+    let journal = open_journal(data.path(), "journal");
+    let broker = start(journal.clone(), journal.clone(), clock.clone()).await;
+    let whole = Whole { broker, clock: clock.clone(), _data: tempfile::tempdir().unwrap() };
+    let at = queue("q");
+    whole.broker.queue_create(&at, super::metadata(r#"{"_fifo": true}"#)).await.unwrap();
+    whole.broker.messages_post(&at, vec![in_group("a", "1")], None).await.unwrap();
+    let mut lost = whole.broker.receive(&at, named("one")).await.unwrap().unwrap().delivery_guard.unwrap();
+    let (_, claim) = lost.claim().unwrap();
+    lost.done();
+    let repeated = whole.receive("one").await;
+    whole.broker.stop().await;
+    let broker = start(journal.clone(), journal, clock.clone()).await;
+    let whole = Whole { broker, clock, _data: tempfile::tempdir().unwrap() };
+    whole.broker.claim_unheld(at, claim).await.unwrap();
+    assert!(whole.receive("other").await.is_empty());
+    assert_eq!(whole.receive("one").await, repeated);
+}
